@@ -1,0 +1,62 @@
+# The commands people use. `make` alone lists them. VENV=... names another environment (conda: VENV=$CONDA_PREFIX).
+VENV ?= .venv
+PY := $(VENV)/bin/python
+export VENV
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor lock clean
+
+help:  ## list these commands
+	@echo "From Convolution to Cluster"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+lab: setup  ## build the environment where it is missing and open JupyterLab at lecture 1
+	exec jupyter lab $(ROOT_FLAG) $(LAB_ARGS) lectures/01_convolution_as_gemm.ipynb
+
+demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
+	$(PY) -m cluster.grading demo
+
+test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, mutants
+	@$(MAKE) --no-print-directory lint
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+mutants: setup  ## run stub, solution and wrong solutions through nbgrader; print mutants against checks
+	$(PY) -m cluster.grading mutants
+
+lectures: setup  ## regenerate and execute the lectures from lectures/text
+	$(PY) lectures/build.py $(LECTURE)
+
+exercises: setup  ## regenerate the students' release from solutions/
+	$(PY) -m cluster.grading release
+
+student: setup  ## make the folder student/: what students get, never this repository
+	$(PY) -m cluster.grading student
+
+doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
+	$(PY) -m cluster doctor
+
+setup:  ## build the environment where it is missing, nothing more
+	@cluster/deploy/setup.sh
+
+setup-test:
+	@cluster/deploy/setup.sh test
+
+lint:  ## check style of code and notebooks
+	@ruff check .
+	@ruff format --check .
+
+format:  ## format the code and the notebooks' text twins
+	@ruff check --fix .
+	@ruff format .
+
+lock:  ## write constraints.txt anew from the pins in pyproject.toml and what pip chose
+	@cluster/deploy/setup.sh test
+	@{ echo '# Made by `make lock` from the pins in pyproject.toml: every package of the tested environment.'; \
+	   $(PY) -m pip freeze --exclude-editable | grep -ivE '^(horovod|setuptools|pip|wheel|cmake)=='; } > constraints.tmp
+	@mv constraints.tmp constraints.txt
+
+clean:  ## remove the environment and everything generated that git ignores
+	git clean -Xdf --exclude='!runs'

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# Builds the course's environment in $VENV (default .venv): system packages, Python packages, Horovod.
+#   cluster/deploy/setup.sh         what the course needs
+#   cluster/deploy/setup.sh test    and what `make test` needs: a real Slurm, the test tools
+# A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+want=${1:-course}
+VENV=${VENV:-.venv}
+course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
+test_packages="slurm-wlm munge"
+
+bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
+digest() { sha256sum | cut -c1-12; }
+
+step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: then it leaves no stamp
+    local stamp=$1 title=$2 log start=$SECONDS shown=$SECONDS pid
+    shift 2
+    [ -e "$VENV/steps/$stamp" ] && return
+    mkdir -p "$VENV/steps" "$VENV/logs"
+    log=$VENV/logs/${stamp%%@*}.log
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    while kill -0 $pid 2>/dev/null; do
+        if [ -t 1 ]; then
+            printf '\r\033[K  … %s (%d s)  %.50s' "$title" $((SECONDS - start)) "$(tail -n 1 "$log" | tr -d '\r')"
+        elif [ $((SECONDS - shown)) -ge 30 ]; then
+            printf '  … %s (%d s)\n' "$title" $((SECONDS - start)); shown=$SECONDS
+        fi
+        sleep 0.3
+    done
+    [ -t 1 ] && printf '\r\033[K'
+    if ! wait $pid; then
+        printf '\nFailed: %s. The end of its log (%s):\n\n' "$title" "$log" >&2
+        tail -n 15 "$log" | sed 's/^/    /' >&2
+        printf '\nMend what it names and run the same command again: finished steps are not repeated.\n' >&2
+        exit 1
+    fi
+    printf '  ✓ %s (%d s)\n' "$title" $((SECONDS - start))
+    [[ $stamp == *@* ]] && rm -f "$VENV/steps/${stamp%%@*}@"* && touch "$VENV/steps/$stamp"
+}
+
+# --- system packages: only Debian's are known by name --------------------------------------------------
+packages=$course_packages
+[ "$want" = test ] && packages="$packages $test_packages"
+install_packages() {
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086
+    apt-get update && apt-get install -y --no-install-recommends $missing
+}
+if command -v dpkg-query >/dev/null; then
+    missing=
+    for p in $packages; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+    done
+    if [ -n "$missing" ] && [ "$(id -u)" = 0 ]; then
+        step apt "Debian packages:$missing" install_packages
+    elif [ -n "$missing" ]; then
+        echo "Not root, so going on without some Debian packages. To have them: sudo apt-get install$missing"
+        echo "(Without Open MPI jobs use Gloo; without slurm-wlm the Slurm tests cannot run; without the data set Keras downloads it.)"
+    fi
+elif [ ! -d "$VENV/steps" ]; then
+    echo "Not Debian: needed are a C++ compiler, make, cmake and, if wanted, an MPI with mpicxx on PATH."
+fi
+
+# --- Python --------------------------------------------------------------------------------------------
+foreign=; [ -x "$VENV/bin/python" ] && [ ! -d "$VENV/steps" ] && foreign=yes  # a conda environment, say
+usable='import os, sys, sysconfig, ensurepip, venv
+sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))'
+if [ ! -x "$VENV/bin/python" ]; then
+    candidates=${PYTHON:-python3.11 python3 python3.12 /usr/bin/python3}
+    for p in $candidates; do "$p" -c "$usable" 2>/dev/null && { python=$p; break; }; done
+    if [ -z "${python:-}" ]; then
+        echo "No usable Python among: $candidates" >&2
+        echo "Needed is Python 3.11 or 3.12 with venv and its C headers (Debian 12: apt-get install python3-venv python3-dev)." >&2
+        echo "Another one can be named: make lab PYTHON=/path/to/python3.11" >&2
+        exit 1
+    fi
+fi
+
+pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
+have_mpi() { command -v mpicxx >/dev/null; }
+
+make_venv() {
+    [ -n "$foreign" ] || { rm -rf "$VENV/bin" "$VENV/lib" && "${python:-python3}" -m venv "$VENV"; } || return
+    pip install 'setuptools<70' wheel 'cmake<4' packaging
+}
+install_course() { pip install -c constraints.txt -e .; }
+install_test() { pip install -c constraints.txt -e '.[test]'; }
+install_mpi() { if have_mpi; then pip install -c constraints.txt -e '.[mpi]'; fi; }
+install_horovod() {
+    local mpi=0; have_mpi && mpi=1
+    pip uninstall -y horovod
+    PATH=$(cd "$VENV/bin" && pwd):$PATH MAKEFLAGS=-j$(nproc) \
+    HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_GLOO=1 \
+    HOROVOD_WITH_MPI=$mpi HOROVOD_WITHOUT_MPI=$((1 - mpi)) \
+        pip install -c constraints.txt --no-build-isolation --no-cache-dir "$(sed -n 's/^compiled = \["\(.*\)"\]/\1/p' pyproject.toml)"
+}
+check() {
+    TF_CPP_MIN_LOG_LEVEL=3 "$VENV/bin/python" -W ignore -c '
+import horovod.tensorflow as hvd, keras, tensorflow as tf
+assert hvd.gloo_built(), "Horovod was built without Gloo"
+print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Gloo" + (" and MPI" if hvd.mpi_built() else ", without MPI"))'
+}
+
+pins=$({ grep -h '==' pyproject.toml; cat constraints.txt; } | digest)
+compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
+steps=("venv@$(pwd | digest)" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
+[ "$want" = test ] && steps+=("test@$pins")
+for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
+[ -n "${todo:-}" ] || exit 0
+
+bold "Building the environment in $VENV (from nothing about 5 minutes; logs in $VENV/logs)"
+step "${steps[0]}" "virtual environment" make_venv
+step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about 500 MB to fetch)" install_course
+step "${steps[2]}" "mpi4py, where there is an MPI" install_mpi
+step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
+step "${steps[4]}" "Horovod imports and has Gloo" check
+[ "$want" = test ] && step "${steps[5]}" "test tools" install_test
+bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"
