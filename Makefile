@@ -58,5 +58,5 @@ lock:  ## write constraints.txt anew from the pins in pyproject.toml and what pi
 	   $(PY) -m pip freeze --exclude-editable | grep -ivE '^(horovod|setuptools|pip|wheel|cmake)=='; } > constraints.tmp
 	@mv constraints.tmp constraints.txt
 
-clean:  ## remove the environment and everything generated that git ignores
-	git clean -Xdf --exclude='!runs'
+clean:  ## remove the environment and caches; grades, submissions and runs are kept
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
