@@ -46,7 +46,7 @@ packages=$course_packages
 install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     # shellcheck disable=SC2086
-    apt-get update && apt-get install -y --no-install-recommends $missing
+    apt-get -o DPkg::Lock::Timeout=300 update && apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing
 }
 if command -v dpkg-query >/dev/null; then
     missing=

@@ -1,0 +1,60 @@
+"""Does the set-up script say what is wrong and go on where it stopped?"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def setup(venv, **env):
+    """Run the set-up script towards another environment folder, with no Debian tools in sight."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "VENV": str(venv), **env}
+    return subprocess.run(["cluster/deploy/setup.sh"], cwd=ROOT, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture
+def broken_python(tmp_path):
+    """A Python that passes the first look and then cannot make a virtual environment."""
+    python = tmp_path / "python"
+    python.write_text(f"""#!/bin/sh
+[ "$1" = -c ] && exec {sys.executable} "$@"
+echo "no room left for the environment"; exit 7
+""")
+    python.chmod(0o755)
+    return python
+
+
+def test_no_usable_python(tmp_path):
+    """Is a Python that does not fit refused, with what is needed and how to name another?"""
+    done = setup(tmp_path / "venv", PYTHON="/bin/false")
+    assert done.returncode == 1
+    assert "No usable Python among: /bin/false" in done.stderr
+    assert "PYTHON=" in done.stderr and "3.11" in done.stderr
+
+
+def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
+    """Does a failing step stop the set-up, named, with the end of its log and how to go on?"""
+    done = setup(tmp_path / "venv", PYTHON=str(broken_python))
+    assert done.returncode == 1
+    assert "Failed: virtual environment" in done.stderr
+    assert "no room left for the environment" in done.stderr
+    assert "again" in done.stderr
+    assert "Horovod, compiled" not in done.stdout, "went on after a failed step"
+
+
+def test_failed_step_is_tried_again(tmp_path, broken_python):
+    """Does a second run repeat the failed step rather than believe it done?"""
+    for _ in range(2):
+        assert "Failed: virtual environment" in setup(tmp_path / "venv", PYTHON=str(broken_python)).stderr
+
+
+def test_make_lists_its_commands():
+    """Does `make` alone list every command the README names?"""
+    listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    named = set(re.findall(r"`make ([a-z-]+)", (ROOT / "README.md").read_text()))
+    assert named and named <= set(re.findall(r"make ([a-z-]+)", listed)), named
