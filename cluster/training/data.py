@@ -1,0 +1,129 @@
+"""Fashion-MNIST from wherever this machine has it, and the shards that p ranks cut it into.
+
+The data set is 70,000 grey pictures of 28 x 28 pixels in 10 classes of clothing, 60,000 to train on
+and 10,000 to test with (Xiao, Rasul and Vollgraf, arXiv 1708.07747).
+"""
+
+import fcntl
+import gzip
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+CLASSES = (
+    "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+)  # fmt: skip
+COUNTS = {"train": 60_000, "test": 10_000}
+PREFIX = {"train": "train", "test": "t10k"}  # of the file names, as their authors chose them
+IMAGES, LABELS = 2051, 2049  # IDX magic numbers: unsigned bytes in 3 dimensions, in 1 dimension
+
+
+def fashion_mnist(split="train", limit=None):
+    """The first `limit` examples of a split, all of them by default.
+
+    Returns x, float32 (N, 28, 28, 1) with values in [0, 1], and y, int64 (N,) with values 0 ... 9,
+    which `CLASSES` names. The files come from the folder that the variable CLUSTER_DATA names; without it
+    from Debian's package, from the Keras cache, or by download into that cache, in this order.
+
+    Raises FileNotFoundError, with the places that were tried, where no files are; ValueError, with the
+    file, where one is damaged, or for a split or a limit that does not exist.
+    """
+    if split not in COUNTS:
+        raise ValueError(f"split={split!r}: Fashion-MNIST has the splits 'train' and 'test'")
+    if limit is not None and not 1 <= limit <= COUNTS[split]:
+        raise ValueError(f"limit={limit}: the {split} split holds 1 to {COUNTS[split]:,} images")
+    folder = _folder(split)
+    x = _read_idx(folder / f"{PREFIX[split]}-images-idx3-ubyte.gz", IMAGES, (COUNTS[split], 28, 28))
+    y = _read_idx(folder / f"{PREFIX[split]}-labels-idx1-ubyte.gz", LABELS, (COUNTS[split],))
+    x = x[:limit, :, :, np.newaxis].astype(np.float32) / np.float32(255)  # (N, 28, 28, 1)
+    return x, y[:limit].astype(np.int64)  # (N,)
+
+
+def shard(n, rank, size, epoch=0, seed=0):
+    """Which of n examples this rank sees in this epoch: int64 (n // size,), in the order of its steps.
+
+    One shuffle an epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every
+    size-th index of it, starting at its own rank. So the shards are disjoint, and the batches of b that
+    the ranks see at step t are together the batch of size * b that one process would have seen.
+
+    All shards are equally long, so that no rank waits in an all-reduce for a step that another rank does
+    not have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one a
+    rank, and others in the next epoch.
+    """
+    if not 0 <= rank < size:
+        raise ValueError(f"rank={rank} with size={size}: ranks count from 0 to size - 1")
+    if n < size:
+        raise ValueError(f"{n} examples cannot give each of {size} ranks one: use fewer ranks")
+    order = np.random.default_rng([seed, epoch]).permutation(n)  # (n,)
+    return order[: n - n % size][rank::size]
+
+
+def batches(indices, batch):
+    """The consecutive slices of `batch` indices; the last one holds what is left, on every rank equally."""
+    return [indices[i : i + batch] for i in range(0, len(indices), batch)]
+
+
+def _folder(split):
+    """The first folder that holds both files of a split, downloading them where none does."""
+    files = [f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz"]
+
+    def complete(folder):
+        return all((folder / name).is_file() for name in files)
+
+    if named := os.environ.get("CLUSTER_DATA"):
+        if complete(Path(named)):
+            return Path(named)
+        raise FileNotFoundError(
+            f"CLUSTER_DATA names {named}, which does not hold {' and '.join(files)}. "
+            "Correct the variable, or unset it to search the usual places."
+        )
+    keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+    cache = keras_home / "datasets" / "fashion-mnist"
+    places = [Path("/usr/share/datasets/fashion-mnist"), cache]
+    for folder in places:
+        if complete(folder):
+            return folder
+    try:
+        _download(cache, complete)
+    except Exception as error:  # Keras raises a bare Exception for every failure of the network
+        raise FileNotFoundError(
+            f"Fashion-MNIST is not on this machine. Tried {places[0]} (Debian's package), {places[1]} "
+            f"(the Keras cache) and a download ({error}). Remedy, one of: `apt install "
+            "dataset-fashion-mnist`; on a machine with a network, `python -c 'import keras; "
+            "keras.datasets.fashion_mnist.load_data()'`, which fills the cache; or set CLUSTER_DATA to a "
+            "folder with the four .gz files."
+        ) from error
+    return cache
+
+
+def _download(cache, complete):
+    """Fill the Keras cache once, even when several ranks of one machine ask at the same time."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with open(cache / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the other ranks wait here, and then find the files
+        if not complete(cache):
+            import keras
+
+            keras.datasets.fashion_mnist.load_data()
+
+
+def _read_idx(path, magic, shape):
+    """The bytes of one IDX file, checked against what it must hold: uint8 of `shape`."""
+    remedy = "Delete it and run this again, or install Debian's package dataset-fashion-mnist."
+    try:
+        with gzip.open(path) as file:
+            raw = file.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is truncated or damaged ({error}). {remedy}") from error
+    header = struct.Struct(f">{1 + len(shape)}i")  # magic number, then each dimension, big-endian
+    found = header.unpack_from(raw) if len(raw) >= header.size else ()
+    if found != (magic, *shape) or len(raw) != header.size + np.prod(shape):
+        raise ValueError(
+            f"{path} is not what it should be: its header reads {found} with {len(raw):,} bytes, where "
+            f"{(magic, *shape)} with {header.size + np.prod(shape):,} bytes were expected. {remedy}"
+        )
+    return np.frombuffer(raw, np.uint8, offset=header.size).reshape(shape)

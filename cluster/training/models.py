@@ -1,0 +1,63 @@
+"""Two networks for pictures of 28 x 28: LeNet-5 and a small ResNet, in Keras 3.
+
+The same seed gives the same weights, on every rank and in every run. Lecture 03 builds both by hand.
+"""
+
+import keras
+from keras import layers
+
+
+def lenet5(seed=0, classes=10, activation="tanh"):
+    """LeNet-5 for images (N, 28, 28, 1): logits (N, classes), 61,706 parameters with 10 classes.
+
+    The layers of LeCun, Bottou, Bengio and Haffner, *Gradient-based learning applied to document
+    recognition*, 1998, with three simplifications that are usual today: the pooling layers have no
+    trainable coefficients, the second convolution sees all six maps of the first, and the output layer
+    is a plain affine map. The paper pads its pictures to 32 x 32; here the first convolution does.
+    """
+    seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
+
+    def init():
+        return keras.initializers.GlorotUniform(seed=next(seeds))
+
+    x = image = keras.Input((28, 28, 1))
+    x = layers.Conv2D(6, 5, padding="same", activation=activation, kernel_initializer=init())(x)
+    x = layers.AveragePooling2D(2)(x)  # (N, 28, 28, 6) -> (N, 14, 14, 6)
+    x = layers.Conv2D(16, 5, activation=activation, kernel_initializer=init())(x)  # (N, 10, 10, 16)
+    x = layers.AveragePooling2D(2)(x)  # (N, 5, 5, 16)
+    x = layers.Flatten()(x)  # (N, 400)
+    x = layers.Dense(120, activation=activation, kernel_initializer=init())(x)
+    x = layers.Dense(84, activation=activation, kernel_initializer=init())(x)
+    return keras.Model(image, layers.Dense(classes, kernel_initializer=init())(x), name="lenet5")
+
+
+def small_resnet(seed=0, classes=10, blocks=1, filters=16):
+    """A residual network of 6 * blocks + 2 layers for images (N, 28, 28, 1): logits (N, classes).
+
+    The family that He, Zhang, Ren and Sun, *Deep residual learning for image recognition*
+    (arXiv 1512.03385, section 4.2), trained on CIFAR-10: three stages of `blocks` residual blocks with
+    1, 2 and 4 times `filters` maps on 28 x 28, 14 x 14 and 7 x 7 pixels, and global average pooling.
+    Where a stage changes the shape, the shortcut is a 1 x 1 convolution (their option B).
+    78,426 parameters with one block a stage, 672 of them moving statistics of batch normalisation.
+    """
+    seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
+
+    def conv(x, maps, kernel, stride=1):
+        init = keras.initializers.HeNormal(seed=next(seeds))
+        return layers.Conv2D(maps, kernel, stride, padding="same", use_bias=False, kernel_initializer=init)(x)
+
+    def block(x, maps, stride):  # (N, H, W, C) -> (N, H / stride, W / stride, maps)
+        y = layers.ReLU()(layers.BatchNormalization()(conv(x, maps, 3, stride)))
+        y = layers.BatchNormalization()(conv(y, maps, 3))
+        if x.shape != y.shape:
+            x = layers.BatchNormalization()(conv(x, maps, 1, stride))
+        return layers.ReLU()(layers.Add()([x, y]))
+
+    x = image = keras.Input((28, 28, 1))
+    x = layers.ReLU()(layers.BatchNormalization()(conv(x, filters, 3)))  # (N, 28, 28, filters)
+    for stage in range(3):
+        for i in range(blocks):
+            x = block(x, filters * 2**stage, stride=2 if stage > 0 and i == 0 else 1)
+    x = layers.GlobalAveragePooling2D()(x)  # (N, 4 * filters)
+    init = keras.initializers.GlorotUniform(seed=next(seeds))
+    return keras.Model(image, layers.Dense(classes, kernel_initializer=init)(x), name="small_resnet")
