@@ -1,0 +1,127 @@
+"""nbgrader's steps as function calls in one process: generate, autograde, give feedback, read the scores.
+
+They run with nbgrader_config.py of the course root, so that they do what nbgrader's own commands do there.
+With `private` another folder than .grading/ the instructor's gradebook is not touched.
+"""
+
+import logging
+import sys
+import warnings
+from pathlib import Path
+
+
+class CourseError(Exception):
+    """A step of nbgrader failed; the message holds what it said last and where the whole log lies."""
+
+
+def find_root(start=None):
+    """The course root: the nearest folder from here upwards that holds nbgrader_config.py."""
+    here = Path(start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "nbgrader_config.py").exists():
+            return folder
+    raise CourseError(f"no nbgrader_config.py in {here} or above it: run this inside the course's repository")
+
+
+def assignments(root, wanted=None):
+    """Names of the assignments (folders of solutions/ with a text twin), or the one that `wanted` begins."""
+    found = sorted({twin.parent.name for twin in (root / "solutions").glob("*/*.py")})
+    if wanted is None:
+        return found
+    chosen = [name for name in found if name.startswith(wanted)]
+    if len(chosen) != 1:
+        raise CourseError(
+            f"{wanted!r} names {len(chosen)} assignments; there are {', '.join(found) or 'none'}"
+        )
+    return chosen
+
+
+class Course:
+    """The course at `root`, with its private files under `private` (default: .grading/ of the root)."""
+
+    def __init__(self, root, private=None, **directories):
+        from nbgrader.coursedir import CourseDirectory
+        from traitlets.config import PyFileConfigLoader
+
+        self.root = Path(root)
+        self.private = Path(private or self.root / ".grading")
+        self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.log_file = self.private / "nbgrader.log"
+        self.config = PyFileConfigLoader("nbgrader_config.py", path=str(self.root)).load_config()
+        here = self.config.CourseDirectory
+        if private:
+            # nbgrader joins these to the root; an absolute folder stays what it is.
+            here.submitted_directory = str(self.private / "submitted")
+            here.autograded_directory = str(self.private / "autograded")
+            here.feedback_directory = str(self.private / "feedback")
+            here.db_url = f"sqlite:///{self.private}/gradebook.db?timeout=60"
+        for name, path in directories.items():
+            here[name] = str(path)
+        self.coursedir = CourseDirectory(config=self.config)
+
+    def folder(self, step, student, assignment):
+        """Where nbgrader keeps `step` ("submitted", "autograded", "feedback") of one student's assignment."""
+        return Path(
+            self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
+        )
+
+    def generate(self, assignment):
+        """Write the release of one assignment and put its cells and hidden tests into the gradebook."""
+        from nbgrader.converters import GenerateAssignment
+
+        self._run(GenerateAssignment, assignment, ".")
+
+    def autograde(self, assignment, student):
+        from nbgrader.converters import Autograde
+
+        self._run(Autograde, assignment, student)
+
+    def feedback(self, assignment, student):
+        """Write the feedback as HTML; returns its paths."""
+        from nbgrader.converters import GenerateFeedback
+        from traitlets.config import Config
+
+        extra = Config(HTMLExporter={"template_name": "feedback"})
+        self._run(GenerateFeedback, assignment, student, extra)
+        return sorted(self.folder("feedback", student, assignment).glob("*.html"))
+
+    def scores(self, assignment, student):
+        """{check: (points got, points to get)} of one graded submission, in the order of the notebook."""
+        from nbgrader.api import Gradebook
+
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
+            submission = book.find_submission(assignment, student)
+            grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+            return {grade.name: (grade.score, grade.max_score) for grade in grades}
+
+    def _run(self, step, assignment, student, extra=None):
+        handler = logging.FileHandler(self.log_file)
+        log = logging.getLogger("traitlets")
+        level, start = log.level, self.log_file.stat().st_size
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        self.coursedir.assignment_id, self.coursedir.student_id = assignment, student
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
+                converter = step(coursedir=self.coursedir, config=self.config)
+                if extra:
+                    converter.update_config(extra)
+                converter.force = True
+                converter.start()
+        except (Exception, SystemExit) as error:
+            said = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()[-25:]
+            raise CourseError(
+                f"nbgrader's {step.__name__} failed for {assignment}, student {student}: {error}\n  "
+                + "\n  ".join(said)
+                + f"\nThe whole log: {self.log_file}"
+            ) from error
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(level)
+            handler.close()
+
+
+def say(*words, end="\n"):
+    """Progress goes to the terminal at once, also through a pipe."""
+    print(*words, end=end, flush=True, file=sys.stdout)

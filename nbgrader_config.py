@@ -1,0 +1,48 @@
+"""nbgrader's settings for the course: solutions/ is its source, exercises/ its release, the rest is private.
+
+nbgrader's own commands read this file when they are run in the course root; cluster.grading reads it too.
+"""
+
+from pathlib import Path
+
+c = get_config()  # noqa: F821 (nbgrader provides it)
+root = Path(__file__).resolve().parent
+
+# Submissions, marks and feedback lie under .grading/, which only its owner may enter: nbgrader itself
+# creates gradebook.db readable by all, and it holds the hidden tests.
+private = root / ".grading"
+private.mkdir(mode=0o700, exist_ok=True)
+private.chmod(0o700)
+
+c.CourseDirectory.root = str(root)
+c.CourseDirectory.course_id = "convolution-to-cluster"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "exercises"
+c.CourseDirectory.submitted_directory = ".grading/submitted"
+c.CourseDirectory.autograded_directory = ".grading/autograded"
+c.CourseDirectory.feedback_directory = ".grading/feedback"
+c.CourseDirectory.solution_directory = ".grading/solution"
+# A lock held for more than SQLite's 5 s (two graders at once) would end the whole batch.
+c.CourseDirectory.db_url = f"sqlite:///{private}/gradebook.db?timeout=60"
+
+# nbgrader copies every file beside a source notebook to the students. The text twins and the reference's own
+# runs are named with their whole path, because a student's runs/ must be graded with the notebook.
+c.CourseDirectory.ignore = [
+    ".ipynb_checkpoints",
+    "*.pyc",
+    "__pycache__",
+    f"{root}/solutions/*/*.py",
+    f"{root}/solutions/*/runs",
+]
+
+# Matches everything: nothing on stderr (a warning, TensorFlow's log) may cost a point.
+c.IgnorePattern.enabled = True
+c.IgnorePattern.pattern = "(?s).*"
+
+c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedError"}
+c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
+c.Execute.timeout = (
+    300  # seconds a cell: a recorded run is replayed at once, a small job takes under a minute
+)
+c.OverwriteCells.add_missing_cells = True  # a deleted check costs its points, not the whole grade
+c.HTMLExporter.sanitize_html = True  # a student's HTML would otherwise run in the grader's browser session
