@@ -1,0 +1,24 @@
+"""From Convolution to Cluster: what talks to the cluster, and what runs on it.
+
+`from cluster import submit` is all that most notebooks need. Nothing heavy is imported before it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import jobs
+    from .jobs import attach, doctor, submit
+
+__all__ = ["attach", "doctor", "jobs", "submit"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    jobs = import_module("cluster.jobs")  # the package can be called: jobs() lists the jobs
+    return jobs if name == "jobs" else getattr(jobs, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,47 @@
+"""Jobs: run a function on one or more ranks, here or on Slurm, and keep what it did.
+
+    from cluster import submit
+    job = submit(train, epochs=2, nodes=2)
+    job.result()
+
+On the ranks, `log(step=..., loss=...)` reports numbers and `run_folder()` is the place for files.
+The package itself can be called: `jobs()` is the table of the jobs recorded here.
+"""
+
+import sys
+import types
+from typing import Any
+
+from .errors import JobError, JobFailed
+from .job import Job, attach
+from .metrics import log, run_folder
+from .state import Status
+from .submission import submit
+
+__all__ = ["Job", "JobError", "JobFailed", "Status", "attach", "doctor", "log", "run_folder", "submit"]
+
+
+def doctor(run: bool = False) -> Any:
+    """What is there to run jobs with, and what is missing; see `cluster.jobs.checkup.doctor`."""
+    from .checkup import doctor
+
+    return doctor(run)
+
+
+class _Jobs(types.ModuleType):
+    """So that `from cluster import jobs` gives both the package and the call that lists the jobs."""
+
+    def __call__(self, active: bool | None = None, name: str | None = None, folder: Any = None) -> Any:
+        """The jobs recorded in `runs` here (or $CLUSTER_RUNS, or `folder`), newest first, as a table.
+
+        active=True: only those that have not ended; active=False: only those that have. name: only those
+        whose name contains this text.
+
+        >>> jobs(active=True)                                                       # doctest: +SKIP
+        """
+        from .view import JobTable
+
+        return JobTable(active, name, folder)
+
+
+sys.modules[__name__].__class__ = _Jobs

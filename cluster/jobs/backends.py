@@ -1,0 +1,68 @@
+"""Which backend runs a job: what was asked for, or what is there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from types import ModuleType
+
+from .errors import BackendError
+
+_seen: dict[str, tuple[float, str | None]] = {}
+
+
+def get(name: str) -> ModuleType:
+    """The module of a backend: it has `start`, `status`, `cancel`."""
+    from . import local, slurm
+
+    return {"local": local, "slurm": slurm}[name]
+
+
+def choose(asked: str) -> tuple[str, str]:
+    """(backend, why, in words). $CLUSTER_BACKEND takes the place of "auto".
+
+    Raises BackendError when Slurm is asked for and is not there.
+    """
+    why = ""
+    if asked == "auto" and os.environ.get("CLUSTER_BACKEND", "auto") != "auto":
+        asked, why = os.environ["CLUSTER_BACKEND"], ", set by CLUSTER_BACKEND"
+        if asked not in ("local", "slurm"):
+            raise BackendError(
+                f"CLUSTER_BACKEND={asked!r} is not valid.", "Set it to 'auto', 'local' or 'slurm'."
+            )
+    if asked == "local":
+        return "local", why
+    missing = no_slurm()
+    if asked == "slurm" and missing:
+        raise BackendError(
+            f"There is no Slurm to submit to: {missing}.", "Use backend='local', or see doctor()."
+        )
+    if asked == "slurm":
+        return "slurm", why
+    return ("local", f" ({missing})") if missing else ("slurm", "")
+
+
+def no_slurm() -> str | None:
+    """Why Slurm cannot be used here, in words, or None when its controller answers. Remembered for 30 s."""
+    key = shutil.which("sbatch") or ""
+    at, answer = _seen.get(key, (-1e9, None))
+    if time.monotonic() - at > 30:
+        answer = "no sbatch on PATH" if not key else _ping()
+        _seen[key] = time.monotonic(), answer
+    return answer
+
+
+def _ping() -> str | None:
+    try:
+        said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=3)
+    except subprocess.TimeoutExpired:
+        return "sbatch is here, but Slurm's controller did not answer within 3 s"
+    except OSError:
+        return "sbatch is here, but scontrol is not"
+    return (
+        None
+        if said.returncode == 0 and " UP" in said.stdout
+        else "sbatch is here, but no Slurm controller answers"
+    )

@@ -1,0 +1,120 @@
+"""What can go wrong with a job: one class for each way it can be refused and each way it can end.
+
+Every error says what happened and what to do next, and a notebook shows just that: the frames of this
+package would only hide it. `error.what` and `error.next_step` are the two halves of the message.
+"""
+
+from __future__ import annotations
+
+
+class JobError(Exception):
+    """Base of all errors of `cluster.jobs`: `what` happened, and the `next_step`."""
+
+    def __init__(self, what: str, next_step: str = ""):
+        self.what, self.next_step = what, next_step
+        super().__init__(what if not next_step else f"{what}\n→ {next_step}")
+
+    def _render_traceback_(self) -> list[str]:
+        """The lines IPython and Jupyter print in place of a traceback."""
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {line}" if i == 0 else line
+                for i, line in enumerate(str(self).splitlines())]  # fmt: skip
+
+
+# Refused before anything ran.
+class OptionError(JobError, TypeError):
+    """A keyword that is neither an option of `submit` nor a parameter of the function, or both at once."""
+
+
+class OptionValueError(JobError, ValueError):
+    """An option has a value it cannot have, such as `memory="2GG"`."""
+
+
+class TooManyRanks(OptionValueError):
+    """More ranks than the local backend lets this machine start."""
+
+
+class NotPicklable(JobError, TypeError):
+    """The function, or something it refers to, cannot be sent to the ranks."""
+
+
+class BackendError(JobError):
+    """The backend asked for is not there, or a tool it needs is missing."""
+
+
+class Refused(BackendError):
+    """Slurm did not accept the job; the message holds what `sbatch` wrote."""
+
+
+class StillRunning(JobError):
+    """The same run is still pending or running, so it cannot be started anew."""
+
+
+class NoSuchJob(JobError, LookupError):
+    """No job folder fits the id, name or path that was given."""
+
+
+class NotYours(JobError, PermissionError):
+    """A job folder belongs to another user, so nothing in it is loaded."""
+
+
+class NotFinished(JobError, TimeoutError):
+    """`wait(timeout=...)` came back before the job ended. The job goes on."""
+
+
+# Ways a job ends badly. `job.result()` raises them.
+class JobFailed(JobError):
+    """Base of the bad endings. `rank` is the rank that ended first (or None), `traceback` its own traceback."""
+
+    rank: int | None = None
+    traceback: str = ""
+
+
+class RankFailed(JobFailed):
+    """The code raised an exception on a rank."""
+
+
+class RankKilled(JobFailed):
+    """A rank was ended by a signal, such as a segmentation fault or a kill from outside."""
+
+
+class OutOfMemory(JobFailed):
+    """A rank used more memory than the job had."""
+
+
+class OutOfTime(JobFailed):
+    """The job reached its time limit."""
+
+
+class NodeFailed(JobFailed):
+    """A node went down, or the job was preempted: not the fault of its code."""
+
+
+class Cancelled(JobFailed):
+    """Someone cancelled the job."""
+
+
+class Lost(JobFailed):
+    """Neither the job's folder nor the backend knows how the job ended."""
+
+
+class LaunchFailed(JobFailed):
+    """The ranks could not be started: the job's own log says why."""
+
+
+class WrongWorldSize(JobFailed):
+    """Horovod sees another number of ranks than the job has, so nothing would be averaged."""
+
+
+class ResultError(JobFailed, TypeError):
+    """The function returned something that is neither JSON nor an array."""
+
+
+class ResultTooLarge(JobFailed, ValueError):
+    """The function returned more than the cap on results."""
+
+
+class Damaged(JobFailed):
+    """A recorded file is missing, or was changed after the run had ended."""
+
+
+ENDINGS = {c.__name__: c for c in JobFailed.__subclasses__()}

@@ -1,0 +1,193 @@
+"""A job as one holds it in a notebook: a handle on a folder, which any process can take up again."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from . import backends, endings, ledger, results, state
+from .errors import JobFailed, NoSuchJob, NotFinished
+from .metrics import Tail
+from .state import Status
+
+POLL = 0.1  # seconds between two looks at a job's folder
+
+
+class Job:
+    """A submitted job. Everything it knows is read from its folder, so a handle can be made at any time.
+
+    id: the folder's name; folder: its path; key: what identifies the run; spec: its run.json as a
+    dictionary; backend: 'local' or 'slurm'.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = ledger.check_owner(Path(folder).absolute())
+        self.spec: dict[str, Any] = ledger.read(self.folder / "run.json")
+        self.id, self.key = self.folder.name, self.spec["key"]
+        self.name, self.ranks, self.backend = self.spec["name"], self.spec["ranks"], self.spec["backend"]
+
+    @property
+    def status(self) -> Status:
+        """The state now; see `Status`. It never raises for a job that ended badly."""
+        return state.of(self.folder)
+
+    def wait(self, timeout: float | None = None, progress: bool = True) -> Job:
+        """Wait until the job has ended, well or badly, and return the job.
+
+        timeout: seconds; NotFinished is raised after them, and the job goes on. progress: show a bar, from
+        the `step` and `steps` that the code logs. An interrupt of the cell does not end the job.
+
+        >>> job.wait(timeout=60)                                                    # doctest: +SKIP
+        """
+        from .view import Progress
+
+        deadline = time.monotonic() + timeout if timeout is not None else float("inf")
+        with Progress(self, progress) as bar:
+            while True:
+                now = self.status
+                bar.show(now)
+                if now.ended:
+                    return self
+                if time.monotonic() > deadline:
+                    raise NotFinished(
+                        f"{self.id} is still {now} after {timeout:g} s.",
+                        "It goes on: wait again, look at job.logs(), or end it with job.cancel().",
+                    )
+                time.sleep(POLL)
+
+    def result(self, rank: int = 0, progress: bool = True) -> Any:
+        """What the function returned on a rank, once the job has ended.
+
+        Raises the job's error when it ended badly: a subclass of JobFailed, with the traceback of the rank
+        that failed first.
+
+        >>> submit(train, epochs=2).result()                                        # doctest: +SKIP
+        """
+        self._ended_well(progress)
+        if not 0 <= rank < self.ranks:
+            raise NoSuchJob(f"{self.id} has no rank {rank}.", f"Its ranks are 0 to {self.ranks - 1}.")
+        return results.load(self.folder, rank, ledger.read(self.folder / "end.json")["hashes"])
+
+    def results(self, progress: bool = True) -> list[Any]:
+        """What the function returned on each rank, in the order of the ranks; raises as `result` does."""
+        self._ended_well(progress)
+        expected = ledger.read(self.folder / "end.json")["hashes"]
+        return [results.load(self.folder, r, expected) for r in range(self.ranks)]
+
+    def error(self) -> JobFailed | None:
+        """The error that `result` would raise, or None when the job goes on or ended well."""
+        end = ledger.read(self.folder / "end.json") if self.status.ended else None
+        return endings.error_of(end) if end and end["ending"] != "Done" else None
+
+    def logs(self, rank: int | str | None = None) -> str:
+        """What a rank printed; with no rank, all of them one after another; 'job' is what started them."""
+        if rank == "job":
+            return _text(self.folder / "job.log")
+        if rank is not None:
+            return _text(self.folder / f"out-{rank}.log")
+        parts = [(r, _text(self.folder / f"out-{r}.log")) for r in range(self.ranks)]
+        return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
+
+    def follow(self, rank: int | None = None) -> None:
+        """Print what the ranks write as they write it, until the job ends or the cell is interrupted.
+
+        With more than one rank each line begins with its rank: `[1] epoch 3`.
+        """
+        ranks = range(self.ranks) if rank is None else [rank]
+        at = dict.fromkeys(ranks, 0)
+        while True:
+            ended = self.status.ended  # before the reading, so that nothing is missed at the end
+            for r in ranks:
+                text = _text(self.folder / f"out-{r}.log")[at[r] :]
+                whole = text if ended else text[: text.rfind("\n") + 1]
+                at[r] += len(whole)
+                for line in whole.splitlines():
+                    print(f"[{r}] {line}" if len(ranks) > 1 else line, flush=True)
+            if ended:
+                return
+            time.sleep(POLL)
+
+    def metrics(self) -> Any:
+        """All that the ranks logged, as a pandas DataFrame.
+
+        Columns: rank; time, seconds since the first rank started; and every name that was logged. Rows are
+        in the order of time.
+        """
+        import pandas as pd
+
+        rows = Tail(self.folder).read()
+        frame = pd.DataFrame(rows, columns=["rank", "time"] if not rows else None)
+        records = [ledger.read(self.folder / f"rank-{r}.json") for r in range(self.ranks)]
+        started = [r["started"] for r in records if r]
+        if started and rows:
+            frame["time"] -= min(started)
+        return frame
+
+    def cancel(self, wait: bool = True) -> Job:
+        """End the job, and wait (at most 30 s) until it has ended; a job that has ended stays as it is."""
+        backend = ledger.read(self.folder / "backend.json")
+        if backend and not self.status.ended:
+            backends.get(backend["backend"]).cancel(self.folder, backend)
+            deadline = time.monotonic() + 30 * wait
+            while not self.status.ended and time.monotonic() < deadline:
+                time.sleep(POLL)
+        return self
+
+    def script(self, backend: str | None = None) -> str:
+        """The text that was run, or (backend='slurm') the batch script that Slurm would get."""
+        if backend in (None, self.backend):
+            return (self.folder / "job.sh").read_text()
+        from . import sbatch
+
+        text = {"slurm": sbatch.script, "local": backends.get("local").script}
+        return text[backend](self.spec, self.folder)
+
+    def _ended_well(self, progress: bool) -> None:
+        if not self.status.ended:
+            self.wait(progress=progress)
+        error = self.error()
+        if error:
+            raise error
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id}: {self.status}, {self.ranks} rank{'s' * (self.ranks > 1)}, {self.backend}>"
+
+    def _repr_html_(self) -> str:
+        from .view import card
+
+        return card(self)
+
+
+def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Job:
+    """Take up a job again, in any process: by its id, the beginning of its id, its folder, or Slurm's number.
+
+    folder: where the job folders lie, if not in `runs` here or in $CLUSTER_RUNS. Raises NoSuchJob.
+
+    >>> attach("train-3fa9")                                                        # doctest: +SKIP
+    """
+    text, runs = os.fspath(job), ledger.root(folder)
+    if (Path(text) / "run.json").is_file():
+        return Job(Path(text))
+    all_ids = sorted(p.parent.name for p in runs.glob("*/run.json"))
+    hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
+    if not hits and text.isdigit():
+        slurm = {i: ledger.read(runs / i / "backend.json") or {} for i in all_ids}
+        hits = [i for i, b in slurm.items() if str(b.get("job_id")) == text]
+    if len(hits) == 1:
+        return Job(runs / hits[0])
+    if hits:
+        raise NoSuchJob(f"{text!r} fits {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more of the id.")
+    listed = ", ".join(all_ids[-5:]) or "none"
+    raise NoSuchJob(f"No job {text!r} in {runs}.", f"The jobs there: {listed}. See also jobs().")
+
+
+def _text(path: Path) -> str:
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
+def say(line: str) -> None:
+    """One line to the one who submits, on standard output: whatever a graded cell writes to stderr counts as an error."""
+    print(line, file=sys.stdout, flush=True)

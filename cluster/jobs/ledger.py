@@ -1,0 +1,122 @@
+"""Job folders on disk: made whole and then renamed into place, private, and checked before use.
+
+A folder `runs/<name>-<key12>/` holds, in the order they appear:
+
+    run.json         what was asked, with what versions, on what machine, when, and how to make it again
+    code.py          the code as submitted, for people
+    call.pkl         the function and its arguments, for the ranks only
+    job.sh           what is run; job.log what it said
+    backend.json     who runs it: the launcher or the Slurm job id
+    rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
+    out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
+    cancel.json      someone asked for its end
+    end.json         how it ended, once and for all, with the hashes of the results
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from .errors import NoSuchJob, NotYours
+
+
+def root(folder: str | os.PathLike | None = None) -> Path:
+    """Where job folders lie: the argument, or $CLUSTER_RUNS, or `runs` under the current directory."""
+    return Path(folder or os.environ.get("CLUSTER_RUNS") or "runs").expanduser().absolute()
+
+
+def slug(name: str) -> str:
+    """A name as it may stand in a path or a script: letters, digits, dot, dash and underscore.
+
+    >>> slug("my net; rm -rf /")
+    'my-net-rm-rf'
+    """
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:40] or "job"
+
+
+def find(runs: Path, key: str) -> Path | None:
+    """The folder of the run with this key, whatever its name, or None."""
+    hits = [p for p in runs.glob(f"*-{key[:12]}") if (p / "run.json").is_file()]
+    return hits[0] if hits else None
+
+
+def create(runs: Path, name: str, key: str, files: dict[str, str | bytes]) -> tuple[Path, bool]:
+    """(folder, whether it is new): all files appear at once, or another process was first."""
+    runs.mkdir(parents=True, exist_ok=True)
+    target = runs / f"{slug(name)}-{key[:12]}"
+    made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
+    for file, content in files.items():
+        (made / file).write_bytes(content.encode() if isinstance(content, str) else content)
+    try:
+        os.rename(made, target)  # fails where a folder with content is there
+    except OSError:
+        for p in made.iterdir():
+            p.unlink()
+        made.rmdir()
+        if not target.is_dir():
+            raise
+        return target, False
+    return target, True
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a folder to its first free numbered sibling, `<folder>.1`, `<folder>.2`, ..."""
+    n = 1
+    while (aside := folder.with_name(f"{folder.name}.{n}")).exists():
+        n += 1
+    os.rename(folder, aside)
+    return aside
+
+
+def check_owner(folder: Path) -> Path:
+    """The folder, if it is this user's own or the system's; raises NotYours or NoSuchJob otherwise."""
+    if not (folder / "run.json").is_file():
+        raise NoSuchJob(f"{folder} is not a job folder (it has no run.json).", "List the jobs with jobs().")
+    owner = folder.stat().st_uid
+    if owner not in (os.getuid(), 0):
+        raise NotYours(
+            f"{folder} belongs to user {owner}, not to you ({os.getuid()}): nothing in it is loaded.",
+            "Copy the folder to make it yours, if you trust what is in it.",
+        )
+    return folder
+
+
+def write(path: Path, value: Any) -> None:
+    """Write JSON beside the file and rename it into place, so that a reader sees all or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(value, indent=1) + "\n")
+    os.replace(beside, path)
+
+
+def write_once(path: Path, value: Any) -> bool:
+    """Write JSON unless the file is there; the first writer wins. Returns whether this one did."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(value, indent=1) + "\n")
+    try:
+        os.link(beside, path)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink()
+
+
+def read(path: Path) -> Any | None:
+    """The JSON of a file that may not be there yet; a symbolic link is not followed."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as f:
+            return json.load(f)
+    except FileNotFoundError:
+        return None
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """sha256 of each result, metrics file and of the code, by file name."""
+    names = sorted(p for pattern in ("result-*", "metrics-*", "code.py") for p in folder.glob(pattern))
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in names}

@@ -1,0 +1,61 @@
+"""What code on a rank can say to the one who waits: numbers as it goes, and files in the run's folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def log(**values: Any) -> None:
+    """Append one line of numbers to the rank's metrics; `job.metrics()` returns them all as a DataFrame.
+
+    `step` (done so far) and `steps` (in all) drive the progress bar of `job.wait()`. Tensors and NumPy
+    scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere.
+
+    >>> log(step=3, steps=100, loss=0.25)
+    """
+    folder = os.environ.get("CLUSTER_JOB")
+    if not folder:
+        return
+    rank = int(os.environ["CLUSTER_RANK"])
+    line = json.dumps({"rank": rank, "time": time.time(), **{k: _plain(v) for k, v in values.items()}})
+    with open(Path(folder) / f"metrics-{rank}.jsonl", "a") as f:
+        f.write(line + "\n")  # one write a line, so that a reader sees whole lines
+
+
+def run_folder() -> Path:
+    """The job's folder, for checkpoints and other files; outside a job the current directory.
+
+    The folder is shared by all ranks: let one rank write.
+    """
+    return Path(os.environ.get("CLUSTER_JOB") or ".")
+
+
+class Tail:
+    """The metrics of a run as they grow: each `read()` returns the lines added since the last one."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._at = folder, {}
+
+    def read(self) -> list[dict[str, Any]]:
+        """New lines of all ranks, in the order of their time; a half-written line is left for the next call."""
+        rows = []
+        for path in sorted(self._folder.glob("metrics-*.jsonl")):
+            with open(path, "rb") as f:
+                f.seek(self._at.get(path, 0))
+                whole = f.read().rpartition(b"\n")[0]
+            if whole:
+                self._at[path] = self._at.get(path, 0) + len(whole) + 1
+                rows += [json.loads(line) for line in whole.splitlines()]
+        return sorted(rows, key=lambda r: r["time"])
+
+
+def _plain(v: Any) -> Any:
+    if v is None or isinstance(v, (bool, int, float, str)):
+        return v
+    if hasattr(v, "numpy"):
+        v = v.numpy()
+    return v.tolist() if hasattr(v, "tolist") else str(v)

@@ -1,0 +1,92 @@
+"""What a run records about itself besides its code: versions, machine, and how to make it again. Nothing secret."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+# Variables that hold keys to a hub or a notebook server: no rank needs them.
+PRIVATE = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of what the results depend on, without importing any of it."""
+    found = {"python": platform.python_version()}
+    for name in ("tensorflow-cpu", "tensorflow", "keras", "horovod", "numpy"):
+        try:
+            found[name.removesuffix("-cpu")] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    commit = _git_commit()
+    return found | ({"cluster": commit} if commit else {})
+
+
+@functools.cache
+def machine() -> dict[str, Any]:
+    """Processor, cores and memory (GiB) of the machine that submits."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    model = next(
+        (x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine()
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "system": platform.system(),
+    }
+
+
+def environment(options: Any) -> dict[str, str]:
+    """The environment of the ranks: this process's, without keys, with one thread pool a rank.
+
+    TensorFlow and BLAS get `cpus_per_rank` threads, operations run one after another, and hashes are the
+    same in every process. Variables of `env` win.
+    """
+    threads = str(options.cpus_per_rank)
+    env = {k: v for k, v in os.environ.items() if not k.startswith(PRIVATE)}
+    path = [str(Path(__file__).resolve().parents[2]), env.get("PYTHONPATH", "")]
+    env["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
+    return env | variables(threads) | (options.env or {})
+
+
+def variables(threads: str) -> dict[str, str]:
+    """The variables every rank gets, on every backend."""
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+    fixed = {"TF_NUM_INTEROP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONHASHSEED": "0"}
+    return dict.fromkeys(pools, threads) | fixed
+
+
+def command(name: str, arguments: dict[str, Any], options: dict[str, Any]) -> str:
+    """The call of submit that makes the run again."""
+    from .spec import Options
+
+    given = {k: v for k, v in options.items() if v != getattr(Options, k) and k not in ("rerun", "folder")}
+    parts = [name, *(f"{k}={_short(v)}" for k, v in (arguments | given).items())]
+    return f"submit({', '.join(parts)})"
+
+
+def _short(v: Any) -> str:
+    text = repr(v)
+    return text if len(text) <= 80 else text[:60] + " ... " + text[-15:]
+
+
+def _git_commit() -> str | None:
+    here = Path(__file__).resolve().parents[2]
+    if not (here / ".git").exists():
+        return None
+    try:
+        said = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True, text=True, timeout=5,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return said.stdout.strip() or None

@@ -1,0 +1,127 @@
+"""Results as plain data: JSON for the structure, npz for the arrays. Nothing that could run code.
+
+Tuples, integer keys and NumPy scalars come back as what they were; a tensor comes back as an array.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from .errors import Damaged, ResultError, ResultTooLarge
+
+CAP = 256 * 2**20  # bytes a rank, over JSON and arrays; CLUSTER_MAX_RESULT changes it
+
+
+def cap() -> int:
+    """Largest result of a rank in bytes."""
+    return int(os.environ.get("CLUSTER_MAX_RESULT", CAP))
+
+
+def save(folder: Path, rank: int, value: Any) -> None:
+    """Write a rank's result. Raises ResultError (what, where in the result) or ResultTooLarge."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps(_pack(value, "the result", arrays))
+    size = len(text) + sum(a.nbytes for a in arrays.values())
+    if size > cap():
+        raise ResultTooLarge(
+            f"The result of rank {rank} has {size / 2**20:.1f} MiB; at most {cap() / 2**20:.1f} MiB are kept.",
+            "Return a summary, or write the arrays to a file in cluster.jobs.run_folder().",
+        )
+    if arrays:
+        import numpy as np
+
+        with open(folder / f".result-{rank}.npz", "wb") as f:
+            np.savez(f, **arrays)
+        os.replace(folder / f".result-{rank}.npz", folder / f"result-{rank}.npz")
+    (folder / f".result-{rank}.json").write_text(text)
+    os.replace(folder / f".result-{rank}.json", folder / f"result-{rank}.json")
+
+
+def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
+    """A rank's result. `expected` are the hashes written when the run ended; Damaged is raised if they differ."""
+    from .ledger import hashes
+
+    name = f"result-{rank}.json"
+    if expected is not None:
+        found = {k: v for k, v in hashes(folder).items() if k.startswith(f"result-{rank}.")}
+        wanted = {k: v for k, v in expected.items() if k.startswith(f"result-{rank}.")}
+        if found != wanted:
+            raise Damaged(
+                f"The result of rank {rank} in {folder} is missing, or was changed after the run had ended.",
+                "Run it again: submit(..., rerun=True).",
+            )
+    if not (folder / name).is_file():
+        raise Damaged(f"{folder} holds no result of rank {rank}.", "Run it again: submit(..., rerun=True).")
+    arrays: dict[str, Any] = {}
+    npz = folder / f"result-{rank}.npz"
+    if npz.is_file():
+        import numpy as np
+
+        with zipfile.ZipFile(npz) as z:
+            if sum(i.file_size for i in z.infolist()) > cap() + 2**20:
+                raise ResultTooLarge(f"{npz} unpacks to more than {cap()} bytes.", "Ask who made it.")
+        with np.load(npz, allow_pickle=False) as z:
+            arrays = {k: z[k] for k in z.files}
+    return _unpack(json.loads((folder / name).read_text()), arrays)
+
+
+def _pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
+    if v is None or type(v) in (bool, int, float, str):
+        return v
+    if type(v) is list:
+        return [_pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]
+    if type(v) is tuple:
+        return {"__tuple__": [_pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]}
+    if type(v) is dict:
+        for k in v:
+            if type(k) not in (str, int, float, bool):
+                raise _refuse(f"a key of {where}", k)
+        pairs = [(k, _pack(x, f"{where}[{k!r}]", arrays)) for k, x in v.items()]
+        plain = all(type(k) is str and not k.startswith("__") for k in v)
+        return dict(pairs) if plain else {"__dict__": pairs}
+    import numpy as np
+
+    if not isinstance(v, (np.ndarray, np.generic)):
+        if not (type(v).__module__.startswith(("tensorflow", "keras")) and hasattr(v, "numpy")):
+            raise _refuse(where, v)
+        v = v.numpy()
+    if np.asarray(v).dtype.kind not in "biufcUS":
+        raise _refuse(where, v)
+    arrays[f"a{len(arrays)}"] = np.asarray(v)
+    return {"__array__" if isinstance(v, np.ndarray) else "__scalar__": f"a{len(arrays) - 1}"}
+
+
+def _unpack(v: Any, arrays: dict[str, Any]) -> Any:
+    if isinstance(v, list):
+        return [_unpack(x, arrays) for x in v]
+    if not isinstance(v, dict):
+        return v
+    if len(v) == 1:
+        ((tag, inside),) = v.items()
+        if tag == "__tuple__":
+            return tuple(_unpack(inside, arrays))
+        if tag == "__dict__":
+            return {k: _unpack(x, arrays) for k, x in inside}
+        if tag in ("__array__", "__scalar__"):
+            return arrays[inside] if tag == "__array__" else arrays[inside][()]
+    return {k: _unpack(x, arrays) for k, x in v.items()}
+
+
+def _refuse(where: str, v: Any) -> ResultError:
+    name = f"{type(v).__module__}.{type(v).__qualname__}".removeprefix("builtins.")
+    hints = {
+        "History": "Return history.history, a dictionary of lists.",
+        "DataFrame": "Return df.to_dict('list').",
+    }
+    hints |= {"ndarray": f"Give it a number type first (it has dtype {getattr(v, 'dtype', '?')})."}
+    detail = f" of dtype {v.dtype}" if hasattr(v, "dtype") else ""
+    return ResultError(
+        f"{where} is a {name}{detail}, which cannot be sent back.",
+        hints.get(
+            type(v).__name__, "Return numbers, texts, NumPy arrays, and lists and dictionaries of these."
+        ),
+    )

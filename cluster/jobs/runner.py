@@ -1,0 +1,127 @@
+"""What runs on each rank, on every backend: `python -m cluster.jobs.runner FOLDER`.
+
+The process forks at once. The child does the work; the parent waits, passes signals on and records how the
+child ended, so that the run knows each rank's exit code, signal and memory without asking any scheduler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import linecache
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+import traceback
+import types
+from pathlib import Path
+from typing import Any
+
+from . import ledger, rendezvous, results
+from .errors import JobError
+
+HERE = str(Path(__file__).resolve().parent)
+
+
+def main(folder: Path) -> int:
+    """Run one rank of the job in `folder`; returns its exit code (128 + n for signal n)."""
+    die_with_parent()
+    here = rendezvous.place(os.environ)
+    os.environ.update(CLUSTER_JOB=str(folder), CLUSTER_RANK=str(here.rank))
+    _redirect(folder / f"out-{here.rank}.log")
+    record = {"rank": here.rank, "node": here.node, "host": socket.gethostname(), "started": time.time()}
+    ledger.write(folder / f"rank-{here.rank}.json", record)
+    child = os.fork()
+    if child == 0:
+        die_with_parent()
+        return _work(folder, here)
+    for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(s, lambda number, _: _pass_on(child, number))
+    _, status, usage = os.wait4(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is bytes there, KiB elsewhere
+    record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
+    record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
+    ledger.write(folder / f"rank-{here.rank}.json", record)
+    return code if code >= 0 else 128 - code
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends, so that no rank is left behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _pass_on(child: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
+def _redirect(log: Path) -> None:
+    """Send everything this process writes, from C++ libraries too, to the rank's log."""
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(fd, 1)
+    os.dup2(fd, 2)
+    os.close(fd)
+
+
+def _work(folder: Path, here: rendezvous.Place) -> int:
+    try:
+        run = ledger.read(ledger.check_owner(folder) / "run.json")
+        call = pickle.loads((folder / "call.pkl").read_bytes())
+        os.chdir(call["cwd"])
+        sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
+        for name, text in call["cells"].items():
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        if run["controller"] == "gloo":
+            stop = rendezvous.meet(folder, here, set(run["env"])) if run["ranks"] > 1 else (lambda: None)
+        else:
+            os.environ.setdefault("HOROVOD_CONTROLLER", "mpi")
+            os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
+            stop = lambda: None  # noqa: E731
+        if run["ranks"] > 1:
+            rendezvous.start_horovod(run["ranks"])
+        stop()
+        results.save(folder, here.rank, _call(call))
+    except SystemExit as e:
+        if e.code in (None, 0):
+            results.save(folder, here.rank, None)
+        else:
+            return _fail(folder, here.rank, e)
+    except BaseException as e:
+        return _fail(folder, here.rank, e)
+    return 0
+
+
+def _call(call: dict[str, Any]) -> Any:
+    if call["script"] is None:
+        function, args, kwargs = pickle.loads(call["function"])
+        return function(*args, **kwargs)
+    path, text, sys.argv[:] = call["script"], call["text"], [call["script"], *call["argv"]]
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    sys.modules["__main__"] = module
+    exec(compile(text, path, "exec"), module.__dict__)
+    return None
+
+
+def _fail(folder: Path, rank: int, e: BaseException) -> int:
+    """Record the exception and end at once: a tidy exit would wait for ranks that wait for this one."""
+    tb = e.__traceback__
+    while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
+        tb = tb.tb_next
+    text = "".join(traceback.TracebackException(type(e), e, tb).format())
+    error = {"type": type(e).__name__, "message": str(e), "traceback": text, "time": time.time()}
+    if isinstance(e, JobError):
+        error |= {"what": e.what, "next_step": e.next_step}
+    ledger.write(folder / f"error-{rank}.json", error)
+    print(text, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,202 @@
+"""The options of a job: their defaults, their checks, and which keyword belongs to whom."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from .errors import OptionError, OptionValueError
+
+UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, as Slurm counts
+OWN = {"job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "mem", "time"}
+OWN |= {
+    "partition",
+    "output",
+    "error",
+    "wrap",
+    "array",
+    "chdir",
+    "requeue",
+    "no-requeue",
+    "parsable",
+    "export",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a job asks for. `memory` is MiB a rank and `time` is seconds, once checked."""
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    cpus_per_rank: int = 1
+    gpus_per_rank: int = 0
+    memory: int | str = "2G"
+    time: int | str = "00:10:00"
+    name: str | None = None
+    controller: str = "auto"
+    backend: str = "auto"
+    rerun: bool = False
+    env: dict[str, str] | None = None
+    folder: str | None = None
+    partition: str | None = None
+    sbatch: dict[str, Any] | None = field(default=None)
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks, p."""
+        return self.nodes * self.ranks_per_node
+
+    def resources(self) -> dict[str, Any]:
+        """The part that can change a result, and so is part of the key of a run."""
+        names = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "controller"]
+        return {n: getattr(self, n) for n in names} | ({"env": self.env} if self.env else {})
+
+
+NAMES = [f.name for f in fields(Options)]
+
+
+def check(given: dict[str, Any]) -> Options:
+    """Options from keywords, each value checked and brought into one unit.
+
+    Raises OptionValueError, which quotes the value and the right form.
+
+    >>> check({"memory": "1.5G", "time": "01:00:00"}).memory
+    1536
+    """
+    o = asdict(Options()) | given
+    for name, least in [("nodes", 1), ("ranks_per_node", 1), ("cpus_per_rank", 1), ("gpus_per_rank", 0)]:
+        v = o[name]
+        if isinstance(v, bool) or not isinstance(v, int) or v < least:
+            _bad(name, v, f"a whole number, {least} or more")
+    o["memory"], o["time"] = _memory(o["memory"]), _time(o["time"])
+    for name, choices in [("controller", ("auto", "gloo", "mpi")), ("backend", ("auto", "local", "slurm"))]:
+        if o[name] not in choices:
+            _bad(name, o[name], "one of " + ", ".join(repr(c) for c in choices))
+    if not isinstance(o["rerun"], bool):
+        _bad("rerun", o["rerun"], "True or False")
+    for name in ("name", "partition"):
+        if o[name] is not None:
+            _text(name, o[name])
+    if o["env"] is not None:
+        o["env"] = _env(o["env"])
+    if o["sbatch"] is not None:
+        o["sbatch"] = _sbatch(o["sbatch"])
+    o["folder"] = str(o["folder"]) if o["folder"] is not None else None
+    return Options(**o)
+
+
+def split(target: Callable | str, keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(options, arguments of the target) out of the keywords of `submit`.
+
+    Raises OptionError for a keyword that is neither, naming the nearest valid one, and for a parameter
+    of the function that has the name of an option.
+    """
+    parameters = inspect.signature(target).parameters.values() if callable(target) else []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    label = f"{getattr(target, '__name__', 'the function')}()" if callable(target) else f"the script {target}"
+    both = [n for n in named if n in NAMES]
+    if both:
+        raise OptionError(
+            f"{label} has a parameter {both[0]!r}, which is also an option of submit: its meaning is not clear.",
+            f"Rename the parameter of {label}, for example to {both[0] + '_'!r}.",
+        )
+    options, arguments = {}, {}
+    for k, v in keywords.items():
+        if k in NAMES:
+            options[k] = v
+        elif k in named or takes_any:
+            arguments[k] = v
+        else:
+            near = difflib.get_close_matches(k, NAMES + named, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            raise OptionError(
+                f"submit() has no option {k!r}, and {label} has no such parameter.",
+                f"{hint}Options: {', '.join(NAMES)}. Parameters of {label}: {', '.join(named) or 'none'}.",
+            )
+    return options, arguments
+
+
+def bind(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments of the call by name, defaults filled in, so that f(3) and f(n=3) are one run."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except TypeError as e:
+        name = getattr(function, "__name__", "function")
+        raise OptionError(
+            f"{name}{inspect.signature(function)} cannot be called so: {e}.",
+            f"Give its arguments after the function: submit({name}, ...).",
+        ) from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def clock(seconds: float) -> str:
+    """Seconds as Slurm writes a time limit.
+
+    >>> clock(3690)
+    '01:01:30'
+    """
+    days, s = divmod(int(seconds), 86400)
+    return (f"{days}-" if days else "") + f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
+
+
+def _bad(name: str, value: Any, form: str) -> None:
+    raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
+
+
+def _memory(v: Any) -> int:
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", v.strip(), re.I) if isinstance(v, str) else None
+    mib = int(float(m[1]) * UNITS[m[2].upper()]) if m else 0
+    return (
+        mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
+    )
+
+
+def _time(v: Any) -> int:
+    pattern = r"(?:(\d+)-)?(\d{1,3}):([0-5]?\d):([0-5]?\d)"
+    m = re.fullmatch(pattern, v.strip()) if isinstance(v, str) else None
+    d, hours, minutes, seconds = (int(x or 0) for x in m.groups()) if m else (0, 0, 0, 0)
+    total = ((d * 24 + hours) * 60 + minutes) * 60 + seconds
+    return (
+        total if total else _bad("time", v, "hours:minutes:seconds, '00:10:00', or with days, '1-12:00:00'")
+    )
+
+
+def _text(name: str, v: Any) -> str:
+    if not isinstance(v, str) or not v or len(v) > 200 or any(ord(c) < 32 or ord(c) == 127 for c in v):
+        _bad(name, v, "a text of 1 to 200 characters on one line")
+    return v
+
+
+def _env(env: Any) -> dict[str, str]:
+    if not isinstance(env, dict):
+        _bad("env", env, "a dictionary such as {'HOROVOD_TIMELINE': 'trace.json'}")
+    for k, v in env.items():
+        if not isinstance(k, str) or not re.fullmatch(r"[A-Za-z_]\w*", k, re.A):
+            _bad("env", k, "a dictionary whose keys are names of environment variables")
+        if isinstance(v, bool) or not isinstance(v, (str, int, float)) or "\0" in str(v):
+            _bad(f"env[{k!r}]", v, "a text or a number")
+    return {k: str(v) for k, v in env.items()}
+
+
+def _sbatch(extra: Any) -> dict[str, Any]:
+    if not isinstance(extra, dict):
+        _bad("sbatch", extra, "a dictionary such as {'account': 'course', 'constraint': 'v100'}")
+    out = {}
+    for k, v in extra.items():
+        key = str(k).replace("_", "-")
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", key, re.A):
+            _bad("sbatch", k, "a dictionary whose keys are long options of sbatch, without the dashes")
+        if key in OWN:
+            _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
+        if v is True or v is None:
+            out[key] = None
+        else:
+            out[key] = _text(f"sbatch[{k!r}]", str(v))
+    return out

@@ -1,0 +1,87 @@
+"""The state of a job: from its folder first, then from the backend, and never guessed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from . import endings, ledger
+
+
+class Status(str):
+    """A state in a word, with what is known about it.
+
+    It is one of 'pending', 'running', 'done', 'failed', 'out of time', 'cancelled' and 'lost', and compares
+    equal to that text. `what` says it in words, `next_step` what to do, `as_of` (Unix seconds) when that was
+    seen, and `source` by whom. `ended` tells whether it will change no more.
+
+    >>> Status("running", "2 ranks at work") == "running"
+    True
+    """
+
+    def __new__(
+        cls, state: str, what: str = "", next_step: str = "", source: str = "folder", as_of: float = 0
+    ):
+        self = super().__new__(cls, state)
+        self.what, self.next_step, self.source, self.as_of = what, next_step, source, as_of or time.time()
+        return self
+
+    @property
+    def ended(self) -> bool:
+        return self not in ("pending", "running")
+
+
+def facts(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int, dict[str, Any]], str]:
+    """(run, rank records, errors by rank, end of the job's log): what a folder knows about an ending."""
+    run = ledger.read(folder / "run.json")
+    records, errors = [], {}
+    for rank in range(run["ranks"]):
+        if record := ledger.read(folder / f"rank-{rank}.json"):
+            records.append(record)
+        if error := ledger.read(folder / f"error-{rank}.json"):
+            errors[rank] = error
+    log = folder / "job.log"
+    return run, records, errors, log.read_text(errors="replace")[-20_000:] if log.is_file() else ""
+
+
+def finish(folder: Path, stopped: str | None = None) -> dict[str, Any]:
+    """Write down how the job ended, unless that is written already; returns what is written."""
+    run, records, errors, log = facts(folder)
+    if stopped is None and (folder / "cancel.json").is_file():
+        stopped = "Cancelled"
+    end = endings.decide(run, records, errors, stopped=stopped, log=log)
+    times = [r["started"] for r in records]
+    end |= {
+        "started": min(times, default=None),
+        "ended": max((r["ended"] for r in records if "ended" in r), default=time.time()),
+        "ranks": records,
+        "hashes": ledger.hashes(folder),
+    }
+    ledger.write_once(folder / "end.json", end)
+    return ledger.read(folder / "end.json")
+
+
+def ended(folder: Path) -> Status | None:
+    """The final status, if the end is written down."""
+    end = ledger.read(folder / "end.json")
+    if end is None:
+        return None
+    return Status(endings.state(end), end["what"], end["next_step"], as_of=end["ended"])
+
+
+def of(folder: Path) -> Status:
+    """The status of the job in a folder."""
+    from . import backends
+
+    final = ended(folder)
+    if final:
+        return final
+    backend = ledger.read(folder / "backend.json")
+    if backend is None:
+        made = (folder / "run.json").stat().st_mtime
+        if time.time() - made < 30:  # between the folder's making and the launcher's first word
+            return Status("pending", "It is being started.")
+        finish(folder, "Lost")
+        return ended(folder)
+    return backends.get(backend["backend"]).status(folder, backend)
