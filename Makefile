@@ -52,11 +52,8 @@ format:  ## format the code and the notebooks' text twins
 	@ruff check --fix .
 	@ruff format .
 
-lock:  ## write constraints.txt anew from the pins in pyproject.toml and what pip chose
-	@cluster/deploy/setup.sh test
-	@{ echo '# Made by `make lock` from the pins in pyproject.toml: every package of the tested environment.'; \
-	   $(PY) -m pip freeze --exclude-editable | grep -ivE '^(horovod|setuptools|pip|wheel|cmake)=='; } > constraints.tmp
-	@mv constraints.tmp constraints.txt
+lock: setup  ## resolve the pins of pyproject.toml anew into constraints.txt
+	$(PY) cluster/deploy/lock.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
