@@ -18,7 +18,7 @@ SLURM_SAID = [
     ("OutOfTime", re.compile(r"CANCELLED AT .* DUE TO TIME LIMIT")),
     ("OutOfMemory", re.compile(r"oom-kill|OUT_OF_MEMORY|exceeded .*memory limit", re.I)),
     ("NodeFailed", re.compile(r"DUE TO (NODE FAILURE|PREEMPTION)")),
-    ("Cancelled", re.compile(r"CANCELLED AT ")),
+    ("Cancelled", re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT ")),
 ]
 
 STATES = {"Done": "done", "OutOfTime": "out of time", "Cancelled": "cancelled", "Lost": "lost"}
@@ -43,8 +43,6 @@ def decide(
         return _end("Done", f"Done on {p} rank{'s' * (p > 1)}.", "")
     if stopped is None:
         stopped = next((name for name, said in SLURM_SAID if said.search(log)), None)
-        if stopped == "Cancelled" and errors:  # srun cancels the step when a rank has failed
-            stopped = None
     if stopped:
         return _end(stopped, *words(stopped, run))
     if not records:

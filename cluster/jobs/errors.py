@@ -68,6 +68,11 @@ class JobFailed(JobError):
     rank: int | None = None
     traceback: str = ""
 
+    def __str__(self) -> str:
+        """What happened, the rank's own traceback where there is one, and the next step."""
+        parts = [self.what, self.traceback.rstrip(), f"→ {self.next_step}" if self.next_step else ""]
+        return "\n".join(p for p in parts if p)
+
 
 class RankFailed(JobFailed):
     """The code raised an exception on a rank."""

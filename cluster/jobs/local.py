@@ -62,6 +62,11 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     return state.ended(folder)
 
 
+def recover(folder: Path) -> bool:
+    """Nothing to recover: the launcher itself writes backend.json."""
+    return False
+
+
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
     """Ask the launcher to end its ranks; it looks ten times a second."""
     ledger.write_once(folder / "cancel.json", {"time": time.time()})

@@ -10,8 +10,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-# Variables that hold keys to a hub or a notebook server: no rank needs them.
-PRIVATE = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN")
+# No rank needs the keys to a hub or a notebook server, nor the place of this process in another job, which
+# would mislead mpirun, srun and sbatch.
+DROPPED = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "SLURM_", "SBATCH_", "OMPI_", "PMIX_", "PMI_", "HOROVOD_")
 
 
 @functools.cache
@@ -51,7 +52,7 @@ def environment(options: Any) -> dict[str, str]:
     same in every process. Variables of `env` win.
     """
     threads = str(options.cpus_per_rank)
-    env = {k: v for k, v in os.environ.items() if not k.startswith(PRIVATE)}
+    env = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(DROPPED)}
     path = [str(Path(__file__).resolve().parents[2]), env.get("PYTHONPATH", "")]
     env["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
     return env | variables(threads) | (options.env or {})

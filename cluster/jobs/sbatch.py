@@ -28,6 +28,7 @@ def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> s
         "time": clock(o["time"]),
         "output": "job.log",
         "open-mode": "append",
+        "export": "ALL",
         "no-requeue": None,
     }
     if o["gpus_per_rank"]:

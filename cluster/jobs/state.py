@@ -78,6 +78,8 @@ def of(folder: Path) -> Status:
     if final:
         return final
     backend = ledger.read(folder / "backend.json")
+    if backend is None and backends.get(ledger.read(folder / "run.json")["backend"]).recover(folder):
+        backend = ledger.read(folder / "backend.json")
     if backend is None:
         made = (folder / "run.json").stat().st_mtime
         if time.time() - made < 30:  # between the folder's making and the launcher's first word
