@@ -26,13 +26,14 @@ c.CourseDirectory.solution_directory = ".grading/solution"
 c.CourseDirectory.db_url = f"sqlite:///{private}/gradebook.db?timeout=60"
 
 # nbgrader copies every file beside a source notebook to the students. The text twins and the reference's own
-# runs are named with their whole path, because a student's runs/ must be graded with the notebook.
+# runs are named with their whole path, because a student's runs/ must be graded with the notebook. (nbgrader
+# spells the path with /./, where other steps have the student's name, and compares it letter by letter.)
 c.CourseDirectory.ignore = [
     ".ipynb_checkpoints",
     "*.pyc",
     "__pycache__",
-    f"{root}/solutions/*/*.py",
-    f"{root}/solutions/*/runs",
+    f"{root}/solutions/./*/*.py",
+    f"{root}/solutions/./*/runs",
 ]
 
 # Matches everything: nothing on stderr (a warning, TensorFlow's log) may cost a point.

@@ -1,9 +1,9 @@
 """Grading with nbgrader: the comparison behind AUTOTEST, the release, the mutants and the demo.
 
-The checks that a student's notebook runs need `autotest` and `close` from here and nothing else, so the
-rest (`python -m cluster.grading --help`) is imported only when it is asked for.
+The checks that a student's notebook runs need `autotest`, `close` and `expect` from here and nothing
+else, so the rest (`python -m cluster.grading --help`) is imported only when it is asked for.
 """
 
-from cluster.grading.values import autotest, close
+from cluster.grading.values import autotest, close, expect
 
-__all__ = ["autotest", "close"]
+__all__ = ["autotest", "close", "expect"]

@@ -4,7 +4,9 @@ They run with nbgrader_config.py of the course root, so that they do what nbgrad
 With `private` another folder than .grading/ the instructor's gradebook is not touched.
 """
 
+import contextlib
 import logging
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -46,17 +48,21 @@ class Course:
         self.root = Path(root)
         self.private = Path(private or self.root / ".grading")
         self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # nbgrader starts `alembic` by name, so the environment of this Python must be on the path.
+        here = str(Path(sys.executable).parent)
+        if here not in os.environ.get("PATH", "").split(os.pathsep):
+            os.environ["PATH"] = os.pathsep.join([here, os.environ.get("PATH", os.defpath)])
         self.log_file = self.private / "nbgrader.log"
         self.config = PyFileConfigLoader("nbgrader_config.py", path=str(self.root)).load_config()
-        here = self.config.CourseDirectory
+        settings = self.config.CourseDirectory
         if private:
             # nbgrader joins these to the root; an absolute folder stays what it is.
-            here.submitted_directory = str(self.private / "submitted")
-            here.autograded_directory = str(self.private / "autograded")
-            here.feedback_directory = str(self.private / "feedback")
-            here.db_url = f"sqlite:///{self.private}/gradebook.db?timeout=60"
+            settings.submitted_directory = str(self.private / "submitted")
+            settings.autograded_directory = str(self.private / "autograded")
+            settings.feedback_directory = str(self.private / "feedback")
+            settings.db_url = f"sqlite:///{self.private}/gradebook.db?timeout=60"
         for name, path in directories.items():
-            here[name] = str(path)
+            settings[name] = str(path)
         self.coursedir = CourseDirectory(config=self.config)
 
     def folder(self, step, student, assignment):
@@ -102,7 +108,7 @@ class Course:
         log.setLevel(logging.INFO)
         self.coursedir.assignment_id, self.coursedir.student_id = assignment, student
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), quiet_stderr(self.log_file):
                 warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
                 converter = step(coursedir=self.coursedir, config=self.config)
                 if extra:
@@ -120,6 +126,21 @@ class Course:
             log.removeHandler(handler)
             log.setLevel(level)
             handler.close()
+
+
+@contextlib.contextmanager
+def quiet_stderr(log_file):
+    """Send what this process and its kernels write to stderr into `log_file` instead."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(log_file, "ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 def say(*words, end="\n"):

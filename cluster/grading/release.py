@@ -43,7 +43,9 @@ def release(root, wanted=None, target=None, private=None):
         with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as place:
             new = generate(root, assignment, Path(place) / "new", private)
             if leaks := find_leaks(new, secrets(root, assignment)):
-                raise CourseError(f"the release of {assignment} is refused:\n  " + "\n  ".join(leaks))
+                raise CourseError(
+                    f"the release of {assignment} is refused:\n  " + "\n  ".join(shorten(leaks))
+                )
             old = target / assignment
             if same_files(old, new):
                 say(f"{assignment}: unchanged")
@@ -67,7 +69,7 @@ def check(root, target=None):
                 wrong.append(
                     f"{committed} is not what solutions/{assignment} generates: run `make exercises`"
                 )
-            wrong += find_leaks(committed, secrets(root, assignment))
+            wrong += shorten(find_leaks(committed, secrets(root, assignment)))
         known = set(assignments(root))
         wrong += [
             f"{p} has no solution" for p in sorted(target.iterdir()) if p.is_dir() and p.name not in known
@@ -112,6 +114,11 @@ def find_leaks(folder, secret_lines):
             if line.strip().removeprefix("# ") in secret_lines:
                 found.append(f"{path}: the secret line {line.strip()!r}")
     return found
+
+
+def shorten(lines, most=10):
+    """The first lines, and how many more there are."""
+    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 
 def same_files(a, b):

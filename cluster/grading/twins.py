@@ -14,6 +14,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from cluster.grading.course import CourseError
+
 ROLES = ("solution", "check", "given")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
@@ -33,7 +35,7 @@ def notebook(text_file):
         seen[cell["id"]] = seen.get(cell["id"], 0) + 1
         if seen[cell["id"]] > 1:
             if name:
-                raise ValueError(
+                raise CourseError(
                     f"{text_file}: two cells are called {name!r}; a check's marks are kept by its name"
                 )
             cell["id"] += f"-{seen[cell['id']]}"
@@ -51,14 +53,14 @@ def role(metadata, cell_type, text_file):
     roles = [r for r in ROLES if r in metadata]
     if not roles:
         if "points" in metadata:
-            raise ValueError(f'{text_file}: a cell has points={metadata["points"]} but no check="name"')
+            raise CourseError(f'{text_file}: a cell has points={metadata["points"]} but no check="name"')
         return metadata
     if len(roles) > 1:
-        raise ValueError(f"{text_file}: one cell is {' and '.join(roles)}; it can have one role only")
+        raise CourseError(f"{text_file}: one cell is {' and '.join(roles)}; it can have one role only")
     name = metadata.pop(roles[0])
     points = metadata.pop("points", None)
     if (roles[0] == "check") != (points is not None):
-        raise ValueError(f'{text_file}: cell {name!r}: points belong to check="…" cells, and to all of these')
+        raise CourseError(f'{text_file}: cell {name!r}: points belong to check="…" cells, and to each')
     grade, solution = roles[0] == "check", roles[0] == "solution"
     flags = {
         "grade": grade,

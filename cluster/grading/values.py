@@ -80,6 +80,19 @@ class autotest:
         return Hashed(self.tree, salt)
 
 
+def expect(got, want, hints=None, name="your result"):
+    """For checks written out: assert that `got` equals `want` by the rules above.
+
+    `hints` is {what was misunderstood: the result it leads to}; where `got` is one of these results, the
+    AssertionError says so instead of only saying that two numbers differ.
+    """
+    found = encode(got)
+    difference = compare(found, encode(want))
+    if difference:
+        likely = [words for words, wrong in (hints or {}).items() if not compare(found, encode(wrong))]
+        raise AssertionError(f"{name} {difference}." + "".join(f" Likely: {words}" for words in likely[:1]))
+
+
 class Hashed:
     """A value that can be recognised but not read. A hash knows no tolerance, so floats are refused."""
 

@@ -1,0 +1,12 @@
+MISUNDERSTANDING = "A multiply-add is one operation."
+FAILS = {
+    "flops-by-hand",
+    "flops-of-layers",
+    "intensity",
+}
+REPLACE = {
+    "layer_flops": """
+multiply_adds = N * H_out * W_out * K * k * k * C
+flops = multiply_adds
+""",
+}

@@ -1,0 +1,14 @@
+MISUNDERSTANDING = "The matrix of windows costs one passage through memory, not two."
+FAILS = {
+    "bytes-by-hand",
+    "intensity",
+}
+REPLACE = {
+    "layer_bytes": """
+images, filters, bias = N * H * W * C, k * k * C * K, K
+result = N * H_out * W_out * K
+windows = N * H_out * W_out * k * k * C
+numbers = images + filters + bias + result + (windows if with_im2col else 0)
+moved = itemsize * numbers
+""",
+}
