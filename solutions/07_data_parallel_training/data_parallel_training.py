@@ -1,0 +1,864 @@
+# %% [markdown]
+# # 07 Make it data-parallel
+#
+# A network takes an hour to train. You are given a second processor. Does the training now take half an
+# hour?
+#
+# The plan sounds simple. Start the same program twice; each of the two processes, called *ranks*, has its
+# own copy of the network and its own half of the pictures. But two networks that learn from different
+# pictures become two different networks. What must the ranks tell each other, and when, so that what runs
+# is still *one* training?
+#
+# In this assignment you
+#
+# - take a training function that runs on one device, and add the few lines that let p ranks run it
+#   together,
+# - scale the learning rate with the number of ranks, and warm it up,
+# - submit the training on one and on two ranks, and compare curves, time and weights,
+# - and show that two ranks do what one process would have done: not roughly, but step by step.
+#
+# Everything runs on Fashion-MNIST, 28 × 28 grey pictures of clothes. The six holes need one to four lines
+# each.
+#
+# | | symbol | |
+# |---|---|---|
+# | ranks | p | processes that train together, numbered from 0 |
+# | batch | n | images that *one rank* sees in one step; all ranks together see p·n |
+# | learning rate | η | the one that suits one rank with its batch of n |
+
+# %% given="setup"
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up messages say nothing we need
+
+import horovod.tensorflow as hvd
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+import tensorflow as tf
+
+from cluster import submit
+from cluster.grading import expect
+from cluster.jobs import log, run_folder
+from cluster.training import data, models
+from cluster.training.distributed import digest
+
+plt.style.use("cluster.course")
+IMAGES, EPOCHS, BATCH, LR = 12_800, 3, 128, 0.2  # N, epochs, n, η
+
+# %% [markdown]
+# ## One device
+#
+# Here is the whole training on one device. Read it from top to bottom before you run anything: data,
+# network, plan, the step, the loop, the result. `plan` holds the indices of each batch, one shuffle after
+# the other, so the loop itself is short. `digest` turns all weights into 64 hexadecimal digits, which two
+# networks share only when their weights are equal to the last bit: we shall need it.
+
+
+# %% given="train-on-one"
+def train_on_one(images=IMAGES, epochs=EPOCHS, batch=BATCH, lr=LR, seed=0):
+    """Train LeNet-5 on one device; returns its accuracy on test images and the digest of its weights."""
+    x, y = data.fashion_mnist("train", images)  # (N, 28, 28, 1), (N,)
+    net, optimizer = models.lenet5(seed), keras.optimizers.SGD(lr)
+    shuffles = [np.random.default_rng([seed, epoch]).permutation(images) for epoch in range(epochs)]
+    plan = [indices for shuffle in shuffles for indices in data.batches(shuffle, batch)]
+    cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    @tf.function
+    def update(images, labels):  # (n, 28, 28, 1), (n,)
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(labels, net(images, training=True))
+        gradient = tape.gradient(loss, [v.value for v in net.trainable_variables])
+        optimizer.apply(gradient, net.trainable_variables)
+        return loss
+
+    for step, indices in enumerate(plan):
+        loss = update(x[indices], y[indices])
+        log(step=step + 1, steps=len(plan), loss=float(loss))
+    right, seen = count_right(net, *data.fashion_mnist("test", 2_001))
+    net.save(run_folder() / "lenet5.keras")
+    return {"accuracy": right / seen, "weights": digest(net)}
+
+
+# %% given="count-right"
+def count_right(net, x, y):
+    """How many of the images x (N, 28, 28, 1) with labels y (N,) the network gets right, and N."""
+    logits = net(x)  # (N, 10)
+    return int(np.sum(np.argmax(logits, axis=1) == y)), len(y)
+
+
+# %% [markdown]
+# `submit` runs a function as a *job*: in processes of its own, here on this machine, elsewhere on the nodes
+# of a cluster. What the function returns comes back as `job.result()`, what it logs as `job.metrics()`.
+
+# %%
+baseline = submit(train_on_one)
+baseline.result()
+
+# %% [markdown]
+# ## Predict
+#
+# Before the second rank comes in, commit yourself. This is how long a step takes now, the median over the
+# run without its first ten steps, in which TensorFlow compiles:
+
+
+# %%
+def seconds_a_step(job):
+    """The median time between two steps of rank 0."""
+    times = job.metrics().query("rank == 0").time.to_numpy()
+    return np.median(np.diff(times)[10:])
+
+
+print(f"{1e3 * seconds_a_step(baseline):.1f} ms a step of {BATCH} images")
+
+# %% [markdown]
+# LeNet-5 has 61,706 weights, and in each step the ranks will exchange a gradient, that is as many numbers
+# of 4 bytes. Suppose that this machine moves 1 GB/s between two processes, and that each of the two
+# messages of a ring of two takes 50 µs to get under way. Then the exchange costs this much:
+
+# %%
+p, alpha, beta = 2, 50e-6, 1 / 1e9  # ranks; seconds a message; seconds a byte
+n_bytes = 4 * models.lenet5().count_params()
+exchange = 2 * (p - 1) * alpha + 2 * (p - 1) / p * n_bytes * beta  # a ring all-reduce
+print(f"{n_bytes / 1e6:.3f} MB of gradient, {1e3 * exchange:.2f} ms a step to exchange it (predicted)")
+
+# %% [markdown]
+# So, how many times as many images a second will two ranks train with? And will two ranks end with the
+# accuracy of the run above, a better or a worse one? Write your guess down. Nobody grades it, but a guess
+# that you cannot take back is how one learns to estimate.
+
+# %%
+my_speedup = 2.0  # your guess: images a second on two ranks / images a second on one
+
+# %% [markdown]
+# ## 1. Each rank its own images
+#
+# A *shard* is the part of an epoch that one rank sees. Four things make shards right, and each is easy to
+# get wrong unnoticed, since a training with wrong shards still learns:
+#
+# - **disjoint**: no image is seen by two ranks in one epoch, or the second rank's work is wasted;
+# - **covering**: together the ranks see every image, or a part of the data is never learned;
+# - **equally long**: otherwise one rank takes a step more than the others and waits, in the exchange of
+#   that step, for ranks that have already gone home. A job like that hangs. Where N is not divisible by p,
+#   leave out the N mod p images at the end of the shuffle: fewer than one a rank, and others in each epoch;
+# - **freshly shuffled** in each epoch, and yet shuffled *once for all*: the ranks must cut the same
+#   shuffle, and they can agree on it without a word, by drawing it from the same `[seed, epoch]`.
+
+
+# %% solution="shard"
+def shard(n, rank, size, epoch, seed):
+    """Which of n images `rank` sees in `epoch`: an array of n // size indices.
+
+    Take every size-th index of the epoch's shuffle, from index `rank` on: then the batches that the ranks see
+    in one step are together the batch that one process would have seen.
+    """
+    assert 0 <= rank < size <= n, f"rank={rank}, size={size}, n={n}"
+    shuffle = np.random.default_rng([seed, epoch]).permutation(n)  # (n,), the same on every rank
+    ### BEGIN SOLUTION
+    return shuffle[: n - n % size][rank::size]
+    ### END SOLUTION
+
+
+# %% [markdown]
+# Eleven images on two ranks, small enough to check by eye. Which image is left out, and is it another one
+# in the next epoch?
+
+# %%
+for epoch in range(2):
+    for rank in range(2):
+        print(f"epoch {epoch}, rank {rank}:", shard(11, rank, 2, epoch, seed=0))
+
+# %% check="shards-disjoint" points=1
+"""No image is seen by two ranks in one epoch."""
+for n, size in [(11, 2), (100, 4), (12_800, 2)]:
+    seen = np.concatenate([shard(n, rank, size, 0, 0) for rank in range(size)])
+    twice = len(seen) - len(np.unique(seen))
+    assert twice == 0, (
+        f"{twice} of {n} images are seen more than once by {size} ranks. Do the ranks cut different parts of "
+        "*one* shuffle? They do not if each takes the same part, or if each has shuffled for itself."
+    )
+### BEGIN HIDDEN TESTS
+for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4)]:
+    seen = np.concatenate([shard(n, rank, size, epoch, seed) for rank in range(size)])
+    assert len(seen) == len(np.unique(seen)), f"with {n} images on {size} ranks, some are seen more than once"
+### END HIDDEN TESTS
+
+# %% check="shards-cover" points=1
+"""Together the ranks see every image, but for the n mod p that do not go round."""
+for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
+    seen = np.unique(np.concatenate([shard(n, rank, size, 0, 0) for rank in range(size)]))
+    missed = n - len(seen)
+    assert missed == n % size, (
+        f"{size} ranks miss {missed} of {n} images, where {n % size} must be left out. If that is a large part "
+        "of them, look at the check above: images that one rank sees twice are missing elsewhere."
+    )
+    assert seen.min() >= 0 and seen.max() < n, (
+        f"indices run from {seen.min()} to {seen.max()} with {n} images"
+    )
+### BEGIN HIDDEN TESTS
+for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4), (5, 5, 0, 0)]:
+    seen = np.unique(np.concatenate([shard(n, rank, size, epoch, seed) for rank in range(size)]))
+    assert len(seen) == n - n % size, f"{size} ranks see {len(seen)} of {n} images"
+### END HIDDEN TESTS
+
+# %% check="shards-equal-length" points=1
+"""All ranks take the same number of steps, also where the images do not go round."""
+for n, size in [(12_800, 2), (11, 2), (10, 4)]:
+    lengths = [len(shard(n, rank, size, 0, 0)) for rank in range(size)]
+    expect(
+        lengths,
+        [n // size] * size,
+        {
+            "what does not go round went to the first ranks, which then wait for ever for the others": [
+                n // size + (rank < n % size) for rank in range(size)
+            ],
+            "every rank sees the whole epoch, so nothing is divided": [n] * size,
+        },
+        f"the lengths of the shards of {n} images on {size} ranks",
+    )
+### BEGIN HIDDEN TESTS
+for n, size in [(17, 3), (999, 7), (7, 7)]:
+    assert [len(shard(n, rank, size, 3, 1)) for rank in range(size)] == [n // size] * size
+### END HIDDEN TESTS
+
+# %% check="shards-reshuffled" points=1
+"""Each epoch has its own order, drawn from (seed, epoch) alone, so that it can be drawn again."""
+first, again, second = (shard(1_000, 1, 2, epoch, 0) for epoch in (0, 0, 1))
+assert np.array_equal(first, again), (
+    "the same seed and epoch gave two different shards: no run can be repeated, and the ranks cannot agree"
+)
+assert not np.array_equal(np.sort(first), np.sort(second)), (
+    "rank 1 sees the same images in epochs 0 and 1. The shuffle must depend on the epoch: without it each "
+    "rank learns from its own part of the data for ever."
+)
+### BEGIN HIDDEN TESTS
+for seed in (1, 2):
+    one, other = shard(1_000, 0, 4, 3, seed), shard(1_000, 0, 4, 4, seed)
+    assert not np.array_equal(np.sort(one), np.sort(other)), "the shuffle does not change from epoch to epoch"
+assert not np.array_equal(shard(1_000, 0, 4, 3, 1), shard(1_000, 0, 4, 3, 2)), "the shuffle ignores the seed"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. The learning rate
+#
+# With p ranks, a step averages the gradient over p times as many images, and an epoch has p times fewer
+# steps. If each step stayed as long as before, the weights would get p times less far in an epoch. The
+# *linear scaling rule* makes up for it: p times the images, p times the learning rate, pη.
+#
+# At the very beginning, when the weights change fastest, steps that long can do damage. So one begins with
+# η and lets it grow by the same amount at each step, until it reaches pη after W steps and stays there.
+# This is the *gradual warmup* of Goyal et al., [Accurate, large minibatch
+# SGD](https://arxiv.org/abs/1706.02677) (2017), who trained ResNet-50 on 256 GPUs with it; their W is the
+# number of steps in five epochs.
+
+
+# %% solution="learning-rate"
+def learning_rate(step, lr, size, warmup):
+    """The learning rate of update number `step` = 0, 1, …: a float.
+
+    lr is η, that of one rank; size is p; warmup is W: lr at step 0, in equal increments up to size * lr at
+    step W, and size * lr from there on.
+    """
+    assert step >= 0 and lr > 0 and size >= 1 and warmup >= 1
+    ### BEGIN SOLUTION
+    return lr + (size * lr - lr) * min(step / warmup, 1.0)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# Look at it for four ranks and a warmup of 20 steps. Where does the line begin, where does it bend, how
+# high is it at the end?
+
+# %%
+steps = range(40)
+plt.figure(figsize=(6, 2.5))
+plt.plot(steps, [learning_rate(t, 0.1, 4, 20) for t in steps], "o-", markersize=3)
+plt.xlabel("step")
+plt.ylabel("learning rate")
+plt.ylim(0, 0.5)
+plt.show()
+
+# %% check="warmup-by-hand" points=2
+"""η = 0.1, four ranks, a warmup of four steps: each step adds a quarter of the way from 0.1 to 0.4."""
+expect(
+    [round(float(learning_rate(t, 0.1, 4, 4)), 9) for t in range(7)],
+    [0.1, 0.175, 0.25, 0.325, 0.4, 0.4, 0.4],
+    {
+        "the warmup starts at 0; gradual warmup starts at η, the rate that is safe on one rank": [
+            0.0,
+            0.1,
+            0.2,
+            0.3,
+            0.4,
+            0.4,
+            0.4,
+        ],
+        "the learning rate is not scaled with the number of ranks": [0.1] * 7,
+        "it is scaled, but not warmed up": [0.4] * 7,
+        "it is warmed up, and then falls back to η or stays below pη": [
+            0.1,
+            0.175,
+            0.25,
+            0.325,
+            0.1,
+            0.1,
+            0.1,
+        ],
+        "η is divided among the ranks; they average their gradients, so it must grow": [0.025] * 7,
+    },
+    "the learning rate at steps 0 to 6",
+)
+
+# %% check="warmup-values" points=1
+"""Other ranks and warmups; on one rank nothing changes."""
+### AUTOTEST [float(learning_rate(t, 0.2, 2, 50)) for t in (0, 1, 25, 49, 50, 51, 1_000)]
+### AUTOTEST [float(learning_rate(t, 0.2, 1, 50)) for t in (0, 25, 50, 75)]
+### BEGIN HIDDEN TESTS
+for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1)]:
+    rates = [learning_rate(t, lr, size, warmup) for t in range(0, 2 * warmup + 1, max(1, warmup // 5))]
+    rises = np.diff([r for t, r in zip(range(0, warmup + 1, max(1, warmup // 5)), rates, strict=False)])
+    assert np.isclose(rates[0], lr) and np.isclose(rates[-1], size * lr), "it must go from η to pη"
+    assert np.allclose(rises, rises[0]), "the increments of the warmup are not equal"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. What the ranks tell each other
+#
+# So far no rank has spoken to another. Four conversations remain, and Horovod has a function for each kind:
+# every rank calls it, and it returns when all have called it. That is why it is called a *collective*, and
+# why a rank that leaves it out makes all the others wait.
+#
+# One matter of form. Keras 3 wraps its weights in `keras.Variable`; TensorFlow and Horovod want the
+# TensorFlow variable inside, which is `variable.value`.
+#
+# ### The ranks start equal
+#
+# If two ranks begin with different weights and from then on take equal steps, they stay as far apart as
+# they were. So before the first step all ranks take over the variables of rank 0: its weights, and the
+# state of its optimizer too, which matters as soon as there is momentum, or when the training goes on from
+# a checkpoint that only rank 0 has read.
+
+
+# %% solution="broadcast"
+def broadcast(variables):
+    """Overwrite the keras.Variables of every rank with those of rank 0.
+
+    hvd.broadcast_variables(tensorflow_variables, root_rank) does the sending.
+    """
+    assert all(isinstance(v, keras.Variable) for v in variables)
+    ### BEGIN SOLUTION
+    hvd.broadcast_variables([v.value for v in variables], root_rank=0)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ### They take the same step
+#
+# The loss is the mean over the images. For p shards of equal size, the gradient over all images is the
+# *mean* of the ranks' gradients:
+#
+# $$
+# \frac{1}{pn}\sum_{r=1}^{p}\sum_{i=1}^{n} \nabla \ell_{r,i}
+# \;=\; \frac{1}{p}\sum_{r=1}^{p}\Big(\frac{1}{n}\sum_{i=1}^{n} \nabla \ell_{r,i}\Big)
+# $$
+#
+# Horovod wraps the tape: a `hvd.DistributedGradientTape` around your tape has a `gradient` that ends with
+# an all-reduce, so that every rank gets the mean, and takes the same step.
+
+
+# %% solution="average-gradient"
+def average_gradient(tape, loss, variables):
+    """The gradient of the loss, averaged over the ranks: a list of tensors, one for each keras.Variable.
+
+    tape is the tf.GradientTape that recorded how this rank's loss, a scalar, came from the variables.
+    """
+    sources = [v.value for v in variables]
+    ### BEGIN SOLUTION
+    return hvd.DistributedGradientTape(tape).gradient(loss, sources)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ### They report one number
+#
+# At the end each rank tests the network on its part of the test images, and the accuracy that counts is
+# that over all of them. 2,001 test images do not go round on two ranks, and a mean of two accuracies over
+# different numbers of images is not the accuracy. What *can* be added up are counts.
+#
+# `hvd.allreduce(tensor, op=hvd.Sum)` returns on every rank the sum of the ranks' tensors. In `tf.float64`
+# it is exact for any count you will meet.
+
+
+# %% solution="average-metric"
+def average_metric(right, seen):
+    """The share of right answers over all ranks, a float; this rank had `right` right among `seen` images."""
+    assert 0 <= right <= seen and seen > 0, f"{right} right of {seen}"
+    ### BEGIN SOLUTION
+    right, seen = hvd.allreduce(tf.constant([right, seen], tf.float64), op=hvd.Sum)
+    return float(right / seen)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ### One of them writes
+#
+# The ranks share one folder. If all of them write the checkpoint, p processes write into the same file at
+# the same time, and on a bad day what is left is a mixture. Their weights are equal, so let rank 0 write,
+# alone.
+#
+# One more thing, since jobs are stopped when their time is up, and not when it suits them. A checkpoint
+# that is half written when the job ends has destroyed the one before. So write to a name *beside* the real
+# one, and rename when it is complete: `os.replace` either happens or does not, there is no half.
+
+
+# %% solution="save-checkpoint"
+def save_checkpoint(net, path):
+    """Rank 0 saves the network at `path` (a pathlib.Path that ends in .keras); the other ranks write nothing.
+
+    It is saved as `beside` first, and then renamed, so that at any moment `path` is missing or whole.
+    """
+    assert path.suffix == ".keras", f"Keras saves to a name that ends in .keras, not to {path.name}"
+    beside = path.with_name(f"unfinished-{path.name}")
+    ### BEGIN SOLUTION
+    if hvd.rank() == 0:
+        net.save(beside)
+        os.replace(beside, path)
+    ### END SOLUTION
+
+
+# %% [markdown]
+# ## Try it on two ranks
+#
+# None of this can be tried in a notebook, which is a single process. So the next cells are a small job: on
+# each of two ranks they call your four functions with values small enough to work out by hand, and bring
+# back what they did. Read them; they are also a recipe for testing distributed code of your own.
+
+
+# %% given="trials"
+def try_start(rank, start, **_):
+    """Each rank has another number, start[rank], and another network; what has become of them?"""
+    number, net = keras.Variable(start[rank]), models.lenet5(seed=rank)
+    before = digest(net)[:16]
+    broadcast([number, *net.variables])
+    return {"number": float(number.value), "before": before, "after": digest(net)[:16]}
+
+
+def try_gradient(rank, slopes, **_):
+    """The loss is slopes[rank] · w, so that this rank's own gradient is slopes[rank]."""
+    w = keras.Variable(1.0)
+    with tf.GradientTape() as tape:
+        loss = slopes[rank] * w.value
+    return {"gradient": [float(g) for g in average_gradient(tape, loss, [w])]}
+
+
+def try_metric(rank, right, seen, **_):
+    """This rank had right[rank] of seen[rank] images right."""
+    return {"metric": average_metric(right[rank], seen[rank])}
+
+
+# %% given="trial-checkpoint"
+class PowerCut:
+    """Stands in for a network whose job is stopped in the middle of writing."""
+
+    def save(self, path):
+        Path(path).write_bytes(b"half a checkpo")
+        raise InterruptedError("the job was stopped while it wrote")
+
+
+def try_checkpoint(rank, **_):
+    """Each rank has a path of its own: who writes? And what is left when the writing is cut short?"""
+    path = run_folder() / f"rank-{rank}" / "lenet5.keras"
+    path.parent.mkdir()
+    save_checkpoint(models.lenet5(), path)
+    files = sorted(f.name for f in path.parent.iterdir())
+    path.write_bytes(b"the one before")
+    with contextlib.suppress(InterruptedError):
+        save_checkpoint(PowerCut(), path)
+    return {"files": files, "after the cut": path.read_bytes().decode()}
+
+
+# %% given="probe"
+TRIALS = {"start": try_start, "gradient": try_gradient, "metric": try_metric, "checkpoint": try_checkpoint}
+
+
+def probe(**values):
+    """On each rank: what each trial found, {trial: what}, or the error that it ended with."""
+    hvd.init()
+    found = {}
+    for name, trial in TRIALS.items():
+        try:
+            found[name] = trial(hvd.rank(), **values)
+        except Exception as error:
+            found[name] = {"error": f"{type(error).__name__}: {error}"}
+    return found
+
+
+# %% given="evidence"
+CHECKS = tempfile.TemporaryDirectory(prefix="checks-")  # the checks' own runs; gone when the kernel ends
+# A collective that one rank leaves out ends after 10 s with an error that names it, instead of hanging.
+STALL = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "5", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "10"}
+BY_HAND = {"start": (7.0, 9.0), "slopes": (2.0, 6.0), "right": (3, 1), "seen": (4, 6)}  # (rank 0, rank 1)
+
+
+def small_job(function, **values):
+    """A job of two ranks on this machine, run anew for each new version of your code."""
+    return submit(
+        function, **values, ranks_per_node=2, backend="local", time="00:02:00", folder=CHECKS.name, env=STALL
+    )
+
+
+def evidence(trial, **values):
+    """What a trial found on each rank: [rank 0's, rank 1's]."""
+    found = [of_rank[trial] for of_rank in small_job(probe, **(BY_HAND | values)).results(progress=False)]
+    for rank, what in enumerate(found):
+        assert "error" not in what, f"on rank {rank} the trial '{trial}' ended with {what['error']}"
+    return found
+
+
+# %% [markdown]
+# Work out what you expect before you run it: the number of each rank after the broadcast (7 on rank 0, 9 on
+# rank 1 before), the averaged gradient (2 and 6), the metric (3 of 4 and 1 of 6 images right), and the
+# files.
+
+# %%
+by_rank = small_job(probe, **BY_HAND).results()
+for trial in TRIALS:
+    for rank, found in enumerate(by_rank):
+        print(f"{trial:10} rank {rank}  {found[trial]}")
+
+# %% check="ranks-start-equal" points=2
+"""Ranks that begin with different weights have rank 0's weights after the broadcast."""
+found = evidence("start")
+assert found[0]["before"] != found[1]["before"], "the trial is broken: the networks were equal before"
+expect(
+    [rank["number"] for rank in found],
+    [7.0, 7.0],
+    {
+        "nothing was sent: the ranks keep their own weights": [7.0, 9.0],
+        "the weights were averaged; a broadcast takes over rank 0's": [8.0, 8.0],
+        "the last rank's weights were sent, not rank 0's": [9.0, 9.0],
+    },
+    "the number on ranks 0 and 1",
+)
+assert found[0]["after"] == found[1]["after"], "the networks still differ: were all variables sent, or some?"
+### BEGIN HIDDEN TESTS
+found = evidence("start", start=(-3.5, 100.0), slopes=(-1.0, 4.0), right=(0, 90), seen=(10, 100))
+assert [rank["number"] for rank in found] == [-3.5, -3.5], "the ranks did not take over rank 0's number"
+assert found[0]["before"] == found[0]["after"] == found[1]["after"], "rank 0's network must not change"
+### END HIDDEN TESTS
+
+# %% check="gradient-by-hand" points=2
+"""Gradients 2 and 6 average to 4, on both ranks."""
+expect(
+    [rank["gradient"] for rank in evidence("gradient")],
+    [[4.0], [4.0]],
+    {
+        "each rank keeps its own gradient, as a plain tape gives it: the networks drift apart": [
+            [2.0],
+            [6.0],
+        ],
+        "the gradients were added up, not averaged: every step is p times too long": [[8.0], [8.0]],
+        "the mean was divided by p once more: every step is p times too short": [[2.0], [2.0]],
+    },
+    "the gradient on ranks 0 and 1",
+)
+### BEGIN HIDDEN TESTS
+found = evidence("gradient", start=(-3.5, 100.0), slopes=(-1.0, 4.0), right=(0, 90), seen=(10, 100))
+expect([rank["gradient"] for rank in found], [[1.5], [1.5]], name="the mean of -1 and 4 on ranks 0 and 1")
+### END HIDDEN TESTS
+
+# %% check="metric-over-all-ranks" points=2
+"""3 of 4 and 1 of 6 images right are 4 of 10, and both ranks know it."""
+expect(
+    [rank["metric"] for rank in evidence("metric")],
+    [0.4, 0.4],
+    {
+        "each rank reports its own share of right answers": [3 / 4, 1 / 6],
+        "the mean of the ranks' shares, although they saw different numbers of images": [11 / 24, 11 / 24],
+        "rank 0's share, reported for all": [3 / 4, 3 / 4],
+        "the shares were added up": [11 / 12, 11 / 12],
+    },
+    "the metric on ranks 0 and 1",
+)
+### BEGIN HIDDEN TESTS
+found = evidence("metric", start=(-3.5, 100.0), slopes=(-1.0, 4.0), right=(0, 90), seen=(10, 100))
+expect([rank["metric"] for rank in found], [9 / 11, 9 / 11], name="90 of 110 on ranks 0 and 1")
+### END HIDDEN TESTS
+
+# %% check="one-rank-writes" points=1
+"""Rank 0 writes one checkpoint; the other rank writes nothing."""
+expect(
+    [rank["files"] for rank in evidence("checkpoint")],
+    [["lenet5.keras"], []],
+    {
+        "every rank writes: p processes into one file": [["lenet5.keras"], ["lenet5.keras"]],
+        "nobody writes": [[], []],
+        "the finished checkpoint was not renamed": [["unfinished-lenet5.keras"], []],
+        "it was copied, not renamed": [["lenet5.keras", "unfinished-lenet5.keras"], []],
+    },
+    "the files that ranks 0 and 1 wrote",
+)
+
+# %% check="checkpoint-whole" points=1
+"""A job that is stopped while it writes leaves the checkpoint that was there before."""
+found = evidence("checkpoint")
+assert found[0]["files"], "rank 0 writes no checkpoint at all"
+expect(
+    found[0]["after the cut"],
+    "the one before",
+    {"it is written in place, so the old checkpoint is lost before the new one is there": "half a checkpo"},
+    "what is at `path` after the cut",
+)
+
+# %% [markdown]
+# ## The training, data-parallel
+#
+# Now all of it together. This is `train_on_one`, line by line, with your six functions where they belong;
+# `# +` marks what distribution adds. Compare the two functions: everything else is as it was.
+#
+# Two details deserve a look. Each rank starts from a seed of its own, as processes do that nobody told to
+# agree; that is what the broadcast is for. And the warmup lasts one epoch.
+
+
+# %% given="train"
+def train(images=IMAGES, epochs=EPOCHS, batch=BATCH, lr=LR, seed=0, stop_after=None):
+    """Train LeNet-5 on all ranks of the job, `batch` images a rank and step; returns as train_on_one does."""
+    hvd.init()  # +
+    rank, size = hvd.rank(), hvd.size()  # +
+    x, y = data.fashion_mnist("train", images)  # (N, 28, 28, 1), (N,)
+    net, optimizer = models.lenet5(seed + rank), keras.optimizers.SGD(lr)
+    optimizer.build(net.trainable_variables)
+    shards = [shard(images, rank, size, epoch, seed) for epoch in range(epochs)]  # + (N // p,) each
+    plan = [indices for part in shards for indices in data.batches(part, batch)]
+    broadcast(net.variables + optimizer.variables)  # +
+    update = make_update(net, optimizer)
+
+    for step, indices in enumerate(plan[:stop_after]):
+        optimizer.learning_rate = learning_rate(step, lr, size, warmup=len(plan) // epochs)  # +
+        loss = update(x[indices], y[indices])
+        log(step=step + 1, steps=len(plan), loss=float(loss), lr=float(optimizer.learning_rate))
+    x, y = data.fashion_mnist("test", 2_001)
+    accuracy = average_metric(*count_right(net, x[rank::size], y[rank::size]))  # +
+    save_checkpoint(net, run_folder() / "lenet5.keras")  # +
+    return {"accuracy": accuracy, "weights": digest(net)}
+
+
+# %% given="make-update"
+def make_update(net, optimizer):
+    """One training step as a TensorFlow function of a batch (n, 28, 28, 1) and its labels (n,)."""
+    cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    @tf.function
+    def update(images, labels):
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(labels, net(images, training=True))
+        gradient = average_gradient(tape, loss, net.trainable_variables)  # +
+        optimizer.apply(gradient, net.trainable_variables)
+        return loss
+
+    return update
+
+
+# %% [markdown]
+# On one rank nothing may change: p = 1 scales the learning rate by 1 and averages over one gradient. So the
+# weights must be those of `train_on_one`, to the last bit.
+
+# %%
+one = submit(train)
+print("equal to the last bit:", one.result()["weights"] == baseline.result()["weights"])
+
+# %% [markdown]
+# And on two. These are the runs that you hand in: they lie in `runs/`, beside this notebook, with their
+# code, their metrics and their checkpoint, and when your notebook is graded they are replayed instead of
+# run again.
+
+# %%
+two = submit(train, ranks_per_node=2)
+two.results()
+
+# %% [markdown]
+# ## Look
+#
+# A step on two ranks covers twice as many images, so the curves are drawn over the images seen. On the left
+# the loss, averaged over the ranks and over ten steps; on the right the learning rate you wrote.
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
+for job, line in ((one, "-"), (two, "--")):
+    steps = job.metrics().groupby("step")[["loss", "lr"]].mean()
+    images = steps.index * BATCH * job.ranks
+    left.plot(images, steps.loss.rolling(10, min_periods=1).mean(), line, label=f"p = {job.ranks}")
+    right.plot(images, steps.lr, line, label=f"p = {job.ranks}")
+left.set(xlabel="images seen", ylabel="training loss", ylim=(0, None))
+right.set(xlabel="images seen", ylabel="learning rate", ylim=(0, None))
+left.legend()
+plt.show()
+
+# %% [markdown]
+# *The figure:* two loss curves that fall together from about the same start, solid for one rank and dashed
+# for two, and beside them the learning rates: level on one rank, on two a ramp over the first epoch to
+# twice the height.
+#
+# Do the curves lie on each other? Two ranks take half as many steps, each twice as long, so they follow the
+# same road with fewer turns; in the first epoch, while the rate is still growing, they lag behind.
+#
+# Now time.
+
+# %%
+speed = {}
+for job in (one, two):
+    speed[job.ranks] = BATCH * job.ranks / seconds_a_step(job)  # images / s
+    print(
+        f"p = {job.ranks}: {1e3 * seconds_a_step(job):5.1f} ms a step, {speed[job.ranks]:6,.0f} images/s, "
+        f"accuracy {job.result()['accuracy']:.3f}"
+    )
+extra = seconds_a_step(two) - seconds_a_step(one)
+print(
+    f"speed-up {speed[2] / speed[1]:.2f} (your guess: {my_speedup}), efficiency {speed[2] / speed[1] / 2:.0%}"
+)
+print(
+    f"a step on two ranks takes {1e3 * extra:.1f} ms more; predicted for the exchange {1e3 * exchange:.2f} ms"
+)
+
+# %% [markdown]
+# A step on two ranks is a step on one, plus all that the second rank costs, and that is mostly more than
+# the bytes on the wire. Before a gradient is exchanged, the ranks agree which gradients are ready on all of
+# them, and they look for new ones only every so often. The faster rank waits for the slower. And two
+# processes share one machine's memory, its caches and whatever else it is doing.
+#
+# Little of this grows with the work of a step. So suppose that it stays what it was, while the network, or
+# the batch, gives a step several times as much to compute:
+
+# %%
+for factor in (1, 4, 16, 64):
+    computing = factor * seconds_a_step(one)
+    print(
+        f"{factor:2} times the work: speed-up {2 * computing / (computing + extra):.2f} on two ranks (predicted)"
+    )
+
+# %% [markdown]
+# That is why this is done with large networks and large batches, and why LeNet-5, which has little to
+# compute between two exchanges, is the hardest case rather than the easiest.
+#
+# Last, the weights. Two ranks that took the same steps from the same start must agree to the last bit, and
+# they can: they apply the *same* averaged gradient to the *same* weights. What one rank ends with is
+# another matter.
+
+# %%
+for job in (one, two):
+    for rank, result in enumerate(job.results()):
+        print(f"p = {job.ranks}, rank {rank}: {result['weights'][:16]}…")
+
+# %% check="weights-equal" points=1
+"""After the training all ranks have the same weights, to the last bit, and the network has learned."""
+results = two.results(progress=False)
+assert len(results) == 2, f"the run has {len(results)} ranks; submit it with ranks_per_node=2"
+assert results[0]["weights"] == results[1]["weights"], (
+    "the ranks ended with different networks. Either they started different (broadcast), or they took "
+    "different steps (average_gradient)."
+)
+assert results[0]["accuracy"] > 0.6, f"accuracy {results[0]['accuracy']}: it has hardly learned anything"
+### BEGIN HIDDEN TESTS
+fresh = small_job(train, stop_after=8).results(progress=False)
+assert fresh[0]["weights"] == fresh[1]["weights"], "run again, the ranks have different weights after 8 steps"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Is it one training?
+#
+# Everything so far could be right and the whole still wrong. So here is the question of the beginning, as a
+# test. One process, without Horovod, sees at each step the images of both ranks, 2n of them, and takes the
+# step by hand. Its losses must be those of the two ranks, step by step.
+
+
+# %% given="one-process"
+def one_process(steps, size=2, seed=0):
+    """The first losses of one process that sees the batches of all `size` ranks at each step: (steps,)."""
+    x, y = data.fashion_mnist("train", IMAGES)  # (N, 28, 28, 1), (N,)
+    net, losses = models.lenet5(seed), []
+    cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    plans = [data.batches(shard(IMAGES, rank, size, 0, seed), BATCH) for rank in range(size)]
+    for step in range(steps):
+        indices = np.concatenate([plan[step] for plan in plans])  # (p * n,)
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(y[indices], net(x[indices], training=True))
+        weights = [v.value for v in net.trainable_variables]
+        rate = LR + (size - 1) * LR * step / len(plans[0])
+        for w, g in zip(weights, tape.gradient(loss, weights), strict=True):
+            w.assign_sub(rate * g)
+        losses.append(float(loss))
+    return np.array(losses)
+
+
+# %% given="losses-of"
+def losses_of(job, steps=8):
+    """The first losses of a job, averaged over its ranks: (steps,)."""
+    return job.metrics().groupby("step").loss.mean().to_numpy()[:steps]
+
+
+# %% [markdown]
+# How near must they be? Not equal: float32 keeps 24 bits, so each rounding is off by up to 6·10⁻⁸ of the
+# value, and a sum over 256 images is rounded differently from two sums over 128 that are then averaged.
+# From step to step these differences grow a little. The check allows 10⁻⁴ of the loss; look how far below
+# that you are, and how far above it you would be with any of the mistakes this assignment is about.
+
+# %%
+apart = np.abs(losses_of(two) / one_process(8) - 1)
+print("relative difference, steps 1 to 8:", " ".join(f"{d:.0e}" for d in apart))
+
+# %% check="recorded-run" points=1
+"""The run you hand in is this notebook's: it has all its steps, and its first steps can be run again."""
+steps = EPOCHS * (IMAGES // 2 // BATCH)
+assert len(losses_of(two, steps=None)) == steps, f"the run on two ranks has to have {steps} steps"
+assert (two.folder / "lenet5.keras").is_file(), "the run has no checkpoint"
+### BEGIN HIDDEN TESTS
+again, recorded = losses_of(small_job(train, stop_after=8)), losses_of(two)
+assert np.allclose(again, recorded, rtol=1e-3), (
+    f"the first losses, run again, are {again.round(4)}; the recorded run has {recorded.round(4)}. Run `two` "
+    "again, with rerun=True."
+)
+assert not (two.folder / "unfinished-lenet5.keras").exists(), "the checkpoint was left half-way"
+kept = keras.saving.load_model(two.folder / "lenet5.keras")
+assert digest(kept) == two.result()["weights"], (
+    "the checkpoint does not hold the weights the training ended with"
+)
+### END HIDDEN TESTS
+
+# %% check="two-ranks-one-process" points=3
+"""Two ranks give the trajectory of one process on the same global batch, step by step."""
+ours, reference = losses_of(small_job(train, stop_after=8)), one_process(8)
+apart = np.abs(ours / reference - 1)
+assert np.all(apart < 1e-4), (
+    f"the losses part: two ranks {ours.round(5)}, one process {reference.round(5)}. If they part at the "
+    "first step, the ranks start from different weights (broadcast); if at a later one, their step is not "
+    "that of the mean gradient (average_gradient) or has the wrong length (learning_rate)."
+)
+### BEGIN HIDDEN TESTS
+apart = np.abs(losses_of(two) / reference - 1)
+assert np.all(apart < 1e-3), (
+    f"the recorded run leaves the trajectory of one process: {losses_of(two).round(5)}"
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## What you have learned
+#
+# - Six lines or so make a training data-parallel: shards, a scaled and warmed-up learning rate, a
+#   broadcast, an averaged gradient, a metric over all ranks, one writer.
+# - p ranks with batches of n are one process with a batch of p·n, and one can *check* that, step by step,
+#   down to the rounding of float32.
+# - Ranks that start equal and take equal steps stay equal to the last bit: comparing digests costs nothing
+#   and catches most mistakes.
+# - A second rank doubles the computing, and adds an exchange to each step. What it is worth depends on how
+#   the two compare.
+#
+# Open questions, to take along:
+#
+# 1. Your two ranks share a machine. On two machines, which of α and β gets worse, and by how much would a
+#    step of LeNet-5 grow on a network of 1 Gbit/s?
+# 2. Suppose a GPU computes a step of LeNet-5 ten times as fast as your core. Does that make data-parallel
+#    training more worthwhile, or less?
+# 3. With p = 64 the linear rule asks for 64η. When does it stop working, and what would you see first?
