@@ -33,7 +33,7 @@ def parser():
 
 def main(argv=None):
     options = parser().parse_args(argv)
-    from cluster.grading import mutants, release
+    from cluster.grading import demo, mutants, release, student
 
     try:
         root = find_root()
@@ -45,9 +45,9 @@ def main(argv=None):
         elif options.command == "mutants":
             wrong = mutants.run(root, options.assignment, options.only, options.workers)
         elif options.command == "demo":
-            wrong = 0
+            wrong = demo.run(root)
         else:
-            wrong = 0
+            wrong = student.make(root, options.to)
     except (CourseError, mutants.MutantError) as error:
         wrong = [str(error)]
     for line in wrong:

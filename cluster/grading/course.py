@@ -143,6 +143,6 @@ def quiet_stderr(log_file):
         os.close(saved)
 
 
-def say(*words, end="\n"):
+def say(*words, **how):
     """Progress goes to the terminal at once, also through a pipe."""
-    print(*words, end=end, flush=True, file=sys.stdout)
+    print(*words, **how, flush=True)

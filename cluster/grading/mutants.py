@@ -167,6 +167,8 @@ def run(root, wanted=None, only=None, workers=None):
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(mode=0o700, parents=True)
         start = time.monotonic()
+        # One folder for all: what the reference ran, a mutant with the same code replays.
+        os.environ["CLUSTER_RUNS"] = str(place / "runs")
         table, worth = submissions(root, assignment, place)
         if only:
             if unknown := sorted(set(only) - set(table)):

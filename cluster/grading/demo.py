@@ -1,0 +1,190 @@
+"""The whole loop without a browser: release, work, hand in, grade, feedback; every score is known beforehand.
+
+Three students take both assignments. One solves all; one holds a few of the misunderstandings in
+tests/mutants, which also say what points that costs; one hands in what was released. Their notebooks are
+executed as they would be in JupyterLab, jobs included, and handed in with the recorded runs. All of it lies
+in .grading/demo; the instructor's gradebook is not touched.
+"""
+
+import base64
+import contextlib
+import io
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cluster.grading.course import Course, CourseError, quiet_stderr, say
+from cluster.grading.mutants import MutantError, cells_of, fill, load_all, points
+from cluster.grading.release import release
+
+# The misunderstandings of the half-right student, names of files in tests/mutants/NN/.
+HALF = {
+    "01_convolution_as_gemm": ["padding_only_one_side", "col2im_assigns_instead_of_adds"],
+    "07_data_parallel_training": ["no_warmup", "mean_of_means"],
+}
+STUDENTS = ("student_right", "student_half", "student_empty")
+
+
+def run(root):
+    """Run the loop, print the score table and where the results lie; return what is not as expected."""
+    import nbformat
+
+    start = time.monotonic()
+    place = root / ".grading" / "demo"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(mode=0o700, parents=True)
+    course = Course(root, place)
+
+    with stage("release both assignments"):
+        for assignment in HALF:
+            release(root, assignment, place / "exercises", place)
+
+    expected, got = {}, {}
+    for assignment in HALF:
+        released = next((place / "exercises" / assignment).glob("*.ipynb"))
+        source = nbformat.read(root / "solutions" / assignment / released.name, as_version=4)
+        answers, lost = half_right(root, assignment, source)
+        worth = points(source)
+        for student in STUDENTS:
+            key = assignment, student
+            folder = place / "students" / student / assignment
+            shutil.copytree(released.parent, folder)
+            expected[key] = {check: worth[check] for check in worth if student != "student_empty"}
+            if student == "student_half":
+                expected[key] = {check: 0 if check in lost else worth[check] for check in worth}
+            if student != "student_empty":
+                with stage(f"{student} works on {assignment}"):
+                    work(folder / released.name, source, answers if student == "student_half" else {}, place)
+            hand_in(course, folder, assignment, student)
+
+    feedback = {}
+    for assignment, student in expected:
+        with stage(f"grade {student}, {assignment}"):
+            course.autograde(assignment, student)
+            got[assignment, student] = course.scores(assignment, student)
+            feedback[assignment, student] = course.feedback(assignment, student)
+
+    wrong = table(expected, got, course)
+    say("\nFeedback:")
+    for pages in feedback.values():
+        say(*(f"  {page.relative_to(root)}" for page in pages), sep="\n")
+    say("\nRecorded runs:")
+    wrong += replayed(course, expected)
+    curve = training_curve(place / "students" / STUDENTS[0] / "07_data_parallel_training", place)
+    say(f"Training curve of {STUDENTS[0]}: {curve.relative_to(root)}")
+    say(f"\n{time.monotonic() - start:.0f} s in all; everything lies in {place.relative_to(root)}/")
+    return wrong
+
+
+@contextlib.contextmanager
+def stage(name):
+    """Say what begins, and how long it took; what the step itself prints is dropped."""
+    say(f"{name:<56}", end=" ")
+    start = time.monotonic()
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+    say(f"{time.monotonic() - start:5.1f} s")
+
+
+def half_right(root, assignment, source):
+    """The half-right student's answers {hole: text} and the checks these must lose."""
+    mutants = {mutant.name: mutant for mutant in load_all(root, assignment, source)}
+    answers, lost = {}, set()
+    for name in HALF[assignment]:
+        if name not in mutants:
+            raise MutantError(f"the demo uses mutant {name!r} of {assignment}; there are {sorted(mutants)}")
+        if twice := set(answers) & set(mutants[name].replace):
+            raise MutantError(f"two mutants of the demo fill the same hole of {assignment}: {sorted(twice)}")
+        answers |= mutants[name].replace
+        lost |= mutants[name].fails
+    return answers, lost
+
+
+def work(path, source, answers, place):
+    """Fill the holes of a released notebook and execute it where it lies, as a student would."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = fill(nbformat.read(path, as_version=4), source, answers)
+    with quiet_stderr(place / "students.log"):
+        NotebookClient(
+            notebook,
+            timeout=300,
+            kernel_name="python3",
+            allow_errors=True,
+            resources={"metadata": {"path": str(path.parent)}},
+        ).execute()
+    nbformat.write(notebook, path)
+
+
+def hand_in(course, folder, assignment, student):
+    """What `collect` leaves behind: the student's folder, runs included, and when it was handed in."""
+    target = course.folder("submitted", student, assignment)
+    shutil.copytree(folder, target)
+    (target / "timestamp.txt").write_text(datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
+
+
+def table(expected, got, course):
+    """Print expected and obtained points; return the submissions where any check differs."""
+    wrong = []
+    say(f"\n  {'assignment':28}{'student':16}{'expected':>9}{'got':>6}{'of':>5}")
+    for (assignment, student), want in expected.items():
+        scores = got[assignment, student]
+        total = [sum(want.values()), sum(score or 0 for score, _ in scores.values())]
+        most = sum(points for _, points in scores.values())
+        say(f"  {assignment:28}{student:16}{total[0]:9g}{total[1]:6g}{most:5g}")
+        differ = [check for check, (score, _) in scores.items() if (score or 0) != want.get(check, 0)]
+        for check in differ:
+            said = reason(course.folder("autograded", student, assignment), check)
+            wrong.append(f"{student}, {assignment}: {check} has not the expected points. {said}")
+    return wrong
+
+
+def reason(folder, check):
+    """How a check of a graded notebook ended, in one line."""
+    import nbformat
+
+    for path in sorted(folder.glob("*.ipynb")):
+        cell = cells_of(nbformat.read(path, as_version=4), "grade").get(check)
+        if cell is not None:
+            errors = [f"{o.ename}: {o.evalue}" for o in cell.outputs if o.output_type == "error"]
+            return errors[0] if errors else "It passed."
+    return "It was not graded."
+
+
+def replayed(course, expected):
+    """Say how many recorded runs were handed in; return where grading ran them again."""
+    wrong = []
+    for assignment, student in expected:
+        runs = [
+            {
+                run.name
+                for run in (course.folder(step, student, assignment) / "runs").glob("*")
+                if run.is_dir()
+            }
+            for step in ("submitted", "autograded")
+        ]
+        if runs[0]:
+            say(f"  {student}, {assignment}: {len(runs[0])} recorded runs handed in and replayed")
+        if runs[1] - runs[0]:
+            wrong.append(
+                f"{student}, {assignment}: grading ran {sorted(runs[1] - runs[0])} instead of replaying"
+            )
+    return wrong
+
+
+def training_curve(folder, place):
+    """The picture that the student's notebook drew from the metrics of its jobs, as a PNG file."""
+    import nbformat
+
+    for path in sorted(Path(folder).glob("*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type != "code" or ".metrics()" not in cell.source:
+                continue
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):
+                    png = place / "training_curve.png"
+                    png.write_bytes(base64.b64decode(output.data["image/png"]))
+                    return png
+    raise CourseError(f"no cell of the notebooks in {folder} drew a picture from a job's metrics()")

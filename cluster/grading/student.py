@@ -1,0 +1,113 @@
+"""The folder that students get: lectures, exercises and what they need to run, never this repository."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from cluster.grading.course import CourseError, assignments, say
+from cluster.grading.release import find_leaks, secrets, shorten
+
+FILES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "environment.yml",
+    "LICENSE*",
+    "lectures/*.ipynb",
+    "lectures/figures/*.svg",
+    "lectures/figures/*.png",
+    "lectures/runs/**/*",
+    "exercises/*/**/*",
+    "cluster/*",
+    "cluster/deploy/setup.sh",
+    "cluster/jobs/**/*",
+    "cluster/training/**/*",
+    "cluster/network/**/*",
+    # Of grading only what the checks in the exercises call.
+    "cluster/grading/__init__.py",
+    "cluster/grading/values.py",
+)
+SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
+SIGN = "# From Convolution to Cluster: your folder"
+README = f"""{SIGN}
+
+    cluster/deploy/setup.sh                                        # once: builds the environment in .venv
+    .venv/bin/jupyter lab lectures/01_convolution_as_gemm.ipynb    # then: read, run, change
+
+On a course server the environment is there already: open `lectures/` and `exercises/` in JupyterLab.
+
+- `lectures/`: read them in order; every cell can be run.
+- `exercises/`: one folder an assignment. Fill the cells that say `YOUR CODE HERE`; the cell below each lets
+  you try it, the locked cells after that are the checks. A failed check says what it saw. Some checks also
+  try cases that are not shown.
+- `runs/`, which appears beside a notebook that submits jobs, holds the recorded runs. It is part of your
+  work: hand in the whole folder, because grading replays these runs instead of computing them again.
+- `cluster/`: the package that the notebooks import. Read it; change it only for fun.
+
+Restart the kernel and run all cells once before you hand in.
+"""
+
+
+def make(root, target=None):
+    """Make (or make anew) the students' folder; return what must not be in it, line by line."""
+    target = Path(target or root / "student").absolute()
+    if target.exists() and not (target / "README.md").is_file():
+        raise CourseError(
+            f"{target} exists and was not made by this command: remove it, or give another --to"
+        )
+    if target.exists() and not (target / "README.md").read_text().startswith(SIGN):
+        raise CourseError(f"{target} holds another README.md: remove the folder, or give another --to")
+    missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
+    if missing:
+        raise CourseError(f"not released yet: {', '.join(missing)}; run `make exercises` first")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".student-", dir=target.parent) as place:
+        new = Path(place) / "new"
+        for path in chosen(root):
+            copy = new / path.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        (new / "README.md").write_text(README)
+        wrong = leaks(root, new)
+        if wrong:
+            return shorten(wrong)
+        if target.exists():
+            target.rename(Path(place) / "old")
+        new.rename(target)
+    say(f"{target}: {sum(path.is_file() for path in target.rglob('*'))} files for students")
+    return []
+
+
+def chosen(root):
+    """The files of the repository that students get."""
+    paths = sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()})
+    return [
+        path for path in paths if not SKIPPED & set(path.relative_to(root).parts) and path.suffix != ".pyc"
+    ]
+
+
+def leaks(root, folder):
+    """What of solutions, hidden tests or mutants is in `folder`.
+
+    Every notebook of exercises/ is searched for secret lines. The lectures and the package teach the same
+    things in other words, so there the marks of nbgrader and the names of files are what would give us away.
+    """
+    found = []
+    for name in assignments(root):
+        found += find_leaks(folder / "exercises" / name, secrets(root, name))
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if inside.parts[0] in (
+            "solutions",
+            "tests",
+            "nbgrader_config.py",
+            "autotests.yml",
+            ".grading",
+            ".git",
+        ):
+            found.append(f"{inside}: this part of the repository is not for students")
+        elif path.suffix == ".ipynb" and inside.parts[0] != "exercises":
+            text = path.read_text()
+            found += [
+                f"{inside}: {mark}" for mark in ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS") if mark in text
+            ]
+    return found
