@@ -1,4 +1,4 @@
-"""A real Slurm on this machine for tests: munge, slurmctld and two slurmd, each virtual node with two CPUs.
+"""A real Slurm on this machine for tests: munge, slurmctld and two slurmd, each virtual node with four CPUs.
 
 It is generated into a folder of its own and listens on 127.0.0.1 only; nothing is written to /etc/slurm.
 Munge's socket has to be the default one, so a munged that answers there is used, and left running.
@@ -42,8 +42,8 @@ ReturnToService=2
 KillWait=5
 # PMIx keeps its sockets under TmpFS: without one for each node, steps of two nodes on one host collide.
 TmpFS={state}/tmp/%n
-NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={port1} CPUs=2 RealMemory=8000 State=UNKNOWN
-NodeName=node2 NodeHostname={host} NodeAddr=127.0.0.1 Port={port2} CPUs=2 RealMemory=8000 State=UNKNOWN
+NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={port1} CPUs=4 RealMemory=8000 State=UNKNOWN
+NodeName=node2 NodeHostname={host} NodeAddr=127.0.0.1 Port={port2} CPUs=4 RealMemory=8000 State=UNKNOWN
 PartitionName=debug Nodes=node[1-2] Default=YES MaxTime=01:00:00 State=UP OverSubscribe=NO
 """
 
@@ -77,7 +77,9 @@ class Slurm:
         self.spawn("slurmctld", "/usr/sbin/slurmctld", "-D", "-i", "-f", str(self.conf))
         for node in ("node1", "node2"):
             self.spawn(node, "/usr/sbin/slurmd", "-D", "-N", node, "-f", str(self.conf))
-        self._wait("both nodes idle", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2)
+        self._wait(
+            "both nodes idle", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2
+        )
 
     def stop(self) -> None:
         """Cancel what is left and end the daemons, the last first."""
@@ -113,7 +115,9 @@ class Slurm:
         if not Path("/etc/munge/munge.key").exists():
             subprocess.run(["/usr/sbin/mungekey"], check=True)
             shutil.chown("/etc/munge/munge.key", "munge", "munge")
-        self.spawn("munged", "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground")
+        self.spawn(
+            "munged", "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground"
+        )
         self._wait("munge", _munge_answers, 10)
 
     def _wait(self, what: str, ready, seconds: float = 40) -> None:
@@ -123,7 +127,9 @@ class Slurm:
                 if ready():
                     return
             time.sleep(0.2)
-        logs = "\n".join(f"== {p.name}\n{p.read_text()[-1500:]}" for p in sorted(self.state.glob("*.[ol][ou][tg]")))
+        logs = "\n".join(
+            f"== {p.name}\n{p.read_text()[-1500:]}" for p in sorted(self.state.glob("*.[ol][ou][tg]"))
+        )
         raise RuntimeError(f"Slurm: no {what} after {seconds} s\n{logs}")
 
 

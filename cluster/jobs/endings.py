@@ -119,7 +119,7 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
         name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
         hint = {
             "SIGKILL": "Often the machine had no memory left: ask for more, or use smaller batches.",
-            "SIGSEGV": "A library crashed: look at job.logs(%d) and at what was called last." % rank,
+            "SIGSEGV": f"A library crashed: look at job.logs({rank}) and at what was called last.",
         }.get(name, f"Look at job.logs({rank}).")
         return _end("RankKilled", f"Rank {rank} was ended by {name}.", hint, rank)
     return _end("RankFailed", f"Rank {rank} ended with exit code {code}.", f"Look at job.logs({rank}).", rank)

@@ -63,7 +63,7 @@ class NotFinished(JobError, TimeoutError):
 
 # Ways a job ends badly. `job.result()` raises them.
 class JobFailed(JobError):
-    """Base of the bad endings. `rank` is the rank that ended first (or None), `traceback` its own traceback."""
+    """Base of the bad endings. `rank` is the rank that failed first (or None), `traceback` its traceback."""
 
     rank: int | None = None
     traceback: str = ""

@@ -31,14 +31,16 @@ class Closure:
     """A function with all of the notebook it refers to, found by walking from it.
 
     `form` is a plain nested list that stands for it, the same in every process; `sources` the texts as
-    written, in the order found; `cells` the whole text of each notebook cell or file they came from, so
-    that a traceback on a rank can show the line; `modules` the student's own modules among them.
+    written, in the order found; `constants` the values of the other names it refers to; `cells` the whole
+    text of each notebook cell they came from, so that a traceback on a rank can show the line; `modules`
+    the student's own modules among them.
     """
 
     def __init__(self, *values: Any):
         self.sources: list[str] = []
         self.cells: dict[str, str] = {}
         self.modules: set[str] = set()
+        self.constants: dict[str, Any] = {}
         self._seen: dict[int, int] = {}
         self._alive: list[Any] = []  # ids are compared, so nothing may be freed on the way
         self._parts: list[Any] = []
@@ -115,7 +117,11 @@ class Closure:
                 cells[name] = cell.cell_contents
             except ValueError:  # a name that is not bound yet
                 continue
-        refers = {n: f.__globals__[n] for n in global_names(f.__code__) if n in f.__globals__} | cells
+        names = [n for n in global_names(f.__code__) if n in f.__globals__ and not n.startswith("__")]
+        refers = {n: f.__globals__[n] for n in names} | cells
+        for n, v in refers.items():
+            if not isinstance(v, (type, types.FunctionType, types.ModuleType)):
+                self.constants[n] = v
         self._parts[index] = [
             code_form(f, text),
             self._encode(f.__defaults__),
@@ -200,7 +206,7 @@ def class_source(c: type) -> str | None:
 
 
 def global_names(code: types.CodeType) -> set[str]:
-    """Names that a code object and the ones nested in it look up as globals (attributes are not among them)."""
+    """Names that a code object, and those nested in it, look up as globals; attributes are not among them."""
     names = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return names.union(*(global_names(c) for c in code.co_consts if isinstance(c, types.CodeType)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -42,7 +43,7 @@ class Job:
 
         >>> job.wait(timeout=60)                                                    # doctest: +SKIP
         """
-        from .view import Progress
+        from .bar import Progress
 
         deadline = time.monotonic() + timeout if timeout is not None else float("inf")
         with Progress(self, progress) as bar:
@@ -97,14 +98,14 @@ class Job:
         With more than one rank each line begins with its rank: `[1] epoch 3`.
         """
         ranks = range(self.ranks) if rank is None else [rank]
-        at = dict.fromkeys(ranks, 0)
+        at = dict.fromkeys(ranks, 0)  # bytes printed so far
         while True:
             ended = self.status.ended  # before the reading, so that nothing is missed at the end
             for r in ranks:
-                text = _text(self.folder / f"out-{r}.log")[at[r] :]
-                whole = text if ended else text[: text.rfind("\n") + 1]
+                new = _bytes(self.folder / f"out-{r}.log", at[r])
+                whole = new if ended else new[: new.rfind(b"\n") + 1]
                 at[r] += len(whole)
-                for line in whole.splitlines():
+                for line in whole.decode(errors="replace").splitlines():
                     print(f"[{r}] {line}" if len(ranks) > 1 else line, flush=True)
             if ended:
                 return
@@ -173,6 +174,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> J
         return Job(Path(text))
     all_ids = sorted(p.parent.name for p in runs.glob("*/run.json"))
     hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
+    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # rather than a run that was set aside
     if not hits and text.isdigit():
         slurm = {i: ledger.read(runs / i / "backend.json") or {} for i in all_ids}
         hits = [i for i, b in slurm.items() if str(b.get("job_id")) == text]
@@ -185,9 +187,17 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> J
 
 
 def _text(path: Path) -> str:
-    return path.read_text(errors="replace") if path.is_file() else ""
+    return _bytes(path, 0).decode(errors="replace")
+
+
+def _bytes(path: Path, start: int) -> bytes:
+    if not path.is_file():
+        return b""
+    with open(path, "rb") as f:
+        f.seek(start)
+        return f.read()
 
 
 def say(line: str) -> None:
-    """One line to the one who submits, on standard output: whatever a graded cell writes to stderr counts as an error."""
+    """Print one line on standard output: nbgrader takes what a graded cell writes to stderr for an error."""
     print(line, file=sys.stdout, flush=True)

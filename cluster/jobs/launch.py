@@ -1,4 +1,4 @@
-"""The launcher of the local backend: `python -m cluster.jobs.launch FOLDER` starts the ranks and sees them end."""
+"""The local backend's launcher: `python -m cluster.jobs.launch FOLDER` starts the ranks, sees them end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local backend: ranks as processes of this machine, under a launcher that outlives the notebook's kernel.
+"""The local backend: ranks as processes of this machine, under a launcher that outlives the kernel.
 
 The launcher holds a lock on the job's folder for as long as it lives, so that any process can tell whether
 it does, across restarts and containers, without trusting a process id. Memory limits are not enforced.
@@ -29,7 +29,7 @@ def check(run: dict[str, Any]) -> None:
     """Refuse what this machine cannot run: TooManyRanks or BackendError."""
     if run["ranks"] > max_ranks():
         raise TooManyRanks(
-            f"{run['ranks']} ranks are too many for this machine: the local backend starts at most {max_ranks()}.",
+            f"{run['ranks']} ranks are too many for this machine: the limit here is {max_ranks()}.",
             f"Use fewer ranks, or raise the limit: CLUSTER_MAX_RANKS={run['ranks']}.",
         )
     if run["options"]["gpus_per_rank"]:
@@ -43,11 +43,14 @@ def check(run: dict[str, Any]) -> None:
 def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> None:
     """Start the launcher, which detaches itself; returns when it holds the lock."""
     with open(folder / "job.log", "ab") as log:
-        subprocess.run(
+        started = subprocess.run(
             [sys.executable, "-P", "-m", "cluster.jobs.launch", str(folder)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder,
-            start_new_session=True, check=True,
+            start_new_session=True,
         )  # fmt: skip
+    if started.returncode:
+        said = (folder / "job.log").read_text(errors="replace").strip()
+        raise BackendError(f"The local backend did not start: {said}", "See doctor().")
 
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
@@ -89,4 +92,5 @@ def script(run: dict[str, Any], folder: Path) -> str:
     p = run["ranks"]
     start = f"mpirun -n {p} --oversubscribe --bind-to none " if run["controller"] == "mpi" else ""
     times = "" if start or p == 1 else f"   # {p} times, with CLUSTER_RANK=0 to {p - 1}"
-    return f"#!/bin/bash\n# Runs on this machine, without a scheduler.\n{exports(run)}\n{start}{runner(folder)}{times}\n"
+    head = "#!/bin/bash\n# Runs on this machine, without a scheduler."
+    return f"{head}\n{exports(run)}\n{start}{runner(folder)}{times}\n"

@@ -41,7 +41,7 @@ class Tail:
         self._folder, self._at = folder, {}
 
     def read(self) -> list[dict[str, Any]]:
-        """New lines of all ranks, in the order of their time; a half-written line is left for the next call."""
+        """New lines of all ranks, in the order of their time; a half-written line is left for later."""
         rows = []
         for path in sorted(self._folder.glob("metrics-*.jsonl")):
             with open(path, "rb") as f:

@@ -1,4 +1,4 @@
-"""What a run records about itself besides its code: versions, machine, and how to make it again. Nothing secret."""
+"""What a run records besides its code: versions, machine, how to make it again. Nothing secret."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 # No rank needs the keys to a hub or a notebook server, nor the place of this process in another job, which
 # would mislead mpirun, srun and sbatch.
 DROPPED = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "SLURM_", "SBATCH_", "OMPI_", "PMIX_", "PMI_", "HOROVOD_")
+DROPPED += ("MPLBACKEND",)  # a notebook's way to draw; the ranks have none
 
 
 @functools.cache
@@ -70,11 +71,12 @@ def command(name: str, arguments: dict[str, Any], options: dict[str, Any]) -> st
     from .spec import Options
 
     given = {k: v for k, v in options.items() if v != getattr(Options, k) and k not in ("rerun", "folder")}
-    parts = [name, *(f"{k}={_short(v)}" for k, v in (arguments | given).items())]
+    parts = [name, *(f"{k}={short(v)}" for k, v in (arguments | given).items())]
     return f"submit({', '.join(parts)})"
 
 
-def _short(v: Any) -> str:
+def short(v: Any) -> str:
+    """A value as a text of at most 80 characters."""
     text = repr(v)
     return text if len(text) <= 80 else text[:60] + " ... " + text[-15:]
 

@@ -107,7 +107,7 @@ def meet(folder: Path, here: Place, keep: set[str]) -> Callable[[], None]:
 
 
 def start_horovod(ranks: int) -> None:
-    """Initialise Horovod and prove that all ranks have met. Raises WrongWorldSize before any other code runs."""
+    """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -116,7 +116,7 @@ def start_horovod(ranks: int) -> None:
         raise WrongWorldSize(
             f"Horovod sees {hvd.size()} rank(s), but the job has {ranks}: "
             "each would train alone and nothing would be averaged.",
-            "Check the HOROVOD_* variables in env, and what the administrator's `python -m cluster doctor --run` says.",
+            "Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says.",
         )
     met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
     if met != ranks:

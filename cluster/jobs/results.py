@@ -28,7 +28,7 @@ def save(folder: Path, rank: int, value: Any) -> None:
     size = len(text) + sum(a.nbytes for a in arrays.values())
     if size > cap():
         raise ResultTooLarge(
-            f"The result of rank {rank} has {size / 2**20:.1f} MiB; at most {cap() / 2**20:.1f} MiB are kept.",
+            f"The result of rank {rank} has {size / 2**20:.1f} MiB; at most {cap() / 2**20:g} MiB are kept.",
             "Return a summary, or write the arrays to a file in cluster.jobs.run_folder().",
         )
     if arrays:
@@ -42,7 +42,7 @@ def save(folder: Path, rank: int, value: Any) -> None:
 
 
 def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
-    """A rank's result. `expected` are the hashes written when the run ended; Damaged is raised if they differ."""
+    """A rank's result. `expected`: the hashes written when the run ended; Damaged if they differ."""
     from .ledger import hashes
 
     name = f"result-{rank}.json"
@@ -120,7 +120,7 @@ def _refuse(where: str, v: Any) -> ResultError:
     hints |= {"ndarray": f"Give it a number type first (it has dtype {getattr(v, 'dtype', '?')})."}
     detail = f" of dtype {v.dtype}" if hasattr(v, "dtype") else ""
     return ResultError(
-        f"{where} is a {name}{detail}, which cannot be sent back.",
+        f"{where} is of type {name}{detail}, which cannot be sent back.",
         hints.get(
             type(v).__name__, "Return numbers, texts, NumPy arrays, and lists and dictionaries of these."
         ),

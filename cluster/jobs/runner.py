@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import linecache
 import os
 import pickle
@@ -69,6 +70,7 @@ def _redirect(log: Path) -> None:
 
 
 def _work(folder: Path, here: rendezvous.Place) -> int:
+    faulthandler.enable()  # a crash inside a library then says where
     try:
         run = ledger.read(ledger.check_owner(folder) / "run.json")
         call = pickle.loads((folder / "call.pkl").read_bytes())
@@ -101,6 +103,7 @@ def _call(call: dict[str, Any]) -> Any:
         function, args, kwargs = pickle.loads(call["function"])
         return function(*args, **kwargs)
     path, text, sys.argv[:] = call["script"], call["text"], [call["script"], *call["argv"]]
+    sys.path.insert(0, str(Path(path).parent))
     module = types.ModuleType("__main__")
     module.__file__ = path
     sys.modules["__main__"] = module

@@ -26,7 +26,9 @@ SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
 
 # What brought a job to its end, by Slurm's name for it; the others are told by the ranks' own records.
 ENDED = {"TIMEOUT": "OutOfTime", "DEADLINE": "OutOfTime", "CANCELLED": "Cancelled", "REVOKED": "Cancelled"}
-ENDED |= {"OUT_OF_MEMORY": "OutOfMemory"} | dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"), "NodeFailed")
+ENDED |= {"OUT_OF_MEMORY": "OutOfMemory"} | dict.fromkeys(
+    ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"), "NodeFailed"
+)
 ENDED |= dict.fromkeys(("COMPLETED", "FAILED"))
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
@@ -35,8 +37,14 @@ REASONS = {
     "Resources": ("It waits for free nodes.", ""),
     "Priority": ("Others are before it in the queue.", ""),
     "None": ("Slurm has not looked at it yet.", ""),
-    "PartitionNodeLimit": ("It can never run: it asks for more than its partition has.", "Cancel it; ask for less."),
-    "PartitionTimeLimit": ("It can never run: its time is over the partition's limit.", "Cancel it; ask for less."),
+    "PartitionNodeLimit": (
+        "It can never run: it asks for more than its partition has.",
+        "Cancel it; ask for less.",
+    ),
+    "PartitionTimeLimit": (
+        "It can never run: its time is over the partition's limit.",
+        "Cancel it; ask for less.",
+    ),
     "PartitionConfig": ("It can never run: its partition has no such nodes.", "Cancel it; see doctor()."),
     "ReqNodeNotAvail": ("The nodes it needs are down or reserved.", "Wait, or ask the administrator."),
     "Dependency": ("It waits for another job.", ""),
@@ -53,8 +61,9 @@ def check(run: dict[str, Any]) -> None:
 
 def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> None:
     """Submit the folder's job.sh. Raises Refused, with what sbatch said, and removes the folder."""
+    log = str(folder / "job.log").replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
     try:
-        said = _ask("sbatch", "--parsable", "job.sh", cwd=folder, env=env, timeout=60)
+        said = _ask("sbatch", "--parsable", "--output", log, "job.sh", cwd=folder, env=env, timeout=60)
     except BackendError as e:
         shutil.rmtree(folder)
         partitions = _partitions()
@@ -102,7 +111,7 @@ def _note(folder: Path, job_id: str) -> None:
 
 
 def _squeue() -> dict[str, list[str]] | None:
-    """{job id: [state, reason, working directory]} of this user's jobs, or None when Slurm does not answer."""
+    """{job id: [state, reason, working directory]} of the user's jobs, or None when Slurm does not answer."""
     global _queue
     if time.monotonic() - _queue[0] > FRESH:
         try:
@@ -131,7 +140,7 @@ def _forgotten(job_id: str) -> str | None:
 
 
 def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
-    """Slurm answers, and knows nothing of this job: the ranks' records decide, once they had time to appear."""
+    """Slurm answers, and does not know this job: the ranks' records decide, once they had time to appear."""
     if time.time() - backend["submitted"] < SETTLE:
         return Status("pending", "Slurm does not list it yet.", source="slurm")
     _, records, errors, log = state.facts(folder)

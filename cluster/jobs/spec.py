@@ -103,7 +103,7 @@ def split(target: Callable | str, keywords: dict[str, Any]) -> tuple[dict[str, A
     both = [n for n in named if n in NAMES]
     if both:
         raise OptionError(
-            f"{label} has a parameter {both[0]!r}, which is also an option of submit: its meaning is not clear.",
+            f"{label} has a parameter {both[0]!r}, which is also an option of submit().",
             f"Rename the parameter of {label}, for example to {both[0] + '_'!r}.",
         )
     options, arguments = {}, {}

@@ -69,7 +69,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
         "key": key,
         "name": options.name or name,
         "target": name,
-        "arguments": {k: record._short(v) for k, v in arguments.items()},
+        "arguments": {k: record.short(v) for k, v in arguments.items()},
         "command": record.command(name, arguments, asked),
         "options": asked,
         "env": sorted(options.env or {}),
@@ -115,10 +115,8 @@ def _recorded(runs: Path, key: str, rerun: bool) -> Job | None:
     if now == "done" and not rerun:
         say(f"{job.id}: recorded on {job.spec['submitted'][:10]}, not run again (rerun=True runs it).")
         return job
-    aside = ledger.set_aside(folder)
-    say(
-        f"{job.id} {'was recorded' if now == 'done' else f'ended as {now}'}: runs again; the old one is {aside.name}."
-    )
+    aside, why = ledger.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
+    say(f"{job.id} {why}: it runs again, and what it left is kept as {aside.name}.")
     return None
 
 
@@ -140,7 +138,8 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
         for m in modules:
             if m.__name__ not in before:
                 cloudpickle.unregister_pickle_by_value(m)
-    code = "\n\n".join(s.rstrip() + "\n" for s in reversed(closure.sources))
+    constants = [f"{k} = {record.short(v)}\n" for k, v in closure.constants.items()]
+    code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
     call = {"script": None, "function": function, "cells": closure.cells}
     return call, closure.form, code, arguments, _name(target)
 

@@ -1,118 +1,120 @@
-"""How jobs look: the card of a job, the table of jobs, the bar while one waits. HTML here is self-contained."""
+"""How jobs look in a notebook: the card of a job, the table of jobs. The HTML needs nothing from outside."""
 
 from __future__ import annotations
 
 import html
 import os
-import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import ledger
-from .metrics import Tail
 
 if TYPE_CHECKING:
     from .job import Job
-    from .state import Status
 
-COLOURS = {"pending": "#8a6d00", "running": "#0b5cad", "done": "#1a7f37"}  # all else is a bad end
-
-
-class Progress:
-    """A bar on standard output: in a notebook a line that is replaced, on a terminal too, elsewhere nothing.
-
-    It is made of text, not of widgets, so that a saved notebook shows its last state.
-    """
-
-    def __init__(self, job: Job, wanted: bool):
-        self._job, self._tail, self._last = job, Tail(job.folder), {}
-        self._shell = _notebook() if wanted else None
-        self._tty = wanted and not self._shell and sys.stdout.isatty()
-        self._handle, self._text, self._start = None, None, time.time()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._tty and self._text:
-            sys.stdout.write("\n")
-
-    def show(self, status: Status) -> None:
-        """Draw the state, if it has changed."""
-        if not (self._shell or self._tty):
-            return
-        for row in self._tail.read():
-            self._last.setdefault(row["rank"], {}).update(row)
-        text = self._line(status)
-        if text == self._text:
-            return
-        self._text = text
-        if self._tty:
-            sys.stdout.write(f"\r\x1b[K{text}")
-            sys.stdout.flush()
-        elif self._handle is None:
-            self._handle = self._shell(text)
-        else:
-            self._handle.update(_Text(text))
-
-    def _line(self, status: Status) -> str:
-        from tqdm.std import tqdm
-
-        text, elapsed = f"{self._job.id}: {status}", time.time() - self._start
-        rows = [r for r in self._last.values() if "step" in r and "steps" in r]
-        if rows:
-            slowest = min(rows, key=lambda r: r["step"])
-            begun = min((r["started"] for r in self._records()), default=self._start)
-            bar = tqdm.format_meter(
-                slowest["step"], slowest["steps"], slowest["time"] - begun, ncols=60, unit="step"
-            )
-            numbers = {k: v for k, v in slowest.items() if isinstance(v, float) and k != "time"}
-            return f"{text} {bar}" + "".join(f" {k}={v:.4g}" for k, v in list(numbers.items())[:3])
-        return text if status.ended else f"{text} ({int(elapsed)} s)"
-
-    def _records(self) -> list[dict[str, Any]]:
-        files = (ledger.read(self._job.folder / f"rank-{r}.json") for r in range(self._job.ranks))
-        return [r for r in files if r]
-
-
-class _Text:
-    """A text that a notebook shows as it is."""
-
-    def __init__(self, text: str):
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
-
-def _notebook() -> Any:
-    """What shows a text in this notebook and lets it be replaced, or None outside one."""
-    if "IPython" not in sys.modules:
-        return None
-    shell = sys.modules["IPython"].get_ipython()
-    if type(shell).__name__ != "ZMQInteractiveShell":
-        return None
-    from IPython.display import display
-
-    return lambda text: display(_Text(text), display_id=True)
+COLOURS = {"pending": "#8a6d00", "running": "#0b5cad", "done": "#1a7f37"}
+BAD = "#b3261e"
+CARD = "border:1px solid #8884;border-left:4px solid {};border-radius:4px;padding:6px 12px;max-width:60em"
 
 
 def card(job: Job) -> str:
-    """A job as a small card of HTML."""
-    s = job.status
+    """A job as a small card: state, name, ranks, backend, time, progress, what went wrong, folder."""
+    now = job.status
     end = ledger.read(job.folder / "end.json") or {}
-    rows = [
-        ("state", f'<b style="color:{COLOURS.get(s, "#b3261e")}">{html.escape(s)}</b>'),
-        ("ranks", f"{job.ranks} on the {job.backend} backend, {job.spec['controller']}"),
+    colour = COLOURS.get(now, BAD)
+    ranks = f"{job.ranks} rank{'s' * (job.ranks > 1)}, {job.backend} backend, {job.spec['controller']}"
+    facts = [ranks, duration(job), progress(job)]
+    lines = [
+        f'<div style="{CARD.format(colour)}">'
+        f'<b>{html.escape(job.name)}</b> <span style="color:{colour}">&#9679; {html.escape(now)}</span> '
+        f'<span style="opacity:.7">{html.escape(" · ".join(f for f in facts if f))}</span>'
     ]
-    if end.get("started"):
-        rows.append(("time", f"{end['ended'] - end['started']:.1f} s"))
-    if s not in ("done",):
-        rows.append(("what", html.escape(s.what)))
-    if s.next_step:
-        rows.append(("next", html.escape(s.next_step)))
+    if now not in ("done", "running"):
+        lines.append(f"<div>{html.escape(now.what)}</div>")
     if end.get("traceback"):
-        rows.append(("rank " + str(end["rank"]), f"<pre>{html.escape(end['traceback'])}</pre>"))
-    rows.append(("folder", f"<code>{html.escape(os.path.relpath(job.folder))}</code>"))
-    cells = "".join(f"<tr><th>{k}</th><td>{v}</td></tr>" for k, v in rows)
-    return f"<table><caption>{html.escape(job.id)}</caption>{cells}</table>"
+        text = html.escape(end["traceback"].rstrip())
+        style = "margin:4px 0;padding:6px;background:#8881;overflow-x:auto;font-size:85%"
+        lines.append(f'<pre style="{style}">{text}</pre>')
+    if now.next_step:
+        lines.append(f"<div>&rarr; {html.escape(now.next_step)}</div>")
+    lines.append(f'<code style="font-size:85%;opacity:.7">{html.escape(relative(job.folder))}</code></div>')
+    return "".join(lines)
+
+
+def duration(job: Job) -> str:
+    """How long the ranks have been, or were, at work: '3.2 s', or '' before they start."""
+    end = ledger.read(job.folder / "end.json")
+    first = end or ledger.read(job.folder / "rank-0.json") or {}
+    if not first.get("started"):
+        return ""
+    s = (end["ended"] if end else time.time()) - first["started"]
+    return f"{s:.1f} s" if s < 100 else f"{s / 60:.1f} min"
+
+
+def progress(job: Job) -> str:
+    """'step 30 of 100', from what rank 0 logged last; '' where it logged no steps."""
+    path = job.folder / "metrics-0.jsonl"
+    if not path.is_file():
+        return ""
+    import json
+
+    with open(path, "rb") as f:
+        f.seek(max(0, path.stat().st_size - 4096))
+        lines = f.read().split(b"\n")[:-1]
+    last = json.loads(lines[-1]) if lines else {}
+    return f"step {last['step']} of {last['steps']}" if "step" in last and "steps" in last else ""
+
+
+def relative(path: Path) -> str:
+    """A path as seen from here, if it lies below; else whole."""
+    here = os.path.relpath(path)
+    return str(path) if here.startswith("..") else here
+
+
+class JobTable:
+    """The jobs of a folder of runs, newest first: a sequence of `Job`, which prints as a table."""
+
+    def __init__(self, active: bool | None = None, name: str | None = None, folder: Any = None):
+        from .job import Job
+
+        self.folder = ledger.root(folder)
+        found = [Job(p.parent) for p in self.folder.glob("*/run.json")]
+        found = [j for j in found if name is None or name in j.name]
+        found.sort(key=lambda j: (j.spec["submitted"], j.id), reverse=True)
+        self._rows = [(j, j.status) for j in found]
+        if active is not None:
+            self._rows = [(j, s) for j, s in self._rows if s.ended != active]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: int) -> Job:
+        return self._rows[i][0]
+
+    def _cells(self) -> list[list[str]]:
+        rows = [["job", "state", "ranks", "backend", "time", "submitted", "what"]]
+        for j, s in self._rows:
+            what = (s.what if s != "done" else progress(j)).splitlines() or [""]
+            at = j.spec["submitted"].replace("T", " ").removesuffix("+00:00")
+            rows.append([j.id, str(s), str(j.ranks), j.backend, duration(j), f"{at} UTC", what[0][:70]])
+        return rows
+
+    def __repr__(self) -> str:
+        if not self._rows:
+            return f"No jobs in {relative(self.folder)}."
+        rows = self._cells()
+        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
+        return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
+
+    def _repr_html_(self) -> str:
+        if not self._rows:
+            return html.escape(repr(self))
+        head, *body = self._cells()
+        rows = []
+        for r in body:
+            r = [html.escape(c) for c in r]
+            r[1] = f'<span style="color:{COLOURS.get(r[1], BAD)}">&#9679; {r[1]}</span>'
+            rows.append("".join(f'<td style="text-align:left">{c}</td>' for c in r))
+        top = "".join(f'<th style="text-align:left">{c}</th>' for c in head)
+        return f"<table><tr>{top}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"

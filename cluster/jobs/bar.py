@@ -1,0 +1,91 @@
+"""The progress bar while one waits for a job.
+
+It is text on standard output, drawn over itself on a terminal and replaced in a notebook, and nothing
+elsewhere. Widgets would leave an empty bar in a saved notebook, and stderr would spoil a graded cell.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from . import ledger
+from .metrics import Tail
+
+if TYPE_CHECKING:
+    from .job import Job
+    from .state import Status
+
+
+class Progress:
+    """Use as a context; `show(status)` draws the state when it has changed."""
+
+    def __init__(self, job: Job, wanted: bool):
+        self._job, self._tail, self._start = job, Tail(job.folder), time.time()
+        self._last: dict[int, dict[str, Any]] = {}
+        self._display = _notebook() if wanted else None
+        self._tty = wanted and not self._display and sys.stdout.isatty()
+        self._handle, self._text, self._begun = None, None, None
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._tty and self._text:
+            sys.stdout.write("\n")
+
+    def show(self, status: Status) -> None:
+        """Draw the state of the job and how far its slowest rank is."""
+        if not (self._display or self._tty) or (status.ended and self._text is None):
+            return  # nothing was waited for
+        for row in self._tail.read():
+            self._last.setdefault(row["rank"], {}).update(row)
+        text = self._line(status)
+        if text == self._text:
+            return
+        self._text = text
+        if self._tty:
+            sys.stdout.write(f"\r\x1b[K{text}")
+            sys.stdout.flush()
+        elif self._handle is None:
+            self._handle = self._display(_Plain(text), display_id=True)
+        else:
+            self._handle.update(_Plain(text))
+
+    def _line(self, status: Status) -> str:
+        rows = [r for r in self._last.values() if "step" in r and "steps" in r]
+        if not rows:
+            waited = "" if status.ended else f" ({time.time() - self._start:.0f} s) {status.what}"
+            return f"{self._job.name}: {status}{waited}"
+        from tqdm.std import tqdm
+
+        if self._begun is None:
+            self._begun = (ledger.read(self._job.folder / "rank-0.json") or {}).get("started", self._start)
+        slowest = min(rows, key=lambda r: r["step"])
+        meter = tqdm.format_meter(slowest["step"], slowest["steps"], slowest["time"] - self._begun, ncols=72)
+        known = ("rank", "time", "step", "steps")
+        numbers = [
+            f"{k} {v:.4g}" for k, v in slowest.items() if isinstance(v, (int, float)) and k not in known
+        ]
+        return f"{self._job.name}: {status} {meter} {', '.join(numbers[:3])}".rstrip()
+
+
+class _Plain:
+    """A text that a notebook shows as it is, without quotes."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _notebook() -> Any:
+    """IPython's `display` in a notebook, else None."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    return display

@@ -1,0 +1,81 @@
+"""Backends for the contract suite: the local one always, and a real Slurm that is started for the session."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import slurm
+
+from cluster.jobs import backends
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A running Slurm. Skipped where it cannot be started; in CI, as root, that is a failure."""
+    why = slurm.missing()
+    if why and os.environ.get("CI") == "true" and os.getuid() == 0:
+        pytest.fail(f"Slurm is part of CI: {why}")
+    if why:
+        pytest.skip(f"no Slurm for tests: {why}")
+    started = slurm.Slurm(tmp_path_factory.mktemp("slurm"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("slurm", marks=pytest.mark.slurm)])
+def backend(request, tmp_path_factory):
+    """Each backend in turn, with an empty folder of runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("a folder of runs")))
+        patch.setenv("CLUSTER_BACKEND", request.param)
+        backends._seen.clear()
+        if request.param == "slurm":
+            patch.setenv("SLURM_CONF", str(request.getfixturevalue("cluster").conf))
+            request.getfixturevalue("overdue")
+        yield request.param
+    backends._seen.clear()
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """An empty folder of runs, on the local backend."""
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("CLUSTER_BACKEND", "local")
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind(tmp_path_factory):
+    """After all tests no process works in their folders any more."""
+    yield
+    base = str(tmp_path_factory.getbasetemp())
+
+    def left():
+        found = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
+        return [p.info["cmdline"] for p in found]
+
+    deadline = time.monotonic() + 10
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not left()
+
+
+@pytest.fixture(scope="session")
+def overdue(cluster, tmp_path_factory):
+    """The folder of a job on Slurm that will reach its limit of a minute, Slurm's shortest."""
+    import programs
+
+    from cluster.jobs import submit
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", str(cluster.conf))
+        folder = tmp_path_factory.mktemp("overdue")
+        return submit(programs.sleeps, 300, time="00:01:00", backend="slurm", folder=folder).folder

@@ -1,0 +1,93 @@
+"""What the contract suite runs on ranks."""
+
+import os
+import signal
+import sys
+import time
+
+import numpy as np
+
+from cluster.jobs import log, run_folder
+
+SCALE = 10.0
+
+
+def scaled(x):
+    return SCALE * x
+
+
+def everything(steps):
+    """One job that uses all there is: collectives, logs, metrics, files, plain data of every kind."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    for step in range(1, steps + 1):
+        log(step=step, steps=steps, loss=tf.constant(1.0 / step), seen=np.int64(step))
+    print(f"rank {hvd.rank()} of {hvd.size()}")
+    os.write(2, b"from a library\n")
+    if hvd.rank() == 0:
+        (run_folder() / "checkpoint.txt").write_text("weights")
+    return {
+        "rank": hvd.rank(),
+        "size": hvd.size(),
+        "local_size": hvd.local_size(),
+        "sum": hvd.allreduce(tf.constant([scaled(hvd.rank() + 1.0)]), op=hvd.Sum),
+        "array": np.full((2, 3), hvd.rank(), np.float32),
+        "nested": [(1, "two", None), {3: np.float64(0.5)}],
+        "threads": [os.environ["OMP_NUM_THREADS"], os.environ["TF_NUM_INTRAOP_THREADS"]],
+        "built": [hvd.gloo_enabled(), hvd.mpi_enabled()],
+        "extra": os.environ["EXTRA"],
+    }
+
+
+def fails_on_rank_1():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    if hvd.rank() == 1:
+        layers = {"conv1": (3, 3)}
+        return layers["conv2"]
+    hvd.allreduce(tf.constant(1.0))
+    time.sleep(300)
+
+
+def killed_on_rank_1():
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    if hvd.rank() == 1:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    hvd.allreduce(tf.constant(1.0))
+    time.sleep(300)
+
+
+def touches(path):
+    """Leaves a trace, if it is ever called."""
+    with open(path, "a") as f:
+        f.write("called\n")
+
+
+def sleeps(seconds):
+    print("asleep", flush=True)
+    time.sleep(seconds)
+
+
+def counts_calls(path):
+    with open(path, "a") as f:
+        f.write("x")
+    return os.path.getsize(path)
+
+
+def returns_object():
+    return {"history": [1, {"model": object()}]}
+
+
+def returns_too_much():
+    return np.zeros(300_000)
+
+
+def exits():
+    sys.exit(7)
