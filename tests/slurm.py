@@ -63,7 +63,6 @@ class Slurm:
     def __init__(self, state: Path):
         self.state, self.conf = state, state / "slurm.conf"
         self.processes: list[subprocess.Popen] = []
-        self.commands: dict[str, list[str]] = {}
 
     def start(self) -> None:
         """Write the configuration, start the daemons, wait until both nodes are idle (at most 40 s)."""
@@ -74,12 +73,17 @@ class Slurm:
         self.conf.write_text(CONF.format(host=socket.gethostname().split(".")[0], state=self.state, **names))
         if not _munge_answers():
             self._start_munge()
-        self.spawn("slurmctld", "/usr/sbin/slurmctld", "-D", "-i", "-f", str(self.conf))
+        self.spawn("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
         for node in ("node1", "node2"):
             self.spawn(node, "/usr/sbin/slurmd", "-D", "-N", node, "-f", str(self.conf))
         self._wait(
             "both nodes idle", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2
         )
+
+    def start_controller(self) -> None:
+        """Start slurmctld again, after a test has stopped it, and wait until it answers."""
+        self.spawn("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
+        self._wait("controller", lambda: self.ask("squeue", "-h") is not None)
 
     def stop(self) -> None:
         """Cancel what is left and end the daemons, the last first."""

@@ -37,7 +37,7 @@ def slug(name: str) -> str:
     >>> slug("my net; rm -rf /")
     'my-net-rm-rf'
     """
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:40] or "job"
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:40] or "job"
 
 
 def find(runs: Path, key: str) -> Path | None:

@@ -1,0 +1,25 @@
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=4
+#SBATCH --mem=2048M
+#SBATCH --time=1-02:03:04
+#SBATCH --output=job.log
+#SBATCH --open-mode=append
+#SBATCH --export=ALL
+#SBATCH --no-requeue
+#SBATCH --partition=short
+export OMP_NUM_THREADS=4
+export OPENBLAS_NUM_THREADS=4
+export MKL_NUM_THREADS=4
+export TF_NUM_INTRAOP_THREADS=4
+export TF_NUM_INTEROP_THREADS=1
+export TF_CPP_MIN_LOG_LEVEL=3
+export PYTHONHASHSEED=0
+export CLUSTER_LAUNCHER=slurm
+export SRUN_CPUS_PER_TASK=4   # from Slurm 22.05 on, srun does not take it from sbatch
+srun --mpi=none --kill-on-bad-exit=1 '/opt/course env/bin/python' -P -u -m cluster.jobs.runner '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
+code=$?
+'/opt/course env/bin/python' -P -m cluster.jobs.finish '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
+exit $code

@@ -1,0 +1,232 @@
+"""The local backend, the folders of runs, and how jobs look: one rank, no Horovod, so each test is short."""
+
+import html.parser
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import programs
+import pytest
+
+import cluster
+from cluster.jobs import attach, backends, errors, ledger, log, run_folder, submit
+
+LOCK = threading.Lock()
+
+
+def uses_lock():
+    return LOCK
+
+
+def takes(value):
+    return value
+
+
+def calls_uses_lock():
+    return uses_lock()
+
+
+def raises(text):
+    raise ValueError(text)
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "words"),
+    [
+        (uses_lock, (), r"uses_lock\(\) refers to the variable 'LOCK', a _thread.lock"),
+        (calls_uses_lock, (), r"uses_lock\(\) refers to the variable 'LOCK'"),
+        (takes, (threading.Lock(),), r"takes\(\) refers to its argument 'value', a _thread.lock"),
+    ],
+)
+def test_what_cannot_be_sent_is_named(runs, function, args, words):
+    with pytest.raises(errors.NotPicklable, match=words):
+        submit(function, *args)
+    assert not runs.exists()
+
+
+def test_a_closure_is_searched_too(runs):
+    batches = (i for i in range(3))
+    with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
+        submit(lambda: next(batches))
+
+
+def test_too_many_ranks_are_refused_with_the_way_out(runs, monkeypatch):
+    monkeypatch.setenv("CLUSTER_MAX_RANKS", "3")
+    with pytest.raises(errors.TooManyRanks, match="4 ranks are too many") as caught:
+        submit(takes, 1, nodes=2, ranks_per_node=2)
+    assert "CLUSTER_MAX_RANKS=4" in caught.value.next_step
+
+
+def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("CLUSTER_BACKEND")
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
+    monkeypatch.setattr(backends, "_seen", {})
+    start = time.monotonic()
+    job = submit(takes, 5)
+    assert time.monotonic() - start < 5
+    assert job.backend == "local" and "on the local backend (" in capsys.readouterr().out
+    with pytest.raises(errors.BackendError, match="There is no Slurm to submit to"):
+        submit(takes, 6, backend="slurm")
+    assert job.result() == 5
+
+
+def test_the_environment_chooses_the_backend(monkeypatch):
+    monkeypatch.setenv("CLUSTER_BACKEND", "cloud")
+    with pytest.raises(errors.BackendError, match="CLUSTER_BACKEND='cloud' is not valid"):
+        backends.choose("auto")
+
+
+def test_a_killed_launcher_takes_its_ranks_with_it_and_is_lost(runs, tmp_path):
+    job = submit(programs.sleeps, 60)
+    while "asleep" not in job.logs(0):
+        time.sleep(0.05)
+    os.kill(json.loads((job.folder / "backend.json").read_text())["pid"], signal.SIGKILL)
+    with pytest.raises(errors.Lost, match="without a trace"):
+        job.result()
+    assert job.status == "lost"
+
+
+def test_the_job_outlives_the_process_that_submitted_it(runs, tmp_path):
+    code = "import programs; from cluster.jobs import submit; submit(programs.sleeps, 1)"
+    env = os.environ | {"PYTHONPATH": os.path.dirname(programs.__file__)}
+    subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
+    (job,) = cluster.jobs(active=True)
+    assert job.status == "running" and job.result() is None
+
+
+def test_keys_to_servers_do_not_reach_the_ranks(runs, monkeypatch):
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "secret")
+    assert submit(os.getenv, "JUPYTERHUB_API_TOKEN").result() is None
+
+
+def test_folders_of_others_are_not_loaded(runs, monkeypatch):
+    job = submit(takes, 1).wait()
+    if os.getuid() == 0:
+        os.chown(job.folder, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(errors.NotYours, match="nothing in it is loaded"):
+        attach(job.folder)
+    with pytest.raises(errors.NotYours):
+        submit(takes, 1)
+
+
+def test_attach_says_what_is_there(runs):
+    job = submit(takes, 1).wait()
+    assert attach(job.id[:8]).id == job.id
+    with pytest.raises(LookupError, match=f"No job 'nothing'.*\n.*{job.id}"):
+        attach("nothing")
+    submit(takes, 2).wait()
+    with pytest.raises(errors.NoSuchJob, match="fits 2 jobs"):
+        attach("takes")
+
+
+def test_first_writer_of_an_end_wins_and_readers_see_all_or_nothing(tmp_path):
+    assert ledger.write_once(tmp_path / "end.json", {"a": 1})
+    assert not ledger.write_once(tmp_path / "end.json", {"a": 2})
+    assert ledger.read(tmp_path / "end.json") == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["end.json"]
+    (tmp_path / "link.json").symlink_to("end.json")
+    with pytest.raises(OSError):
+        ledger.read(tmp_path / "link.json")
+
+
+def test_two_processes_that_submit_the_same_get_one_job(runs):
+    files = {"run.json": "{}"}
+    first, second = (ledger.create(runs, "a", "k" * 64, files) for _ in range(2))
+    assert first == (runs / f"a-{'k' * 12}", True) and second == (first[0], False)
+    assert [p.name for p in runs.iterdir()] == [first[0].name]
+
+
+def test_outside_a_job_log_and_run_folder_do_no_harm(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    log(step=1, steps=2)
+    assert run_folder().resolve() == tmp_path and not list(tmp_path.iterdir())
+    assert capsys.readouterr() == ("", "")
+
+
+class Balanced(html.parser.HTMLParser):
+    """Fails on a tag that is not closed in its turn; keeps tags and texts."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.text = [], set(), ""
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        assert not {"src", "href", "onclick"} & dict(attrs).keys()
+        if tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_cards_and_tables_are_whole_and_escaped(runs):
+    job = submit(raises, "<script>alert(1)</script>", name="<b>&").wait()
+    card = Balanced(job._repr_html_())
+    assert card.tags == {"div", "b", "span", "pre", "code"}
+    assert all(
+        t in card.text for t in ("<b>&", "failed", "ValueError", "<script>alert(1)</script>", "1 rank")
+    )
+    table = Balanced(cluster.jobs()._repr_html_())
+    assert "script" not in table.tags and "ValueError on rank 0: <script>" in table.text
+    Balanced(cluster.doctor()._repr_html_())
+
+
+def test_the_table_filters_and_prints(runs):
+    assert "No jobs" in repr(cluster.jobs())
+    done, active = submit(takes, 1).wait(), submit(programs.sleeps, 60)
+    assert [j.id for j in cluster.jobs(active=True)] == [active.id]
+    assert [j.id for j in cluster.jobs(active=False)] == [done.id]
+    assert [j.id for j in cluster.jobs(name="take")] == [done.id]
+    lines = repr(cluster.jobs()).splitlines()
+    assert lines[0].split() == ["job", "state", "ranks", "backend", "time", "submitted", "what"]
+    assert len(lines) == 3
+    active.cancel()
+
+
+def shell(*words, code=0):
+    run = subprocess.run([sys.executable, "-m", "cluster", *words], capture_output=True, text=True)
+    assert run.returncode == code, run.stdout + run.stderr
+    return run.stdout + run.stderr
+
+
+def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "work.py").write_text("def add(a, b=0):\n    print('adding')\n    return a + b\n")
+    (tmp_path / "bad.py").write_text("raise SystemExit('gone wrong')\n")
+    assert shell("submit", "--wait", "work:add", "1", "b=2").splitlines()[-2:] == ["adding", "3"]
+    assert "gone wrong" in shell("submit", "--wait", "bad.py", "--x", code=1)
+    assert shell("list").count("\n") == 3 and "add-" in shell("list", "--name", "add")
+    assert "done" in shell("show", "add") and "RankFailed" in shell("status", "bad", code=1)
+    assert shell("logs", "add") == "--- rank 0\nadding\n" and shell("logs", "add", "--follow") == "adding\n"
+    assert shell("script", "add").startswith("#!/bin/bash")
+    assert "#SBATCH --nodes=1" in shell("script", "add", "--backend", "slurm")
+    assert "done" in shell("cancel", "add") and shell("wait", "add", "--timeout", "5") == ""
+    assert "NoSuchJob: No job 'other'" in shell("show", "other", code=2)
+    assert "OptionValueError: memory='2GG'" in shell("submit", "--memory", "2GG", "bad.py", code=2)
+    assert "→" in shell("submit", "work:sub", code=2)
+    assert "mpirun" in shell("doctor") and "examples:" in shell("--help")
+
+
+def test_importing_is_quick_and_light():
+    """`import cluster` under 0.3 s, the least of three, and nothing heavy comes along."""
+    code = (
+        "import sys, time; t = time.perf_counter();"
+        "import cluster; from cluster import submit, jobs, attach, doctor;"
+        "print(time.perf_counter() - t, {'tensorflow', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+    )
+    command = [sys.executable, "-c", code]
+    said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)]
+    assert min(float(s.split()[0]) for s in said) < 0.3 and all(s.split()[1] == "set()" for s in said)
+    assert {"submit", "jobs", "attach", "doctor"} <= set(dir(cluster))

@@ -1,0 +1,101 @@
+"""What only Slurm does: refuse, make wait, stop answering, and know more than the job's folder."""
+
+import subprocess
+import time
+
+import programs
+import pytest
+
+from cluster.jobs import attach, backends, errors, slurm, submit
+
+pytestmark = pytest.mark.slurm
+
+
+@pytest.fixture
+def here(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", str(cluster.conf))
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    monkeypatch.delenv("CLUSTER_BACKEND", raising=False)
+    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(slurm, "FRESH", 0.1)
+    return cluster
+
+
+def test_a_controller_that_answers_is_chosen(here, tmp_path, capsys):
+    job = submit(programs.counts_calls, str(tmp_path / "calls"))
+    assert job.backend == "slurm" and "on the slurm backend" in capsys.readouterr().out
+    assert job.result() == 1
+
+
+def test_a_refusal_holds_slurms_words_and_the_partitions(here, tmp_path):
+    with pytest.raises(errors.Refused, match="invalid partition") as caught:
+        submit(programs.sleeps, 1, partition="gpu")
+    assert "debug*" in caught.value.next_step
+    assert not list((tmp_path / "runs").iterdir())
+
+
+def test_a_job_that_can_never_run_says_so_while_it_waits(here):
+    job = submit(programs.sleeps, 1, time="05:00:00")
+    deadline = time.monotonic() + 20
+    while "can never run" not in job.status.what and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert job.status == "pending" and "over the partition's limit" in job.status.what
+    assert job.cancel().status == "cancelled"
+
+
+def test_a_job_cancelled_from_outside_is_cancelled(here):
+    job = submit(programs.sleeps, 60)
+    while "asleep" not in job.logs(0):
+        time.sleep(0.1)
+    number = job.folder / "backend.json"
+    here.ask("scancel", slurm.ledger.read(number)["job_id"])
+    assert job.wait(30).status == "cancelled"
+    assert attach(slurm.ledger.read(number)["job_id"]).id == job.id
+
+
+def test_a_submission_cut_off_before_its_number_was_kept_is_found_again(here):
+    job = submit(programs.sleeps, 3)
+    (job.folder / "backend.json").unlink()
+    assert job.status in ("pending", "running") and (job.folder / "backend.json").exists()
+    job.wait(30)
+    assert job.status == "done"
+
+
+def test_a_job_nobody_knows_is_lost(here, monkeypatch):
+    job = submit(programs.sleeps, 60)
+    while "asleep" not in job.logs(0):
+        time.sleep(0.1)
+    monkeypatch.setattr(slurm, "_squeue", dict)
+    monkeypatch.setattr(slurm, "_forgotten", lambda job_id: None)
+    assert job.status == "pending"  # it may be too new to be listed
+    monkeypatch.setattr(slurm, "SETTLE", 0)
+    assert job.status == "lost"
+    here.ask("scancel", slurm.ledger.read(job.folder / "backend.json")["job_id"])
+
+
+def test_a_controller_that_stops_answering_changes_no_state(here, tmp_path, monkeypatch):
+    """The controller is stopped in the middle: the job keeps its last state, ends, and is found done."""
+    job = submit(programs.sleeps, 8)
+    while "asleep" not in job.logs(0) or job.status != "running":
+        time.sleep(0.1)
+    monkeypatch.setattr(slurm, "ANSWER", 1)
+    daemon = next(p for p in here.processes if "slurmctld" in p.args[0])
+    daemon.terminate()
+    daemon.wait(20)
+    try:
+        time.sleep(0.3)
+        now = job.status
+        assert now == "running" and "has not answered" in now.what and now.source == "last seen"
+        with pytest.raises(errors.BackendError):
+            slurm._ask("squeue")
+        assert job.wait(30).status == "done"  # the ranks' own records say so
+    finally:
+        here.processes.remove(daemon)
+        here.start_controller()
+
+
+def test_tests_stop_what_they_started(here):
+    """Each daemon is a child of the tests, so nothing is stopped that they did not start."""
+    alive = [p.args[0].rpartition("/")[2] for p in here.processes if p.poll() is None]
+    assert alive.count("slurmd") == 2 and alive.count("slurmctld") == 1
+    assert subprocess.run(["scontrol", "ping"], capture_output=True, text=True).stdout.strip().endswith("UP")

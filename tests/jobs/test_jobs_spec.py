@@ -1,0 +1,86 @@
+"""Which keyword is whose, and which values an option can have."""
+
+import pytest
+
+from cluster.jobs import spec
+from cluster.jobs.errors import JobError, OptionError, OptionValueError
+
+
+def train(epochs, rate=0.1):
+    return epochs * rate
+
+
+def test_keywords_go_to_whom_they_name():
+    assert spec.split(train, {"epochs": 3, "nodes": 2}) == ({"nodes": 2}, {"epochs": 3})
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("memroy", "memory"), ("epoch", "epochs"), ("rank_per_node", "ranks_per_node")]
+)
+def test_a_misspelt_keyword_names_the_nearest_and_lists_all(word, meant):
+    with pytest.raises(TypeError) as caught:
+        spec.split(train, {word: 1})
+    text = str(caught.value)
+    assert f"no option {word!r}" in text and f"Did you mean {meant!r}?" in text
+    assert all(name in text for name in [*spec.NAMES, "epochs", "rate"])
+
+
+def test_a_parameter_named_like_an_option_is_refused():
+    def wait(time):
+        return time
+
+    with pytest.raises(OptionError, match=r"wait\(\) has a parameter 'time'"):
+        spec.split(wait, {"time": 3})
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "form"),
+    [
+        ("memory", "2GG", "'2G' or '512M'"),
+        ("memory", 2, "a number and a unit"),
+        ("memory", "0G", "a number and a unit"),
+        ("time", "abc", "hours:minutes:seconds"),
+        ("time", 10, "hours:minutes:seconds"),
+        ("time", "00:00:00", "hours:minutes:seconds"),
+        ("nodes", 0, "a whole number, 1 or more"),
+        ("ranks_per_node", 1.5, "a whole number, 1 or more"),
+        ("ranks_per_node", True, "a whole number, 1 or more"),
+        ("gpus_per_rank", -1, "a whole number, 0 or more"),
+        ("controller", "nccl", "'auto', 'gloo', 'mpi'"),
+        ("backend", "Slurm", "'auto', 'local', 'slurm'"),
+        ("rerun", "yes", "True or False"),
+        ("name", "two\nlines", "on one line"),
+        ("partition", "", "1 to 200 characters"),
+        ("env", {"A B": 1}, "names of environment variables"),
+        ("env", "A=1", "a dictionary"),
+        ("sbatch", {"wrap": "rm"}, "which submit writes itself"),
+        ("sbatch", {"bad option": 1}, "long options of sbatch"),
+        ("sbatch", {"account": "a\n#SBATCH --uid=0"}, "on one line"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_is_quoted_with_the_right_form(option, value, form):
+    with pytest.raises(OptionValueError) as caught:
+        spec.check({option: value})
+    assert isinstance(caught.value, (JobError, ValueError))
+    assert form in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "mib"), [("2G", 2048), ("512M", 512), ("1.5g", 1536), ("2 GiB", 2048), ("1T", 2**20)]
+)
+def test_memory_is_brought_to_mib(text, mib):
+    assert spec.check({"memory": text}).memory == mib
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("00:10:00", 600), ("1-02:03:04", 93784), ("0:00:05", 5), ("100:00:00", 360000)]
+)
+def test_time_is_brought_to_seconds_and_back(text, seconds):
+    assert spec.check({"time": text}).time == seconds
+    assert spec.check({"time": spec.clock(seconds)}).time == seconds
+
+
+def test_positional_named_and_default_arguments_are_one_call():
+    assert spec.bind(train, (3,), {}) == spec.bind(train, (), {"epochs": 3, "rate": 0.1})
+    with pytest.raises(OptionError, match="missing a required argument: 'epochs'"):
+        spec.bind(train, (), {})

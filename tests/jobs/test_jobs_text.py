@@ -1,0 +1,140 @@
+"""The texts that jobs are made of: batch scripts against golden files, ranks' places, endings in words."""
+
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs import endings, rendezvous, sbatch, slurm
+from cluster.jobs.errors import ENDINGS, RankFailed
+from cluster.jobs.spec import Options
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def run(ranks=2, name="train", controller="gloo", env=(), **options):
+    asked = vars(Options(memory=2048, time=600)) | options
+    return {"name": name, "ranks": ranks, "controller": controller, "env": list(env), "options": asked}
+
+
+CASES = {
+    "one_rank": run(ranks=1),
+    "gloo_two_nodes": run(nodes=2, cpus_per_rank=4, partition="short", time=93784),
+    "mpi_gpus": run(
+        controller="mpi", nodes=2, ranks_per_node=2, gpus_per_rank=1, sbatch={"account": "course"}
+    ),
+    "hostile": run(
+        name="a b; $(rm -rf ~)'\"",
+        env=["SECRET", "OMP_NUM_THREADS"],
+        partition="x' $(id)",
+        sbatch={"comment": 'it\'s "q" $(id)', "exclusive": None},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_batch_script_is_the_golden_one(case):
+    """Look at a difference before you copy it into the golden file: this text runs on clusters."""
+    folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab")
+    text = sbatch.script(CASES[case], folder, python="/opt/course env/bin/python")
+    assert text == (GOLDEN / f"{case}.sh").read_text()
+
+
+def test_every_line_of_a_hostile_script_is_quoted():
+    """Read as a shell would, the hostile texts come back whole, each as one word."""
+    folder = Path("/runs/it's $(here)/`x`")
+    text = sbatch.script(CASES["hostile"], folder)
+    words = shlex.split(text, comments=False)
+    assert words.count(str(folder)) == 2
+    assert "#SBATCH" in words and "--partition=x' $(id)" in words and '--comment=it\'s "q" $(id)' in words
+    assert "--job-name=a-b-rm-rf" in words
+
+
+@pytest.mark.parametrize(("text", "tasks"), [("2", (2,)), ("2(x3),1", (2, 2, 2, 1)), ("1,3(x2)", (1, 3, 3))])
+def test_slurm_task_counts_are_written_out(text, tasks):
+    assert rendezvous.expand(text) == tasks
+
+
+def test_places_on_an_uneven_layout():
+    """Two ranks on node 0 and one on node 1: by hand."""
+    places = [rendezvous.Place(r, (2, 1), "x").horovod() for r in range(3)]
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
+    assert [[p[f"HOROVOD_{n}"] for n in names] for p in places] == [
+        ["0", "3", "0", "2", "0", "2", "node0"],
+        ["1", "3", "1", "2", "0", "1", "node0"],
+        ["2", "3", "0", "1", "1", "2", "node1"],
+    ]
+
+
+def test_the_place_comes_from_who_started_the_rank():
+    slurm_env = {"SLURM_PROCID": "2", "SLURM_STEP_TASKS_PER_NODE": "2,1", "SLURM_JOB_ID": "7"}
+    assert rendezvous.place(slurm_env | {"CLUSTER_LAUNCHER": "slurm"}).node == 1
+    mpi = {"CLUSTER_LAUNCHER": "mpirun", "OMPI_COMM_WORLD_RANK": "1", "CLUSTER_LAYOUT": "2"}
+    assert rendezvous.place(slurm_env | mpi).local_rank == 1  # an outer Slurm job does not mislead
+
+
+def ended(rank, code, at=1.0):
+    return {"rank": rank, "exit_code": code, "ended": at}
+
+
+def raised(kind="ValueError", message="bad", at=1.0):
+    return {"type": kind, "message": message, "traceback": "Traceback ...", "time": at}
+
+
+def test_the_rank_that_failed_first_is_named_not_those_it_took_along():
+    lost_peer = raised("HorovodInternalError", "Connection reset by peer", at=0.5)
+    end = endings.decide(run(), [ended(0, 1), ended(1, 1)], {0: lost_peer, 1: raised(at=2.0)})
+    assert (end["ending"], end["rank"], end["what"]) == ("RankFailed", 1, "ValueError on rank 1: bad")
+    end = endings.decide(run(), [ended(0, -signal.SIGTERM), ended(1, -signal.SIGKILL, at=9.0)], {})
+    assert (end["ending"], end["what"]) == ("RankKilled", "Rank 1 was ended by SIGKILL.")
+
+
+@pytest.mark.parametrize(
+    ("log", "ending"),
+    [
+        (
+            "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+            "OutOfTime",
+        ),
+        ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0", "OutOfMemory"),
+        (
+            "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",
+            "NodeFailed",
+        ),
+        ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", "Cancelled"),
+        ("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", "RankFailed"),
+        ("", "RankFailed"),
+    ],
+)
+def test_what_slurm_wrote_into_the_log_decides(log, ending):
+    """A step is cancelled for a failed rank, too, so only a cancelled job counts as cancelled."""
+    assert endings.decide(run(), [ended(0, -15), ended(1, 3)], {}, log=log)["ending"] == ending
+
+
+def test_all_ranks_done_is_done_whatever_else_was_asked():
+    assert endings.decide(run(), [ended(0, 0), ended(1, 0)], {}, stopped="Cancelled")["ending"] == "Done"
+
+
+def test_no_rank_or_too_few_ranks_is_a_failed_launch():
+    assert (
+        endings.decide(run(), [], {}, log="srun: not found")["what"]
+        == "No rank was started.\nsrun: not found"
+    )
+    assert endings.decide(run(), [ended(0, 0)], {})["what"] == "Rank 1 was not started."
+    assert "vanished" in endings.decide(run(), [ended(0, 0), {"rank": 1}], {})["what"]
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_every_ending_becomes_its_class(name):
+    error = endings.error_of({"ending": name, "what": "w", "next_step": "n", "traceback": "t", "rank": 1})
+    assert type(error) is ENDINGS[name] and str(error) == "w\nt\n→ n"
+
+
+def test_every_ending_of_slurm_is_a_class_with_words():
+    assert all(endings.words(name, run())[0] for name in slurm.ENDED.values() if name)
+
+
+def test_a_notebook_shows_the_message_and_no_frames():
+    shown = "\n".join(RankFailed("what", "next")._render_traceback_())
+    assert "RankFailed" in shown and "→ next" in shown and "File" not in shown
