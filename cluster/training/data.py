@@ -19,6 +19,7 @@ CLASSES = (
 )  # fmt: skip
 COUNTS = {"train": 60_000, "test": 10_000}
 PREFIX = {"train": "train", "test": "t10k"}  # of the file names, as their authors chose them
+DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-fashion-mnist puts them
 IMAGES, LABELS = 2051, 2049  # IDX magic numbers: unsigned bytes in 3 dimensions, in 1 dimension
 
 
@@ -83,7 +84,7 @@ def _folder(split):
         )
     keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
     cache = keras_home / "datasets" / "fashion-mnist"
-    places = [Path("/usr/share/datasets/fashion-mnist"), cache]
+    places = [DEBIAN, cache]
     for folder in places:
         if complete(folder):
             return folder

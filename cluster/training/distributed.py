@@ -82,7 +82,7 @@ class DataParallel(keras.Model):
     Made from any functional model, with which it shares its weights:
 
         net = lenet5(seed=0)
-        model = DataParallel(net.inputs, net.outputs)
+        model = DataParallel(net.input, net.output)
 
     `compile`, `fit`, `evaluate` and `predict` are those of Keras; with one rank the step is Keras' own.
     """

@@ -1,0 +1,149 @@
+"""Fashion-MNIST as it lies on this machine, damaged and missing files, and shards."""
+
+import gzip
+import math
+import shutil
+
+import numpy as np
+import pytest
+
+from cluster.training import data
+
+
+@pytest.fixture(scope="module")
+def test_split():
+    return data.fashion_mnist("test")
+
+
+def test_the_test_split_is_fashion_mnist(test_split):
+    """Is it the real data set: 10,000 pictures, 1,000 of each class, the first one an ankle boot?"""
+    x, y = test_split
+    assert x.shape == (10_000, 28, 28, 1) and x.dtype == np.float32
+    assert x.min() == 0.0 and x.max() == 1.0
+    assert y.dtype == np.int64 and np.bincount(y).tolist() == [1_000] * 10
+    assert data.CLASSES[y[0]] == "Ankle boot"
+
+
+def test_limit_takes_the_first(test_split):
+    """Does a limit give the first images, and no others?"""
+    x, y = data.fashion_mnist("test", 5)
+    assert np.array_equal(x, test_split[0][:5]) and np.array_equal(y, test_split[1][:5])
+
+
+@pytest.mark.parametrize("wrong", [{"split": "valid"}, {"limit": 0}, {"limit": 60_001}])
+def test_what_is_not_there_is_named(wrong):
+    """Does a split or a limit that does not exist say so, with its value?"""
+    with pytest.raises(ValueError, match=str(next(iter(wrong.values())))):
+        data.fashion_mnist(**wrong)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A copy of the test split in a folder that CLUSTER_DATA names."""
+    for name in ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"):
+        shutil.copy(data._folder("test") / name, tmp_path)
+    monkeypatch.setenv("CLUSTER_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_a_folder_can_be_named(folder, test_split):
+    """Are the files read from CLUSTER_DATA?"""
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(
+        gzip.compress(bytes([0, 0, 8, 1, 0, 0, 39, 16]) + bytes(10_000))
+    )
+    assert not data.fashion_mnist("test")[1].any()  # the labels of that folder are all 0
+
+
+def test_a_named_folder_without_the_files_is_an_error(folder):
+    """Is an incomplete CLUSTER_DATA refused, where another folder would silently serve?"""
+    with pytest.raises(FileNotFoundError, match=r"CLUSTER_DATA names .*train-images"):
+        data.fashion_mnist("train")
+
+
+def test_a_truncated_download_is_reported(folder):
+    """Is half a file reported with its name and the remedy?"""
+    path = folder / "t10k-images-idx3-ubyte.gz"
+    path.write_bytes(path.read_bytes()[:100_000])
+    with pytest.raises(ValueError, match=r"t10k-images.* is truncated or damaged .*Delete it"):
+        data.fashion_mnist("test")
+
+
+def test_a_whole_file_with_too_few_images_is_reported(folder):
+    """Is a well-packed file with missing pictures reported, with the sizes?"""
+    path = folder / "t10k-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-784], 1))
+    with pytest.raises(ValueError, match=r"7,839,232 bytes, where .* 7,840,016 bytes were expected"):
+        data.fashion_mnist("test")
+
+
+def test_labels_in_the_place_of_images_are_reported(folder):
+    """Does the magic number tell the two kinds of files apart?"""
+    shutil.copy(folder / "t10k-labels-idx1-ubyte.gz", folder / "t10k-images-idx3-ubyte.gz")
+    with pytest.raises(ValueError, match="its header reads"):
+        data.fashion_mnist("test")
+
+
+def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
+    """Without files and without a network: are all places and remedies named?"""
+
+    def no_network(*_):
+        raise OSError("no network")
+
+    monkeypatch.delenv("CLUSTER_DATA", raising=False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.setattr(data, "DEBIAN", tmp_path / "nothing")
+    monkeypatch.setattr(data, "_download", no_network)
+    with pytest.raises(FileNotFoundError) as error:
+        data.fashion_mnist()
+    for words in (
+        str(tmp_path / "nothing"),
+        str(tmp_path / "keras"),
+        "no network",
+        "CLUSTER_DATA",
+        "apt install",
+    ):
+        assert words in str(error.value)
+
+
+@pytest.mark.parametrize("n, size", [(10, 2), (11, 2), (60_000, 7), (5, 5), (1_003, 4)])
+def test_shards_are_disjoint_equal_and_cover(n, size):
+    """Does every rank get n // size images, none of them twice, and are at most size - 1 left out?"""
+    shards = [data.shard(n, rank, size, epoch=3, seed=1) for rank in range(size)]
+    assert {len(s) for s in shards} == {n // size}
+    seen = np.concatenate(shards)
+    assert len(np.unique(seen)) == len(seen) == n - n % size
+    assert seen.min() >= 0 and seen.max() < n
+
+
+def test_the_remainder_changes_from_epoch_to_epoch():
+    """Is no image left out for ever?"""
+    left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in data.shard(11, r, 2, e)} for e in range(40)]
+    assert all(len(left) == 1 for left in left_out)
+    assert set().union(*left_out) == set(range(11))
+
+
+def test_the_ranks_together_see_the_batches_of_one_process():
+    """At each step, are the ranks' batches together the batch that one process would have seen?"""
+    n, batch = 1_003, 32
+    one = data.batches(data.shard(n, 0, 1, epoch=2, seed=5)[: n - n % 4], 4 * batch)
+    four = [data.batches(data.shard(n, rank, 4, epoch=2, seed=5), batch) for rank in range(4)]
+    assert [len(b) for b in four] == [len(one)] * 4 == [math.ceil(250 / batch)] * 4
+    for step, whole in enumerate(one):
+        assert sorted(np.concatenate([b[step] for b in four])) == sorted(whole)
+
+
+def test_shuffles_can_be_repeated_and_differ():
+    """Do seed and epoch both decide the order, and nothing else?"""
+    order = [
+        data.shard(1_000, 0, 1, epoch, seed).tolist() for epoch, seed in [(0, 0), (0, 0), (1, 0), (0, 1)]
+    ]
+    assert order[0] == order[1]
+    assert order[0] != order[2] and order[0] != order[3] and order[2] != order[3]
+
+
+def test_a_shard_that_cannot_be_is_refused():
+    """Are a rank beyond the size, and more ranks than images, refused with their values?"""
+    with pytest.raises(ValueError, match="rank=2 with size=2"):
+        data.shard(10, 2, 2)
+    with pytest.raises(ValueError, match="3 examples cannot give each of 4 ranks"):
+        data.shard(3, 0, 4)
