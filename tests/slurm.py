@@ -87,7 +87,7 @@ class Slurm:
 
     def stop(self) -> None:
         """Cancel what is left and end the daemons, the last first."""
-        with contextlib.suppress(subprocess.SubprocessError):
+        with contextlib.suppress(subprocess.SubprocessError, RuntimeError):
             self.ask("scancel", "--user=root")
             self._wait("an empty queue", lambda: not self.ask("squeue", "-h"), 20)
         for p in reversed(self.processes):

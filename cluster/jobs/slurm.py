@@ -45,7 +45,10 @@ REASONS = {
         "It can never run: its time is over the partition's limit.",
         "Cancel it; ask for less.",
     ),
-    "PartitionConfig": ("It can never run: its partition has no such nodes.", "Cancel it; see doctor()."),
+    "PartitionConfig": (
+        "It can never run: its partition does not allow it.",
+        "Cancel it; see doctor() for limits.",
+    ),
     "ReqNodeNotAvail": ("The nodes it needs are down or reserved.", "Wait, or ask the administrator."),
     "Dependency": ("It waits for another job.", ""),
     "JobHeldUser": ("You hold it back.", "Release it: scontrol release <its number>."),
@@ -91,6 +94,8 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         return final
     if found is None:
         return _unknown(folder, backend)
+    if found in WAITING and (folder / "rank-0.json").exists():  # squeue was asked a moment ago
+        found = "RUNNING"
     if found not in ENDED:
         what, step = _words(found, row[1] if row else "None")
         return _remember(folder, "pending" if found in WAITING else "running", what, step)
