@@ -1,0 +1,2 @@
+def text(c):
+    return "x\n"

@@ -1,0 +1,55 @@
+"""What runs, what is dead, how memory is limited."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from . import daemons, processes
+from . import state as states
+from .description import make
+from .machine import Machine
+
+
+def status(state: Path) -> tuple[int, str]:
+    """(0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
+    last = states.record(state)
+    if last is None:
+        return 3, f"No one-machine Slurm was started in {state}."
+    cluster = make(last["cluster"])
+    records = states.ledger(state).all()
+    rows, good, lives = [], 0, 0
+    whole = daemons.all_of(cluster, Machine(state, last["host"], last["memory"]))
+    for d in whole:
+        record = records.get(d.name)
+        here = processes.alive(record)
+        # Only root may knock at MariaDB's door; for others it counts that it lives.
+        answers = here if d.name == "mariadbd" and os.getuid() else d.answers()
+        lives += here
+        good += answers
+        rows.append(f"  {d.name:10} {_words(d.name, record, here, answers)}{_node(cluster, state, d.name)}")
+    how = f"memory limits: {last['memory']}" + (f" ({last['why']})" if last["why"] else "")
+    if last["memory"] == "polling":
+        how += ": looked at once a second, so a task can go over its limit for a moment"
+    net = "" if last["host"] is None else "\nnetwork: the daemons listen on all addresses (no namespaces)"
+    head = f"One-machine Slurm {cluster.name!r} in {state}: {cluster}"
+    code = 0 if good == len(whole) else 1 if lives else 3
+    hint = {0: "", 1: "\nTo mend it: start it again.", 3: "\nIt is stopped."}[code]
+    return code, "\n".join([head, *rows, how]) + net + hint + f"\n{export(state)}"
+
+
+def export(state: Path) -> str:
+    """The line a user needs."""
+    return f"export SLURM_CONF={state}/slurm.conf"
+
+
+def _words(name: str, record: processes.Record | None, here: bool, answers: bool) -> str:
+    if here:
+        return f"{'answers' if answers else 'does not answer'} (process {record['pid']})"
+    if answers:
+        return "answers (not started here, and left alone)"
+    return f"dead (was process {record['pid']})" if record else "not started"
+
+
+def _node(cluster, state: Path, name: str) -> str:
+    return f", {daemons.node_state(state, name)}" if name in cluster.node_names else ""

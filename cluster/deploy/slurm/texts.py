@@ -1,0 +1,158 @@
+"""The configuration files, as text. Pure: one description and one machine give one set of files."""
+
+from __future__ import annotations
+
+from .description import Cluster, clock
+from .machine import Machine
+
+
+def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
+    """{path under the state folder: text}. `slurm.conf` is for users, `etc/` for the daemons."""
+    return {
+        "slurm.conf": slurm(cluster, machine),
+        "etc/slurm.conf": daemons(machine),
+        "etc/gres.conf": gres(cluster, machine),
+        "etc/cgroup.conf": cgroup(machine),
+        "etc/slurmdbd.conf": slurmdbd(cluster, machine),
+        "etc/hosts": hosts(cluster, machine),
+    }
+
+
+def slurm(cluster: Cluster, machine: Machine) -> str:
+    """slurm.conf, as users' commands read it."""
+    state = machine.state
+    return f"""\
+# One-machine Slurm. Generated from one description of the cluster: do not edit, start it again.
+ClusterName={cluster.name}
+SlurmctldHost={machine.host or "localhost"}(127.0.0.1)
+SlurmctldPort={cluster.port}
+SlurmUser=slurm
+AuthType=auth/munge
+CredType=cred/munge
+StateSaveLocation={state}/controller
+SlurmctldPidFile={state}/run/slurmctld.pid
+SlurmdPidFile={state}/run/%n.pid
+SlurmdLogFile={state}/logs/%n.log
+SlurmdSpoolDir={state}/nodes/%n/spool
+# PMIx keeps its sockets here: without a folder for each node, the steps of two nodes on one host collide.
+TmpFS={state}/nodes/%n/tmp
+MpiDefault=pmix
+
+# The nodes are virtual: their CPUs are what the description says, not what the machine has.
+SlurmdParameters=config_overrides
+SlurmdTimeout={cluster.node_timeout}
+ReturnToService=2
+KillWait=10
+{_processes(machine)}
+# Scheduling: quick answers on a small cluster; memory and CPUs are both handed out.
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU={cluster.memory // cluster.cpus}
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=2,batch_sched_delay=0
+# A job of a higher tier sends jobs of a lower one back into the queue. No GraceTime: a job whose steps end
+# within it counts as ended and is not requeued. It has KillWait seconds between SIGTERM and SIGKILL.
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+
+# Accounting, and limits that are enforced.
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePort={cluster.database_port}
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
+
+GresTypes=gpu
+{_nodes(cluster, machine)}
+{partitions(cluster)}"""
+
+
+def partitions(cluster: Cluster) -> str:
+    """The partitions' lines; the same on a real cluster."""
+    highest = max(p.tier for p in cluster.partitions)
+    lines = []
+    for i, p in enumerate(cluster.partitions):
+        mode = "REQUEUE" if p.tier < highest else "OFF"
+        default = " Default=YES" if i == 0 else ""
+        lines.append(
+            f"PartitionName={p.name} Nodes={cluster.node_list}{default} MaxTime={clock(p.minutes)} "
+            f"PriorityTier={p.tier} PreemptMode={mode} State=UP\n"
+        )
+    return "".join(lines)
+
+
+def _nodes(cluster: Cluster, machine: Machine) -> str:
+    host = f" NodeHostname={machine.host}" if machine.host else ""
+    ports = cluster.node_ports
+    gpus = f" Gres=gpu:{cluster.gpus}" if cluster.gpus else ""
+    return (
+        f"NodeName={cluster.node_list}{host} NodeAddr=127.0.0.1 Port=[{ports[0]}-{ports[-1]}] "
+        f"CPUs={cluster.cpus} RealMemory={cluster.memory}{gpus} State=UNKNOWN"
+    )
+
+
+def _processes(machine: Machine) -> str:
+    if machine.memory == "polling":
+        return """\
+# No cgroups: processes are found by their parents, and memory is looked at once a second.
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+JobAcctGatherParams=OverMemoryKill
+"""
+    return """\
+# Memory limits by cgroup: the kernel ends a task that goes over (see cgroup.conf).
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+JobAcctGatherType=jobacct_gather/cgroup
+JobAcctGatherFrequency=5
+"""
+
+
+def daemons(machine: Machine) -> str:
+    """slurm.conf of the daemons and of jobs: the users' one, and what keeps the daemons to loopback."""
+    loopback = "" if machine.host else "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
+    return f"Include {machine.state}/slurm.conf\n{loopback}"
+
+
+def gres(cluster: Cluster, machine: Machine) -> str:
+    """gres.conf. The files are links to /dev/null: only for devices does Slurm set CUDA_VISIBLE_DEVICES."""
+    if not cluster.gpus:
+        return "# No GPUs.\n"
+    which = f"[0-{cluster.gpus - 1}]" if cluster.gpus > 1 else "0"
+    return f"NodeName={cluster.node_list} Name=gpu File={machine.state}/gpus/gpu{which}\n"
+
+
+def cgroup(machine: Machine) -> str:
+    """cgroup.conf. CPUs and devices are not held apart: four virtual nodes share this machine's."""
+    if machine.memory == "polling":
+        return "# Not used: no cgroups on this machine.\n"
+    swap = "ConstrainSwapSpace=yes\nAllowedSwapSpace=0\n" if machine.swap else "ConstrainSwapSpace=no\n"
+    alone = "IgnoreSystemd=yes\n" if machine.memory == "cgroup v2" and not machine.systemd else ""
+    return (
+        f"CgroupPlugin=cgroup/{machine.memory[-2:]}\nCgroupAutomount=no\n{alone}ConstrainCores=no\n"
+        f"ConstrainDevices=no\nConstrainRAMSpace=yes\n{swap}"
+    )
+
+
+def slurmdbd(cluster: Cluster, machine: Machine) -> str:
+    """slurmdbd.conf. No password: MariaDB knows the user slurm by the socket it comes through."""
+    loopback = "" if machine.host else "CommunicationParameters=NoInAddrAny\n"
+    return f"""\
+AuthType=auth/munge
+DbdHost=localhost
+DbdPort={cluster.database_port}
+SlurmUser=slurm
+PidFile={machine.state}/run/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct_db
+{loopback}"""
+
+
+def hosts(cluster: Cluster, machine: Machine) -> str:
+    """/etc/hosts as the daemons and jobs see it: this machine's own, the nodes' names before it."""
+    return f"127.0.0.1 localhost {' '.join(cluster.node_names)}\n{machine.hosts}"
