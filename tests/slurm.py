@@ -14,6 +14,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
+
 CONF = """\
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -73,12 +75,19 @@ class Slurm:
         self.conf.write_text(CONF.format(host=socket.gethostname().split(".")[0], state=self.state, **names))
         if not _munge_answers():
             self._start_munge()
-        self.spawn("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
+        self.start_controller()
         for node in ("node1", "node2"):
             self.spawn(node, "/usr/sbin/slurmd", "-D", "-N", node, "-f", str(self.conf))
         self._wait(
             "both nodes idle", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2
         )
+
+    def stop_controller(self) -> None:
+        """Stop slurmctld, as for a test of what happens without it."""
+        daemon = next(p for p in self.processes if "slurmctld" in p.args[0])
+        daemon.terminate()
+        daemon.wait(20)
+        self.processes.remove(daemon)
 
     def start_controller(self) -> None:
         """Start slurmctld again, after a test has stopped it, and wait until it answers."""
@@ -89,9 +98,13 @@ class Slurm:
         """Cancel what is left and end the daemons, the last first."""
         with contextlib.suppress(subprocess.SubprocessError, RuntimeError):
             self.ask("scancel", "--user=root")
-            self._wait("an empty queue", lambda: not self.ask("squeue", "-h"), 20)
+            self._wait("an empty queue", lambda: not self.ask("squeue", "-h"), 10)
         for p in reversed(self.processes):
             p.terminate()
+        for p in psutil.process_iter(["name"]):  # a step whose end no controller has heard of goes on trying
+            with contextlib.suppress(psutil.Error):
+                if p.info["name"] == "slurmstepd" and p.environ().get("SLURM_CONF") == str(self.conf):
+                    p.kill()
         for p in self.processes:
             try:
                 p.wait(15)

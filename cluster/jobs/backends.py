@@ -26,7 +26,7 @@ def choose(asked: str) -> tuple[str, str]:
     Raises BackendError when Slurm is asked for and is not there.
     """
     why = ""
-    if asked == "auto" and os.environ.get("CLUSTER_BACKEND", "auto") != "auto":
+    if asked == "auto" and (os.environ.get("CLUSTER_BACKEND") or "auto") != "auto":
         asked, why = os.environ["CLUSTER_BACKEND"], ", set by CLUSTER_BACKEND"
         if asked not in ("local", "slurm"):
             raise BackendError(
@@ -58,11 +58,7 @@ def _ping() -> str | None:
     try:
         said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=3)
     except subprocess.TimeoutExpired:
-        return "sbatch is here, but Slurm's controller did not answer within 3 s"
+        return "Slurm's controller did not answer within 3 s"
     except OSError:
         return "sbatch is here, but scontrol is not"
-    return (
-        None
-        if said.returncode == 0 and " UP" in said.stdout
-        else "sbatch is here, but no Slurm controller answers"
-    )
+    return None if said.returncode == 0 and " UP" in said.stdout else "no Slurm controller answers"

@@ -23,6 +23,7 @@ class Progress:
 
     def __init__(self, job: Job, wanted: bool):
         self._job, self._tail, self._start = job, Tail(job.folder), time.time()
+        self._first: dict[int, dict[str, Any]] = {}
         self._last: dict[int, dict[str, Any]] = {}
         self._display = _notebook() if wanted else None
         self._tty = wanted and not self._display and sys.stdout.isatty()
@@ -41,6 +42,7 @@ class Progress:
             return  # nothing was waited for
         for row in self._tail.read():
             self._last.setdefault(row["rank"], {}).update(row)
+            self._first.setdefault(row["rank"], row)
         text = self._line(status)
         if text == self._text:
             return
@@ -63,7 +65,12 @@ class Progress:
         if self._begun is None:
             self._begun = (ledger.read(self._job.folder / "rank-0.json") or {}).get("started", self._start)
         slowest = min(rows, key=lambda r: r["step"])
-        meter = tqdm.format_meter(slowest["step"], slowest["steps"], slowest["time"] - self._begun, ncols=72)
+        first = self._first[slowest["rank"]]  # the time before it was spent on starting, not on steps
+        steps, seconds = slowest["step"] - first.get("step", 0), slowest["time"] - first["time"]
+        rate = steps / seconds if steps > 0 and seconds > 0 else None
+        meter = tqdm.format_meter(
+            slowest["step"], slowest["steps"], slowest["time"] - self._begun, ncols=72, unit="step", rate=rate
+        )
         known = ("rank", "time", "step", "steps")
         numbers = [
             f"{k} {v:.4g}" for k, v in slowest.items() if isinstance(v, (int, float)) and k not in known

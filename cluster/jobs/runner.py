@@ -18,11 +18,12 @@ import sys
 import time
 import traceback
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from . import ledger, rendezvous, results
-from .errors import JobError
+from .errors import JobError, NotYours
 
 HERE = str(Path(__file__).resolve().parent)
 
@@ -71,8 +72,9 @@ def _redirect(log: Path) -> None:
 
 def _work(folder: Path, here: rendezvous.Place) -> int:
     faulthandler.enable()  # a crash inside a library then says where
+    call: dict[str, Any] = {"cells": {}}
     try:
-        run = ledger.read(ledger.check_owner(folder) / "run.json")
+        run = ledger.read(_private(folder) / "run.json")
         call = pickle.loads((folder / "call.pkl").read_bytes())
         os.chdir(call["cwd"])
         sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
@@ -92,10 +94,17 @@ def _work(folder: Path, here: rendezvous.Place) -> int:
         if e.code in (None, 0):
             results.save(folder, here.rank, None)
         else:
-            return _fail(folder, here.rank, e)
+            return _fail(folder, here.rank, e, call["cells"])
     except BaseException as e:
-        return _fail(folder, here.rank, e)
+        return _fail(folder, here.rank, e, call["cells"])
     return 0
+
+
+def _private(folder: Path) -> Path:
+    """The folder, if no one else could have put code into it."""
+    if ledger.check_owner(folder).stat().st_mode & 0o022:
+        raise NotYours(f"Others can write to {folder}: the code in it is not run.", f"chmod 700 '{folder}'")
+    return folder
 
 
 def _call(call: dict[str, Any]) -> Any:
@@ -111,12 +120,14 @@ def _call(call: dict[str, Any]) -> Any:
     return None
 
 
-def _fail(folder: Path, rank: int, e: BaseException) -> int:
+def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> int:
     """Record the exception and end at once: a tidy exit would wait for ranks that wait for this one."""
     tb = e.__traceback__
     while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
         tb = tb.tb_next
     text = "".join(traceback.TracebackException(type(e), e, tb).format())
+    for name in cells:
+        text = text.replace(f'File "{name}"', "Notebook cell")
     error = {"type": type(e).__name__, "message": str(e), "traceback": text, "time": time.time()}
     if isinstance(e, JobError):
         error |= {"what": e.what, "next_step": e.next_step}

@@ -94,7 +94,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
         return _recorded(runs, key, False) or Job(folder)
     module.start(folder, run, record.environment(options))
     p = options.ranks
-    say(f"{folder.name}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}, in {_relative(folder)}")
+    say(f"{folder.name}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}")
     return Job(folder)
 
 
@@ -188,8 +188,3 @@ def _culprit(target: Callable, arguments: dict[str, Any], error: Exception) -> N
                 f"Make it inside {name}(), so that each rank has its own.",
             )
     return NotPicklable(f"{name}() cannot be sent to the ranks: {error}.", "Use a plain function.")
-
-
-def _relative(path: Path) -> str:
-    here = os.path.relpath(path)
-    return here if not here.startswith("..") else str(path)

@@ -38,7 +38,8 @@ def card(job: Job) -> str:
         lines.append(f'<pre style="{style}">{text}</pre>')
     if now.next_step:
         lines.append(f"<div>&rarr; {html.escape(now.next_step)}</div>")
-    lines.append(f'<code style="font-size:85%;opacity:.7">{html.escape(relative(job.folder))}</code></div>')
+    path = html.escape(relative(job.folder))
+    lines.append(f'<div><code style="font-size:85%;opacity:.7">{path}</code></div></div>')
     return "".join(lines)
 
 
@@ -115,6 +116,7 @@ class JobTable:
         for r in body:
             r = [html.escape(c) for c in r]
             r[1] = f'<span style="color:{COLOURS.get(r[1], BAD)}">&#9679; {r[1]}</span>'
-            rows.append("".join(f'<td style="text-align:left">{c}</td>' for c in r))
+            style = "text-align:left;white-space:nowrap"
+            rows.append("".join(f'<td style="{style}">{c}</td>' for c in r))
         top = "".join(f'<th style="text-align:left">{c}</th>' for c in head)
         return f"<table><tr>{top}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"

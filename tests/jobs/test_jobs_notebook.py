@@ -1,0 +1,82 @@
+"""Jobs as a student meets them: in the cells of a notebook, across a restart of its kernel."""
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
+
+pytestmark = pytest.mark.notebook
+
+FIRST = [
+    "from cluster import submit, jobs\nfrom cluster.jobs import log\nRATE = 0.5\ndef half(x):\n    return x * RATE",
+    "def work(steps, wrong=False):\n"
+    "    import time\n"
+    "    for step in range(steps):\n"
+    "        log(step=step + 1, steps=steps, loss=half(step))\n"
+    "        time.sleep(0.2)\n"
+    "    if wrong:\n"
+    "        raise ValueError('wrong shape')\n"
+    "    return half(steps)",
+    "job = submit(work, 4)\njob.wait()",
+    "job.result()",
+    "submit(work, 4).result()",
+    "submit(work, 1, wrong=True).result()",
+    "submit(work, steps=2, memroy='2G')",
+    "long = submit(work, 25)",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+]
+SECOND = [
+    "from cluster import attach, jobs\njob = jobs(active=True)[0]\nprint(job.status)",
+    "job.result()",
+]
+
+
+def execute(cells, folder):
+    """The outputs of each cell, in a kernel of its own that works in `folder`."""
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+    client = NotebookClient(nb, timeout=60, allow_errors=True, resources={"metadata": {"path": str(folder)}})
+    try:
+        client.execute()
+    except DeadKernelError:
+        assert "SIGKILL" in cells[-1]
+    return [cell.outputs for cell in nb.cells]
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("notebook")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLUSTER_BACKEND", "local")
+        patch.delenv("CLUSTER_RUNS", raising=False)
+        return execute(FIRST, folder), execute(SECOND, folder)
+
+
+def test_nothing_is_written_to_stderr(outputs):
+    """nbgrader gives no points to a graded cell that writes there."""
+    assert not [o for cells in outputs for out in cells for o in out if o.get("name") == "stderr"]
+
+
+def test_waiting_shows_one_bar_and_then_the_card(outputs):
+    bar, card = outputs[0][2][1:]
+    assert bar.data["text/plain"].startswith("work: done 100%") and "4/4" in bar.data["text/plain"]
+    assert "done" in card.data["text/html"] and "step 4 of 4" in card.data["text/html"]
+
+
+def test_results_are_shown_and_replayed(outputs):
+    assert outputs[0][3][-1].data["text/plain"] == "2.0"
+    replay = outputs[0][4]
+    assert "not run again" in replay[0].text and replay[1].data["text/plain"] == "2.0"
+
+
+def test_errors_are_the_message_and_the_students_own_lines(outputs):
+    error = outputs[0][5][-1]
+    assert error.ename == "RankFailed" and "Notebook cell, line 7, in work" in error.evalue
+    assert "raise ValueError('wrong shape')" in error.evalue and "cluster/jobs" not in "".join(
+        error.traceback
+    )
+    assert outputs[0][6][-1].ename == "OptionError" and "Did you mean 'memory'?" in outputs[0][6][-1].evalue
+
+
+def test_a_job_outlives_its_kernel(outputs):
+    assert outputs[1][0][0].text == "running\n"
+    assert outputs[1][1][-1].data["text/plain"] == "12.5"
