@@ -1,0 +1,131 @@
+"""Lecture 01: are its convolutions the convolution, and do its counts hold? Tried on its own code cells."""
+
+import ast
+import pathlib
+from dataclasses import asdict
+
+import jupytext
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+TEXT = ROOT / "lectures" / "text" / "01_convolution_as_gemm.py"
+SETTINGS = {"THREADS", "blas", "pool", "rng", "LAYERS"}  # values that the functions refer to
+
+# N, C, H, W, K, k, stride, pad
+HOSTILE = {
+    "plain": (2, 3, 6, 6, 4, 3, 1, 0),
+    "stride 2 and padding, not square": (3, 2, 7, 10, 5, 3, 2, 1),
+    "one image, one channel, one filter": (1, 1, 5, 5, 1, 3, 1, 1),
+    "1x1": (2, 7, 4, 5, 3, 1, 1, 0),
+    "1x1 with stride": (2, 3, 5, 6, 2, 1, 2, 0),
+    "stride larger than the kernel": (1, 2, 9, 8, 3, 2, 3, 0),
+    "rows left over by the stride": (2, 2, 8, 11, 3, 3, 2, 0),
+    "kernel as large as the image": (2, 3, 4, 5, 6, 4, 1, 0),
+    "even kernel, wide padding": (1, 2, 5, 4, 3, 4, 1, 3),
+    "AlexNet conv1 in small": (1, 3, 23, 27, 4, 11, 4, 0),
+}
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """The imports, functions, classes and settings of the lecture's code cells; nothing is measured."""
+    wanted = []
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            targets = {getattr(t, "id", None) for t in getattr(node, "targets", ())}
+            kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+            if isinstance(node, kinds) or targets & SETTINGS:
+                wanted.append(node)
+    names = {"__name__": "lecture_01"}
+    exec(compile(ast.Module(wanted, []), str(TEXT), "exec"), names)
+    return names
+
+
+def case(name):
+    """x (N, H, W, C), w (k, k, C, K) in float64, stride, padding"""
+    N, C, H, W, K, k, stride, pad = HOSTILE[name]
+    rng = np.random.default_rng(len(name))
+    return rng.standard_normal((N, H, W, C)), rng.standard_normal((k, k, C, K)), stride, pad
+
+
+def by_definition(x, w, stride, pad):
+    """An independent convolution: each output is the sum of a window times a filter."""
+    k, _, _, K = w.shape
+    N, H, W, C = x.shape
+    padded = np.zeros((N, H + 2 * pad, W + 2 * pad, C))
+    padded[:, pad : pad + H, pad : pad + W] = x
+    y = np.empty((N, (H + 2 * pad - k) // stride + 1, (W + 2 * pad - k) // stride + 1, K))
+    for n, h, v, f in np.ndindex(y.shape):
+        window = padded[n, h * stride : h * stride + k, v * stride : v * stride + k]
+        y[n, h, v, f] = (window * w[..., f]).sum()
+    return y
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+@pytest.mark.parametrize(
+    "rung", ["conv_loops", "conv_pixels", "conv_windows", "conv_im2col", "conv_shifted", "conv_blocked"]
+)
+def test_rung_is_the_convolution(lecture, rung, shape):
+    x, w, stride, pad = case(shape)
+    np.testing.assert_allclose(
+        lecture[rung](x, w, stride, pad), by_definition(x, w, stride, pad), rtol=1e-11, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1000, 5000, 2**30])
+def test_size_of_a_block_does_not_change_the_result(lecture, block_bytes):
+    x, w, stride, pad = case("stride 2 and padding, not square")
+    found = lecture["conv_blocked"](x, w, stride, pad, block_bytes)
+    np.testing.assert_allclose(found, by_definition(x, w, stride, pad), rtol=1e-11, atol=1e-11)
+
+
+def test_blocked_rung_gives_blas_its_threads_back(lecture):
+    before = [library["num_threads"] for library in lecture["blas"].info()]
+    lecture["conv_blocked"](*case("plain"))
+    assert [library["num_threads"] for library in lecture["blas"].info()] == before
+
+
+@pytest.mark.parametrize("shape", HOSTILE)
+def test_backward_is_the_transpose_of_forward(lecture, shape):
+    """conv is linear in x and in w, so <dy, conv(u, w)> = <dx, u> and <dy, conv(x, u)> = <dw, u> for every u."""
+    x, w, stride, pad = case(shape)
+    rng = np.random.default_rng(7)
+    dy = rng.standard_normal(by_definition(x, w, stride, pad).shape)
+    dx, dw = lecture["conv_backward"](dy, x, w, stride, pad)
+    assert (dx.shape, dw.shape) == (x.shape, w.shape)
+    for _ in range(3):
+        u, q = rng.standard_normal(x.shape), rng.standard_normal(w.shape)
+        assert np.vdot(dx, u) == pytest.approx(
+            np.vdot(dy, by_definition(u, w, stride, pad)), rel=1e-9, abs=1e-9
+        )
+        assert np.vdot(dw, q) == pytest.approx(
+            np.vdot(dy, by_definition(x, q, stride, pad)), rel=1e-9, abs=1e-9
+        )
+
+
+def test_flops_are_two_for_each_multiply_add(lecture):
+    """2 images, 3x3 outputs, 4 filters, 2x2x5 weights: 2 * 9 * 4 * 20 multiply-adds, counted by hand."""
+    layer = lecture["Layer"]("hand", C=5, H=6, W=6, K=4, k=2, stride=2, pad=0)
+    assert layer.out == (3, 3)
+    assert layer.flops(2) == 2 * 1440
+
+
+def test_bytes_are_those_of_the_arrays(lecture):
+    layer = lecture["Layer"]("odd", C=3, H=7, W=9, K=4, k=3, stride=2, pad=1)
+    x, w = lecture["tensors"](layer, 2)
+    columns, y = lecture["im2col"](x, 3, 2, 1), lecture["conv_im2col"](x, w, 2, 1)
+    arrays = {"x": x, "w": w, "y": y, "columns": columns}
+    assert lecture["megabytes"](layer, 2) == pytest.approx({n: a.nbytes / 1e6 for n, a in arrays.items()})
+
+
+def test_gpu_script_measures_the_same_layers(lecture):
+    source = ast.parse((ROOT / "lectures" / "runs" / "01_conv_on_gpu.py").read_text())
+    values = [n.value for n in source.body if isinstance(n, ast.Assign) and n.targets[0].id == "LAYERS"]
+    assert ast.literal_eval(values[0]) == [asdict(layer) for layer in lecture["LAYERS"]]
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25
