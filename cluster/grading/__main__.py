@@ -16,9 +16,8 @@ def parser():
     one = "the assignment, by the beginning of its name: 01 (default: all)"
     release = command("release", "generate exercises/ from solutions/, swapped in only when complete")
     release.add_argument("assignment", nargs="?", help=one)
-    command(
-        "check-release", "generate again and compare with exercises/; look for solutions and hidden tests"
-    )
+    check = command("check-release", "generate again, compare with exercises/ and look for solutions in it")
+    check.add_argument("assignment", nargs="?", help=one)
     mutants = command("mutants", "grade stub, solution and wrong solutions; print mutants against checks")
     mutants.add_argument("assignment", nargs="?", help=one)
     mutants.add_argument(
@@ -41,7 +40,7 @@ def main(argv=None):
             release.release(root, options.assignment)
             wrong = []
         elif options.command == "check-release":
-            wrong = release.check(root)
+            wrong = release.check(root, options.assignment)
         elif options.command == "mutants":
             wrong = mutants.run(root, options.assignment, options.only, options.workers)
         elif options.command == "demo":

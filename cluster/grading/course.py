@@ -5,8 +5,11 @@ With `private` another folder than .grading/ the instructor's gradebook is not t
 """
 
 import contextlib
+import fcntl
+import gc
 import logging
 import os
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -103,9 +106,10 @@ class Course:
     def _run(self, step, assignment, student, extra=None):
         handler = logging.FileHandler(self.log_file)
         log = logging.getLogger("traitlets")
-        level, start = log.level, self.log_file.stat().st_size
+        level, propagate, start = log.level, log.propagate, self.log_file.stat().st_size
         log.addHandler(handler)
         log.setLevel(logging.INFO)
+        log.propagate = False
         self.coursedir.assignment_id, self.coursedir.student_id = assignment, student
         try:
             with warnings.catch_warnings(), quiet_stderr(self.log_file):
@@ -114,18 +118,29 @@ class Course:
                 if extra:
                     converter.update_config(extra)
                 converter.force = True
-                converter.start()
+                try:
+                    converter.start()
+                finally:
+                    del converter
+                    gc.collect()  # nbgrader leaves its kernels' sockets open; collected later, they would warn
         except (Exception, SystemExit) as error:
-            said = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()[-25:]
-            raise CourseError(
-                f"nbgrader's {step.__name__} failed for {assignment}, student {student}: {error}\n  "
-                + "\n  ".join(said)
-                + f"\nThe whole log: {self.log_file}"
-            ) from error
+            said = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
+            who = "" if student == "." else f", student {student}"
+            lines = "\n  ".join([f"nbgrader's {step.__name__} failed for {assignment}{who}:", *telling(said)])
+            raise CourseError(f"{lines}\nThe whole log: {self.log_file}") from error
         finally:
             log.removeHandler(handler)
             log.setLevel(level)
+            log.propagate = propagate
             handler.close()
+
+
+def telling(log):
+    """The lines of nbgrader's log that say what went wrong: the notebook's own error, or the last lines."""
+    for i, line in enumerate(log):
+        if line.startswith("Runtime error from the kernel"):
+            return log[i : i + 3]  # the exception's name and message follow; then comes a long traceback
+    return log[-25:]
 
 
 @contextlib.contextmanager
@@ -141,6 +156,22 @@ def quiet_stderr(log_file):
         sys.stderr.flush()
         os.dup2(saved, 2)
         os.close(saved)
+
+
+@contextlib.contextmanager
+def alone(place):
+    """An empty private folder for one run of a command; a second run at the same time is refused."""
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(place.with_name(place.name + ".lock"), "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise CourseError(
+                f"{place} is in use by another run of this command; wait until it ends"
+            ) from None
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(mode=0o700)
+        yield place
 
 
 def say(*words, **how):

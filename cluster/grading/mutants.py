@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
-from cluster.grading.course import Course, assignments, say
+from cluster.grading.course import Course, alone, assignments, say
 from cluster.grading.release import generate
 
 STUB, SOLUTION = "stub", "solution"
@@ -163,24 +163,27 @@ def run(root, wanted=None, only=None, workers=None):
     """Grade stub, solution and mutants of each assignment; print the tables; return the defects found."""
     found = []
     for assignment in assignments(root, wanted):
-        place = root / ".grading" / "mutants" / assignment
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(mode=0o700, parents=True)
-        start = time.monotonic()
-        # One folder for all: what the reference ran, a mutant with the same code replays.
-        os.environ["CLUSTER_RUNS"] = str(place / "runs")
-        table, worth = submissions(root, assignment, place)
-        if only:
-            if unknown := sorted(set(only) - set(table)):
-                raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
-            table = {name: mutant for name, mutant in table.items() if name in only}
-        say(f"\n{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
-        scores = grade_all(root, place, assignment, list(table), workers)
-        outcomes = {name: verdict(mutant, scores[name], worth) for name, mutant in table.items()}
-        say(show(table, outcomes, scores, worth))
-        found += [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
-        say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {place}")
+        with alone(root / ".grading" / "mutants" / assignment) as place:
+            found += run_one(root, assignment, place, only, workers)
     return found
+
+
+def run_one(root, assignment, place, only=None, workers=None):
+    """As `run`, for one assignment in the empty folder `place`."""
+    start = time.monotonic()
+    # One folder for all: what the reference ran, a mutant with the same code replays.
+    os.environ["CLUSTER_RUNS"] = str(place / "runs")
+    table, worth = submissions(root, assignment, place)
+    if only:
+        if unknown := sorted(set(only) - set(table)):
+            raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
+        table = {name: mutant for name, mutant in table.items() if name in only}
+    say(f"\n{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
+    scores = grade_all(root, place, assignment, list(table), workers)
+    outcomes = {name: verdict(mutant, scores[name], worth) for name, mutant in table.items()}
+    say(show(table, outcomes, scores, worth))
+    say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {place}")
+    return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
 def grade_all(root, place, assignment, names, workers=None):

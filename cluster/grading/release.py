@@ -56,13 +56,13 @@ def release(root, wanted=None, target=None, private=None):
             say(f"{assignment}: released to {old}")
 
 
-def check(root, target=None):
+def check(root, wanted=None, target=None):
     """Compare the committed release with one generated now; return what differs or leaks, line by line."""
     target = Path(target or root / "exercises")
     wrong = []
     with tempfile.TemporaryDirectory(prefix="release-") as place:
         place = Path(place)
-        for assignment in assignments(root):
+        for assignment in assignments(root, wanted):
             committed = target / assignment
             new = generate(root, assignment, place / "new", place / "private")
             if not same_files(committed, new):
