@@ -41,7 +41,7 @@ def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
             value = allowed or "gres/gpu=-1"
             _do(state, "modify", "user", ",".join(old), "where", where, "set", f"GrpTRES={value}")
         changed += new + old
-    return f"changed: {', '.join(changed)}" if changed else f"{len(wanted)} users"
+    return f"changed: {', '.join(changed)}" if changed else f"{len(wanted)} besides root, unchanged"
 
 
 def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:

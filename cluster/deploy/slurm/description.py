@@ -71,7 +71,7 @@ class Cluster:
     @property
     def node_list(self) -> str:
         """Slurm's own way of writing them: node[1-4]."""
-        return f"{self.node}[1-{self.nodes}]"
+        return f"{self.node}{span(1, self.nodes)}"
 
     @property
     def database_port(self) -> int:
@@ -85,6 +85,15 @@ class Cluster:
         each = f"{self.cpus} CPUs, {self.memory} MiB, {self.gpus} GPUs"
         queues = ", ".join(f"{p.name} (at most {clock(p.minutes)})" for p in self.partitions)
         return f"{self.nodes} nodes with {each} each; partitions {queues}"
+
+
+def span(first: int, last: int) -> str:
+    """Numbers in Slurm's way of writing them.
+
+    >>> span(1, 4), span(0, 0)
+    ('[1-4]', '0')
+    """
+    return f"[{first}-{last}]" if last > first else str(first)
 
 
 def clock(minutes: int) -> str:
@@ -101,6 +110,9 @@ def make(values: dict[str, Any]) -> Cluster:
     """A cluster from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""
     values = dict(values)
     _known(values, Cluster, "the description")
+    for key in ("students", "partitions"):
+        if not isinstance(values.get(key, []), list | tuple):
+            raise Trouble(f"{key} = {values[key]!r}: a list is wanted.")
     if "partitions" in values:
         for p in values["partitions"]:
             _known(p, Partition, "a partition", required=True)

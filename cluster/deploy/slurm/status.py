@@ -27,10 +27,11 @@ def status(state: Path) -> tuple[int, str]:
         answers = here if d.name == "mariadbd" and os.getuid() else d.answers()
         lives += here
         good += answers
-        rows.append(f"  {d.name:10} {_words(d.name, record, here, answers)}{_node(cluster, state, d.name)}")
+        seen = daemons.node_state(state, d.name) if answers and d.name in cluster.node_names else None
+        rows.append(f"  {d.name:10} {_words(record, here, answers)}" + (f", {seen}" if seen else ""))
     how = f"memory limits: {last['memory']}" + (f" ({last['why']})" if last["why"] else "")
     if last["memory"] == "polling":
-        how += ": looked at once a second, so a task can go over its limit for a moment"
+        how += ": looked at once a second; a task over its limit ends as FAILED, not OUT_OF_MEMORY"
     net = "" if last["host"] is None else "\nnetwork: the daemons listen on all addresses (no namespaces)"
     head = f"One-machine Slurm {cluster.name!r} in {state}: {cluster}"
     code = 0 if good == len(whole) else 1 if lives else 3
@@ -43,13 +44,9 @@ def export(state: Path) -> str:
     return f"export SLURM_CONF={state}/slurm.conf"
 
 
-def _words(name: str, record: processes.Record | None, here: bool, answers: bool) -> str:
-    if here:
-        return f"{'answers' if answers else 'does not answer'} (process {record['pid']})"
+def _words(record: processes.Record | None, here: bool, answers: bool) -> str:
     if answers:
-        return "answers (not started here, and left alone)"
+        return f"answers (process {record['pid']})" if here else "answers (not started here, and left alone)"
+    if here:
+        return f"lives, but does not answer, or slurmctld does not see it (process {record['pid']})"
     return f"dead (was process {record['pid']})" if record else "not started"
-
-
-def _node(cluster, state: Path, name: str) -> str:
-    return f", {daemons.node_state(state, name)}" if name in cluster.node_names else ""

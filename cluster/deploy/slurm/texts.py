@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .description import Cluster, clock
+from .description import Cluster, clock, span
 from .machine import Machine
 
 
@@ -29,6 +29,8 @@ SlurmctldPort={cluster.port}
 SlurmUser=slurm
 AuthType=auth/munge
 CredType=cred/munge
+# A requeued job waits as long as a credential lives, so that none serves twice: 120 s by default.
+AuthInfo=cred_expire=15
 StateSaveLocation={state}/controller
 SlurmctldPidFile={state}/run/slurmctld.pid
 SlurmdPidFile={state}/run/%n.pid
@@ -87,7 +89,7 @@ def _nodes(cluster: Cluster, machine: Machine) -> str:
     ports = cluster.node_ports
     gpus = f" Gres=gpu:{cluster.gpus}" if cluster.gpus else ""
     return (
-        f"NodeName={cluster.node_list}{host} NodeAddr=127.0.0.1 Port=[{ports[0]}-{ports[-1]}] "
+        f"NodeName={cluster.node_list}{host} NodeAddr=127.0.0.1 Port={span(ports[0], ports[-1])} "
         f"CPUs={cluster.cpus} RealMemory={cluster.memory}{gpus} State=UNKNOWN"
     )
 
@@ -121,7 +123,7 @@ def gres(cluster: Cluster, machine: Machine) -> str:
     """gres.conf. The files are links to /dev/null: only for devices does Slurm set CUDA_VISIBLE_DEVICES."""
     if not cluster.gpus:
         return "# No GPUs.\n"
-    which = f"[0-{cluster.gpus - 1}]" if cluster.gpus > 1 else "0"
+    which = span(0, cluster.gpus - 1)
     return f"NodeName={cluster.node_list} Name=gpu File={machine.state}/gpus/gpu{which}\n"
 
 

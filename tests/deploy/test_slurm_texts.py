@@ -1,0 +1,118 @@
+"""The description of a cluster and the texts made from it, against golden files and by their properties."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cluster.deploy.slurm import description, guide, texts
+from cluster.deploy.slurm.description import Cluster, Partition, Trouble
+from cluster.deploy.slurm.machine import Machine
+
+GOLDEN = Path(__file__).parent / "golden"
+V1 = Machine(Path("/state"), None, "cgroup v1", swap=True, hosts="127.0.1.1 laptop\n")
+BARE = Machine(Path("/srv/s"), "box", "polling", "no cgroup can be made")
+ONE = Cluster(nodes=1, gpus=0, partitions=(Partition("all", 90, 1),))
+
+
+def whole(cluster, machine):
+    return "".join(f"### {name}\n{text}" for name, text in texts.files(cluster, machine).items())
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("default.txt", lambda: whole(Cluster(), V1)),
+        ("bare.txt", lambda: whole(ONE, BARE)),
+        ("guide.txt", lambda: guide.text(Cluster(students=("ada", "bo"), gpus_per_student=2))),
+    ],
+)
+def test_golden(name, text):
+    """Is the text the one that was read and approved? A change that is meant goes into golden/ too."""
+    assert text() == (GOLDEN / name).read_text()
+
+
+def settings(text):
+    """{key: value} of the lines KEY=VALUE with one '='."""
+    return dict(line.split("=", 1) for line in text.splitlines() if re.fullmatch(r"\w+=[^=]*", line))
+
+
+def test_ports_do_not_meet():
+    """Are all daemons' ports different, whatever the first is?"""
+    c = Cluster(nodes=7, port=40000)
+    ports = [c.port, c.database_port, *c.node_ports]
+    assert len(set(ports)) == 2 + 7
+    conf = settings(texts.slurm(c, V1))
+    assert conf["SlurmctldPort"] == "40000" and conf["AccountingStoragePort"] == "40001"
+    assert "Port=[40002-40008]" in texts.slurm(c, V1)
+
+
+def test_only_the_highest_tier_is_safe():
+    """With three tiers, can exactly the lower two be preempted?"""
+    tiers = tuple(Partition(n, 10, t) for n, t in (("a", 3), ("b", 2), ("c", 1)))
+    lines = texts.partitions(Cluster(partitions=tiers)).splitlines()
+    assert [re.search(r"PreemptMode=(\w+)", x)[1] for x in lines] == ["OFF", "REQUEUE", "REQUEUE"]
+
+
+def test_memory_limits_by_what_the_machine_has():
+    """Does swap count where the kernel can limit it, and is the fallback the one without cgroups?"""
+    assert "AllowedSwapSpace=0" in texts.cgroup(V1)
+    assert "ConstrainSwapSpace=no" in texts.cgroup(Machine(Path("/s"), None, "cgroup v1"))
+    assert "IgnoreSystemd=yes" in texts.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
+    assert "IgnoreSystemd" not in texts.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=True))
+    fallback = texts.slurm(Cluster(), BARE)
+    assert "OverMemoryKill" in fallback and "cgroup" not in fallback.replace("No cgroups", "")
+
+
+def test_guide_follows_the_description():
+    """Do partitions, GPUs and students of the guide come from the description?"""
+    said = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("zoe",)))
+    assert "/dev/nvidia[0-7]" in said and "add user zoe" in said and "gres/gpu=3" in said
+    assert texts.partitions(Cluster()) in said
+
+
+def test_description_survives_json():
+    """Does what is recorded give the same cluster back?"""
+    c = Cluster(nodes=3, students=("ada",))
+    assert description.make(description.plain(c)) == c
+
+
+def test_toml(tmp_path):
+    """Does a TOML file set what it names, and nothing else?"""
+    (tmp_path / "c.toml").write_text('nodes = 2\n[[partitions]]\nname = "q"\nminutes = 5\ntier = 1\n')
+    c = description.read(tmp_path / "c.toml")
+    assert (c.nodes, c.cpus, c.partitions) == (2, Cluster().cpus, (Partition("q", 5, 1),))
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"node": 3}, "node"),
+        ({"nodez": 3}, "nodez"),
+        ({"nodes": 0}, "nodes = 0"),
+        ({"gpus": True}, "gpus"),
+        ({"students": ["ada; rm -rf /"]}, "ada; rm"),
+        ({"students": ["a\nb"]}, "a student"),
+        ({"students": "ada"}, "list"),
+        ({"name": "x\nSlurmUser=root"}, "SlurmUser"),
+        ({"node": "n1"}, "digit"),
+        ({"partitions": []}, "at least one"),
+        ({"partitions": [{"name": "a b", "minutes": 1, "tier": 1}]}, "a b"),
+        ({"partitions": [{"name": n, "minutes": 1, "tier": 1} for n in ("A\nX=1", "b")]}, "X=1"),
+        ({"partitions": [{"name": "a", "minutes": 1}]}, "lacks tier"),
+        ({"port": 65535}, "65535"),
+        ({"memory_limit": "none"}, "memory_limit"),
+    ],
+)  # fmt: skip
+def test_refused(values, named):
+    """Is a value that would break or change a configuration file refused, and named?"""
+    with pytest.raises(Trouble, match=re.escape(named)):
+        description.make(values)
+
+
+def test_toml_that_is_none(tmp_path):
+    """Is a file that is not TOML, or not there, said in one line?"""
+    (tmp_path / "c.toml").write_text("nodes: 2")
+    for name in ("c.toml", "absent.toml"):
+        with pytest.raises(Trouble, match=name):
+            description.read(tmp_path / name)
