@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from . import schedules  # noqa: F401 (a checkpoint may name a schedule, and is to load with this module alone)
 from .data import shard
 
 

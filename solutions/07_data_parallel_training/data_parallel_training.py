@@ -152,12 +152,12 @@ my_speedup = 2.0  # your guess: images a second on two ranks / images a second o
 def shard(n, rank, size, epoch, seed):
     """Which of n images `rank` sees in `epoch`: an array of n // size indices.
 
-    Take every size-th index of the epoch's shuffle, from index `rank` on: then the batches that the ranks see
-    in one step are together the batch that one process would have seen.
+    Shuffle as train_on_one does. Of the shuffle take every size-th index, starting at index `rank`: then the
+    batches that the ranks see in one step are together the batch that one process would have seen.
     """
     assert 0 <= rank < size <= n, f"rank={rank}, size={size}, n={n}"
-    shuffle = np.random.default_rng([seed, epoch]).permutation(n)  # (n,), the same on every rank
     ### BEGIN SOLUTION
+    shuffle = np.random.default_rng([seed, epoch]).permutation(n)  # (n,), the same on every rank
     return shuffle[: n - n % size][rank::size]
     ### END SOLUTION
 
@@ -187,13 +187,13 @@ for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4)]:
 ### END HIDDEN TESTS
 
 # %% check="shards-cover" points=1
-"""Together the ranks see every image, but for the n mod p that do not go round."""
+"""Together the ranks see every image, but for at most n mod p that do not go round."""
 for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
     seen = np.unique(np.concatenate([shard(n, rank, size, 0, 0) for rank in range(size)]))
     missed = n - len(seen)
-    assert missed == n % size, (
-        f"{size} ranks miss {missed} of {n} images, where {n % size} must be left out. If that is a large part "
-        "of them, look at the check above: images that one rank sees twice are missing elsewhere."
+    assert missed <= n % size, (
+        f"{size} ranks miss {missed} of {n} images, where at most {n % size} may be left out. If it is a "
+        "large part of them, look at the check above: images that one rank sees twice are missing elsewhere."
     )
     assert seen.min() >= 0 and seen.max() < n, (
         f"indices run from {seen.min()} to {seen.max()} with {n} images"
@@ -201,7 +201,7 @@ for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
 ### BEGIN HIDDEN TESTS
 for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4), (5, 5, 0, 0)]:
     seen = np.unique(np.concatenate([shard(n, rank, size, epoch, seed) for rank in range(size)]))
-    assert len(seen) == n - n % size, f"{size} ranks see {len(seen)} of {n} images"
+    assert len(seen) >= n - n % size, f"{size} ranks see {len(seen)} of {n} images"
 ### END HIDDEN TESTS
 
 # %% check="shards-equal-length" points=1
@@ -288,25 +288,11 @@ expect(
     [0.1, 0.175, 0.25, 0.325, 0.4, 0.4, 0.4],
     {
         "the warmup starts at 0; gradual warmup starts at η, the rate that is safe on one rank": [
-            0.0,
-            0.1,
-            0.2,
-            0.3,
-            0.4,
-            0.4,
-            0.4,
+            0.4 * min(t / 4, 1) for t in range(7)
         ],
         "the learning rate is not scaled with the number of ranks": [0.1] * 7,
         "it is scaled, but not warmed up": [0.4] * 7,
-        "it is warmed up, and then falls back to η or stays below pη": [
-            0.1,
-            0.175,
-            0.25,
-            0.325,
-            0.1,
-            0.1,
-            0.1,
-        ],
+        "it is warmed up, and then falls back to η": [0.1, 0.175, 0.25, 0.325] + [0.1] * 3,
         "η is divided among the ranks; they average their gradients, so it must grow": [0.025] * 7,
     },
     "the learning rate at steps 0 to 6",
@@ -327,9 +313,10 @@ for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1)]:
 # %% [markdown]
 # ## 3. What the ranks tell each other
 #
-# So far no rank has spoken to another. Four conversations remain, and Horovod has a function for each kind:
-# every rank calls it, and it returns when all have called it. That is why it is called a *collective*, and
-# why a rank that leaves it out makes all the others wait.
+# So far no rank has spoken to another. Three conversations remain, and one agreement to keep silent. For
+# each conversation Horovod has a function that every rank calls, and that returns when all have called it.
+# Hence the name, a *collective*; and hence the rule that a rank which leaves it out makes all the others
+# wait.
 #
 # One matter of form. Keras 3 wraps its weights in `keras.Variable`; TensorFlow and Horovod want the
 # TensorFlow variable inside, which is `variable.value`.
@@ -430,6 +417,56 @@ def save_checkpoint(net, path):
 
 
 # %% [markdown]
+# ## The training, data-parallel
+#
+# Now all of it together. This is `train_on_one`, line by line, with your six functions where they belong;
+# `# +` marks what distribution adds. Compare the two: everything else is as it was, but that the step
+# stands in a cell of its own.
+#
+# Two details deserve a look. Each rank starts from a seed of its own, as processes do that nobody told to
+# agree; that is what the broadcast is for. And the warmup lasts one epoch.
+
+
+# %% given="train"
+def train(images=IMAGES, epochs=EPOCHS, batch=BATCH, lr=LR, seed=0, stop_after=None):
+    """Train LeNet-5 on all ranks of the job, `batch` images a rank and step; returns as train_on_one does."""
+    hvd.init()  # +
+    rank, size = hvd.rank(), hvd.size()  # +
+    x, y = data.fashion_mnist("train", images)  # (N, 28, 28, 1), (N,)
+    net, optimizer = models.lenet5(seed + rank), keras.optimizers.SGD(lr)
+    optimizer.build(net.trainable_variables)
+    shards = [shard(images, rank, size, epoch, seed) for epoch in range(epochs)]  # + (N // p,) each
+    plan = [indices for part in shards for indices in data.batches(part, batch)]
+    broadcast(net.variables + optimizer.variables)  # +
+    update = make_update(net, optimizer)
+
+    for step, indices in enumerate(plan[:stop_after]):
+        optimizer.learning_rate = learning_rate(step, lr, size, warmup=len(plan) // epochs)  # +
+        loss = update(x[indices], y[indices])
+        log(step=step + 1, steps=len(plan), loss=float(loss), lr=float(optimizer.learning_rate))
+    x, y = data.fashion_mnist("test", 2_001)
+    accuracy = average_metric(*count_right(net, x[rank::size], y[rank::size]))  # +
+    save_checkpoint(net, run_folder() / "lenet5.keras")  # +
+    return {"accuracy": accuracy, "weights": digest(net)}
+
+
+# %% given="make-update"
+def make_update(net, optimizer):
+    """One training step as a TensorFlow function of a batch (n, 28, 28, 1) and its labels (n,)."""
+    cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    @tf.function
+    def update(images, labels):
+        with tf.GradientTape() as tape:
+            loss = cross_entropy(labels, net(images, training=True))
+        gradient = average_gradient(tape, loss, net.trainable_variables)  # +
+        optimizer.apply(gradient, net.trainable_variables)
+        return loss
+
+    return update
+
+
+# %% [markdown]
 # ## Try it on two ranks
 #
 # None of this can be tried in a notebook, which is a single process. So the next cells are a small job: on
@@ -480,8 +517,20 @@ def try_checkpoint(rank, **_):
     return {"files": files, "after the cut": path.read_bytes().decode()}
 
 
+# %% given="trial-training"
+def try_training(rank, **_):
+    """The training itself, its first eight steps."""
+    return train(stop_after=8)
+
+
 # %% given="probe"
-TRIALS = {"start": try_start, "gradient": try_gradient, "metric": try_metric, "checkpoint": try_checkpoint}
+TRIALS = {
+    "start": try_start,
+    "gradient": try_gradient,
+    "metric": try_metric,
+    "checkpoint": try_checkpoint,
+    "training": try_training,
+}
 
 
 def probe(**values):
@@ -497,22 +546,24 @@ def probe(**values):
 
 
 # %% given="evidence"
-CHECKS = tempfile.TemporaryDirectory(prefix="checks-")  # the checks' own runs; gone when the kernel ends
-# A collective that one rank leaves out ends after 10 s with an error that names it, instead of hanging.
-STALL = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "5", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "10"}
 BY_HAND = {"start": (7.0, 9.0), "slopes": (2.0, 6.0), "right": (3, 1), "seen": (4, 6)}  # (rank 0, rank 1)
+CHECKS = tempfile.TemporaryDirectory(prefix="checks-")  # the small jobs' folder; gone when the kernel ends
+JOBS = {}
 
 
-def small_job(function, **values):
-    """A job of two ranks on this machine, run anew for each new version of your code."""
-    return submit(
-        function, **values, ranks_per_node=2, backend="local", time="00:02:00", folder=CHECKS.name, env=STALL
-    )
+def small_job(**values):
+    """The trials on two ranks of this machine, as a job; run anew for each new version of your functions."""
+    yours = (shard, learning_rate, broadcast, average_gradient, average_metric, save_checkpoint)
+    values, here = BY_HAND | values, {"backend": "local", "folder": CHECKS.name}
+    version = (*yours, *values.items())
+    if version not in JOBS:
+        JOBS[version] = submit(probe, **values, ranks_per_node=2, time="00:01:00", **here)
+    return JOBS[version]
 
 
 def evidence(trial, **values):
     """What a trial found on each rank: [rank 0's, rank 1's]."""
-    found = [of_rank[trial] for of_rank in small_job(probe, **(BY_HAND | values)).results(progress=False)]
+    found = [of_rank[trial] for of_rank in small_job(**values).results(progress=False)]
     for rank, what in enumerate(found):
         assert "error" not in what, f"on rank {rank} the trial '{trial}' ended with {what['error']}"
     return found
@@ -522,9 +573,12 @@ def evidence(trial, **values):
 # Work out what you expect before you run it: the number of each rank after the broadcast (7 on rank 0, 9 on
 # rank 1 before), the averaged gradient (2 and 6), the metric (3 of 4 and 1 of 6 images right), and the
 # files.
+#
+# Should the job end at its time limit of one minute, then one rank was waiting all that time, in a
+# collective that the other rank never called.
 
 # %%
-by_rank = small_job(probe, **BY_HAND).results()
+by_rank = small_job().results()
 for trial in TRIALS:
     for rank, found in enumerate(by_rank):
         print(f"{trial:10} rank {rank}  {found[trial]}")
@@ -545,7 +599,8 @@ expect(
 )
 assert found[0]["after"] == found[1]["after"], "the networks still differ: were all variables sent, or some?"
 ### BEGIN HIDDEN TESTS
-found = evidence("start", start=(-3.5, 100.0), slopes=(-1.0, 4.0), right=(0, 90), seen=(10, 100))
+other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100)}
+found = evidence("start", **other)
 assert [rank["number"] for rank in found] == [-3.5, -3.5], "the ranks did not take over rank 0's number"
 assert found[0]["before"] == found[0]["after"] == found[1]["after"], "rank 0's network must not change"
 ### END HIDDEN TESTS
@@ -566,7 +621,8 @@ expect(
     "the gradient on ranks 0 and 1",
 )
 ### BEGIN HIDDEN TESTS
-found = evidence("gradient", start=(-3.5, 100.0), slopes=(-1.0, 4.0), right=(0, 90), seen=(10, 100))
+other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100)}
+found = evidence("gradient", **other)
 expect([rank["gradient"] for rank in found], [[1.5], [1.5]], name="the mean of -1 and 4 on ranks 0 and 1")
 ### END HIDDEN TESTS
 
@@ -584,7 +640,8 @@ expect(
     "the metric on ranks 0 and 1",
 )
 ### BEGIN HIDDEN TESTS
-found = evidence("metric", start=(-3.5, 100.0), slopes=(-1.0, 4.0), right=(0, 90), seen=(10, 100))
+other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100)}
+found = evidence("metric", **other)
 expect([rank["metric"] for rank in found], [9 / 11, 9 / 11], name="90 of 110 on ranks 0 and 1")
 ### END HIDDEN TESTS
 
@@ -614,60 +671,13 @@ expect(
 )
 
 # %% [markdown]
-# ## The training, data-parallel
+# ## Train
 #
-# Now all of it together. This is `train_on_one`, line by line, with your six functions where they belong;
-# `# +` marks what distribution adds. Compare the two functions: everything else is as it was.
-#
-# Two details deserve a look. Each rank starts from a seed of its own, as processes do that nobody told to
-# agree; that is what the broadcast is for. And the warmup lasts one epoch.
-
-
-# %% given="train"
-def train(images=IMAGES, epochs=EPOCHS, batch=BATCH, lr=LR, seed=0, stop_after=None):
-    """Train LeNet-5 on all ranks of the job, `batch` images a rank and step; returns as train_on_one does."""
-    hvd.init()  # +
-    rank, size = hvd.rank(), hvd.size()  # +
-    x, y = data.fashion_mnist("train", images)  # (N, 28, 28, 1), (N,)
-    net, optimizer = models.lenet5(seed + rank), keras.optimizers.SGD(lr)
-    optimizer.build(net.trainable_variables)
-    shards = [shard(images, rank, size, epoch, seed) for epoch in range(epochs)]  # + (N // p,) each
-    plan = [indices for part in shards for indices in data.batches(part, batch)]
-    broadcast(net.variables + optimizer.variables)  # +
-    update = make_update(net, optimizer)
-
-    for step, indices in enumerate(plan[:stop_after]):
-        optimizer.learning_rate = learning_rate(step, lr, size, warmup=len(plan) // epochs)  # +
-        loss = update(x[indices], y[indices])
-        log(step=step + 1, steps=len(plan), loss=float(loss), lr=float(optimizer.learning_rate))
-    x, y = data.fashion_mnist("test", 2_001)
-    accuracy = average_metric(*count_right(net, x[rank::size], y[rank::size]))  # +
-    save_checkpoint(net, run_folder() / "lenet5.keras")  # +
-    return {"accuracy": accuracy, "weights": digest(net)}
-
-
-# %% given="make-update"
-def make_update(net, optimizer):
-    """One training step as a TensorFlow function of a batch (n, 28, 28, 1) and its labels (n,)."""
-    cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-
-    @tf.function
-    def update(images, labels):
-        with tf.GradientTape() as tape:
-            loss = cross_entropy(labels, net(images, training=True))
-        gradient = average_gradient(tape, loss, net.trainable_variables)  # +
-        optimizer.apply(gradient, net.trainable_variables)
-        return loss
-
-    return update
-
-
-# %% [markdown]
 # On one rank nothing may change: p = 1 scales the learning rate by 1 and averages over one gradient. So the
 # weights must be those of `train_on_one`, to the last bit.
 
 # %%
-one = submit(train)
+one = submit(train, time="00:02:00")
 print("equal to the last bit:", one.result()["weights"] == baseline.result()["weights"])
 
 # %% [markdown]
@@ -676,34 +686,37 @@ print("equal to the last bit:", one.result()["weights"] == baseline.result()["we
 # run again.
 
 # %%
-two = submit(train, ranks_per_node=2)
+two = submit(train, ranks_per_node=2, time="00:02:00")
 two.results()
 
 # %% [markdown]
 # ## Look
 #
 # A step on two ranks covers twice as many images, so the curves are drawn over the images seen. On the left
-# the loss, averaged over the ranks and over ten steps; on the right the learning rate you wrote.
+# the loss, averaged over the ranks and over 1,280 images; on the right the learning rate you wrote.
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.2))
 for job, line in ((one, "-"), (two, "--")):
     steps = job.metrics().groupby("step")[["loss", "lr"]].mean()
     images = steps.index * BATCH * job.ranks
-    left.plot(images, steps.loss.rolling(10, min_periods=1).mean(), line, label=f"p = {job.ranks}")
+    left.plot(
+        images, steps.loss.rolling(10 // job.ranks, min_periods=1).mean(), line, label=f"p = {job.ranks}"
+    )
     right.plot(images, steps.lr, line, label=f"p = {job.ranks}")
 left.set(xlabel="images seen", ylabel="training loss", ylim=(0, None))
-right.set(xlabel="images seen", ylabel="learning rate", ylim=(0, None))
+right.set(xlabel="images seen", ylabel="learning rate", ylim=(0, 0.45))
 left.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* two loss curves that fall together from about the same start, solid for one rank and dashed
-# for two, and beside them the learning rates: level on one rank, on two a ramp over the first epoch to
-# twice the height.
+# *The figure:* two loss curves that fall from the same start, solid for one rank, dashed for two; the
+# dashed one falls later in the first epoch and is near the solid one at the end. Beside them the learning
+# rates: level on one rank, on two a ramp over the first epoch to twice the height.
 #
-# Do the curves lie on each other? Two ranks take half as many steps, each twice as long, so they follow the
-# same road with fewer turns; in the first epoch, while the rate is still growing, they lag behind.
+# Do the curves lie on each other? Two ranks take half as many steps, each twice as long once the warmup is
+# over: they follow the same road with fewer turns. In the first epoch, while the rate still grows, they lag
+# behind, and the distance they lose there is a price of the larger batch.
 #
 # Now time.
 
@@ -733,19 +746,17 @@ print(
 # the batch, gives a step several times as much to compute:
 
 # %%
-for factor in (1, 4, 16, 64):
+for factor in (4, 16, 64):
     computing = factor * seconds_a_step(one)
-    print(
-        f"{factor:2} times the work: speed-up {2 * computing / (computing + extra):.2f} on two ranks (predicted)"
-    )
+    print(f"{factor:2} times the work: speed-up {2 * computing / (computing + extra):.2f} (predicted)")
 
 # %% [markdown]
 # That is why this is done with large networks and large batches, and why LeNet-5, which has little to
 # compute between two exchanges, is the hardest case rather than the easiest.
 #
 # Last, the weights. Two ranks that took the same steps from the same start must agree to the last bit, and
-# they can: they apply the *same* averaged gradient to the *same* weights. What one rank ends with is
-# another matter.
+# they can: they apply the *same* averaged gradient to the *same* weights. One rank alone ends elsewhere: it
+# has taken twice as many steps, and shorter ones.
 
 # %%
 for job in (one, two):
@@ -762,7 +773,8 @@ assert results[0]["weights"] == results[1]["weights"], (
 )
 assert results[0]["accuracy"] > 0.6, f"accuracy {results[0]['accuracy']}: it has hardly learned anything"
 ### BEGIN HIDDEN TESTS
-fresh = small_job(train, stop_after=8).results(progress=False)
+other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100)}
+fresh = evidence("training", **other)
 assert fresh[0]["weights"] == fresh[1]["weights"], "run again, the ranks have different weights after 8 steps"
 ### END HIDDEN TESTS
 
@@ -815,7 +827,9 @@ steps = EPOCHS * (IMAGES // 2 // BATCH)
 assert len(losses_of(two, steps=None)) == steps, f"the run on two ranks has to have {steps} steps"
 assert (two.folder / "lenet5.keras").is_file(), "the run has no checkpoint"
 ### BEGIN HIDDEN TESTS
-again, recorded = losses_of(small_job(train, stop_after=8)), losses_of(two)
+other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100)}
+evidence("training", **other)
+again, recorded = losses_of(small_job(**other)), losses_of(two)
 assert np.allclose(again, recorded, rtol=1e-3), (
     f"the first losses, run again, are {again.round(4)}; the recorded run has {recorded.round(4)}. Run `two` "
     "again, with rerun=True."
@@ -829,7 +843,8 @@ assert digest(kept) == two.result()["weights"], (
 
 # %% check="two-ranks-one-process" points=3
 """Two ranks give the trajectory of one process on the same global batch, step by step."""
-ours, reference = losses_of(small_job(train, stop_after=8)), one_process(8)
+evidence("training")  # says so, if it did not run
+ours, reference = losses_of(small_job()), one_process(8)
 apart = np.abs(ours / reference - 1)
 assert np.all(apart < 1e-4), (
     f"the losses part: two ranks {ours.round(5)}, one process {reference.round(5)}. If they part at the "
@@ -846,14 +861,14 @@ assert np.all(apart < 1e-3), (
 # %% [markdown]
 # ## What you have learned
 #
-# - Six lines or so make a training data-parallel: shards, a scaled and warmed-up learning rate, a
+# - What makes a training data-parallel are six lines or so: shards, a scaled and warmed-up learning rate, a
 #   broadcast, an averaged gradient, a metric over all ranks, one writer.
 # - p ranks with batches of n are one process with a batch of p·n, and one can *check* that, step by step,
 #   down to the rounding of float32.
-# - Ranks that start equal and take equal steps stay equal to the last bit: comparing digests costs nothing
-#   and catches most mistakes.
-# - A second rank doubles the computing, and adds an exchange to each step. What it is worth depends on how
-#   the two compare.
+# - Ranks that start equal and take equal steps stay equal to the last bit. Comparing digests costs next to
+#   nothing and catches most mistakes.
+# - The second processor does not make half an hour of an hour. It doubles the computing and adds an
+#   exchange to every step; what it is worth depends on how the two compare.
 #
 # Open questions, to take along:
 #
