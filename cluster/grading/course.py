@@ -122,7 +122,7 @@ class Course:
                     converter.start()
                 finally:
                     del converter
-                    gc.collect()  # nbgrader leaves its kernels' sockets open; collected later, they would warn
+                    gc.collect()  # nbgrader leaves its kernels' sockets open; found later, they would warn
         except (Exception, SystemExit) as error:
             said = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
             who = "" if student == "." else f", student {student}"

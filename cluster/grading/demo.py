@@ -172,7 +172,7 @@ def replayed(course, expected):
             continue
         if runs[0] == runs[1]:
             say(f"  {student}, {assignment}: {len(runs[0])} recorded runs handed in and replayed")
-        if runs[1] - runs[0]:
+        else:
             wrong.append(
                 f"{student}, {assignment}: grading ran {sorted(runs[1] - runs[0])} instead of replaying"
             )

@@ -164,15 +164,19 @@ def run(root, wanted=None, only=None, workers=None):
     found = []
     for assignment in assignments(root, wanted):
         with alone(root / ".grading" / "mutants" / assignment) as place:
-            found += run_one(root, assignment, place, only, workers)
+            before = os.environ.get("CLUSTER_RUNS")
+            # One folder of runs for all: what the reference ran, a mutant with the same code replays.
+            os.environ["CLUSTER_RUNS"] = str(place / "runs")
+            try:
+                found += run_one(root, assignment, place, only, workers)
+            finally:
+                os.environ.pop("CLUSTER_RUNS") if before is None else os.environ.update(CLUSTER_RUNS=before)
     return found
 
 
 def run_one(root, assignment, place, only=None, workers=None):
     """As `run`, for one assignment in the empty folder `place`."""
     start = time.monotonic()
-    # One folder for all: what the reference ran, a mutant with the same code replays.
-    os.environ["CLUSTER_RUNS"] = str(place / "runs")
     table, worth = submissions(root, assignment, place)
     if only:
         if unknown := sorted(set(only) - set(table)):
