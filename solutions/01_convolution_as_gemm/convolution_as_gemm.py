@@ -25,9 +25,10 @@
 # - count the floating-point operations and the bytes, and say from these when the layer is bound by memory,
 # - predict what the matrix product gains over the loops, and measure it.
 #
-# The background is lecture 01. There are 20 points in 14 checks. Fill the holes marked `YOUR CODE HERE`,
-# run the free cell below each, then the checks; a check that fails says what it saw. Some checks also try
-# cases that are not shown, so write what the definition says, not what the example needs.
+# The background is lecture 01. There are 20 points in 14 checks. Each function has one hole, which sets the
+# variable that the function returns. Fill the holes marked `YOUR CODE HERE`, run the free cell below each,
+# then the checks; a check that fails says what it saw. Some checks also try cases that are not shown, so
+# write what the definition says, not what the example needs.
 
 # %% [markdown]
 # ## Notation
@@ -161,9 +162,7 @@ expect(
     by_hand,
     {
         "windows were written down column by column; go from left to right first.": by_hand[[0, 2, 1, 3]],
-        "the pixels of a window were read down its columns first; read along its rows.": by_hand[
-            :, [0, 2, 1, 3]
-        ],
+        "a window was read down its columns first; read along its rows.": by_hand[:, [0, 2, 1, 3]],
         "each window was turned by 180 degrees.": by_hand[:, ::-1],
     },
     "im2col(small, k=2)",
@@ -262,10 +261,13 @@ def forward(x, w, b, stride=1, padding=0):
 
 
 # %% [markdown]
-# By hand: the window (1 2; 4 5) meets the filter (1 2; 3 4). What is the sum?
+# By hand: the first window of the small image meets this filter. What is the sum?
+
+# %% given="small-filter"
+small_filter = np.array([[1.0, 2.0], [3.0, 4.0]]).reshape(2, 2, 1, 1)  # (k, k, C, K)
+print(small_filter[:, :, 0, 0])
 
 # %%
-small_filter = np.array([[1.0, 2.0], [3.0, 4.0]]).reshape(2, 2, 1, 1)
 print(forward(small, small_filter, b=np.zeros(1))[0, :, :, 0])
 
 # %% check="forward-by-hand" points=1
