@@ -88,7 +88,7 @@ def test_blocked_rung_gives_blas_its_threads_back(lecture):
 
 @pytest.mark.parametrize("shape", HOSTILE)
 def test_backward_is_the_transpose_of_forward(lecture, shape):
-    """conv is linear in x and in w, so <dy, conv(u, w)> = <dx, u> and <dy, conv(x, u)> = <dw, u> for every u."""
+    """conv is linear in x and in w: <dy, conv(u, w)> = <dx, u> and <dy, conv(x, q)> = <dw, q>."""
     x, w, stride, pad = case(shape)
     rng = np.random.default_rng(7)
     dy = rng.standard_normal(by_definition(x, w, stride, pad).shape)
