@@ -177,12 +177,13 @@ def run(root, wanted=None, only=None, workers=None):
 def run_one(root, assignment, place, only=None, workers=None):
     """As `run`, for one assignment in the empty folder `place`."""
     start = time.monotonic()
+    say(f"\n{assignment}: generating the release, which runs the solution …")
     table, worth = submissions(root, assignment, place)
     if only:
         if unknown := sorted(set(only) - set(table)):
             raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
-    say(f"\n{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
+    say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
     scores = grade_all(root, place, assignment, list(table), workers)
     outcomes = {name: verdict(mutant, scores[name], worth) for name, mutant in table.items()}
     say(show(table, outcomes, scores, worth))

@@ -120,3 +120,12 @@ def test_deleted_check_costs_its_points_only(course):
     grading = Course(course, place / "solution")
     grading.autograde("99_doubling", "solution")
     assert grading.scores("99_doubling", "solution") == {"double-of-one": (1, 1), "double-of-others": (2, 2)}
+
+
+@pytest.mark.notebook
+@pytest.mark.ranks
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_all_mutants_are_caught(assignment):
+    """Does each wrong solution in tests/mutants lose what it should, the stub all, the solution nothing?"""
+    assert mutants.run(ROOT, assignment) == []
