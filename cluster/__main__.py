@@ -1,0 +1,215 @@
+"""The jobs of the course from a shell: `python -m cluster --help`."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+from . import jobs
+from .jobs import Job, JobError, attach, submit
+from .jobs.errors import OptionError
+
+EXAMPLES = """\
+examples:
+  python -m cluster submit --ranks-per-node 2 train.py 10 0.1     a script; what follows it is its argv
+  python -m cluster submit --nodes 2 train:main epochs=10         a function of a module, with arguments
+  python -m cluster list --active
+  python -m cluster logs train-3fa9 --follow
+  python -m cluster doctor --run
+
+A job is named by its id, the beginning of its id, its folder, or its number in Slurm.
+Job folders lie in `runs` under the current directory, or where CLUSTER_RUNS points.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(
+        prog="python -m cluster", description="Submit jobs, and look after them.",
+        epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, text: str, run: Callable, *aliases: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text, aliases=aliases)
+        made.set_defaults(run=run)
+        return made
+
+    c = command("submit", "submit a script or a function", _submit)
+    for option, kind, text in [
+        ("--nodes", int, "nodes (1)"),
+        ("--ranks-per-node", int, "ranks on each node (1)"),
+        ("--cpus-per-rank", int, "threads of each rank (1)"),
+        ("--gpus-per-rank", int, "GPUs of each rank (0)"),
+        ("--memory", str, "memory of each rank, such as 512M or 2G (2G)"),
+        ("--time", str, "limit, hours:minutes:seconds (00:10:00)"),
+        ("--name", str, "name of the job"),
+        ("--controller", str, "how ranks meet: auto, gloo or mpi (auto, which is gloo)"),
+        ("--backend", str, "auto, local or slurm (auto: slurm where it answers)"),
+        ("--partition", str, "Slurm's partition"),
+    ]:
+        c.add_argument(option, type=kind, help=text, metavar=option.rpartition("-")[2].upper())
+    c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="a further option of sbatch")
+    c.add_argument("--env", action="append", metavar="NAME=VALUE", help="a further variable of the ranks")
+    c.add_argument("--rerun", action="store_true", help="run again what is recorded")
+    c.add_argument("--wait", action="store_true", help="wait for the end and print what rank 0 printed")
+    c.add_argument("target", help="script.py, or module:function")
+    c.add_argument(
+        "arguments", nargs=argparse.REMAINDER, help="its arguments; for a function also name=value"
+    )
+
+    c = command("list", "list the jobs recorded here", _list)
+    c.add_argument("--active", action="store_true", help="only those that have not ended")
+    c.add_argument("--name", help="only those whose name contains NAME")
+
+    for name, text, run, aliases in [
+        ("show", "show the state of a job, and its error", _show, ["status"]),
+        ("wait", "wait until a job has ended", _wait, []),
+        ("cancel", "end a job", _cancel, []),
+        ("script", "print what was run, or would be run on Slurm", _script, []),
+        ("logs", "print what the ranks of a job wrote", _logs, []),
+    ]:
+        c = command(name, text, run, *aliases)
+        c.add_argument("job", help="id, beginning of an id, folder, or Slurm's number")
+        if name == "logs":
+            c.add_argument("--rank", type=int, help="only this rank")
+            c.add_argument("--follow", action="store_true", help="go on until the job ends")
+        if name == "wait":
+            c.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after this time")
+        if name == "script":
+            c.add_argument("--backend", choices=["local", "slurm"], help="the text for this backend")
+
+    c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
+    c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command; returns 0, 1 when the job ended badly or the doctor found a fault, 2 for an error."""
+    options = parser().parse_args(argv)
+    try:
+        return options.run(options) or 0
+    except JobError as e:
+        print(f"{type(e).__name__}: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nInterrupted; the job goes on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader, such as `head`, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _submit(o: argparse.Namespace) -> int:
+    names = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory", "time", "name")
+    names += ("controller", "backend", "partition")
+    given = {n: getattr(o, n) for n in names if getattr(o, n) is not None}
+    for n in ("sbatch", "env"):
+        if getattr(o, n):
+            given[n] = dict(_pair(text) for text in getattr(o, n))
+    if o.target.endswith(".py"):
+        job = submit(o.target, *o.arguments, rerun=o.rerun, **given)
+    else:
+        args = [_value(a) for a in o.arguments if not _is_pair(a)]
+        kwargs = {k: _value(v) for k, v in (_pair(a) for a in o.arguments if _is_pair(a))}
+        twice = sorted(set(given) & set(kwargs))
+        if twice:
+            raise OptionError(
+                f"{twice[0]!r} is given twice, as an option and as an argument.", "Give it once."
+            )
+        job = submit(_function(o.target), *args, rerun=o.rerun, **given, **kwargs)
+    if not o.wait:
+        return 0
+    job.wait()
+    print(job.logs(0), end="")
+    failed = _tell(job)
+    if not failed and job.result() is not None:
+        print(job.result())
+    return failed
+
+
+def _list(o: argparse.Namespace) -> None:
+    print(jobs(active=True if o.active else None, name=o.name))
+
+
+def _show(o: argparse.Namespace) -> int:
+    job = attach(o.job)
+    print(f"{job!r}\n{job.status.what}\n{job.folder}\n{job.spec['command']}")
+    return _tell(job)
+
+
+def _wait(o: argparse.Namespace) -> int:
+    return _tell(attach(o.job).wait(o.timeout))
+
+
+def _cancel(o: argparse.Namespace) -> None:
+    print(attach(o.job).cancel())
+
+
+def _script(o: argparse.Namespace) -> None:
+    print(attach(o.job).script(o.backend), end="")
+
+
+def _logs(o: argparse.Namespace) -> None:
+    job = attach(o.job)
+    if o.follow:
+        job.follow(o.rank)
+    else:
+        print(job.logs(o.rank).rstrip())
+
+
+def _doctor(o: argparse.Namespace) -> int:
+    report = jobs.doctor(o.try_it)
+    print(report)
+    return 0 if report.ok else 1
+
+
+def _tell(job: Job) -> int:
+    """Print the job's error, if it has one; the exit status that goes with it."""
+    error = job.error()
+    if error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    return 1 if error else 0
+
+
+def _function(text: str) -> Callable:
+    module, _, name = text.partition(":")
+    if not name:
+        raise OptionError(
+            f"{text!r} is neither a script nor a function.", "Write script.py or module:function."
+        )
+    sys.path.insert(0, os.getcwd())
+    try:
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as e:
+        raise OptionError(
+            f"{text!r} cannot be found: {e}.", "Look at the module's and the function's name."
+        ) from None
+    return found
+
+
+def _is_pair(text: str) -> bool:
+    return text.partition("=")[0].isidentifier() and "=" in text
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign:
+        raise OptionError(f"{text!r} has no value.", "Write NAME=VALUE.")
+    return name, value
+
+
+def _value(text: str) -> object:
+    """A Python literal where it is one, else the text itself."""
+    with contextlib.suppress(ValueError, SyntaxError):
+        return ast.literal_eval(text)
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())
