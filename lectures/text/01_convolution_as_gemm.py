@@ -546,9 +546,9 @@ assert np.isclose(left, right, rtol=1e-12)
 # "Compare with finite differences, the error should be small." *How* small? Take the loss $L = \sum r \sin y$
 # with random $r$, go a step $h$ in a random direction $v$ of the images, forward and back:
 #
-# $$D(h) = \frac{L(x + hv) - L(x - hv)}{2h} = \langle \nabla L, v\rangle
-# + \underbrace{\tfrac{h^2}{6} L'''}_{\text{truncation}}
-# + \underbrace{\mathcal{O}\!\left(\tfrac{\varepsilon |L|}{h}\right)}_{\text{rounding}}$$
+# $$D(h) = \frac{L(x + hv) - L(x - hv)}{2h} = \langle \nabla L, v\rangle +
+# \underbrace{\tfrac{h^2}{6} L'''}_{\text{truncation}} +
+# \underbrace{\mathcal{O}\!\left(\tfrac{\varepsilon |L|}{h}\right)}_{\text{rounding}}$$
 #
 # The convolution is linear, so along $v$ the output is $y + h\,y_v$ with $y_v = \mathrm{conv}(v)$, and even
 # $L'''$ can be written down: $-\sum r \cos(y)\, y_v^3$. So we can *draw the error before we measure it*.
@@ -770,7 +770,7 @@ print(f"ridge of this machine: {RIDGE:.1f} FLOP per byte")
 print(f"layers whose im2col lies left of the ridge, where the memory decides: {', '.join(left) or 'none'}")
 
 # %% [markdown]
-# Two things to notice *before* measuring. Textbooks say that im2col costs a factor $k^2$ in intensity: the
+# Two things to notice *before* measuring. It is often said that im2col costs a factor $k^2$ in intensity: the
 # last two columns disagree. The $k^2$ is true of the images alone; weights and output are moved too, and they
 # do not grow. And where does the ridge lie? If no layer's im2col lies left of it, this model says that
 # **im2col costs nothing here**: the memory keeps up. Is that so?
@@ -1023,10 +1023,10 @@ worst = fraction.loc["shifted"].idxmin()
 print(f"shifted GEMMs do worst on {worst}: {fraction.loc['shifted', worst]:.2f} of TensorFlow's speed")
 
 # %% [markdown]
-# - The gain from GEMM has *grown* since 2006. A processor of today has wide vector units, fused
-#   multiply-adds, several cores and deep caches; a plain loop such as einsum's uses little of that, a GEMM
-#   nearly all. **Hardware has moved towards the GEMM**, because that is what is asked of it. (A better C loop
-#   than einsum's could be written, too.)
+# - On most machines of today the gain from GEMM is *larger* than in 2006. A processor of today has wide
+#   vector units, fused multiply-adds, several cores and deep caches; a plain loop such as einsum's uses
+#   little of that, a GEMM nearly all. **Hardware has moved towards the GEMM**, because that is what is asked
+#   of it. (A better C loop than einsum's could be written, too.)
 # - The rung with a Python loop over every pixel can beat the one with *no loop in sight*, because BLAS does
 #   its inner product. "No loops" was never the aim. The aim is to spend one instruction of bookkeeping on as
 #   many FLOPs as possible.
@@ -1042,21 +1042,12 @@ def intensities(rung):
     return np.array([layer.flops(N) / traffic(layer, rung, N) for layer in LAYERS])
 
 
-STYLE = {
-    "loops": "X",
-    "pixels": "P",
-    "windows": "v",
-    "im2col": "s",
-    "shifted": "^",
-    "blocked": "o",
-    "TensorFlow": "*",
-}
 fig, ax = plt.subplots(figsize=(8.2, 4.8))
 intensity = np.logspace(-0.5, 3, 200)
 ax.loglog(intensity, roofline(intensity) / 1e9, color="black", marker="", ls="-")
 ax.axvline(RIDGE, color="0.5", ls=":", marker="")
 ax.text(RIDGE * 1.1, 2e-3, f"ridge\n{RIDGE:.1f} FLOP/B", color="0.3", fontsize=9)
-for (rung, marker), colour in zip(STYLE.items(), palette, strict=True):
+for rung, marker, colour in zip(RUNGS, "XPvs^o*", palette, strict=True):
     at = intensities(rung)
     face = colour if rung in ("blocked", "TensorFlow") else "none"
     ax.plot(at, rates.loc[rung], ls="", marker=marker, ms=8, color=colour, markerfacecolor=face, label=rung)
@@ -1144,8 +1135,8 @@ for layer in LAYERS:
 
 # %% [markdown]
 # *(Figure: for each layer four bars of time, in units of the time that its FLOPs take at peak. Those of
-# im2col are the highest, those of the blocked rung and of its GEMMs alone are lower and much alike, and
-# TensorFlow's are near one.)*
+# im2col are the highest of most layers, those of the blocked rung and of its GEMMs alone are lower and much
+# alike, and TensorFlow's are the nearest to one.)*
 #
 # Where the second and the third bar are alike, what we could still gain by copying less is little: the
 # distance to the peak lies **inside the BLAS**. A GEMM copies, too. It *packs* its operands, block by block,
