@@ -557,7 +557,7 @@ def small_job(**values):
     values, here = BY_HAND | values, {"backend": "local", "folder": CHECKS.name}
     version = (*yours, *values.items())
     if version not in JOBS:
-        JOBS[version] = submit(probe, **values, ranks_per_node=2, time="00:01:00", **here)
+        JOBS[version] = submit(probe, **values, ranks_per_node=2, time="00:02:00", **here)
     return JOBS[version]
 
 
@@ -574,7 +574,7 @@ def evidence(trial, **values):
 # rank 1 before), the averaged gradient (2 and 6), the metric (3 of 4 and 1 of 6 images right), and the
 # files.
 #
-# Should the job end at its time limit of one minute, then one rank was waiting all that time, in a
+# Should the job end at its time limit of two minutes, then one rank was waiting all that time, in a
 # collective that the other rank never called.
 
 # %%
@@ -677,7 +677,7 @@ expect(
 # weights must be those of `train_on_one`, to the last bit.
 
 # %%
-one = submit(train, time="00:02:00")
+one = submit(train, time="00:04:00")
 print("equal to the last bit:", one.result()["weights"] == baseline.result()["weights"])
 
 # %% [markdown]
@@ -686,7 +686,7 @@ print("equal to the last bit:", one.result()["weights"] == baseline.result()["we
 # run again.
 
 # %%
-two = submit(train, ranks_per_node=2, time="00:02:00")
+two = submit(train, ranks_per_node=2, time="00:04:00")
 two.results()
 
 # %% [markdown]
