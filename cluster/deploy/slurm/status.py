@@ -18,13 +18,17 @@ def status(state: Path) -> tuple[int, str]:
         return 3, f"No one-machine Slurm was started in {state}."
     cluster = make(last["cluster"])
     records = states.ledger(state).all()
-    rows, good, lives = [], 0, 0
+    rows, good, lives, ruled = [], 0, 0, False
     whole = daemons.all_of(cluster, Machine(state, last["host"], last["memory"]))
     for d in whole:
         record = records.get(d.name)
         here = processes.alive(record)
         # Only root may knock at MariaDB's door; for others it counts that it lives.
-        answers = here if d.name == "mariadbd" and os.getuid() else d.answers()
+        if d.name == "mariadbd" and os.getuid():
+            answers = here
+        else:
+            answers = (ruled or d.name not in cluster.node_names) and d.answers()
+        ruled |= d.name == "slurmctld" and answers  # a node is seen through slurmctld alone
         lives += here
         good += answers
         seen = daemons.node_state(state, d.name) if answers and d.name in cluster.node_names else None
@@ -48,5 +52,5 @@ def _words(record: processes.Record | None, here: bool, answers: bool) -> str:
     if answers:
         return f"answers (process {record['pid']})" if here else "answers (not started here, and left alone)"
     if here:
-        return f"lives, but does not answer, or slurmctld does not see it (process {record['pid']})"
+        return f"lives, but does not answer or is not seen (process {record['pid']})"
     return f"dead (was process {record['pid']})" if record else "not started"

@@ -1,0 +1,281 @@
+"""The one-machine Slurm, really started: what it enforces, that it mends, and that it leaves nothing behind.
+
+One cluster for the module, used in the order of the tests. Its names and ports differ from the default
+ones, so that a cluster that runs on this machine is not touched.
+"""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cluster.deploy.slurm import machine
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+
+PORT = 28810
+STUDENT, STRANGER = "nobody", "games"  # Unix users that every Debian has
+TRIAL = f"""
+name = "trial"
+node = "trial"
+nodes = 2
+port = {PORT}
+students = ["{STUDENT}"]
+gpus_per_student = 2
+"""
+
+
+class Trial:
+    """The cluster under test, driven as an administrator and as a student would."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.state = folder, folder / "state"
+        (folder / "trial.toml").write_text(TRIAL)
+
+    def do(self, command, *more):
+        argv = [sys.executable, "-m", "cluster.deploy.slurm", command, "--state", self.state, *more]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=120)
+
+    def start(self):
+        said = self.do("start", "--description", self.folder / "trial.toml")
+        assert said.returncode == 0, said.stdout + said.stderr
+        return said.stdout
+
+    def ask(self, *command, user=None, check=True):
+        env = {"PATH": os.environ["PATH"], "SLURM_CONF": f"{self.state}/slurm.conf"}
+        command = (
+            ["setpriv", f"--reuid={user}", "--regid=nogroup", "--clear-groups", *command] if user else command
+        )
+        said = subprocess.run(command, env=env, cwd=self.folder, capture_output=True, text=True, timeout=60)
+        assert said.returncode == 0 or not check, said.stderr
+        return said.stdout.strip() if check else said
+
+    def batch(self, wrap, *options, user=None):
+        options = ["--parsable", "--output=/dev/null", *options, f"--wrap={wrap}"]
+        return self.ask("sbatch", *options, user=user)
+
+    def pids(self):
+        return {n: r["pid"] for n, r in json.loads((self.state / "processes.json").read_text()).items()}
+
+    def accounted(self, job, field="State"):
+        return self.ask("sacct", "-n", "-P", "-X", "-D", "-j", job, f"--format={field}").split("\n")
+
+
+def wait(what, true, seconds=40):
+    """Wait until `true()`; returns what it returned."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.2)
+    return found
+
+
+def left(state):
+    """Processes of the cluster: by their command line, their environment, or their cgroup."""
+    found = []
+    for p in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            env = Path(f"/proc/{p.pid}/environ").read_bytes()
+            groups = Path(f"/proc/{p.pid}/cgroup").read_text()
+            marks = (str(state) in " ".join(p.cmdline()), f"SLURM_CONF={state}/etc".encode() in env)
+            if p.pid != os.getpid() and (any(marks) or "/slurm_trial" in groups):
+                found.append(p)
+    return found
+
+
+@pytest.fixture(scope="module")
+def trial():
+    """A running trial cluster. Skipped where it cannot be started; in CI, as root, that is a failure."""
+    why = machine.missing()
+    if why and os.environ.get("CI") == "true" and os.getuid() == 0:
+        pytest.fail(f"the one-machine Slurm is part of CI: {why}")
+    if why:
+        pytest.skip(f"the one-machine Slurm cannot be started: {why}")
+    folder = Path(tempfile.mkdtemp(prefix="trial"))
+    folder.chmod(0o755)
+    cluster = Trial(folder)
+    try:
+        yield cluster
+    finally:
+        cluster.do("stop", "--purge")
+        shutil.rmtree(folder)
+
+
+def test_a_port_in_use_is_named(trial):
+    """Does a start that cannot succeed name the daemon and the port? (The next test then starts.)"""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", PORT))
+        s.listen()
+        said = trial.do("start", "--description", trial.folder / "trial.toml")
+    assert said.returncode == 1
+    assert f"slurmctld cannot listen on 127.0.0.1:{PORT}" in said.stderr and "Traceback" not in said.stderr
+
+
+def test_start(trial):
+    """Does it come up, say the line that a shell needs, and answer to it?"""
+    assert trial.start().splitlines()[-1] == f"export SLURM_CONF={trial.state}/slurm.conf"
+    assert trial.ask("sinfo", "-h", "-N", "-p", "short", "-o", "%N %T").split("\n") == [
+        "trial1 idle",
+        "trial2 idle",
+    ]
+    assert trial.do("status").returncode == 0
+
+
+def test_two_ranks_on_two_nodes(trial):
+    """Do two tasks start on two nodes, each with a GPU that Slurm names?"""
+    said = trial.ask(
+        "srun", "-N2", "-n2", "--gpus-per-node=1", "sh", "-c", "echo $(hostname) $CUDA_VISIBLE_DEVICES"
+    )
+    nodes = ["trial1", "trial2"] if machine._namespaces() else [socket.gethostname()] * 2
+    assert sorted(said.split("\n")) == [f"{n} 0" for n in nodes]
+
+
+def test_nothing_listens_outside_loopback(trial):
+    """Is every socket on which a daemon listens a loopback one?"""
+    if not machine._namespaces():
+        pytest.skip("no namespaces here: the daemons listen on all addresses, and say so")
+    pids = {n: p for n, p in trial.pids().items() if n != "munged"}
+    open_at = {
+        n: [c.laddr for c in psutil.Process(p).net_connections() if c.status == "LISTEN"]
+        for n, p in pids.items()
+    }
+    assert {ip for sockets in open_at.values() for ip, _ in sockets} == {"127.0.0.1"}
+    assert open_at["mariadbd"] == [] and len(open_at["slurmctld"]) == 1
+
+
+def test_a_student_has_so_many_gpus_and_no_more(trial):
+    """Does a job over the limit wait for that reason, one within it run, a stranger's not enter?"""
+    job = trial.batch("true", "-N2", "--gpus=3", user=STUDENT)
+    wait(
+        "AssocGrpGRES", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T %r") == "PENDING AssocGrpGRES"
+    )
+    assert trial.ask("srun", "-N2", "--gpus-per-node=1", "id", "-un", user=STUDENT).split() == [STUDENT] * 2
+    assert trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "PENDING"
+    trial.ask("scancel", job)
+    refused = trial.ask("srun", "true", user=STRANGER, check=False)
+    assert refused.returncode and "Invalid account" in refused.stderr
+
+
+def test_memory_is_a_limit(trial):
+    """Is a task that takes more than its job asked for ended, and does the accounting say why?"""
+    if machine.memory("auto")[0] == "polling":
+        pytest.skip("no cgroups here: memory is polled, and such a job ends as FAILED")
+    take = f"{sys.executable} -S -c 'bytearray(300 << 20)'"
+    small, large = trial.batch(take, "--mem=400M"), trial.batch(take, "--mem=100M")
+    wait(
+        "the end of both",
+        lambda: trial.accounted(small) + trial.accounted(large) == ["COMPLETED", "OUT_OF_MEMORY"],
+    )
+
+
+def test_accounting(trial):
+    """Does sacct know who ran what, on how many GPUs, with which exit code?"""
+    job = trial.batch("exit 3", "--gpus=1", user=STUDENT)
+    wait("its end", lambda: trial.accounted(job) == ["FAILED"])
+    fields = trial.accounted(job, "User,Account,ExitCode,AllocTRES")[0].split("|")
+    trial.ended = job
+    assert fields[:3] == [STUDENT, "course", "3:0"] and "gres/gpu=1" in fields[3]
+
+
+def test_short_preempts_long_which_comes_back(trial):
+    """Does a job in `short` take the nodes at once, and does the one in `long` run again later?"""
+    marks = trial.folder / "marks"
+    wrap = f"echo ${{SLURM_RESTART_COUNT:-0}} >>{marks}; sleep 60"
+    job = trial.batch(wrap, "-p", "long", "-N2", "--exclusive")
+    wait("its start", marks.exists)
+    began = time.monotonic()
+    assert trial.ask("srun", "-p", "short", "-N2", "echo", "ran").split() == ["ran", "ran"]
+    assert time.monotonic() - began < 15
+    wait("both its runs in the accounting", lambda: trial.accounted(job) == ["PREEMPTED", "PENDING"], 10)
+    wait("a second start", lambda: marks.read_text() == "0\n1\n")
+    trial.ask("scancel", job)
+
+
+def test_starting_twice_changes_nothing(trial):
+    """Does a second start leave every process as it was?"""
+    before = trial.pids()
+    assert trial.start().count("runs already") == 4
+    assert trial.pids() == before
+
+
+def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
+    """Can a student be added at once? Is another number of nodes refused, with the remedy?"""
+    other = trial.folder / "other.toml"
+    other.write_text(TRIAL.replace('"]', f'", "{STRANGER}"]'))
+    assert trial.do("start", "--description", other).returncode == 0
+    assert trial.ask("srun", "id", "-un", user=STRANGER) == STRANGER
+    other.write_text(TRIAL.replace("nodes = 2", "nodes = 3"))
+    said = trial.do("start", "--description", other)
+    assert said.returncode == 1 and "Stop first" in said.stderr
+
+
+def test_a_crash_is_mended(trial):
+    """After kill -9 of three daemons: does status name them, start mend them, a running job survive?"""
+    job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
+    wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
+    # slurmctld writes its jobs down some seconds after a submission; what it has not written, a crash loses.
+    seen, saved = time.time(), trial.state / "controller/job_state"
+    trial.batch("true")
+    wait("slurmctld to write it down", lambda: saved.stat().st_mtime > seen)
+    for name in ("slurmctld", "mariadbd", "trial2"):
+        os.kill(before[name], 9)
+    report = trial.do("status")
+    assert report.returncode == 1
+    for name in ("slurmctld", "mariadbd", "trial2"):
+        assert f"dead (was process {before[name]})" in report.stdout
+    trial.start()
+    after = trial.pids()
+    assert {n for n in after if after[n] != before[n]} == {"slurmctld", "mariadbd", "trial2"}
+    assert trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING"
+    assert trial.ask("srun", "-N2", "echo", "again").split() == ["again"] * 2
+
+
+def test_stop_leaves_no_process_even_without_slurmctld(trial):
+    """Are jobs, slurmstepd and a task that left its session gone after stop?"""
+    job = trial.batch("setsid sleep 300 & srun sleep 300", "-N2")
+    wait("its steps", lambda: len(trial.ask("squeue", "-h", "-s", "-j", job).split("\n")) >= 2)
+    os.kill(trial.pids()["slurmctld"], 9)
+    assert [p for p in left(trial.state) if p.name() == "sleep"]
+    began = time.monotonic()
+    assert trial.do("stop").returncode == 0
+    assert time.monotonic() - began < 20
+    assert [(p.pid, p.cmdline()) for p in left(trial.state)] == []
+    assert trial.do("status").returncode == 3
+    assert trial.do("stop").returncode == 0  # stopping twice is harmless
+
+
+def test_a_daemon_that_fails_shows_its_log(trial):
+    """When slurmctld refuses to start, does the message hold what it said?"""
+    name = trial.state / "controller/clustername"
+    true = name.read_text()
+    name.write_text("another")
+    said = trial.do("start")
+    name.write_text(true)
+    assert (
+        said.returncode == 1 and "slurmctld ended" in said.stderr and "CLUSTER NAME MISMATCH" in said.stderr
+    )
+
+
+def test_the_state_is_kept_and_purged_when_asked(trial):
+    """Do job numbers go on after a stop, the accounting remember, and --purge remove every trace?"""
+    trial.start()
+    job = trial.batch("sleep 300")
+    wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
+    assert trial.do("stop").returncode == 0
+    trial.start()
+    assert int(trial.batch("true")) > int(job)
+    wait("the cancelled job in the accounting", lambda: trial.accounted(job)[-1].startswith("CANCELLED"), 10)
+    assert trial.accounted(trial.ended) == ["FAILED"]
+    assert trial.do("stop", "--purge").returncode == 0
+    assert not trial.state.exists() and left(trial.state) == []
+    assert [*machine.CGROUPS.glob("*/slurm_trial*"), *machine.CGROUPS.glob("system.slice/trial*")] == []
