@@ -24,7 +24,7 @@ def whole(cluster, machine):
     [
         ("default.txt", lambda: whole(Cluster(), V1)),
         ("bare.txt", lambda: whole(ONE, BARE)),
-        ("guide.txt", lambda: guide.text(Cluster(students=("ada", "bo"), gpus_per_student=2))),
+        ("guide.txt", lambda: guide.text(Cluster(students=("student1", "student2"), gpus_per_student=2))),
     ],
 )
 def test_golden(name, text):
@@ -66,14 +66,14 @@ def test_memory_limits_by_what_the_machine_has():
 
 def test_guide_follows_the_description():
     """Do partitions, GPUs and students of the guide come from the description?"""
-    said = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("zoe",)))
-    assert "/dev/nvidia[0-7]" in said and "add user zoe" in said and "gres/gpu=3" in said
+    said = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("student7",)))
+    assert "/dev/nvidia[0-7]" in said and "add user student7" in said and "gres/gpu=3" in said
     assert texts.partitions(Cluster()) in said
 
 
 def test_description_survives_json():
     """Does what is recorded give the same cluster back?"""
-    c = Cluster(nodes=3, students=("ada",))
+    c = Cluster(nodes=3, students=("student1",))
     assert description.make(description.plain(c)) == c
 
 
@@ -91,9 +91,9 @@ def test_toml(tmp_path):
         ({"nodez": 3}, "nodez"),
         ({"nodes": 0}, "nodes = 0"),
         ({"gpus": True}, "gpus"),
-        ({"students": ["ada; rm -rf /"]}, "ada; rm"),
+        ({"students": ["x; rm -rf /"]}, "x; rm"),
         ({"students": ["a\nb"]}, "a student"),
-        ({"students": "ada"}, "list"),
+        ({"students": "student1"}, "list"),
         ({"name": "x\nSlurmUser=root"}, "SlurmUser"),
         ({"node": "n1"}, "digit"),
         ({"partitions": []}, "at least one"),

@@ -54,6 +54,8 @@ def _status(args: argparse.Namespace, state: Path) -> int:
 
 def _config(args: argparse.Namespace, state: Path) -> int:
     cluster = _cluster(args, state)
+    if os.getuid():
+        print("Not root: it is not known whether root may use cgroups and namespaces here.", file=sys.stderr)
     for name, text in texts.files(cluster, machine.look(cluster, state)).items():
         print(f"### {state / name}\n{text}")
     return 0

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from . import daemons, processes
 from . import state as states
-from .description import Cluster, Trouble
+from .description import Trouble
 from .machine import CGROUPS
 from .start import Say, step
+
+SERVICES = ("slurmctld", "slurmdbd", "mariadbd", "munged")  # in the order in which they end, after the nodes
 
 
 def stop(state: Path, say: Say = print, purge: bool = False) -> None:
@@ -25,11 +27,12 @@ def stop(state: Path, say: Say = print, purge: bool = False) -> None:
         say(f"No one-machine Slurm was started in {state}.")
         return
     with states.locked(state):
-        cluster, ledger = states.described(state), states.ledger(state)
+        ledger = states.ledger(state)
+        nodes = [n for n in ledger.all() if n not in SERVICES]
         running = {n: r for n, r in ledger.all().items() if processes.alive(r)}
         if "slurmctld" in running:
             _cancel(state, say)
-        for group in (cluster.node_names, ["slurmctld"], ["slurmdbd"], ["mariadbd"], ["munged"]):
+        for group in (nodes, *([s] for s in SERVICES)):
             mine = [n for n in group if n in running]
             if mine:
                 with step(mine[0] if len(mine) == 1 else f"{mine[0]} … {mine[-1]}", say) as note:
@@ -40,7 +43,7 @@ def stop(state: Path, say: Say = print, purge: bool = False) -> None:
         if left := processes.of_jobs(state / "etc/slurm.conf"):
             processes.end(left, 1.0)
             say(f"  ✓ {len(left)} processes of jobs that were left: ended")
-        _cgroups(cluster)
+        _cgroups(nodes)
         if not running:
             say("Nothing was running.")
     if purge:
@@ -63,9 +66,9 @@ def _cancel(state: Path, say: Say) -> None:
         note("cancelled")
 
 
-def _cgroups(cluster: Cluster) -> None:
+def _cgroups(nodes: list[str]) -> None:
     """Remove the nodes' empty cgroups; one that is in use cannot be removed, and is left."""
-    for node in cluster.node_names:
+    for node in nodes:
         for top in [*CGROUPS.glob(f"*/slurm_{node}"), CGROUPS / f"system.slice/{node}_slurmstepd.scope"]:
             for folder in sorted((p for p in top.rglob("*") if p.is_dir()), reverse=True):
                 with contextlib.suppress(OSError):

@@ -1,0 +1,1 @@
+"""Setting up: the environment, and a Slurm on one machine."""
