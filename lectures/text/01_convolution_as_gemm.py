@@ -647,13 +647,14 @@ for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variab
 
 
 # %%
-def race(calls, repeats=9):
-    """{name: function} -> {name: seconds of each repeat}; one warm-up each, then in turns."""
-    for call in calls.values():
-        call()
+def race(calls, repeats=9, pause=0.15):
+    """{name: call} -> {name: seconds of each repeat}, in turns, each after a pause and an untimed call."""
     times = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
+            if pause:
+                time.sleep(pause)
+                call()
             times[name].append(seconds(call)[0])
     return {name: np.array(t) for name, t in times.items()}
 
@@ -676,26 +677,38 @@ def gemm_per_thread():
         list(pool.map(lambda o: np.matmul(a, c, out=o), out))
 
 
-gemms = race(
-    {
-        "NumPy's BLAS, threads share one GEMM": lambda: np.matmul(a, c, out=out[0]),
-        "NumPy's BLAS, a GEMM for each thread": gemm_per_thread,
-        "TensorFlow's matmul": lambda: tf.matmul(ta, tc).numpy(),
-    }
-)
+GEMMS = {
+    "NumPy's BLAS, threads share one GEMM": lambda: np.matmul(a, c, out=out[0]),
+    "NumPy's BLAS, a GEMM for each thread": gemm_per_thread,
+    "TensorFlow's matmul": lambda: tf.matmul(ta, tc).numpy(),
+}
+gemms = race(GEMMS)
 
 # %%
 peaks = {}
 for name, t in gemms.items():
     flops = 2 * n**3 * (THREADS if "each" in name else 1)
-    peaks[name], low, high = (flops / s for s in (spread(t)[0], spread(t)[2], spread(t)[1]))
+    peaks[name], high, low = (flops / s for s in spread(t))
     print(f"{name:38} {peaks[name] / 1e9:6.1f} GFLOP/s  [{low / 1e9:.1f} to {high / 1e9:.1f}]")
 PEAK = max(peaks.values())
 
 # %% [markdown]
-# A copy of $n$ bytes reads $n$ and writes $n$, so it moves $2n$. (This is the honest minimum: many processors
-# also *read* the target before they overwrite it, and one does not see that from here.) One thread or
-# several, whichever is faster.
+# Why does `race` pause? Leave it out once, and compare with the run above:
+
+# %%
+hurried = race(GEMMS, pause=0)
+for name in GEMMS:
+    print(f"{name:38} {spread(hurried[name])[0] / spread(gemms[name])[0]:.2f}× the time, without a pause")
+
+# %% [markdown]
+# Where you see a number well above one, you have caught a benchmark in the act of lying. The threads of a
+# BLAS do not go to sleep when their GEMM is done: for up to a tenth of a second they *spin*, asking for more
+# work as fast as they can, and whoever runs next gets one core less. An honest comparison gives each
+# contestant a machine at rest.
+#
+# Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves $2n$. (This is the honest
+# minimum: many processors also *read* the target before they overwrite it, and one does not see that from
+# here.) One thread or several, whichever is faster.
 
 
 # %%
@@ -877,7 +890,7 @@ for layer in (LAYERS[2], LAYERS[3]):
         mib: lambda x=x, w=w, s=layer.stride, p=layer.pad, b=int(mib * 2**20): conv_blocked(x, w, s, p, b)
         for mib in sizes
     }
-    contest[layer.name] = race(calls, repeats=7)
+    contest[layer.name] = race(calls, repeats=7, pause=0.01)  # no BLAS threads here to wait for
 
 # %%
 fig, ax = plt.subplots()
@@ -942,7 +955,7 @@ for layer in LAYERS:
             px, pw = tf.constant(px), tf.constant(pw)
         calls[rung] = lambda conv=conv, a=px, b=pw, s=layer.stride, p=pad: conv(a, b, s, p)
     slow = {rung: calls.pop(rung) for rung in ("loops", "pixels", "windows")}
-    times = race(slow, repeats=3) | race(calls, repeats=15)
+    times = race(slow, repeats=3) | race(calls, repeats=11)
     measured |= {(layer.name, rung): t / shares[rung] for rung, t in times.items()}
     print(f"{layer.name:15} measured")
 
@@ -1101,7 +1114,7 @@ def gemm_alone(layer):
             np.matmul(columns[thread], weights, out=y[n])
 
     with blas.limit(limits=1):
-        return race({"gemm": lambda: list(pool.map(work, range(THREADS)))}, repeats=9)["gemm"]
+        return race({"gemm": lambda: list(pool.map(work, range(THREADS)))})["gemm"]
 
 
 alone = {layer.name: spread(gemm_alone(layer))[0] for layer in LAYERS}
