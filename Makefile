@@ -7,7 +7,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor lock clean
+.PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor slurm slurm-stop lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -37,6 +37,12 @@ student: setup  ## make the folder student/: what students get, never this repos
 
 doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
 	$(PY) -m cluster doctor
+
+slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
+	$(PY) -m cluster.deploy.slurm start
+
+slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
+	$(PY) -m cluster.deploy.slurm stop
 
 setup:  ## build the environment where it is missing, nothing more
 	@cluster/deploy/setup.sh

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 want=${1:-course}
 VENV=${VENV:-.venv}
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
-test_packages="slurm-wlm munge"
+test_packages="slurm-wlm slurmdbd munge mariadb-server-core"
 
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
 digest() { sha256sum | cut -c1-12; }

@@ -3,6 +3,7 @@
 python lectures/figures/loop.py
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -50,7 +51,7 @@ def main():
             size=10 if code else 12.5, family="monospace" if code else "sans-serif",
         )  # fmt: skip
         axes.text(x, y - 0.27 - 0.1 * lines, text, ha="center", va="center", color=INK, size=9.5)
-    for start, end in zip(WAY, WAY[1:], strict=False):
+    for start, end in pairwise(WAY):
         tail, head = side(start, end)
         axes.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": INK, "lw": 1.6})
     axes.set(xlim=(-1.4, 10.4), ylim=(-0.8, 2.8), aspect="equal")
