@@ -99,7 +99,7 @@ class Hashed:
     def __init__(self, tree, salt):
         if holds_floats(tree):
             raise TypeError("HASHED AUTOTEST compares exactly, and this value holds floats: use AUTOTEST")
-        # scrypt with 16 MiB: about 50 ms a guess, so that trying a million answers takes half a day.
+        # scrypt with 16 MiB: tens of milliseconds a guess, so that a million guesses take hours.
         digest = hashlib.scrypt(json.dumps(tree).encode(), salt=salt.encode(), n=2**14, r=8, p=1, dklen=20)
         self.digest = digest.hex()
 
