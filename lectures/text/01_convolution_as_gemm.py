@@ -34,6 +34,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
+os.environ["OPENBLAS_THREAD_TIMEOUT"] = "20"  # read when NumPy is imported; section 1.6 says why
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -647,7 +648,7 @@ for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variab
 
 
 # %%
-def race(calls, repeats=9, pause=0.15):
+def race(calls, repeats=9, pause=0.02):
     """{name: call} -> {name: seconds of each repeat}, in turns, each after a pause and an untimed call."""
     times = {name: [] for name in calls}
     for _ in range(repeats):
@@ -693,18 +694,12 @@ for name, t in gemms.items():
 PEAK = max(peaks.values())
 
 # %% [markdown]
-# Why does `race` pause? Leave it out once, and compare with the run above:
-
-# %%
-hurried = race(GEMMS, pause=0)
-for name in GEMMS:
-    print(f"{name:38} {spread(hurried[name])[0] / spread(gemms[name])[0]:.2f}× the time, without a pause")
-
-# %% [markdown]
-# Where you see a number well above one, you have caught a benchmark in the act of lying. The threads of a
-# BLAS do not go to sleep when their GEMM is done: for up to a tenth of a second they *spin*, asking for more
-# work as fast as they can, and whoever runs next gets one core less. An honest comparison gives each
-# contestant a machine at rest.
+# Why does `race` pause, and what is `OPENBLAS_THREAD_TIMEOUT` in the first cell? The threads of a BLAS do not
+# go to sleep when their GEMM is done. They *spin*: they ask for more work as fast as they can, so as not to
+# miss it, and whoever is measured next gets one core less. OpenBLAS does so for $2^{26}$ clock ticks or more,
+# unless told otherwise; we say $2^{20}$, less than a millisecond. A benchmark in which contestants take turns
+# *without* this gives TensorFlow and our own threads half of what they can do, with a small spread,
+# reproducibly. Exercise 6 lets you see it. An honest comparison gives each contestant a machine at rest.
 #
 # Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves $2n$. (This is the honest
 # minimum: many processors also *read* the target before they overwrite it, and one does not see that from
@@ -890,7 +885,7 @@ for layer in (LAYERS[2], LAYERS[3]):
         mib: lambda x=x, w=w, s=layer.stride, p=layer.pad, b=int(mib * 2**20): conv_blocked(x, w, s, p, b)
         for mib in sizes
     }
-    contest[layer.name] = race(calls, repeats=7, pause=0.01)  # no BLAS threads here to wait for
+    contest[layer.name] = race(calls, repeats=7)
 
 # %%
 fig, ax = plt.subplots()
@@ -955,7 +950,7 @@ for layer in LAYERS:
             px, pw = tf.constant(px), tf.constant(pw)
         calls[rung] = lambda conv=conv, a=px, b=pw, s=layer.stride, p=pad: conv(a, b, s, p)
     slow = {rung: calls.pop(rung) for rung in ("loops", "pixels", "windows")}
-    times = race(slow, repeats=3) | race(calls, repeats=11)
+    times = race(slow, repeats=3) | race(calls, repeats=15)
     measured |= {(layer.name, rung): t / shares[rung] for rung, t in times.items()}
     print(f"{layer.name:15} measured")
 
@@ -1333,6 +1328,8 @@ for name, (peak, _) in MACHINES.items():
 # 4. Store the images as `(N, C, H, W)` and write `conv_blocked` for that layout. How long are the runs now?
 # 5. Find `cblas_sgemm` in NumPy's own BLAS with `ctypes`, and write the convolution that copies nothing (the
 #    last self-check above). When does it win against `conv_blocked`?
+# 6. Take the line with `OPENBLAS_THREAD_TIMEOUT` out, set `pause=0`, restart and run all. Which contestants
+#    suffer, and which *seem* to win? What would you have believed, had you seen only that table?
 #
 # Next: **02, networks that learn**, builds a network from such layers. **03, from LeNet to ResNet**, asks
 # which layers. **04, one device, fast**, comes back to roof and ridge.
