@@ -33,7 +33,7 @@ exercises: setup  ## regenerate the students' release from solutions/
 	$(PY) -m cluster.grading release
 
 student: setup  ## make the folder student/: what students get, never this repository
-	$(PY) -m cluster.grading student
+	$(PY) -m cluster.grading student $(if $(AFTER),--after $(AFTER))
 
 doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
 	$(PY) -m cluster doctor

@@ -27,6 +27,9 @@ def parser():
     command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
     student = command("student", "make the folder student/: lectures, exercises and what they need")
     student.add_argument("--to", help="the folder (default: student/ in the course root)")
+    student.add_argument(
+        "--after", metavar="NN", help="the last assignment whose answers the package may hold, as 07"
+    )
     return main
 
 
@@ -46,7 +49,7 @@ def main(argv=None):
         elif options.command == "demo":
             wrong = demo.run(root)
         else:
-            wrong = student.make(root, options.to)
+            wrong = student.make(root, options.to, options.after)
     except (CourseError, mutants.MutantError) as error:
         wrong = [str(error)]
     for line in wrong:

@@ -94,7 +94,7 @@ def secrets(root, assignment):
     return {line for line in hidden - shown if len(line) >= TRIVIAL}
 
 
-def find_leaks(folder, secret_lines):
+def find_leaks(folder, secret_lines, marks=MARKS):
     """What in `folder` students must not see: nbgrader's marks, secret lines, text twins, outputs."""
     import nbformat
 
@@ -109,7 +109,7 @@ def find_leaks(folder, secret_lines):
             if path.suffix == ".py" and any(line.startswith("# %%") for line in lines):
                 found.append(f"{path}: a text twin, which holds the solution")
         for line in lines:
-            if any(mark in line for mark in MARKS):
+            if any(mark in line for mark in marks):
                 found.append(f"{path}: nbgrader's mark {line.strip()!r}")
             if line.strip().removeprefix("# ") in secret_lines:
                 found.append(f"{path}: the secret line {line.strip()!r}")

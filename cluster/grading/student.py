@@ -26,6 +26,10 @@ FILES = (
     "cluster/grading/__init__.py",
     "cluster/grading/values.py",
 )
+# What an assignment asks for stays out until the class is past it (`--after 07`).
+ANSWERS = {
+    "07": ("cluster/training/distributed.py", "cluster/training/schedules.py", "cluster/training/shards.py"),
+}
 SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
 SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
@@ -47,8 +51,13 @@ Restart the kernel and run all cells once before you hand in.
 """
 
 
-def make(root, target=None):
-    """Make (or make anew) the students' folder; return what must not be in it, line by line."""
+def make(root, target=None, after=None):
+    """Make (or make anew) the students' folder; return what must not be in it, line by line.
+
+    `after` is the number of the last assignment whose answers the package may hold: "07" (default: none).
+    """
+    if after is not None and after not in (known := [name[:2] for name in assignments(root)]):
+        raise CourseError(f"--after {after!r} is no assignment's number; there are {', '.join(known)}")
     target = Path(target or root / "student").absolute()
     if target.exists() and not (target / "README.md").is_file():
         raise CourseError(
@@ -62,12 +71,12 @@ def make(root, target=None):
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".student-", dir=target.parent) as place:
         new = Path(place) / "new"
-        for path in chosen(root):
+        for path in chosen(root, after):
             copy = new / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         (new / "README.md").write_text(README)
-        wrong = leaks(root, new)
+        wrong = leaks(root, new, after)
         if wrong:
             return shorten(wrong)
         if target.exists():
@@ -77,23 +86,30 @@ def make(root, target=None):
     return []
 
 
-def chosen(root):
+def chosen(root, after=None):
     """The files of the repository that students get."""
+    kept_back = {file for number, files in ANSWERS.items() if number > (after or "") for file in files}
     paths = sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()})
     return [
-        path for path in paths if not SKIPPED & set(path.relative_to(root).parts) and path.suffix != ".pyc"
+        path
+        for path in paths
+        if not SKIPPED & set(path.relative_to(root).parts)
+        and path.suffix != ".pyc"
+        and str(path.relative_to(root)) not in kept_back
     ]
 
 
-def leaks(root, folder):
+def leaks(root, folder, after=None):
     """What of solutions, hidden tests or mutants is in `folder`.
 
-    Every notebook of exercises/ is searched for secret lines. The lectures and the package teach the same
-    things in other words, so there the marks of nbgrader and the names of files are what would give us away.
+    The exercises are searched for secret lines, and so is cluster/training, for the assignments that come
+    later than `after`. Lectures teach the same things; there nbgrader's marks are what would give us away.
     """
     found = []
     for name in assignments(root):
         found += find_leaks(folder / "exercises" / name, secrets(root, name))
+        if name[:2] > (after or ""):
+            found += find_leaks(folder / "cluster" / "training", secrets(root, name), marks=())
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         if inside.parts[0] in (

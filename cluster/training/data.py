@@ -1,4 +1,4 @@
-"""Fashion-MNIST from wherever this machine has it, and the shards that p ranks cut it into.
+"""Fashion-MNIST from wherever this machine has it, and its batches.
 
 The data set is 70,000 grey pictures of 28 x 28 pixels in 10 classes of clothing, 60,000 to train on
 and 10,000 to test with (Xiao, Rasul and Vollgraf, arXiv 1708.07747).
@@ -42,25 +42,6 @@ def fashion_mnist(split="train", limit=None):
     y = _read_idx(folder / f"{PREFIX[split]}-labels-idx1-ubyte.gz", LABELS, (COUNTS[split],))
     x = x[:limit, :, :, np.newaxis].astype(np.float32) / np.float32(255)  # (N, 28, 28, 1)
     return x, y[:limit].astype(np.int64)  # (N,)
-
-
-def shard(n, rank, size, epoch=0, seed=0):
-    """Which of n examples this rank sees in this epoch: int64 (n // size,), in the order of its steps.
-
-    One shuffle an epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every
-    size-th index of it, starting at its own rank. So the shards are disjoint, and the batches of b that
-    the ranks see at step t are together the batch of size * b that one process would have seen.
-
-    All shards are equally long, so that no rank waits in an all-reduce for a step that another rank does
-    not have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one a
-    rank, and others in the next epoch.
-    """
-    if not 0 <= rank < size:
-        raise ValueError(f"rank={rank} with size={size}: ranks count from 0 to size - 1")
-    if n < size:
-        raise ValueError(f"{n} examples cannot give each of {size} ranks one: use fewer ranks")
-    order = np.random.default_rng([seed, epoch]).permutation(n)  # (n,)
-    return order[: n - n % size][rank::size]
 
 
 def batches(indices, batch):

@@ -8,17 +8,15 @@ Keras 3 keeps its weights in `keras.Variable`; TensorFlow's and Horovod's functi
 `tf.Variable` inside, `variable.value`. Horovod's own Keras callbacks do not work with Keras 3.
 """
 
-import hashlib
 import math
 import os
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from . import schedules  # noqa: F401 (a checkpoint may name a schedule, and is to load with this module alone)
-from .data import shard
+from .shards import shard
 
 
 def horovod():
@@ -66,14 +64,6 @@ def save(model, path):
         beside = path.with_name(f".{path.stem}.tmp.keras")
         model.save(beside)
         os.replace(beside, path)
-
-
-def digest(model):
-    """64 hexadecimal digits that two models share when all their weights are equal to the last bit."""
-    sha = hashlib.sha256()
-    for weight in model.get_weights():
-        sha.update(np.ascontiguousarray(weight).tobytes())
-    return sha.hexdigest()
 
 
 @keras.saving.register_keras_serializable(package="cluster")

@@ -44,7 +44,7 @@ from cluster import submit
 from cluster.grading import expect
 from cluster.jobs import log, run_folder
 from cluster.training import data, models
-from cluster.training.distributed import digest
+from cluster.training.models import digest
 
 plt.style.use("cluster.course")
 IMAGES, EPOCHS, BATCH, LR = 12_800, 3, 128, 0.2  # N, epochs, n, η

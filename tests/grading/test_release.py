@@ -147,6 +147,22 @@ def test_students_folder_holds_no_solution(tmp_path):
     assert run.stdout.strip().startswith(str(folder)), run.stderr
 
 
+def test_package_holds_no_answers_before_its_time(tmp_path):
+    """Do the modules that answer an assignment come only after it, and would an answer be found?"""
+    answers = {
+        "cluster/training/distributed.py",
+        "cluster/training/schedules.py",
+        "cluster/training/shards.py",
+    }
+    for after, held in [(None, set()), ("01", set()), ("07", answers)]:
+        assert student.make(ROOT, tmp_path / "student", after) == []
+        assert {a for a in answers if (tmp_path / "student" / a).exists()} == held
+    found = student.leaks(ROOT, tmp_path / "student")
+    assert any("cluster/training" in line and "the secret line" in line for line in found), found
+    with pytest.raises(CourseError, match="'7'"):
+        student.make(ROOT, tmp_path / "student", "7")
+
+
 def test_students_folder_replaces_only_its_own(tmp_path):
     """Is a folder that holds something else left alone?"""
     folder = tmp_path / "student"

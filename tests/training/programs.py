@@ -71,7 +71,7 @@ def two_ranks():
 def trial_training(distributed, rank):
     """Train as the course does, from a seed of each rank's own, with validation on the rank's part."""
     from cluster.jobs import run_folder
-    from cluster.training import data
+    from cluster.training import data, models
 
     x, y = data.fashion_mnist("train", N)
     x_test, y_test = data.fashion_mnist("test", 101)
@@ -87,7 +87,7 @@ def trial_training(distributed, rank):
     momentum = np.concatenate([np.ravel(v.numpy()) for v in model.optimizer.variables])
     return {
         "weights": np.array(weights),
-        "digest": distributed.digest(model),
+        "digest": models.digest(model),
         "momentum": momentum,
         "history": {name: [float(v) for v in values] for name, values in history.items()},
         "accuracy of the whole set": right,
@@ -97,14 +97,16 @@ def trial_training(distributed, rank):
 
 def trial_broadcast(distributed, rank):
     """Weights, momentum and step count differ before, and are rank 0's after."""
+    from cluster.training import models
+
     net = compiled(small_net(seed=rank), ranks=2)
     net.optimizer.build(net.trainable_variables)
     for v in net.optimizer.variables:
         v.assign(v + 3 + rank)
-    before = distributed.digest(net)
+    before = models.digest(net)
     distributed.broadcast(net)
     state = [float(np.mean(v.numpy())) for v in net.optimizer.variables if "learning" not in v.name]
-    return {"before": before, "after": distributed.digest(net), "state": state}
+    return {"before": before, "after": models.digest(net), "state": state}
 
 
 def trial_average(distributed, rank):

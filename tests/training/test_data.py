@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cluster.training import data
+from cluster.training.shards import shard
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def test_the_error_names_all_places_that_were_tried(tmp_path, monkeypatch):
 @pytest.mark.parametrize("n, size", [(10, 2), (11, 2), (60_000, 7), (5, 5), (1_003, 4)])
 def test_shards_are_disjoint_equal_and_cover(n, size):
     """Does every rank get n // size images, none of them twice, and are at most size - 1 left out?"""
-    shards = [data.shard(n, rank, size, epoch=3, seed=1) for rank in range(size)]
+    shards = [shard(n, rank, size, epoch=3, seed=1) for rank in range(size)]
     assert {len(s) for s in shards} == {n // size}
     seen = np.concatenate(shards)
     assert len(np.unique(seen)) == len(seen) == n - n % size
@@ -117,7 +118,7 @@ def test_shards_are_disjoint_equal_and_cover(n, size):
 
 def test_the_remainder_changes_from_epoch_to_epoch():
     """Is no image left out for ever?"""
-    left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in data.shard(11, r, 2, e)} for e in range(40)]
+    left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in shard(11, r, 2, e)} for e in range(40)]
     assert all(len(left) == 1 for left in left_out)
     assert set().union(*left_out) == set(range(11))
 
@@ -125,8 +126,8 @@ def test_the_remainder_changes_from_epoch_to_epoch():
 def test_the_ranks_together_see_the_batches_of_one_process():
     """At each step, are the ranks' batches together the batch that one process would have seen?"""
     n, batch = 1_003, 32
-    one = data.batches(data.shard(n, 0, 1, epoch=2, seed=5)[: n - n % 4], 4 * batch)
-    four = [data.batches(data.shard(n, rank, 4, epoch=2, seed=5), batch) for rank in range(4)]
+    one = data.batches(shard(n, 0, 1, epoch=2, seed=5)[: n - n % 4], 4 * batch)
+    four = [data.batches(shard(n, rank, 4, epoch=2, seed=5), batch) for rank in range(4)]
     assert [len(b) for b in four] == [len(one)] * 4 == [math.ceil(250 / batch)] * 4
     for step, whole in enumerate(one):
         assert sorted(np.concatenate([b[step] for b in four])) == sorted(whole)
@@ -134,9 +135,7 @@ def test_the_ranks_together_see_the_batches_of_one_process():
 
 def test_shuffles_can_be_repeated_and_differ():
     """Do seed and epoch both decide the order, and nothing else?"""
-    order = [
-        data.shard(1_000, 0, 1, epoch, seed).tolist() for epoch, seed in [(0, 0), (0, 0), (1, 0), (0, 1)]
-    ]
+    order = [shard(1_000, 0, 1, epoch, seed).tolist() for epoch, seed in [(0, 0), (0, 0), (1, 0), (0, 1)]]
     assert order[0] == order[1]
     assert order[0] != order[2] and order[0] != order[3] and order[2] != order[3]
 
@@ -144,6 +143,6 @@ def test_shuffles_can_be_repeated_and_differ():
 def test_a_shard_that_cannot_be_is_refused():
     """Are a rank beyond the size, and more ranks than images, refused with their values?"""
     with pytest.raises(ValueError, match="rank=2 with size=2"):
-        data.shard(10, 2, 2)
+        shard(10, 2, 2)
     with pytest.raises(ValueError, match="3 examples cannot give each of 4 ranks"):
-        data.shard(3, 0, 4)
+        shard(3, 0, 4)

@@ -95,12 +95,12 @@ def test_the_checkpoint_goes_on_without_horovod(jobs, training):
     """Does the checkpoint load here, in one process, with its weights, its optimizer and its schedule?"""
     import keras
 
-    from cluster.training import data, distributed
+    from cluster.training import data, distributed, models
 
     assert sorted(f.name for f in jobs[0].folder.glob("*.keras")) == ["model.keras"]
     model = keras.saving.load_model(jobs[0].folder / "model.keras")
     assert isinstance(model, distributed.DataParallel)
-    assert distributed.digest(model) == training[0]["digest"]
+    assert models.digest(model) == training[0]["digest"]
     assert int(model.optimizer.iterations) == STEPS
     assert float(model.optimizer.learning_rate) == pytest.approx(2 * programs.ETA)
     assert "horovod.tensorflow" not in sys.modules
