@@ -81,27 +81,24 @@ def expand(text: str) -> tuple[int, ...]:
 
 
 def meet(folder: Path, here: Place, keep: set[str]) -> Callable[[], None]:
-    """Set up Gloo's variables, except those in `keep`, and return what stops the store on rank 0."""
-    file = folder / f"rendezvous-{here.attempt}.json"
-    stop = _serve(file, here) if here.rank == 0 else (lambda: None)
-    deadline = time.monotonic() + PATIENCE
-    while (found := ledger.read(file)) is None:
-        if time.monotonic() > deadline:
-            raise LaunchFailed(
-                f"Rank {here.rank} waited {PATIENCE} s for rank 0, which did not write {file.name}.",
-                "Look at job.logs(0); on a cluster, check that all nodes see the job's folder.",
-            )
-        time.sleep(0.05)
-        os.listdir(folder)  # a network file system looks again only when the folder is listed
-    address, port = found
+    """Set up Gloo's variables, except those in `keep`, and return what stops the store on rank 0.
+
+    A single rank has no one to meet and needs no store. It does need the variables: where Horovod has MPI,
+    too, it would start that on seeing Slurm's, and MPI ends a process that was not started for it.
+    """
     values = {
         "HOROVOD_CONTROLLER": "gloo",
         "HOROVOD_CPU_OPERATIONS": "gloo",
-        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
-        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
-        "HOROVOD_GLOO_IFACE": interface_to(address),
         "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE),
     } | here.horovod()
+    address, stop = "127.0.0.1", lambda: None
+    if here.size > 1:
+        file = folder / f"rendezvous-{here.attempt}.json"
+        stop = _serve(file, here) if here.rank == 0 else stop
+        address, port = _find(file, here.rank)
+        values["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
+        values["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
+    values["HOROVOD_GLOO_IFACE"] = interface_to(address)
     os.environ.update({k: v for k, v in values.items() if k not in keep})
     return stop
 
@@ -121,6 +118,20 @@ def start_horovod(ranks: int) -> None:
     met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
     if met != ranks:
         raise WrongWorldSize(f"A sum of ones over {ranks} ranks gave {met}.", "Tell the administrator.")
+
+
+def _find(file: Path, rank: int) -> tuple[str, int]:
+    """Address and port of the store, once rank 0 has written them."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := ledger.read(file)) is None:
+        if time.monotonic() > deadline:
+            raise LaunchFailed(
+                f"Rank {rank} waited {PATIENCE} s for rank 0, which did not write {file.name}.",
+                "Look at job.logs(0); on a cluster, check that all nodes see the job's folder.",
+            )
+        time.sleep(0.05)
+        os.listdir(file.parent)  # a network file system looks again only when the folder is listed
+    return tuple(found)
 
 
 def _serve(file: Path, here: Place) -> Callable[[], None]:

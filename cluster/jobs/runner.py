@@ -81,7 +81,7 @@ def _work(folder: Path, here: rendezvous.Place) -> int:
         for name, text in call["cells"].items():
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         if run["controller"] == "gloo":
-            stop = rendezvous.meet(folder, here, set(run["env"])) if run["ranks"] > 1 else (lambda: None)
+            stop = rendezvous.meet(folder, here, set(run["env"]))
         else:
             os.environ.setdefault("HOROVOD_CONTROLLER", "mpi")
             os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")

@@ -41,6 +41,13 @@ def everything(steps):
     }
 
 
+def world_size():
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    return hvd.size()
+
+
 def fails_on_rank_1():
     import horovod.tensorflow as hvd
     import tensorflow as tf

@@ -38,6 +38,11 @@ def test_the_ranks_work_together(done):
     assert [r["sum"].tolist() for r in done.results()] == [[30.0], [30.0]]
 
 
+def test_one_rank_is_a_world_of_one(backend, controller):
+    """Also under Slurm, whose variables would otherwise make Horovod start MPI, which ends the process."""
+    assert submit(programs.world_size, controller=controller).result() == 1
+
+
 def test_threads_and_variables_reach_the_ranks(done):
     assert all(r["threads"] == ["2", "2"] and r["extra"] == "a b'c" for r in done.results())
 
