@@ -47,3 +47,10 @@ c.Execute.timeout = (
 )
 c.OverwriteCells.add_missing_cells = True  # a deleted check costs its points, not the whole grade
 c.HTMLExporter.sanitize_html = True  # a student's HTML would otherwise run in the grader's browser session
+
+# nbgrader's feedback shows the hidden checks whole; ours blanks them.
+c.GenerateFeedback.preprocessors = [
+    "nbgrader.preprocessors.GetGrades",
+    "cluster.grading.feedback.HideHiddenTests",
+    "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
+]

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,41 @@ def test_failed_step_is_tried_again(tmp_path, broken_python):
     """Does a second run repeat the failed step rather than believe it done?"""
     for _ in range(2):
         assert "Failed: virtual environment" in setup(tmp_path / "venv", PYTHON=str(broken_python)).stderr
+
+
+def test_foreign_environment_is_only_added_to(tmp_path):
+    """Is an environment that the script did not make (conda's) left whole when a step fails, twice?"""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "precious.txt").write_text("kept")
+    python = tmp_path / "bin" / "python"
+    python.write_text("#!/bin/sh\necho no network; exit 1\n")
+    python.chmod(0o755)
+    for _ in range(2):
+        done = setup(tmp_path)
+        assert done.returncode == 1 and "no network" in done.stderr
+        assert (tmp_path / "lib" / "precious.txt").read_text() == "kept" and python.exists()
+
+
+def test_interrupt_ends_the_step(tmp_path):
+    """Does Ctrl-C end what the step started, so that nothing works on behind the next run?"""
+    python = tmp_path / "python"
+    python.write_text(f"""#!/bin/sh
+[ "$1" = -c ] && exec {sys.executable} "$@"
+echo $$ > {tmp_path}/pid; sleep 60
+""")
+    python.chmod(0o755)
+    env = {"PATH": "/usr/bin:/bin", "VENV": str(tmp_path / "venv"), "PYTHON": str(python)}
+    script = subprocess.Popen(
+        ["cluster/deploy/setup.sh"], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
+    )
+    until = time.monotonic() + 30
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+        assert time.monotonic() < until, "the step never began"
+        time.sleep(0.05)
+    script.send_signal(signal.SIGINT)
+    assert "goes on from here" in script.communicate(timeout=20)[0] and script.returncode == 130
+    assert not Path("/proc", (tmp_path / "pid").read_text().strip()).exists()
 
 
 def test_make_lists_its_commands():

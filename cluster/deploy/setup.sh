@@ -13,14 +13,24 @@ test_packages="slurm-wlm slurmdbd munge mariadb-server-core"
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
 digest() { sha256sum | cut -c1-12; }
 
+# Only an environment that this script made may be made anew; any other (conda's, say) is only added to.
+mine=$VENV/made-by-setup
+foreign=; [ -x "$VENV/bin/python" ] && [ ! -e "$mine" ] && foreign=yes
+
+mkdir -p "$VENV/steps" "$VENV/logs" || exit
+exec 9>"$VENV/steps/.lock"
+flock -n 9 || { echo "Another set-up of $VENV is running; waiting for it."; flock 9; }
+
 step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: then it leaves no stamp
     local stamp=$1 title=$2 log start=$SECONDS shown=$SECONDS pid
     shift 2
     [ -e "$VENV/steps/$stamp" ] && return
-    mkdir -p "$VENV/steps" "$VENV/logs"
     log=$VENV/logs/${stamp%%@*}.log
+    set -m  # a process group of its own, so that Ctrl-C ends pip, apt or the compiler too
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
+    set +m
+    trap 'kill -- -$pid 2>/dev/null; wait $pid; printf "\nStopped. The same command goes on from here.\n"; exit 130' INT TERM
     while kill -0 $pid 2>/dev/null; do
         if [ -t 1 ]; then
             printf '\r\033[K  … %s (%d s)  %.50s' "$title" $((SECONDS - start)) "$(tail -n 1 "$log" | tr -d '\r')"
@@ -36,6 +46,7 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
         printf '\nMend what it names and run the same command again: finished steps are not repeated.\n' >&2
         exit 1
     fi
+    trap - INT TERM
     printf '  ✓ %s (%d s)\n' "$title" $((SECONDS - start))
     [[ $stamp == *@* ]] && rm -f "$VENV/steps/${stamp%%@*}@"* && touch "$VENV/steps/$stamp"
 }
@@ -59,15 +70,14 @@ if command -v dpkg-query >/dev/null; then
         echo "Not root, so going on without some Debian packages. To have them: sudo apt-get install$missing"
         echo "(Without Open MPI jobs use Gloo; without slurm-wlm the Slurm tests cannot run; without the data set Keras downloads it.)"
     fi
-elif [ ! -d "$VENV/steps" ]; then
+elif [ ! -x "$VENV/bin/python" ]; then
     echo "Not Debian: needed are a C++ compiler, make, cmake and, if wanted, an MPI with mpicxx on PATH."
 fi
 
 # --- Python --------------------------------------------------------------------------------------------
-foreign=; [ -x "$VENV/bin/python" ] && [ ! -d "$VENV/steps" ] && foreign=yes  # a conda environment, say
 usable='import os, sys, sysconfig, ensurepip, venv
 sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))'
-if [ ! -x "$VENV/bin/python" ]; then
+if [ -z "$foreign" ] && [ ! -e "$VENV/steps/venv@$(pwd | digest)" ]; then
     candidates=${PYTHON:-python3.11 python3 python3.12 /usr/bin/python3}
     for p in $candidates; do "$p" -c "$usable" 2>/dev/null && { python=$p; break; }; done
     if [ -z "${python:-}" ]; then
@@ -82,7 +92,10 @@ pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
 have_mpi() { command -v mpicxx >/dev/null; }
 
 make_venv() {
-    [ -n "$foreign" ] || { rm -rf "$VENV/bin" "$VENV/lib" && "${python:-python3}" -m venv "$VENV"; } || return
+    if [ -z "$foreign" ]; then
+        [ -e "$mine" ] && rm -rf "$VENV/bin" "$VENV/lib" "$VENV/steps/"*@*  # made in another place, or only half
+        touch "$mine" && "$python" -m venv "$VENV" || return
+    fi
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }
 install_course() { pip install -c constraints.txt -e .; }

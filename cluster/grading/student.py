@@ -1,5 +1,7 @@
 """The folder that students get: lectures, exercises and what they need to run, never this repository."""
 
+import hashlib
+import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -31,6 +33,7 @@ ANSWERS = {
     "07": ("cluster/training/distributed.py", "cluster/training/schedules.py", "cluster/training/shards.py"),
 }
 SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
+MANIFEST = ".made-by-make-student.json"
 SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
 
@@ -65,6 +68,10 @@ def make(root, target=None, after=None):
         )
     if target.exists() and not (target / "README.md").read_text().startswith(SIGN):
         raise CourseError(f"{target} holds another README.md: remove the folder, or give another --to")
+    if target.exists() and (work := changed(target)):
+        raise CourseError(
+            f"{target} holds work of its user: {', '.join(shorten(work, 3))}. Move it away, or give another --to"
+        )
     missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
     if missing:
         raise CourseError(f"not released yet: {', '.join(missing)}; run `make exercises` first")
@@ -76,6 +83,7 @@ def make(root, target=None, after=None):
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
         (new / "README.md").write_text(README)
+        (new / MANIFEST).write_text(json.dumps(hashes(new), indent=1))
         wrong = leaks(root, new, after)
         if wrong:
             return shorten(wrong)
@@ -84,6 +92,23 @@ def make(root, target=None, after=None):
         new.rename(target)
     say(f"{target}: {sum(path.is_file() for path in target.rglob('*'))} files for students")
     return []
+
+
+def hashes(folder):
+    """{path: sha256} of the files in a folder, but for what Python and Jupyter leave behind."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+        if not SKIPPED - {"README.md"} & set(path.parts)
+    }
+
+
+def changed(folder):
+    """The files of a students' folder that this command did not write, or not as they are now."""
+    manifest = folder / MANIFEST
+    written = json.loads(manifest.read_text()) if manifest.exists() else {}
+    return sorted(name for name, digest in hashes(folder).items() if written.get(name) != digest)
 
 
 def chosen(root, after=None):

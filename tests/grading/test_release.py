@@ -24,11 +24,12 @@ def test_committed_release_is_what_the_solution_generates(assignment):
     assert release.check(ROOT, assignment) == []
 
 
-def test_committed_notebooks_are_those_of_their_twins():
+def test_committed_notebooks_are_those_of_their_twins(tmp_path):
     """Are the notebooks in solutions/ generated from their text, byte for byte?"""
     for twin in (ROOT / "solutions").glob("*/*.py"):
         there = twin.with_suffix(".ipynb").read_bytes()
-        assert write_notebook(twin).read_bytes() == there, f"{twin}: run `make exercises`"
+        made = write_notebook(twin, tmp_path / f"{twin.stem}.ipynb")
+        assert made.read_bytes() == there, f"{twin}: run `make exercises`"
 
 
 def test_release_holds_the_notebook_only(course):
@@ -171,6 +172,18 @@ def test_students_folder_replaces_only_its_own(tmp_path):
     with pytest.raises(CourseError, match="was not made by this command"):
         student.make(ROOT, folder)
     assert (folder / "thesis.txt").read_text() == "years of work"
+
+
+def test_students_folder_with_work_in_it_is_kept(tmp_path):
+    """Is an untouched folder made anew, and one that somebody has worked in left alone?"""
+    folder = tmp_path / "student"
+    assert student.make(ROOT, folder) == student.make(ROOT, folder) == []
+    work = folder / "exercises" / "07_data_parallel_training" / "runs" / "train-1" / "result-0.json"
+    work.parent.mkdir(parents=True)
+    work.write_text("1")
+    with pytest.raises(CourseError, match=r"holds work of its user: .*result-0\.json"):
+        student.make(ROOT, folder)
+    assert work.read_text() == "1"
 
 
 def test_leak_in_students_folder_is_found(tmp_path):
