@@ -70,7 +70,7 @@ def make(root, target=None, after=None):
         raise CourseError(f"{target} holds another README.md: remove the folder, or give another --to")
     if target.exists() and (work := changed(target)):
         raise CourseError(
-            f"{target} holds work of its user: {', '.join(shorten(work, 3))}. Move it away, or give another --to"
+            f"{target} holds work of its user: {', '.join(shorten(work, 3))}. Move it, or give another --to"
         )
     missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
     if missing:
