@@ -8,6 +8,7 @@ formatting and docstrings do not count. Installed packages count by name only; t
 from __future__ import annotations
 
 import ast
+import contextlib
 import dis
 import functools
 import hashlib
@@ -15,16 +16,15 @@ import inspect
 import json
 import linecache
 import sys
-import sysconfig
 import textwrap
 import types
 from pathlib import Path
 from typing import Any
 
+from . import modules
+
 SKIP = {"__module__", "__dict__", "__weakref__", "__doc__", "__firstlineno__", "__static_attributes__"}
 SKIP |= {"__dataclass_fields__", "__dataclass_params__", "__abstractmethods__", "__match_args__"}
-INSTALLED = tuple({str(Path(sysconfig.get_path(k)).resolve()) for k in ("stdlib", "purelib", "platlib")})
-PACKAGE = str(Path(__file__).resolve().parents[1])
 
 
 class Closure:
@@ -33,18 +33,20 @@ class Closure:
     `form` is a plain nested list that stands for it, the same in every process; `sources` the texts as
     written, in the order found; `constants` the values of the other names it refers to; `cells` the whole
     text of each notebook cell they came from, so that a traceback on a rank can show the line; `modules`
-    the student's own modules among them.
+    the names of the student's modules they came from; `texts` the modules that are imported as such.
     """
 
     def __init__(self, *values: Any):
         self.sources: list[str] = []
         self.cells: dict[str, str] = {}
         self.modules: set[str] = set()
+        self.texts: modules.Texts = {}
         self.constants: dict[str, Any] = {}
         self._seen: dict[int, int] = {}
         self._alive: list[Any] = []  # ids are compared, so nothing may be freed on the way
         self._parts: list[Any] = []
         self.form = [[self._encode(v) for v in values], self._parts]
+        self.form.append(texts_form(self.texts))
 
     def _encode(self, v: Any) -> Any:
         if v is None or (
@@ -97,18 +99,22 @@ class Closure:
             return ["opaque", type(v).__module__, type(v).__qualname__]
 
     def _module(self, module: types.ModuleType) -> Any:
-        if not is_local(module) or module.__name__ == "__main__":
-            return ["module", module.__name__]
-        text = Path(module.__file__).read_text()
-        return ["module", module.__name__, normalise(text)]
+        name = module.__name__
+        if name != "__main__" and name not in self.texts and is_local(module):
+            for n, m in list(sys.modules.items()):  # a submodule that is imported can be reached through it
+                if (n == name or n.startswith(f"{name}.")) and is_local(m):
+                    modules.add(self.texts, n, m.__file__, sys.path)
+        return ["module", name]
 
     def _function(self, f: types.FunctionType) -> Any:
         index = len(self._parts)
         self._parts.append(None)
-        text = source(f)
+        theirs = modules.installed(f.__code__.co_filename)  # what an installed decorator made of a function
+        text = None if theirs else source(f)
         if text is not None:
             self.sources.append(textwrap.dedent(text))
             self._keep_cell(f.__code__.co_filename)
+            self._imports(f, text)
         if is_local(f) and f.__module__ != "__main__":
             self.modules.add(f.__module__)
         cells = {}
@@ -117,18 +123,25 @@ class Closure:
                 cells[name] = cell.cell_contents
             except ValueError:  # a name that is not bound yet
                 continue
-        names = [n for n in global_names(f.__code__) if n in f.__globals__ and not n.startswith("__")]
+        names = [] if theirs else global_names(f.__code__)
+        names = [n for n in names if n in f.__globals__ and not n.startswith("__")]
         refers = {n: f.__globals__[n] for n in names} | cells
         for n, v in refers.items():
             if not isinstance(v, (type, types.FunctionType, types.ModuleType)):
                 self.constants[n] = v
         self._parts[index] = [
-            code_form(f, text),
+            f.__code__.co_qualname if theirs else code_form(f, text),
             self._encode(f.__defaults__),
             self._encode(f.__kwdefaults__),
             [[n, self._encode(refers[n])] for n in sorted(refers)],
         ]
         return ["function", index]
+
+    def _imports(self, f: types.FunctionType, text: str) -> None:
+        """Modules that are imported when the function is called."""
+        with contextlib.suppress(SyntaxError):  # a text that is a part of a statement, as of a lambda
+            tree = ast.parse(textwrap.dedent(text))
+            modules.follow(self.texts, tree, f.__globals__.get("__package__") or "", sys.path)
 
     def _class(self, c: type) -> Any:
         index = len(self._parts)
@@ -174,14 +187,13 @@ def is_local(v: Any) -> bool:
     path = getattr(module, "__file__", None)
     if not path:
         return False
-    path = str(Path(path).resolve())
-    return not path.startswith((*INSTALLED, PACKAGE))
+    return not modules.installed(path)
 
 
 def source(f: Any) -> str | None:
     """The text of a function as written, or None where there is none."""
     try:
-        return inspect.getsource(f)
+        return inspect.getsource(getattr(f, "__code__", f))  # of a function itself, not of what it wraps
     except (OSError, TypeError, IndentationError, SyntaxError):
         return None
 
@@ -246,18 +258,13 @@ def _bytecode(code: types.CodeType) -> Any:
     return [code.co_code.hex(), consts, list(code.co_names), list(code.co_varnames), list(code.co_freevars)]
 
 
-def script_form(path: Path) -> Any:
-    """A script and the modules beside it that it imports, as syntax."""
-    forms, todo = {}, [path]
-    while todo:
-        file = todo.pop()
-        if str(file) in forms:
-            continue
-        tree = ast.parse(file.read_text(), filename=str(file))
-        forms[str(file)] = normalise(file.read_text())
-        for node in ast.walk(tree):
-            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
-            beside = [path.parent / (n.split(".")[0] + ".py") for n in names]
-            todo += [b for b in beside if b.is_file()]
-    return [forms.pop(str(path)), sorted([Path(k).name, v] for k, v in forms.items())]
+def texts_form(texts: modules.Texts) -> Any:
+    """Modules by their names, as syntax."""
+    return [[name, normalise(text)] for name, (_, text) in sorted(texts.items())]
+
+
+def script_form(path: Path) -> tuple[Any, modules.Texts]:
+    """(a script and the student's modules that it imports, as syntax; those modules)."""
+    text, texts = path.read_text(), {}
+    modules.follow(texts, modules.parse(text, str(path)), "", [str(path.parent), *sys.path])
+    return [normalise(text), texts_form(texts)], texts

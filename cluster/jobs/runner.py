@@ -24,6 +24,7 @@ from typing import Any
 
 from . import ledger, rendezvous, results
 from .errors import JobError, NotYours
+from .modules import Submitted
 
 HERE = str(Path(__file__).resolve().parent)
 
@@ -78,6 +79,7 @@ def _work(folder: Path, here: rendezvous.Place) -> int:
         call = pickle.loads((folder / "call.pkl").read_bytes())
         os.chdir(call["cwd"])
         sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
+        sys.meta_path.insert(0, Submitted(call["modules"]))
         for name, text in call["cells"].items():
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         if run["controller"] == "gloo":

@@ -125,7 +125,7 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
 
     arguments = spec.bind(target, args, kwargs)
     closure = fingerprint.Closure(target, arguments)
-    modules = [sys.modules[m] for m in sorted(closure.modules) if m in sys.modules]
+    modules = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
     before = cloudpickle.list_registry_pickle_by_value()
     try:
         for m in modules:  # a student's own modules travel with the job: a later edit must not change it
@@ -140,7 +140,7 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
                 cloudpickle.unregister_pickle_by_value(m)
     constants = [f"{k} = {record.short(v)}\n" for k, v in closure.constants.items()]
     code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
-    call = {"script": None, "function": function, "cells": closure.cells}
+    call = {"script": None, "function": function, "cells": closure.cells, "modules": closure.texts}
     return call, closure.form, code, arguments, _name(target)
 
 
@@ -151,12 +151,9 @@ def _script(target: str | os.PathLike, args: tuple, kwargs: dict[str, Any]) -> t
             f"{os.fspath(target)!r} is no Python script (a file that ends in .py).", "Check the path."
         )
     argv, text = [str(a) for a in args], path.read_text()
-    try:
-        form = [fingerprint.script_form(path), argv]
-    except SyntaxError as e:
-        raise OptionError(f"{path.name}, line {e.lineno}: {e.msg}.", "Mend the script.") from None
-    call = {"script": str(path), "text": text, "argv": argv, "cells": {}}
-    return call, form, text, dict(enumerate(argv)), path.stem
+    form, texts = fingerprint.script_form(path)
+    call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}
+    return call, [form, argv], text, dict(enumerate(argv)), path.stem
 
 
 def _name(target: Callable) -> str:

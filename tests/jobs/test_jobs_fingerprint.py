@@ -6,6 +6,9 @@ import textwrap
 
 import pytest
 
+import cluster
+from cluster.jobs import errors, submit
+
 PROGRAM = '''
 import numpy as np
 RATE = 0.1
@@ -118,12 +121,111 @@ def test_a_script_counts_with_the_modules_beside_it(tmp_path):
     def key(script, beside):
         (tmp_path / "s.py").write_text(script)
         (tmp_path / "beside.py").write_text(beside)
-        return digest(script_form(tmp_path / "s.py"))
+        return digest(script_form(tmp_path / "s.py")[0])
 
     original = key("import beside\nprint(1)", "A = 1")
     assert key("import beside  # used\nprint( 1 )", "A = 1  # one") == original
     assert key("import beside\nprint(2)", "A = 1") != original
     assert key("import beside\nprint(1)", "A = 2") != original
+
+
+FILES = {
+    "helper.py": "import nested\ndef f():\n    return 10 * nested.K\n",
+    "nested.py": "K = 3\n",
+    "pkg/__init__.py": "",
+    "pkg/part.py": "from . import deep\n",
+    "pkg/deep.py": "K = 4\n",
+    "main.py": """
+import functools
+import os
+import time
+import helper
+import pkg.part
+
+def times(factor):
+    def decorate(f):
+        @functools.wraps(f)
+        def wrapped(*args):
+            return 2 * f(*args)
+        return wrapped
+    return decorate
+
+@times(2)
+def decorated():
+    return 1
+
+def inside():
+    import helper as h
+    from pkg.part import deep
+    return h.f() + deep.K
+
+def outside():
+    return helper.f() + pkg.part.deep.K
+
+def late(go):
+    while not os.path.exists(go):
+        time.sleep(0.05)
+    return outside() + inside()
+
+if __name__ == "__main__":
+    from cluster.jobs import fingerprint
+    forms = [fingerprint.Closure(f).form for f in (decorated, inside, outside)]
+    forms.append(fingerprint.script_form(fingerprint.Path("main.py").absolute())[0])
+    print(*map(fingerprint.digest, forms))
+""",
+}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A script with modules and a package beside it; and the keys of what is in it, after an edit."""
+    (tmp_path / "pkg").mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+
+    def keys(name=None, old="", new=""):
+        if name:
+            assert old in FILES[name]
+            (tmp_path / name).write_text(FILES[name].replace(old, new))
+        said = subprocess.run([sys.executable, "main.py"], capture_output=True, text=True, check=True)
+        return said.stdout.split()
+
+    return keys
+
+
+@pytest.mark.parametrize(
+    ("edit", "changed"),
+    [
+        (("nested.py", "3", "5"), [False, True, True, True]),
+        (("helper.py", "10", "11"), [False, True, True, True]),
+        (("pkg/deep.py", "4", "5"), [False, True, True, True]),
+        (("main.py", "2 * f", "3 * f"), [True, False, False, True]),
+        (("main.py", "return 1", "return 7"), [True, False, False, True]),
+        (("helper.py", "import nested", "import nested  # unchanged"), [False] * 4),
+    ],
+)
+def test_modules_and_decorators_count_however_they_are_reached(project, edit, changed):
+    """Keys of a decorated function, of imports inside and outside a function, and of the script."""
+    before = project()
+    assert [a != b for a, b in zip(before, project(*edit), strict=True)] == changed
+
+
+def test_an_edit_after_the_submission_does_not_change_the_job(project, tmp_path, runs):
+    """Each module was imported when it was submitted, and is imported on the rank after the edit."""
+    code = "from cluster import submit; import main; print(submit(main.late, 'go').folder)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=tmp_path)
+    project("nested.py", "3", "500")
+    project("pkg/deep.py", "4", "500")
+    (tmp_path / "go").write_text("")
+    (job,) = cluster.jobs()
+    assert job.result() == 2 * (10 * 3 + 4)
+
+
+def test_a_module_that_cannot_be_read_is_named(project, tmp_path):
+    (tmp_path / "nested.py").write_text("K = \n")
+    with pytest.raises(errors.OptionError, match=r"nested\.py, line 1"):
+        submit(tmp_path / "main.py")
 
 
 def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
