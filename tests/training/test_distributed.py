@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-import programs
+import trainings
 
 from cluster import submit
 
 pytestmark = pytest.mark.ranks
-STEPS = programs.EPOCHS * 11
+STEPS = trainings.EPOCHS * 11
 # A sum over 64 images is rounded differently from the mean of two sums over 32: float32 keeps 24 bits, so by
 # about 6e-8 of values below 1 at each step, and momentum carries it on. Over 22 steps 1e-5 is ample, and a
 # hundredth of what a single step changes.
@@ -22,9 +22,9 @@ TOLERANCE = 1e-5
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    two = submit(programs.two_ranks, ranks_per_node=2, backend="local", folder=folder)
+    two = submit(trainings.two_ranks, ranks_per_node=2, backend="local", folder=folder)
     two.results()  # one after the other: three processes on two cores would only be slower
-    return two, submit(programs.one_process, backend="local", folder=folder)
+    return two, submit(trainings.one_process, backend="local", folder=folder)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +102,7 @@ def test_the_checkpoint_goes_on_without_horovod(jobs, training):
     assert isinstance(model, distributed.DataParallel)
     assert models.digest(model) == training[0]["digest"]
     assert int(model.optimizer.iterations) == STEPS
-    assert float(model.optimizer.learning_rate) == pytest.approx(2 * programs.ETA)
+    assert float(model.optimizer.learning_rate) == pytest.approx(2 * trainings.ETA)
     assert "horovod.tensorflow" not in sys.modules
     x, _ = data.fashion_mnist("test", 3)
     assert np.allclose(model(x), training[0]["predicted"], atol=1e-5)
