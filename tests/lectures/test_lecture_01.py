@@ -10,7 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = ROOT / "lectures" / "text" / "01_convolution_as_gemm.py"
-SETTINGS = {"THREADS", "blas", "pool", "rng", "LAYERS"}  # values that the functions refer to
+SETTINGS = {"CORES", "THREADS", "blas", "pool", "rng", "LAYERS"}  # values that the functions refer to
 
 # N, C, H, W, K, k, stride, pad
 HOSTILE = {
