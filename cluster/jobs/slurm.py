@@ -7,9 +7,12 @@ writing it down. A controller that does not answer changes nothing: the last sta
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,29 +58,53 @@ REASONS = {
     "JobHeldAdmin": ("The administrator holds it back.", "Ask the administrator."),
 }
 
-_queue: tuple[float, dict[str, list[str]] | None] = (-1e9, None)
+# After these words of sbatch Slurm may have the job all the same; after others it has not.
+NO_ANSWER = re.compile(
+    r"did not answer|timed out|unable to contact|connection|communication|zero bytes|transport endpoint"
+    r"|standby mode|ended with -",
+    re.I,
+)
+# Only with these words does Slurm say that it does not know a job.
+UNKNOWN = re.compile(
+    r"invalid job id|already complet|accounting storage is disabled|^sacct: no such file", re.I
+)
+
+_answers: dict[str, tuple[float, Any]] = {}
 
 
 def check(run: dict[str, Any]) -> None:
     """Nothing is refused before sbatch has seen it."""
 
 
-def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> None:
-    """Submit the folder's job.sh. Raises Refused, with what sbatch said, and removes the folder."""
+def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> str:
+    """Submit the folder's job.sh; returns what there is to say about it.
+
+    Raises Refused, with what sbatch said, and removes the folder. Where no answer came, the job may be in the
+    queue nevertheless: the folder is kept, and `recover` looks for it.
+    """
     log = str(folder / "job.log").replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
     try:
         said = _ask("sbatch", "--parsable", "--output", log, "job.sh", cwd=folder, env=env, timeout=60)
     except BackendError as e:
+        if NO_ANSWER.search(e.what):
+            return f", which has not confirmed it yet: {e.what}"
         shutil.rmtree(folder)
         partitions = _partitions()
         hint = f"Partitions (time limit, nodes): {partitions}." if partitions else "See doctor()."
         raise Refused(f"Slurm refused the job: {e.what}", hint) from None
     _note(folder, said.strip().split(";")[0])
+    return ""
 
 
-def recover(folder: Path) -> bool:
-    """Find the job of a folder whose submission was cut off before its number was written down."""
-    mine = [i for i, row in (_squeue() or {}).items() if row[2] == str(folder)]
+def recover(folder: Path) -> bool | None:
+    """Find the job of a folder whose submission was cut off before its number was written down.
+
+    None when Slurm does not answer, so that no one can say.
+    """
+    queue = _squeue()
+    if queue is None:
+        return None
+    mine = [i for i, row in queue.items() if row[2] in (str(folder), os.path.realpath(folder))]
     if mine:
         _note(folder, mine[0])
     return bool(mine)
@@ -93,6 +120,8 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     if final := state.ended(folder):  # it may have ended while Slurm was asked
         return final
     if found is None:
+        return _last(folder)
+    if not found:
         return _unknown(folder, backend)
     if found in WAITING and (folder / "rank-0.json").exists():  # squeue was asked a moment ago
         found = "RUNNING"
@@ -117,31 +146,48 @@ def _note(folder: Path, job_id: str) -> None:
 
 def _squeue() -> dict[str, list[str]] | None:
     """{job id: [state, reason, working directory]} of the user's jobs, or None when Slurm does not answer."""
-    global _queue
-    if time.monotonic() - _queue[0] > FRESH:
+
+    def ask() -> dict[str, list[str]] | None:
         try:
             rows = _ask("squeue", "--me", "--noheader", "--format=%A|%T|%r|%Z").splitlines()
-            answer = {i: rest for i, *rest in (r.split("|", 3) for r in rows)}
         except BackendError:
-            answer = None
-        _queue = time.monotonic(), answer
-    return _queue[1]
+            return None
+        return {i: rest for i, *rest in (r.split("|", 3) for r in rows)}
+
+    return _fresh("queue", ask)
 
 
 def _forgotten(job_id: str) -> str | None:
-    """Slurm's name for the state of a job that is no longer in the queue, or None when it knows none."""
-    for question in (
-        ["scontrol", "show", "job", "--oneliner", job_id],
-        ["sacct", "--jobs", job_id, "--allocations", "--noheader", "--parsable2", "--format=State"],
-    ):
-        try:
-            said = _ask(*question)
-        except BackendError:
-            continue
-        words = said.split("JobState=")[-1].split()
-        if words:
-            return words[0].rstrip("+")
-    return None
+    """Slurm's name for the state of a job that is no longer in the queue.
+
+    It is '' when Slurm knows no such job, and None when it does not answer.
+    """
+
+    def ask() -> str | None:
+        for question in (
+            ["scontrol", "show", "job", "--oneliner", job_id],
+            ["sacct", "--jobs", job_id, "--allocations", "--noheader", "--parsable2", "--format=State"],
+        ):
+            try:
+                said = _ask(*question)
+            except BackendError as e:
+                if not UNKNOWN.search(e.what):
+                    return None
+                continue
+            words = said.split("JobState=")[-1].split()
+            if words:
+                return words[0].rstrip("+")
+        return ""
+
+    return _fresh(job_id, ask)
+
+
+def _fresh(question: str, ask: Callable[[], Any]) -> Any:
+    """The answer to a question, asked again only after FRESH seconds."""
+    if question not in _answers or time.monotonic() - _answers[question][0] > FRESH:
+        answer = ask()
+        _answers[question] = time.monotonic(), answer
+    return _answers[question][1]
 
 
 def _unknown(folder: Path, backend: dict[str, Any]) -> Status:

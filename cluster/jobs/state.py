@@ -78,12 +78,16 @@ def of(folder: Path) -> Status:
     if final:
         return final
     backend = ledger.read(folder / "backend.json")
-    if backend is None and backends.get(ledger.read(folder / "run.json")["backend"]).recover(folder):
+    if backend is None:
+        found = backends.get(ledger.read(folder / "run.json")["backend"]).recover(folder)
         backend = ledger.read(folder / "backend.json")
     if backend is None:
         made = (folder / "run.json").stat().st_mtime
         if time.time() - made < 30:  # between the folder's making and the launcher's first word
             return Status("pending", "It is being started.")
+        if found is None:
+            what = "Its submission was cut off, and Slurm does not answer whether it has the job."
+            return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
         finish(folder, "Lost")
         return ended(folder)
     return backends.get(backend["backend"]).status(folder, backend)

@@ -92,9 +92,9 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     folder, new = ledger.create(runs, run["name"], key, files)
     if not new:  # another process submitted the same run in this moment
         return _recorded(runs, key, False) or Job(folder)
-    module.start(folder, run, record.environment(options))
+    note = module.start(folder, run, record.environment(options)) or ""
     p = options.ranks
-    say(f"{folder.name}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}")
+    say(f"{folder.name}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note}")
     return Job(folder)
 
 

@@ -67,7 +67,7 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
     while "asleep" not in job.logs(0):
         time.sleep(0.1)
     monkeypatch.setattr(slurm, "_squeue", dict)
-    monkeypatch.setattr(slurm, "_forgotten", lambda job_id: None)
+    monkeypatch.setattr(slurm, "_forgotten", lambda job_id: "")
     assert job.status == "pending"  # it may be too new to be listed
     monkeypatch.setattr(slurm, "SETTLE", 0)
     assert job.status == "lost"

@@ -1,0 +1,107 @@
+"""A Slurm that does not answer, played by scripts that say what Slurm's own commands say."""
+
+import os
+import time
+
+import programs
+import pytest
+
+from cluster.jobs import backends, errors, ledger, slurm, submit
+
+UNREACHABLE = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
+UNKNOWN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+MUNGE = "echo 'Munge encode failed: munge.socket.2: No such file or directory' >&2; exit 1"
+DISABLED = "echo 'Slurm accounting storage is disabled' >&2; exit 1"
+
+
+@pytest.fixture
+def commands(tmp_path, monkeypatch):
+    """commands(squeue="exit 0", ...) sets what they do; each call of one adds a line to a file `calls`."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(slurm, "_answers", {})
+
+    def play(**texts):
+        slurm._answers.clear()
+        for name, text in texts.items():
+            path = tmp_path / "bin" / name
+            path.write_text(f"#!/bin/sh\necho {name} >> '{tmp_path / 'calls'}'\n{text}\n")
+            path.chmod(0o755)
+
+    play(
+        sbatch="echo 7", squeue="exit 0", scancel="exit 0", scontrol="echo 'Slurmctld(primary) is UP'",
+        sacct=DISABLED, sinfo="exit 0",
+    )  # fmt: skip
+    return play
+
+
+@pytest.fixture
+def job(commands):
+    """A job of one rank that was submitted a minute ago and has been running since."""
+    job = submit(programs.sleeps, 60, backend="slurm")
+    backend = ledger.read(job.folder / "backend.json")
+    ledger.write(job.folder / "backend.json", backend | {"submitted": time.time() - 60})
+    ledger.write(job.folder / "rank-0.json", {"rank": 0, "started": time.time() - 50})
+    return job
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "echo 'sbatch: error: Submission failed: Socket timed out on send/recv operation' >&2; exit 1",
+        "echo 'sbatch: error: Batch job submission failed: Unable to contact slurm controller' >&2; exit 1",
+        "kill -9 $$",
+    ],
+)
+def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, words):
+    commands(sbatch=words)
+    job = submit(programs.sleeps, 1, backend="slurm")
+    assert "has not confirmed it yet" in capsys.readouterr().out and job.status == "pending"
+    made = time.time() - 60
+    os.utime(job.folder / "run.json", (made, made))
+    commands(squeue=UNREACHABLE)
+    assert job.status == "pending" and "does not answer" in job.status.what
+    commands(squeue=f"echo '8|RUNNING|None|{job.folder}'")
+    assert job.status == "running" and ledger.read(job.folder / "backend.json")["job_id"] == "8"
+
+
+def test_a_submission_that_slurm_does_not_have_is_lost(commands):
+    commands(sbatch="echo 'Socket timed out' >&2; exit 1")
+    job = submit(programs.sleeps, 1, backend="slurm")
+    made = time.time() - 60
+    os.utime(job.folder / "run.json", (made, made))
+    assert job.status == "lost"
+
+
+def test_a_refusal_leaves_nothing(commands, tmp_path):
+    commands(sbatch="echo 'Batch job submission failed: Invalid account: contact the help desk' >&2; exit 1")
+    with pytest.raises(errors.Refused, match="Invalid account"):
+        submit(programs.sleeps, 1, backend="slurm")
+    assert not list((tmp_path / "runs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "sacct", "now"),
+    [
+        (UNREACHABLE, UNREACHABLE, "running"),
+        (UNKNOWN, UNREACHABLE, "running"),
+        (UNREACHABLE, "exit 0", "running"),
+        (MUNGE, MUNGE, "running"),
+        (UNKNOWN, DISABLED, "lost"),
+        (UNKNOWN, "exit 0", "lost"),
+        (UNKNOWN, "echo 'CANCELLED by 1000'", "cancelled"),
+    ],
+)
+def test_only_an_answer_ends_a_job(job, commands, scontrol, sacct, now):
+    commands(scontrol=scontrol, sacct=sacct)
+    assert job.status == now
+
+
+def test_waiting_asks_once_a_second(job, commands, tmp_path):
+    commands(scontrol="echo JobId=7 JobState=COMPLETED")
+    (tmp_path / "calls").unlink()
+    with pytest.raises(errors.NotFinished):
+        job.wait(timeout=2, progress=False)
+    assert (tmp_path / "calls").read_text().split().count("scontrol") <= 3
