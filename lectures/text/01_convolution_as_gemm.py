@@ -9,11 +9,13 @@
 # gaming cards. A lecture of SURFsara's in the PRACE programme calls the matrix form of convolution a "very
 # important factor motivating early GPU usage". Look at the two pairs of numbers again: on the *CPU*, the
 # matrix form alone won most of the race. So what exactly did the GPU bring? At the end of this lecture we
-# answer with a measurement.
+# answer with the roofline measured here, with a data sheet and, where there is one, with a recorded run on a
+# GPU.
 #
 # We aim at
 #
-# 1. defining the convolution of a layer, and writing it as **one matrix product** (GEMM) in two ways;
+# 1. defining the convolution of a layer, and writing it as **one matrix product** (GEMM, *general matrix
+#    multiply*, as the BLAS, the *basic linear algebra subprograms*, call it) in two ways;
 # 2. writing its **backward pass** as two more GEMMs, and knowing how small the error of a gradient check must
 #    be;
 # 3. **predicting** FLOPs, bytes and time from the shapes, before anything runs;
@@ -365,7 +367,7 @@ check(conv_pixels)
 # ### Rung 2: all windows at once, as a view
 #
 # The view of all windows of the whole batch has six axes, and no memory of its own. `einsum` sums over three
-# of them, in compiled loops. This is what a plain C program would do.
+# of them, in compiled loops.
 
 
 # %%
@@ -395,7 +397,7 @@ check(conv_windows)
 def im2col(x, k, stride, pad):
     """x (N, H, W, C) -> (N*Ho*Wo, k*k*C): every window a row"""
     windows = sliding_window_view(pad_images(x, pad), (k, k), axis=(1, 2))[:, ::stride, ::stride]
-    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, k * k * x.shape[-1])  # reshape must copy here
+    return windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, k * k * x.shape[-1])  # a copy, unless k = 1
 
 
 def output_shape(x, w, stride, pad):
@@ -436,7 +438,7 @@ def megabytes(layer, N):
 memory = pd.DataFrame({layer.name: megabytes(layer, N) for layer in LAYERS}).T
 memory["columns / x"] = memory["columns"] / memory["x"]
 memory["(k/stride)²"] = [(layer.k / layer.stride) ** 2 for layer in LAYERS]
-display(memory.round(1))
+display(memory.round(1))  # MB, and two ratios
 
 # %% [markdown]
 # <details><summary>Answer</summary>
@@ -451,8 +453,8 @@ display(memory.round(1))
 print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['columns'] / 1e3:.1f} GB")
 
 # %% [markdown]
-# NVIDIA's GTX 580, the type of card on which AlexNet was trained, came with 1.5 or 3 GB. So there has to be
-# another way.
+# NVIDIA's GTX 580, the type of card on which AlexNet was trained, came with 1.5 or 3 GB, for all layers
+# together. One way out is to unfold a piece at a time: we come to it in 1.8. Another unfolds nothing.
 
 # %% [markdown]
 # ## 1.4 The same GEMMs with no im2col
@@ -699,8 +701,8 @@ PEAK = max(r.max() for r in rates.values())
 # go to sleep when their GEMM is done. They *spin*: they ask for more work as fast as they can, so as not to
 # miss it, and whoever is measured next gets one core less. OpenBLAS does so for $2^{26}$ clock ticks or more,
 # unless told otherwise; we say $2^{20}$, less than a millisecond. A benchmark in which contestants take turns
-# *without* this gives TensorFlow and our own threads half of what they can do, with a small spread,
-# reproducibly. Exercise 6 lets you see it. An honest comparison gives each contestant a machine at rest.
+# *without* this can cost the next contestant most of a core, with a small spread, reproducibly. Exercise 6
+# lets you see it. An honest comparison gives each contestant a machine at rest.
 #
 # Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves $2n$. (This is the honest
 # minimum: many processors also *read* the target before they overwrite it, and one does not see that from
@@ -751,10 +753,12 @@ print(f"In the time of fetching one float32 from memory this machine does {4 * R
 def traffic(layer, rung, N):
     """Bytes to and from memory, if nothing stays in a cache from one array operation to the next."""
     x, w, y, columns = (1e6 * size for size in megabytes(layer, N).values())
+    view = layer.k == layer.stride == 1 and layer.pad == 0  # the images are the matrix: nothing is copied
     if rung == "im2col":
-        return x + w + y + 2 * columns
+        return x + w + y + (0 if view else 2 * columns)
     if rung == "shifted":
-        return w + 3 * columns + 4 * layer.k**2 * y  # the k² views together are as large as the columns
+        views = columns if view else 3 * columns  # the k² views together are as large as the columns
+        return w + views + 4 * layer.k**2 * y
     return x + w + y
 
 
@@ -976,13 +980,15 @@ rates = pd.DataFrame(
         for layer in LAYERS
     }
 )  # GFLOP/s, rungs by layers
-display(rates.round(4))
+print("GFLOP/s:")
+display(rates.map("{:.3g}".format))
 
 # %%
 fraction = rates / rates.loc["TensorFlow"]
 mean = np.exp(np.log(fraction).mean(axis=1))  # geometric, over the layers
 compare("im2col / TensorFlow", mean["im2col"])
-compare("best NumPy / TensorFlow", mean["blocked"])
+best = fraction.drop("TensorFlow").max()  # of each layer's rungs
+compare("best NumPy / TensorFlow", np.exp(np.log(best).mean()))
 print("\nshare of TensorFlow's speed, at the same number of threads:")
 display(fraction.loc[["im2col", "shifted", "blocked"]].round(2))
 
@@ -1019,12 +1025,12 @@ print(f"From the loops to the blocked rung: a factor of {heights['blocked'] / he
 #
 # Read the picture in three jumps. **Out of the interpreter**, from the loops to any compiled call. **Into the
 # GEMM**, from windows to im2col: the same FLOPs, first in plain compiled loops and then in a matrix product.
-# And **into the cache, on all threads**, from im2col to blocked. The second jump is the one of the 2006
-# paper. Here is ours:
+# And **into the cache, on all threads**, from im2col to blocked. The second jump is of the kind that the
+# 2006 paper made. Here is ours:
 
 # %%
 gain = rates.loc["im2col"] / rates.loc["windows"]
-print(f"GEMM over plain compiled loops: {gain.min():.0f}× to {gain.max():.0f}× here, 2.4× to 3.0× in 2006")
+print(f"im2col and GEMM over einsum's compiled loops: {gain.min():.0f}× to {gain.max():.0f}×")
 ratio = rates.loc["pixels"] / rates.loc["windows"]
 print(
     f"Python's loop over pixels against einsum with no loop: {ratio.min():.1f}× to {ratio.max():.1f}× as fast"
@@ -1033,15 +1039,16 @@ worst = fraction.loc["shifted"].idxmin()
 print(f"shifted GEMMs do worst on {worst}: {fraction.loc['shifted', worst]:.2f} of TensorFlow's speed")
 
 # %% [markdown]
-# - On most machines of today the gain from GEMM is *larger* than in 2006. A processor of today has wide
-#   vector units, fused multiply-adds, several cores and deep caches; a plain loop such as einsum's uses
-#   little of that, a GEMM nearly all. **Hardware has moved towards the GEMM**, because that is what is asked
-#   of it. (A better C loop than einsum's could be written, too.)
+# - The paper's 2.4 to 3.0 cannot be compared with this one by one: theirs is a whole network against a C loop
+#   written by hand, ours one layer against einsum, which uses one thread. But the direction is no accident. A
+#   processor of today has wide vector units, fused multiply-adds, several cores and deep caches; a plain loop
+#   uses little of that, a GEMM nearly all. **Hardware and GEMM have grown towards each other.**
 # - The rung with a Python loop over every pixel can beat the one with *no loop in sight*, because BLAS does
 #   its inner product. "No loops" was never the aim. The aim is to spend one instruction of bookkeeping on as
 #   many FLOPs as possible.
-# - Shifted GEMMs on conv1 are as bad as predicted: $C = 3$ multiply-adds for each load and store of $y$ are
-#   no work for a GEMM. The *inner dimension* decides.
+# - Shifted GEMMs on conv1 are as bad as one had to fear: $C = 3$ multiply-adds for each load and store of $y$
+#   are no work for a GEMM. The *inner dimension* decides. (Compare with the prediction in 1.7: where the
+#   measurement is the faster, part of $y$ has stayed in the cache, which the model does not know.)
 #
 # ## 1.10 On the roofline
 
@@ -1070,32 +1077,35 @@ plt.show()
 # %%
 under = pd.DataFrame({rung: 1e9 * rates.loc[rung] / roofline(intensities(rung)) for rung in RUNGS}).T
 above = [f"{rung} on {name}" for rung in RUNGS for name in under if under.loc[rung, name] > 1]
-print(f"above the roof: {', '.join(above) or 'nothing'}")
 print("share of what the roofline allows:")
-display(under.loc[["loops", "im2col", "shifted", "blocked", "TensorFlow"]].map("{:.3%}".format))
+display(under.loc[["loops", "im2col", "shifted", "blocked", "TensorFlow"]].map("{:.3g}".format))
+print(f"above the roof: {', '.join(above) or 'nothing'}")
+if rates.max().max() > 1.3 * PEAK / 1e9:
+    print("WARNING: far above the measured peak. The machine was busy: run all again when it is idle.")
 
 # %% [markdown]
 # *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
 # flat roof. All layers lie to the right of the ridge or near it. The loops lie at the bottom, orders of
-# magnitude below the roof; TensorFlow and blocked lie just under it; im2col and the shifted GEMMs lie to the
-# left of blocked, and lower.)*
+# magnitude below the roof; TensorFlow and blocked lie close to it; im2col and the shifted GEMMs lie to the
+# left of blocked, and most of them lower.)*
 #
 # - The loops are *not* far left. Their intensity is that of the best rung, and the memory is idle. The
 #   roofline says how fast a program **may** be; far below it, the problem is one that FLOPs and bytes cannot
 #   see: instructions.
-# - im2col and the shifted GEMMs move to the left, towards the ridge, and where the roof slants it pulls them
-#   down: for the shifted GEMMs this *is* the explanation. Where im2col stays on the flat part it is not, it
-#   has only less room to spare. **The higher the ridge, the more dearly an extra byte is paid.** Remember
-#   this when we come to the GPU.
+# - im2col and the shifted GEMMs move to the left, towards the ridge. Where the roof slants, the memory may be
+#   what holds them; where they stay on the flat part, it is not, and copies on one thread, additions and
+#   narrow GEMMs must answer for the distance to the roof. **The higher the ridge, the more dearly an extra
+#   byte is paid.**
 # - A dot above the roof breaks no law. Above the slanted part, more stayed in the caches than our formula
-#   allows; above the flat part, a kernel is better than the best GEMM that we measured, which is not the
-#   hardware's own limit.
+#   allows; a little above the flat part, a kernel is better than the best GEMM that we measured, which is not
+#   the hardware's own limit. *Far* above it, something else used the machine while the roof was measured, and
+#   the whole run is worth nothing: the last line above would say so.
 #
 # ### What is left between us and TensorFlow?
 #
-# Our blocked rung copies, multiplies, and nothing else. So measure the GEMMs alone, on columns that lie
-# ready, in the same blocks on the same threads. What is missing from there to the peak is not our doing, but
-# the BLAS's.
+# Our blocked rung copies, multiplies, and nothing else. So measure GEMMs alone, one an image, on columns that
+# lie ready, on as many threads. They are not block for block those of our rung, but what is missing from them
+# to the peak is no copy of ours.
 
 
 # %%
@@ -1148,6 +1158,7 @@ plt.show()
 # %%
 milliseconds = 1e3 * gap
 milliseconds.insert(0, "FLOPs / peak", [1e3 * layer.flops(N) / PEAK for layer in LAYERS])
+print("milliseconds:")
 display(milliseconds.round(1))
 
 # %% [markdown]
@@ -1155,13 +1166,14 @@ display(milliseconds.round(1))
 # im2col are the highest of most layers, those of the blocked rung and of its GEMMs alone are lower and much
 # alike, and TensorFlow's are the nearest to one.)*
 #
-# Where the second and the third bar are alike, what we could still gain by copying less is little: the
-# distance to the peak lies **inside the BLAS**. A GEMM copies, too. It *packs* its operands, block by block,
-# into an order that its innermost kernel likes: bookkeeping, the third disguise. In a large square product
-# each packed number serves thousands of multiply-adds; here it serves $K$, and that is 64 for the ResNet's
-# early layers. A library for convolutions compiles a kernel for *this* layer, packs the weights once, and
-# unfolds the windows on their way to the registers, where it costs nothing. cuDNN does so on GPUs: *implicit*
-# GEMM.
+# Where the second and the third bar are alike, what we could still gain by copying less is little: what is
+# left of the distance to the peak lies **inside the BLAS**. A GEMM copies, too. It *packs* its operands,
+# block by block, into an order that its innermost kernel likes: bookkeeping, the third disguise. In a large
+# square product each packed number serves thousands of multiply-adds; here it serves $K$, and that is 64 for
+# the ResNet's early layers. A library for convolutions (oneDNN, which TensorFlow uses on most CPUs) generates
+# a kernel for the shape of *this* layer, packs the weights at most once a call, and reads the windows
+# straight from the image: there are no columns at all. NVIDIA's library cuDNN has the same idea for GPUs, the
+# *implicit* GEMM.
 #
 # <details><summary>Could the BLAS not read the overlapping windows directly, with no copy at all?</summary>
 #
@@ -1205,7 +1217,7 @@ else:
     print(f"  python3 runs/01_conv_on_gpu.py --out {record}")
 
 # %% [markdown]
-# **Guess:** the best GPU listed below against this CPU: how many times the FLOP/s, how many times the
+# **Guess:** the last GPU listed below against this CPU: how many times the FLOP/s, how many times the
 # bandwidth? Which of the two ratios is larger, and what does that do to the ridge?
 
 # %%
@@ -1232,8 +1244,9 @@ compare("FLOP/s of the last GPU over this CPU", machines["peak / CPU"].iloc[-1],
 compare("bandwidth of the last GPU over this CPU", machines["bandwidth / CPU"].iloc[-1], "×")
 
 # %% [markdown]
-# (Peak in GFLOP/s, bandwidth in GB/s. The last row is float32 arithmetic like this CPU's. TF32 and bfloat16
-# are products of *shorter* numbers on units of their own, the Tensor Cores of lecture 04.)
+# (Peak in GFLOP/s, bandwidth in GB/s; a data sheet's numbers are limits that no program reaches. The last row
+# is float32 arithmetic like this CPU's. Where a recorded run adds TF32 and bfloat16, these are products of
+# *shorter* numbers on units of their own, the Tensor Cores of lecture 04.)
 
 
 # %%
@@ -1266,7 +1279,7 @@ ax.plot(intensities("TensorFlow"), rates.loc["TensorFlow"], **here)
 for label, marker, at, points in recorded_points(run) if run else ():
     ax.plot(at, points, ls="", marker=marker, mfc="none", color="black", label=label)
 ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="GFLOP/s")
-ax.set_title("The same layers under other roofs")
+ax.set_title("Five layers and more than one roof")
 ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
@@ -1300,12 +1313,12 @@ for name, (peak, _) in MACHINES.items():
 
 # %% [markdown]
 # So, **why did GPUs make convolutional networks possible?** Not because they convolve well. A convolution,
-# written out, *is* a matrix product: many FLOPs for each byte, far to the right of the ridge. That is the
-# only kind of program that can use a processor whose arithmetic has grown faster than its memory. The matrix
-# form made the CPU fast first, and the GPU is the machine that took the bargain furthest: the same GEMM, at
-# the ratios in the table. Where the GEMM gets narrow, or the batch small, or one byte too many is moved, the
-# ridge takes it back. That is the subject of lecture 04; how many such machines work on *one* network is the
-# subject of lectures 05 to 10.
+# written out, *is* a matrix product: many FLOPs for each byte. On the axis above our layers lie to the right
+# of both ridges, so what counts is the flat roof, and the table says what a gaming card of 2010 had over the
+# threads we use today. The matrix form came first, and it helped the CPU just as well: what the GPU added is
+# the height of its roof, to a program that had already been brought to the right place below it. Where the
+# GEMM gets narrow, or the batch small, or one byte too many is moved, the ridge takes it back. That is the
+# subject of lecture 04; how many such machines work on *one* network is the subject of lectures 05 to 10.
 #
 # ## What was learned
 #
