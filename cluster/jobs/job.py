@@ -116,9 +116,14 @@ class Job:
 
         Columns: rank; time, seconds since the first rank started; and every name that was logged. Rows are
         in the order of time.
+
+        Once the job has ended, the files are compared with the hashes written then, and Damaged is raised
+        where they differ. This finds accidents, not forgery: who can change the one can change the other.
         """
         import pandas as pd
 
+        if self.status.ended:
+            results.check(self.folder, "metrics-", ledger.read(self.folder / "end.json")["hashes"])
         rows = Tail(self.folder).read()
         frame = pd.DataFrame(rows, columns=["rank", "time"] if not rows else None)
         records = [ledger.read(self.folder / f"rank-{r}.json") for r in range(self.ranks)]

@@ -15,8 +15,13 @@ def log(**values: Any) -> None:
     `step` (done so far) and `steps` (in all) drive the progress bar of `job.wait()`. Tensors and NumPy
     scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere.
 
+    Raises ValueError for `rank` and `time`, which each line has of itself.
+
     >>> log(step=3, steps=100, loss=0.25)
     """
+    for name in ("rank", "time"):
+        if name in values:
+            raise ValueError(f"log({name}=...): each line has its own {name} already; use another name.")
     folder = os.environ.get("CLUSTER_JOB")
     if not folder:
         return
@@ -32,6 +37,19 @@ def run_folder() -> Path:
     The folder is shared by all ranks: let one rank write.
     """
     return Path(os.environ.get("CLUSTER_JOB") or ".")
+
+
+def last(path: Path) -> dict[str, Any]:
+    """The last whole line of a metrics file, however long it is; {} if there is none."""
+    size, block = path.stat().st_size if path.is_file() else 0, 4096
+    while size:
+        with open(path, "rb") as f:
+            f.seek(max(0, size - block))
+            lines = f.read(size).split(b"\n")[:-1]  # what follows the last newline is half-written
+        if len(lines) > 1 or block >= size:
+            return json.loads(lines[-1]) if lines else {}
+        block *= 8
+    return {}
 
 
 class Tail:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import Damaged, ResultError, ResultTooLarge
+from .ledger import hashes
 
 CAP = 256 * 2**20  # bytes a rank, over JSON and arrays; CLUSTER_MAX_RESULT changes it
 
@@ -43,17 +44,9 @@ def save(folder: Path, rank: int, value: Any) -> None:
 
 def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
     """A rank's result. `expected`: the hashes written when the run ended; Damaged if they differ."""
-    from .ledger import hashes
-
     name = f"result-{rank}.json"
     if expected is not None:
-        found = {k: v for k, v in hashes(folder).items() if k.startswith(f"result-{rank}.")}
-        wanted = {k: v for k, v in expected.items() if k.startswith(f"result-{rank}.")}
-        if found != wanted:
-            raise Damaged(
-                f"The result of rank {rank} in {folder} is missing, or was changed after the run had ended.",
-                "Run it again: submit(..., rerun=True).",
-            )
+        check(folder, f"result-{rank}.", expected)
     if not (folder / name).is_file():
         raise Damaged(f"{folder} holds no result of rank {rank}.", "Run it again: submit(..., rerun=True).")
     arrays: dict[str, Any] = {}
@@ -67,6 +60,17 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
         with np.load(npz, allow_pickle=False) as z:
             arrays = {k: z[k] for k in z.files}
     return _unpack(json.loads((folder / name).read_text()), arrays)
+
+
+def check(folder: Path, start: str, expected: dict[str, str]) -> None:
+    """Raise Damaged unless the files whose names begin with `start` are as they were when the run ended."""
+    found = hashes(folder)
+    names = sorted(n for n in found | expected if n.startswith(start) and found.get(n) != expected.get(n))
+    if names:
+        raise Damaged(
+            f"{names[0]} in {folder} is missing, or was changed after the run had ended.",
+            "Run it again: submit(..., rerun=True).",
+        )
 
 
 def _pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:

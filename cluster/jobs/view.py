@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import ledger
+from .metrics import last
 
 if TYPE_CHECKING:
     from .job import Job
@@ -55,16 +56,8 @@ def duration(job: Job) -> str:
 
 def progress(job: Job) -> str:
     """'step 30 of 100', from what rank 0 logged last; '' where it logged no steps."""
-    path = job.folder / "metrics-0.jsonl"
-    if not path.is_file():
-        return ""
-    import json
-
-    with open(path, "rb") as f:
-        f.seek(max(0, path.stat().st_size - 4096))
-        lines = f.read().split(b"\n")[:-1]
-    last = json.loads(lines[-1]) if lines else {}
-    return f"step {last['step']} of {last['steps']}" if "step" in last and "steps" in last else ""
+    line = last(job.folder / "metrics-0.jsonl")
+    return f"step {line['step']} of {line['steps']}" if "step" in line and "steps" in line else ""
 
 
 def relative(path: Path) -> str:

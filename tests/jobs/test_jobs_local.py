@@ -13,7 +13,7 @@ import programs
 import pytest
 
 import cluster
-from cluster.jobs import attach, backends, errors, ledger, log, run_folder, submit
+from cluster.jobs import attach, backends, errors, ledger, log, metrics, run_folder, submit
 
 LOCK = threading.Lock()
 
@@ -147,6 +147,44 @@ def test_outside_a_job_log_and_run_folder_do_no_harm(tmp_path, monkeypatch, caps
     log(step=1, steps=2)
     assert run_folder().resolve() == tmp_path and not list(tmp_path.iterdir())
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("name", ["rank", "time"])
+def test_log_keeps_its_own_names(tmp_path, monkeypatch, name):
+    for folder in ("", str(tmp_path)):
+        monkeypatch.setenv("CLUSTER_JOB", folder)
+        monkeypatch.setenv("CLUSTER_RANK", "0")
+        with pytest.raises(ValueError, match=rf"log\({name}=\.\.\.\)"):
+            log(**{"step": 1, name: 0.25})
+    assert not list(tmp_path.iterdir())
+
+
+def logs_much(length):
+    log(step=1, steps=2)
+    log(step=2, steps=2, gradients=[0.5] * length)
+
+
+@pytest.mark.parametrize("length", [0, 800, 2000, 20_000])
+def test_long_lines_are_shown_like_short_ones(runs, length):
+    """4096 bytes, in which the last line was looked for, hold some 800 numbers."""
+    job = submit(logs_much, length).wait()
+    assert "step 2 of 2" in job._repr_html_() and "step 2 of 2" in repr(cluster.jobs())
+
+
+def test_the_last_line_is_a_whole_one(tmp_path):
+    path = tmp_path / "metrics-0.jsonl"
+    for text, line in [("", {}), ('{"a": 1', {}), ('{"a": 1}\n{"a": ' + "2" * 9000, {"a": 1})]:
+        path.write_text(text)
+        assert metrics.last(path) == line
+
+
+def test_metrics_changed_afterwards_are_noticed(runs):
+    job = submit(logs_much, 1).wait()
+    assert len(job.metrics()) == 2
+    with open(job.folder / "metrics-0.jsonl", "a") as f:
+        f.write('{"rank": 0, "time": 1, "loss": 0.0}\n')
+    with pytest.raises(errors.Damaged, match=r"metrics-0\.jsonl in .* was changed"):
+        job.metrics()
 
 
 class Balanced(html.parser.HTMLParser):
