@@ -30,12 +30,15 @@ def decide(
     errors: dict[int, dict[str, Any]],
     *,
     stopped: str | None = None,
+    asked: float = float("inf"),
     log: str = "",
 ) -> dict[str, Any]:
     """How the job ended: {ending, rank, what, next_step, traceback}.
 
     run: its run.json; records: the rank-R.json there are; errors: the error-R.json by rank; stopped: the
-    ending that the backend brought about itself (the name of a class of errors), if any; log: the job's log.
+    ending that the backend brought about itself (the name of a class of errors), if any; asked: when the job
+    was cancelled (Unix seconds), for an error that a rank had of itself before that is the ending; log: the
+    job's log.
     """
     p = run["ranks"]
     failed = [r for r in records if r.get("exit_code") != 0]
@@ -43,7 +46,10 @@ def decide(
         return _end("Done", f"Done on {p} rank{'s' * (p > 1)}.", "")
     if stopped is None:
         stopped = next((name for name, said in SLURM_SAID if said.search(log)), None)
-    if stopped:
+    own = any(
+        e["time"] < asked and not CONSEQUENCES.search(e["type"] + e["message"]) for e in errors.values()
+    )
+    if stopped and not (stopped == "Cancelled" and own):
         return _end(stopped, *words(stopped, run))
     if not records:
         tail = "\n".join(log.strip().splitlines()[-15:])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from . import backends, endings, ledger, results, state
-from .errors import JobFailed, NoSuchJob, NotFinished
+from .errors import BackendError, JobFailed, NoSuchJob, NotFinished
 from .metrics import Tail
 from .state import Status
 
@@ -133,13 +133,19 @@ class Job:
         return frame
 
     def cancel(self, wait: bool = True) -> Job:
-        """End the job, and wait (at most 30 s) until it has ended; a job that has ended stays as it is."""
+        """End the job, and wait (at most 30 s) until it has ended; a job that has ended stays as it is.
+
+        Raises BackendError when the job cannot be reached; it then goes on.
+        """
+        if self.status.ended:  # asked first, since this also finds a job whose submission was cut off
+            return self
         backend = ledger.read(self.folder / "backend.json")
-        if backend and not self.status.ended:
-            backends.get(backend["backend"]).cancel(self.folder, backend)
-            deadline = time.monotonic() + 30 * wait
-            while not self.status.ended and time.monotonic() < deadline:
-                time.sleep(POLL)
+        if backend is None:
+            raise BackendError(f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later.")
+        backends.get(backend["backend"]).cancel(self.folder, backend)
+        deadline = time.monotonic() + 30 * wait
+        while not self.status.ended and time.monotonic() < deadline:
+            time.sleep(POLL)
         return self
 
     def script(self, backend: str | None = None) -> str:
@@ -177,7 +183,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> J
     text, runs = os.fspath(job), ledger.root(folder)
     if (Path(text) / "run.json").is_file():
         return Job(Path(text))
-    all_ids = sorted(p.parent.name for p in runs.glob("*/run.json"))
+    all_ids = [p.name for p in ledger.folders(runs)]
     hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
     hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # rather than a run that was set aside
     if not hits and text.isdigit():

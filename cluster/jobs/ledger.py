@@ -42,8 +42,12 @@ def slug(name: str) -> str:
 
 def find(runs: Path, key: str) -> Path | None:
     """The folder of the run with this key, whatever its name, or None."""
-    hits = [p for p in runs.glob(f"*-{key[:12]}") if (p / "run.json").is_file()]
-    return hits[0] if hits else None
+    return next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
+
+
+def folders(runs: Path) -> list[Path]:
+    """The job folders, by name; those that are still being made, `.new-...`, are not among them."""
+    return sorted(p.parent for p in runs.glob("*/run.json") if not p.parent.name.startswith("."))
 
 
 def create(runs: Path, name: str, key: str, files: dict[str, str | bytes]) -> tuple[Path, bool]:

@@ -135,9 +135,14 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
 
 
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
-    """scancel the job."""
-    ledger.write_once(folder / "cancel.json", {"time": time.time()})
-    _ask("scancel", backend["job_id"])
+    """scancel the job. Raises BackendError where that fails; the job then goes on as if never asked."""
+    try:
+        _ask("scancel", backend["job_id"])
+    except BackendError as e:
+        if not UNKNOWN.search(e.what):  # else it has ended in this moment
+            raise
+    else:
+        ledger.write_once(folder / "cancel.json", {"time": time.time()})
 
 
 def _note(folder: Path, job_id: str) -> None:

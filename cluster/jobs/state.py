@@ -48,9 +48,11 @@ def facts(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int,
 def finish(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     """Write down how the job ended, unless that is written already; returns what is written."""
     run, records, errors, log = facts(folder)
-    if stopped is None and (folder / "cancel.json").is_file():
+    cancel = ledger.read(folder / "cancel.json")
+    if cancel and stopped is None:
         stopped = "Cancelled"
-    end = endings.decide(run, records, errors, stopped=stopped, log=log)
+    asked = cancel["time"] if cancel else float("inf")
+    end = endings.decide(run, records, errors, stopped=stopped, asked=asked, log=log)
     times = [r["started"] for r in records]
     end |= {
         "started": min(times, default=None),

@@ -73,7 +73,7 @@ class JobTable:
         from .job import Job
 
         self.folder = ledger.root(folder)
-        found = [Job(p.parent) for p in self.folder.glob("*/run.json")]
+        found = [Job(p) for p in ledger.folders(self.folder)]
         found = [j for j in found if name is None or name in j.name]
         found.sort(key=lambda j: (j.spec["submitted"], j.id), reverse=True)
         self._rows = [(j, j.status) for j in found]

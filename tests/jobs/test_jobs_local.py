@@ -125,6 +125,16 @@ def test_attach_says_what_is_there(runs):
         attach("takes")
 
 
+def test_a_folder_that_is_being_made_is_no_job_yet(runs):
+    job = submit(takes, 1).wait()
+    for name in (".new-abc", f".new-{job.key[:12]}"):
+        (runs / name).mkdir()
+        (runs / name / "run.json").write_text('{"for')
+    assert [j.id for j in cluster.jobs()] == [job.id] and ledger.find(runs, job.key) == job.folder
+    with pytest.raises(errors.NoSuchJob):
+        attach(".new")
+
+
 def test_first_writer_of_an_end_wins_and_readers_see_all_or_nothing(tmp_path):
     assert ledger.write_once(tmp_path / "end.json", {"a": 1})
     assert not ledger.write_once(tmp_path / "end.json", {"a": 2})

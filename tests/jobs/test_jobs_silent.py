@@ -105,3 +105,24 @@ def test_waiting_asks_once_a_second(job, commands, tmp_path):
     with pytest.raises(errors.NotFinished):
         job.wait(timeout=2, progress=False)
     assert (tmp_path / "calls").read_text().split().count("scontrol") <= 3
+
+
+def test_a_cancellation_that_failed_leaves_no_trace(job, commands):
+    commands(scancel=UNREACHABLE, scontrol="echo JobId=7 JobState=RUNNING")
+    with pytest.raises(errors.BackendError, match="Unable to contact"):
+        job.cancel()
+    assert not (job.folder / "cancel.json").exists() and job.status == "running"
+    commands(scancel="exit 0", scontrol="echo JobId=7 JobState=CANCELLED")
+    assert job.cancel().status == "cancelled"
+
+
+def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp_path):
+    (job.folder / "backend.json").unlink()
+    made = time.time() - 60
+    os.utime(job.folder / "run.json", (made, made))
+    commands(squeue=UNREACHABLE)
+    with pytest.raises(errors.BackendError, match="cannot be cancelled yet"):
+        job.cancel()
+    commands(squeue=f"echo '8|RUNNING|None|{job.folder}'")
+    job.cancel(wait=False)
+    assert "scancel" in (tmp_path / "calls").read_text() and (job.folder / "cancel.json").exists()

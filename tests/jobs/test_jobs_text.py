@@ -112,6 +112,19 @@ def test_what_slurm_wrote_into_the_log_decides(log, ending):
     assert endings.decide(run(), [ended(0, -15), ended(1, 3)], {}, log=log)["ending"] == ending
 
 
+@pytest.mark.parametrize(
+    ("error", "ending"),
+    [
+        (raised(at=2.0), "RankFailed"),
+        (raised(at=4.0), "Cancelled"),
+        (raised("HorovodInternalError", at=2.0), "Cancelled"),
+    ],
+)
+def test_an_error_before_the_cancellation_at_3_s_is_the_ending(error, ending):
+    end = endings.decide(run(), [ended(0, 1), ended(1, -15)], {0: error}, stopped="Cancelled", asked=3.0)
+    assert end["ending"] == ending and (ending == "Cancelled" or end["traceback"] == "Traceback ...")
+
+
 def test_all_ranks_done_is_done_whatever_else_was_asked():
     assert endings.decide(run(), [ended(0, 0), ended(1, 0)], {}, stopped="Cancelled")["ending"] == "Done"
 
