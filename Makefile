@@ -6,6 +6,9 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
+# With a file as its argument JupyterLab would show that file's folder only.
+FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
+
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor slurm slurm-stop lock clean
 
@@ -14,7 +17,7 @@ help:  ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 lab: setup  ## build the environment where it is missing and open JupyterLab at lecture 1
-	exec jupyter lab $(ROOT_FLAG) $(LAB_ARGS) lectures/01_convolution_as_gemm.ipynb
+	exec jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=$(FIRST) $(LAB_ARGS)
 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
 	$(PY) -m cluster.grading demo

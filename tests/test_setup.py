@@ -1,11 +1,15 @@
 """Does the set-up script say what is wrong and go on where it stopped?"""
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -95,3 +99,29 @@ def test_make_lists_its_commands():
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     named = set(re.findall(r"`make ([a-z-]+)", (ROOT / "README.md").read_text()))
     assert named and named <= set(re.findall(r"make ([a-z-]+)", listed)), named
+
+
+def test_lab_shows_the_whole_course():
+    """Does `make lab` start a JupyterLab that sees lecture 1 and the exercises beside it?"""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    arguments = f"--no-browser --port {port} --ServerApp.token=secret"
+    lab = subprocess.Popen(
+        ["make", "lab", f"LAB_ARGS={arguments}"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    try:
+        until = time.monotonic() + 60
+        for path in ("lectures/01_convolution_as_gemm.ipynb", "exercises"):
+            url = f"http://127.0.0.1:{port}/api/contents/{path}?content=0&token=secret"
+            while True:
+                try:
+                    with urllib.request.urlopen(url) as answer:
+                        assert json.load(answer)["path"] == path
+                    break
+                except urllib.error.URLError as error:
+                    assert time.monotonic() < until and not isinstance(error, urllib.error.HTTPError), error
+                    time.sleep(0.2)
+    finally:
+        lab.terminate()
+        assert b"/lab/tree/lectures/01_convolution_as_gemm.ipynb" in lab.communicate(timeout=30)[0]

@@ -95,6 +95,9 @@ make_venv() {
     if [ -z "$foreign" ]; then
         [ -e "$mine" ] && rm -rf "$VENV/bin" "$VENV/lib" "$VENV/steps/"*@*  # made in another place, or only half
         touch "$mine" && "$python" -m venv "$VENV" || return
+        mkdir -p "$VENV/share/jupyter/lab/settings"  # no question about Jupyter news before the first lecture
+        echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}' \
+            >"$VENV/share/jupyter/lab/settings/overrides.json"
     fi
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }

@@ -37,8 +37,8 @@ MANIFEST = ".made-by-make-student.json"
 SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
 
-    cluster/deploy/setup.sh                                        # once: builds the environment in .venv
-    .venv/bin/jupyter lab lectures/01_convolution_as_gemm.ipynb    # then: read, run, change
+    cluster/deploy/setup.sh    # once: builds the environment in .venv
+    .venv/bin/jupyter lab      # then: open lectures/01_convolution_as_gemm.ipynb; read, run, change
 
 On a course server the environment is there already: open `lectures/` and `exercises/` in JupyterLab.
 
