@@ -15,11 +15,14 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear:
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,16 @@ def find(runs: Path, key: str) -> Path | None:
 def folders(runs: Path) -> list[Path]:
     """The job folders, by name; those that are still being made, `.new-...`, are not among them."""
     return sorted(p.parent for p in runs.glob("*/run.json") if not p.parent.name.startswith("."))
+
+
+@contextlib.contextmanager
+def lock(runs: Path, key: str) -> Iterator[None]:
+    """Only one process at a time sets the run with this key aside and makes its folder."""
+    runs.mkdir(parents=True, exist_ok=True)
+    with open(runs / f".{key[:12]}.lock", "ab") as f:
+        with contextlib.suppress(OSError):  # a file system without locks: `create` still has one winner
+            fcntl.flock(f, fcntl.LOCK_EX)
+        yield
 
 
 def create(runs: Path, name: str, key: str, files: dict[str, str | bytes]) -> tuple[Path, bool]:

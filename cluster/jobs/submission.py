@@ -89,9 +89,14 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
         "call.pkl": pickle.dumps(call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}),
         "job.sh": module.script(run, final),
     }
-    folder, new = ledger.create(runs, run["name"], key, files)
-    if not new:  # another process submitted the same run in this moment
-        return _recorded(runs, key, False) or Job(folder)
+    with ledger.lock(runs, key):
+        found = _recorded(runs, key, options.rerun)  # by another process, just now
+        if found:
+            return found
+        _set_aside(runs, key)
+        folder, new = ledger.create(runs, run["name"], key, files)
+    if not new:
+        return Job(folder)
     note = module.start(folder, run, record.environment(options)) or ""
     p = options.ranks
     say(f"{folder.name}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note}")
@@ -99,7 +104,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
 
 
 def _recorded(runs: Path, key: str, rerun: bool) -> Job | None:
-    """The job that runs or ran with this key, if it serves; else its folder is set aside."""
+    """The job that runs or ran with this key, if it serves."""
     folder = ledger.find(runs, key)
     if folder is None:
         return None
@@ -115,9 +120,16 @@ def _recorded(runs: Path, key: str, rerun: bool) -> Job | None:
     if now == "done" and not rerun:
         say(f"{job.id}: recorded on {job.spec['submitted'][:10]}, not run again (rerun=True runs it).")
         return job
-    aside, why = ledger.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
-    say(f"{job.id} {why}: it runs again, and what it left is kept as {aside.name}.")
     return None
+
+
+def _set_aside(runs: Path, key: str) -> None:
+    """Make room for a new run, where one with this key has ended."""
+    folder = ledger.find(runs, key)
+    if folder:
+        now = Job(folder).status
+        aside, why = ledger.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
+        say(f"{folder.name} {why}: it runs again, and what it left is kept as {aside.name}.")
 
 
 def _function(target: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
