@@ -25,10 +25,25 @@ class Job:
     """
 
     def __init__(self, folder: Path):
-        self.folder = ledger.check_owner(Path(folder).absolute())
-        self.spec: dict[str, Any] = ledger.read(self.folder / "run.json")
-        self.id, self.key = self.folder.name, self.spec["key"]
+        self._folder = ledger.check_owner(Path(folder).absolute())
+        self.spec: dict[str, Any] = ledger.read(self._folder / "run.json")
+        self.key, self._own = self.spec["key"], self.spec.get("own")
         self.name, self.ranks, self.backend = self.spec["name"], self.spec["ranks"], self.spec["backend"]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this very run, also after a later one with the same key has set it aside."""
+        here = self._folder
+        for p in (here, *here.parent.glob(f"{here.name}.*")):
+            if (run := ledger.read(p / "run.json")) and run.get("own") == self._own:
+                self._folder = p
+                break
+        return self._folder
+
+    @property
+    def id(self) -> str:
+        """The folder's name."""
+        return self.folder.name
 
     @property
     def status(self) -> Status:

@@ -7,6 +7,7 @@ import functools
 import json
 import os
 import pickle
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -67,6 +68,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     run = {
         "format": FORMAT,
         "key": key,
+        "own": secrets.token_hex(8),  # tells this run from others with the same key
         "name": options.name or name,
         "target": name,
         "arguments": {k: record.short(v) for k, v in arguments.items()},

@@ -140,8 +140,8 @@ def test_a_finished_run_runs_again_only_when_asked(backend, tmp_path, capsys):
     assert submit(programs.counts_calls, calls).result() == 1
     assert submit(programs.counts_calls, calls, rerun=True).result() == 2
     assert "kept as counts_calls-" in capsys.readouterr().out
-    assert attach(first.id + ".1").result() == 1
-    assert attach(first.id[:-3]).result() == 2
+    assert first.result() == attach(first.id).result() == 1 and first.id.endswith(".1")
+    assert attach(first.id[:-5]).result() == 2
 
 
 def test_a_failed_run_is_not_replayed(backend, capsys):

@@ -152,27 +152,42 @@ def test_two_processes_that_submit_the_same_get_one_job(runs):
     assert [p.name for p in runs.iterdir()] == [first[0].name]
 
 
+def now():
+    return time.time()
+
+
+def test_a_handle_stays_with_its_own_run(runs):
+    first = submit(now)
+    old, name = first.result(), first.id
+    second = submit(now, rerun=True).wait()
+    third = submit(now, rerun=True)
+    new = third.result()
+    assert (first.result(), first.id) == (old, f"{name}.1") and old < second.result() < new
+    assert [first.folder.name, second.id, third.id] == [f"{name}.1", f"{name}.2", name]
+    assert attach(name).result() == new and attach(f"{name}.1").result() == old
+
+
 RACE = """
 import sys, time
 import programs
 from cluster.jobs import ledger, submit
 rename = ledger.set_aside
 ledger.set_aside = lambda folder: (time.sleep(1), rename(folder))[1]  # so that both are at it together
-time.sleep(float(sys.argv[1]) - time.time())
+time.sleep(max(0, float(sys.argv[1]) - time.time()))
 submit(programs.sleeps, 60)
 """
 
 
 def test_a_running_job_is_never_set_aside(runs):
     """Two processes find the same cancelled run at the same time: one runs it again, the other attaches."""
-    job = submit(programs.sleeps, 60).cancel()
+    name = submit(programs.sleeps, 60).cancel().id
     env = os.environ | {"PYTHONPATH": os.path.dirname(programs.__file__)}
     command = [sys.executable, "-c", RACE, str(time.time() + 3)]
     both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = sorted(p.communicate()[0].splitlines()[-1] for p in both)
     try:
-        assert [j.id for j in cluster.jobs(active=True)] == [job.id]
-        assert sorted(j.id for j in cluster.jobs(active=False)) == [f"{job.id}.1"]
+        assert [j.id for j in cluster.jobs(active=True)] == [name]
+        assert [j.id for j in cluster.jobs(active=False)] == [f"{name}.1"]
         assert "this is that job" in said[0] and "1 rank on the local backend" in said[1]
     finally:
         for j in cluster.jobs(active=True):
