@@ -194,7 +194,7 @@ def im2col_by_definition(x, k, stride=1, padding=0):
 
 # %% check="im2col-stride-padding" points=2
 """Padding goes on all four sides, windows start `stride` apart, images need not be square (2 points)."""
-x = integers(2, 5, 5, 2)
+x = integers(2, 5, 6, 2)  # five rows, six columns
 one_side = np.pad(x, ((0, 0), (0, 2), (0, 2), (0, 0)))
 expect(
     im2col(x, k=3, padding=1),
@@ -202,7 +202,7 @@ expect(
     {"zeros were added on one side of each axis only; padding=1 adds a row on both.": im2col(one_side, k=3)},
     "im2col(x, k=3, padding=1)",
 )
-close_windows = im2col_by_definition(x, 2, 1).reshape(2, 4, 4, -1)[:, :2, :2].reshape(8, -1)
+close_windows = im2col_by_definition(x, 2, 1).reshape(2, 4, 5, -1)[:, :2, :3].reshape(12, -1)
 expect(
     im2col(x, k=2, stride=2),
     im2col_by_definition(x, 2, stride=2),
@@ -322,8 +322,9 @@ small32, filter32 = small.astype(np.float32), small_filter.astype(np.float32)
 # AUTOTEST forward(small32, filter32, np.ones(1, np.float32), padding=1)
 
 # %% check="forward-is-a-gemm" points=1
-"""forward() uses im2col: one matrix product, not the loops again (1 point)."""
-calls, students_im2col = [], im2col
+"""forward() uses im2col: one matrix product for the whole batch, not the loops again (1 point)."""
+calls, students_im2col, the_loops = [], im2col, convolve_loops
+two_images = np.concatenate([small, 2 * small])  # (2, 3, 3, 1)
 
 
 def im2col(*args, **kwargs):
@@ -331,11 +332,16 @@ def im2col(*args, **kwargs):
     return students_im2col(*args, **kwargs)
 
 
+def convolve_loops(*args, **kwargs):
+    raise AssertionError("forward() calls convolve_loops; its result should come from one matrix product")
+
+
 try:
-    forward(small, small_filter, np.zeros(1))
+    result = forward(two_images, small_filter, np.zeros(1))
 finally:
-    im2col = students_im2col
+    im2col, convolve_loops = students_im2col, the_loops
 assert len(calls) == 1, f"forward() called im2col {len(calls)} times; one call covers the whole batch"
+expect(result, convolve_loops(two_images, small_filter, np.zeros(1)), name="forward of a batch of two")
 
 # %% [markdown]
 # ## 3. The gradient of the filters and of the bias
@@ -716,11 +722,13 @@ expect(
 # ## 7. Predict, then measure
 #
 # A layer with 16 × 16 pixels, 16 channels and 3 × 3 filters. The loops compute one value of the result at a
-# time; your `forward` computes all of them in one product. **Predict**: how many times faster is it with
-# one filter? With 64? Both do the same FLOPs.
+# time; your `forward` computes all of them in one product. For the same number of filters the two do the
+# same FLOPs. **Predict**: how many times faster is the product with one filter? With 64? Write your numbers
+# down here; they are not graded.
 
 # %%
-predicted_gain = {1: None, 64: None}
+predicted_gain_1 = None
+predicted_gain_64 = None
 
 # %% [markdown]
 # We compare the two in one run and take the median of several repetitions. What counts is the *ratio*:
@@ -747,8 +755,8 @@ for K in filters:
     gain.append(
         median_seconds(convolve_loops, x, w, b, repeat=3) / median_seconds(forward, x, w, b, repeat=9)
     )
-    predicted = predicted_gain.get(K, "nothing")
-    print(f"{K:2} filters: the matrix product is {gain[-1]:6.0f} times faster; predicted {predicted}")
+    predicted = {1: f"; predicted {predicted_gain_1}", 64: f"; predicted {predicted_gain_64}"}.get(K, "")
+    print(f"{K:2} filters: the matrix product is {gain[-1]:6.0f} times faster{predicted}")
 
 # %% [markdown]
 # And what does im2col cost in intensity? The right-hand picture uses your counts for a layer with 56 × 56
