@@ -17,8 +17,9 @@
 # - submit the training on one and on two ranks, and compare curves, time and weights,
 # - and show that two ranks do what one process would have done: not roughly, but step by step.
 #
-# Everything runs on Fashion-MNIST, 28 × 28 grey pictures of clothes. The six holes need one to four lines
-# each.
+# Everything runs on Fashion-MNIST, 28 × 28 grey pictures of clothes. There are 20 points in 15 checks. Fill
+# the six holes marked `YOUR CODE HERE`, one to four lines each, run the free cell below each, then the
+# checks; a check that fails says what it saw. Some checks also try cases that are not shown.
 #
 # | | symbol | |
 # |---|---|---|
@@ -30,6 +31,7 @@
 import contextlib
 import os
 import tempfile
+import traceback
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up messages say nothing we need
@@ -43,6 +45,7 @@ import tensorflow as tf
 from cluster import submit
 from cluster.grading import expect
 from cluster.jobs import log, run_folder
+from cluster.jobs.errors import OutOfTime
 from cluster.training import data, models
 from cluster.training.models import digest
 
@@ -241,6 +244,33 @@ for seed in (1, 2):
 assert not np.array_equal(shard(1_000, 0, 4, 3, 1), shard(1_000, 0, 4, 3, 2)), "the shuffle ignores the seed"
 ### END HIDDEN TESTS
 
+# %% check="shards-make-one-batch" points=1
+"""At each step the ranks' batches are together the batch that one process would have seen."""
+batch = 3
+for n, size, epoch in [(12, 2, 0), (11, 2, 1), (100, 4, 2)]:
+    shuffle = np.random.default_rng([0, epoch]).permutation(n)  # as train_on_one draws it
+    shards = [shard(n, rank, size, epoch, seed=0) for rank in range(size)]
+    for step in range(n // (size * batch)):
+        together = np.sort(np.concatenate([part[step * batch : (step + 1) * batch] for part in shards]))
+        alone = np.sort(shuffle[step * size * batch : (step + 1) * size * batch])
+        assert np.array_equal(together, alone), (
+            f"{n} images, {size} ranks with batches of {batch}, epoch {epoch}, step {step}: together the "
+            f"ranks see the images {together}, one process would have seen {alone}. Is your shuffle that of "
+            "all n images, drawn from [seed, epoch]? And does rank r take the indices r, r + p, r + 2p, … of "
+            "it? A piece in one stretch belongs to other steps of the one process."
+        )
+### BEGIN HIDDEN TESTS
+for n, size, epoch, seed, batch in [(17, 3, 2, 9, 2), (999, 7, 1, 4, 10), (64, 2, 3, 1, 8)]:
+    shuffle = np.random.default_rng([seed, epoch]).permutation(n)
+    shards = [shard(n, rank, size, epoch, seed) for rank in range(size)]
+    for step in range(n // (size * batch)):
+        together = np.concatenate([part[step * batch : (step + 1) * batch] for part in shards])
+        alone = shuffle[step * size * batch : (step + 1) * size * batch]
+        assert np.array_equal(np.sort(together), np.sort(alone)), (
+            f"with {n} images on {size} ranks, the ranks' batches are not together the batch of one process"
+        )
+### END HIDDEN TESTS
+
 # %% [markdown]
 # ## 2. The learning rate
 #
@@ -281,7 +311,7 @@ plt.ylabel("learning rate")
 plt.ylim(0, 0.5)
 plt.show()
 
-# %% check="warmup-by-hand" points=2
+# %% check="warmup-by-hand" points=1
 """η = 0.1, four ranks, a warmup of four steps: each step adds a quarter of the way from 0.1 to 0.4."""
 expect(
     [round(float(learning_rate(t, 0.1, 4, 4)), 9) for t in range(7)],
@@ -375,8 +405,9 @@ def average_gradient(tape, loss, variables):
 # that over all of them. 2,001 test images do not go round on two ranks, and a mean of two accuracies over
 # different numbers of images is not the accuracy. What *can* be added up are counts.
 #
-# `hvd.allreduce(tensor, op=hvd.Sum)` returns on every rank the sum of the ranks' tensors. In `tf.float64`
-# it is exact for any count you will meet.
+# `hvd.allreduce(tensor, op=hvd.Sum)` returns on every rank the sum of the ranks' tensors. It takes a tensor,
+# not Python's numbers: `tf.constant([3, 4], tf.float64)` makes one of them, and in this format the sum is
+# exact for any count you will meet.
 
 
 # %% solution="average-metric"
@@ -405,7 +436,8 @@ def average_metric(right, seen):
 def save_checkpoint(net, path):
     """Rank 0 saves the network at `path` (a pathlib.Path that ends in .keras); the other ranks write nothing.
 
-    It is saved as `beside` first, and then renamed, so that at any moment `path` is missing or whole.
+    It is saved as `beside` first, and then renamed, so that at any moment `path` holds the old checkpoint or
+    the new one, whole, and never a part of one.
     """
     assert path.suffix == ".keras", f"Keras saves to a name that ends in .keras, not to {path.name}"
     beside = path.with_name(f"unfinished-{path.name}")
@@ -533,15 +565,20 @@ TRIALS = {
 }
 
 
+HOLES = ("shard", "learning_rate", "broadcast", "average_gradient", "average_metric", "save_checkpoint")
+
+
 def probe(**values):
-    """On each rank: what each trial found, {trial: what}, or the error that it ended with."""
+    """On each rank: what each trial found, {trial: what}, or the error that it ended with, and where."""
     hvd.init()
     found = {}
     for name, trial in TRIALS.items():
         try:
             found[name] = trial(hvd.rank(), **values)
         except Exception as error:
-            found[name] = {"error": f"{type(error).__name__}: {error}"}
+            passed = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+            where = next((hole for hole in passed if hole in HOLES), trial.__name__)
+            found[name] = {"error": f"{type(error).__name__} in {where}(): {error}"}
     return found
 
 
@@ -561,9 +598,21 @@ def small_job(**values):
     return JOBS[version]
 
 
+def outcome(progress=False, **values):
+    """What the small job brought back: [rank 0's, rank 1's], each {trial: what it found}."""
+    try:
+        return small_job(**values).results(progress=progress)
+    except OutOfTime as late:
+        raise AssertionError(
+            "the small job reached its time limit: some rank left out a collective, and the others waited "
+            "for it. Does each rank call broadcast_variables, the tape's gradient and allreduce, each the "
+            "same number of times and in the same order? Look for one inside an `if` on the rank."
+        ) from late
+
+
 def evidence(trial, **values):
     """What a trial found on each rank: [rank 0's, rank 1's]."""
-    found = [of_rank[trial] for of_rank in small_job(**values).results(progress=False)]
+    found = [of_rank[trial] for of_rank in outcome(**values)]
     for rank, what in enumerate(found):
         assert "error" not in what, f"on rank {rank} the trial '{trial}' ended with {what['error']}"
     return found
@@ -574,11 +623,12 @@ def evidence(trial, **values):
 # rank 1 before), the averaged gradient (2 and 6), the metric (3 of 4 and 1 of 6 images right), and the
 # files.
 #
-# Should the job end at its time limit of two minutes, then one rank was waiting all that time, in a
-# collective that the other rank never called.
+# A `NotImplementedError` names a hole that is still empty. And should the job, or a check that is based on
+# it, end at the time limit of two minutes, then some rank has left out a collective: the other was waiting
+# in it all that time.
 
 # %%
-by_rank = small_job().results()
+by_rank = outcome(progress=True)
 for trial in TRIALS:
     for rank, found in enumerate(by_rank):
         print(f"{trial:10} rank {rank}  {found[trial]}")
@@ -782,23 +832,24 @@ assert fresh[0]["weights"] == fresh[1]["weights"], "run again, the ranks have di
 # ## Is it one training?
 #
 # Everything so far could be right and the whole still wrong. So here is the question of the beginning, as a
-# test. One process, without Horovod, sees at each step the images of both ranks, 2n of them, and takes the
-# step by hand. Its losses must be those of the two ranks, step by step.
+# test. One process, without Horovod and without your functions, shuffles as `train_on_one` does, cuts the
+# shuffle into batches of p·n, and takes each step by hand. Its losses must be those of the two ranks, step
+# by step.
 
 
 # %% given="one-process"
 def one_process(steps, size=2, seed=0):
-    """The first losses of one process that sees the batches of all `size` ranks at each step: (steps,)."""
+    """The first losses of one process whose batches are `size` times as large: (steps,)."""
     x, y = data.fashion_mnist("train", IMAGES)  # (N, 28, 28, 1), (N,)
     net, losses = models.lenet5(seed), []
     cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    plans = [data.batches(shard(IMAGES, rank, size, 0, seed), BATCH) for rank in range(size)]
-    for step in range(steps):
-        indices = np.concatenate([plan[step] for plan in plans])  # (p * n,)
+    shuffle = np.random.default_rng([seed, 0]).permutation(IMAGES)
+    plan = data.batches(shuffle, size * BATCH)
+    for step, indices in enumerate(plan[:steps]):  # (p * n,)
         with tf.GradientTape() as tape:
             loss = cross_entropy(y[indices], net(x[indices], training=True))
         weights = [v.value for v in net.trainable_variables]
-        rate = LR + (size - 1) * LR * step / len(plans[0])
+        rate = LR + (size - 1) * LR * step / len(plan)
         for w, g in zip(weights, tape.gradient(loss, weights), strict=True):
             w.assign_sub(rate * g)
         losses.append(float(loss))
@@ -848,8 +899,9 @@ ours, reference = losses_of(small_job()), one_process(8)
 apart = np.abs(ours / reference - 1)
 assert np.all(apart < 1e-4), (
     f"the losses part: two ranks {ours.round(5)}, one process {reference.round(5)}. If they part at the "
-    "first step, the ranks start from different weights (broadcast); if at a later one, their step is not "
-    "that of the mean gradient (average_gradient) or has the wrong length (learning_rate)."
+    "first step, the ranks start from different weights (broadcast) or see other images (shard); if at a "
+    "later one, their step is not that of the mean gradient (average_gradient) or has the wrong length "
+    "(learning_rate)."
 )
 ### BEGIN HIDDEN TESTS
 apart = np.abs(losses_of(two) / reference - 1)
