@@ -1164,7 +1164,11 @@ display(milliseconds.round(1))
 # %% [markdown]
 # *(Figure: for each layer four bars of time, in units of the time that its FLOPs take at peak. Those of
 # im2col are the highest of most layers, those of the blocked rung and of its GEMMs alone are lower and much
-# alike, and TensorFlow's are the nearest to one.)*
+# alike, and TensorFlow's are near one, or near two where one of its threads had to wait.)*
+#
+# First a word of doubt. Compare TensorFlow's column with the ladder above. Where it takes twice as long here
+# as there, it had one core in place of two for most of its repeats: the median of disturbed repeats is a
+# disturbed median, with a small spread. Two tables that should agree are the best check a measurement has.
 #
 # Where the second and the third bar are alike, what we could still gain by copying less is little: what is
 # left of the distance to the peak lies **inside the BLAS**. A GEMM copies, too. It *packs* its operands,
