@@ -203,8 +203,9 @@ def test_short_preempts_long_which_comes_back(trial):
 
 def test_starting_twice_changes_nothing(trial):
     """Does a second start leave every process as it was?"""
-    before = trial.pids()
-    assert trial.start().count("runs already") == 4
+    before = trial.pids()  # a munged of the machine's own is used, and is not among them
+    steps = 5 if "munged" in before else 4
+    assert trial.start().count("runs already") == steps
     assert trial.pids() == before
 
 
@@ -224,8 +225,14 @@ def test_a_crash_is_mended(trial):
     job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
     # slurmctld writes its jobs down some seconds after a submission; what it has not written, a crash loses.
-    seen, saved = time.time(), trial.state / "controller/job_state"
-    trial.batch("true")
+    # It has to know of no other job as running: one that ended meanwhile would keep its place for minutes.
+    other, saved = trial.batch("true"), trial.state / "controller/job_state"
+    wait("the end of the other", lambda: trial.accounted(other) == ["COMPLETED"])
+    wait(
+        "it to be over",
+        lambda: trial.ask("squeue", "-h", "-t", "all", "-j", other, "-o", "%T") == "COMPLETED",
+    )
+    seen = time.time()
     wait("slurmctld to write it down", lambda: saved.stat().st_mtime > seen)
     for name in ("slurmctld", "mariadbd", "trial2"):
         os.kill(before[name], 9)
