@@ -10,7 +10,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor slurm slurm-stop lock clean
+.PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor slurm slurm-stop bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -46,6 +46,9 @@ slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (ne
 
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
 	$(PY) -m cluster.deploy.slurm stop
+
+bench: setup-test  ## measure what the course's tools cost: PART=jobs (cluster/bench/README.md)
+	$(PY) -m cluster.bench $(PART) $(BENCH_ARGS)
 
 setup:  ## build the environment where it is missing, nothing more
 	@cluster/deploy/setup.sh

@@ -1,0 +1,81 @@
+"""Timings that can be compared: all sides in one run, in turn, after a warm-up, as median and quartiles."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured on one side: `values` in `unit`, one for each repeat."""
+
+    what: str
+    side: str
+    unit: str
+    values: list[float]
+
+    def summary(self) -> dict[str, Any]:
+        """The row as it is recorded, with its number of repeats, median, quartiles and extremes."""
+        return {"what": self.what, "side": self.side, "unit": self.unit, **spread(self.values)}
+
+
+@dataclass
+class Found:
+    """What a section found: rows of numbers, aims that held or did not, and remarks for the reader."""
+
+    rows: list[Row] = field(default_factory=list)
+    aims: list[tuple[str, bool]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+
+def spread(values: list[float]) -> dict[str, Any]:
+    """n, median, quartiles, least and greatest of some values, and the values themselves.
+
+    >>> spread([4.0, 1.0, 3.0, 2.0])["quartiles"]
+    [1.75, 3.25]
+    """
+    if not values:
+        raise ValueError("Nothing was measured: there are no values.")
+    low, _, high = (
+        statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    )
+    ends = {"least": min(values), "greatest": max(values)}
+    return {
+        "n": len(values),
+        "median": statistics.median(values),
+        "quartiles": [low, high],
+        **ends,
+        "values": values,
+    }
+
+
+def interleaved(
+    sides: Mapping[str, Callable[[], Mapping[str, float]]],
+    repeats: int,
+    warmup: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[tuple[str, str], list[float]]:
+    """{(what, side): values}: each side called once a round, so that what disturbs the machine meets all.
+
+    sides: {name: function that does the work once and returns {what: seconds}}. The order turns by one place
+    from round to round, so that no side always comes after the same other. The first `warmup` rounds do not
+    count.
+    """
+    names, values = list(sides), {}
+    for n in range(-warmup, repeats):
+        turn = n % len(names)
+        for name in names[turn:] + names[:turn]:
+            for what, value in sides[name]().items():
+                if n >= 0:
+                    values.setdefault((what, name), []).append(value)
+        say(f"round {n + 1} of {repeats}" if n >= 0 else "warm-up")
+    return values
+
+
+def rows(values: Mapping[tuple[str, str], list[float]], unit: str = "s") -> list[Row]:
+    """What `interleaved` returns, as rows: by what was measured, then by side."""
+    whats = list(dict.fromkeys(what for what, _ in values))
+    return [Row(what, side, unit, v) for w in whats for (what, side), v in values.items() if what == w]

@@ -1,0 +1,90 @@
+"""The bench's own arithmetic and its record: sides in turn, quartiles, one section beside the others."""
+
+import argparse
+import json
+
+import pytest
+
+from cluster import bench
+from cluster.bench import __main__ as command
+from cluster.bench import measure, record
+
+
+def test_each_side_runs_once_a_round_and_the_order_turns():
+    """Three sides, two rounds and a warm-up: which ran when, by hand."""
+    called = []
+    sides = {n: lambda n=n: (called.append(n), {"time": float(len(called))})[1] for n in "abc"}
+    values = measure.interleaved(sides, repeats=2, warmup=1)
+    assert "".join(called) == "cab" + "abc" + "bca"
+    assert values == {("time", "a"): [4.0, 9.0], ("time", "b"): [5.0, 7.0], ("time", "c"): [6.0, 8.0]}
+
+
+def test_spread_by_hand():
+    """The quartiles of 1, 2, 3, 4, 5 are 2 and 4; one value is its own quartiles; none is an error."""
+    assert measure.spread([5.0, 1.0, 4.0, 2.0, 3.0])["quartiles"] == [2.0, 4.0]
+    assert measure.spread([7.0]) == {
+        "n": 1, "median": 7.0, "quartiles": [7.0, 7.0], "least": 7.0, "greatest": 7.0, "values": [7.0],
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="Nothing was measured"):
+        measure.spread([])
+
+
+@pytest.fixture
+def part(tmp_path, monkeypatch):
+    """A part with two sections, of which one misses its aim, recorded under a folder of its own."""
+    (tmp_path / "README.md").write_text("# bench\n")
+    monkeypatch.setattr(record, "HERE", tmp_path)
+    monkeypatch.setattr(record, "README", tmp_path / "README.md")
+
+    class Part:
+        """A part for tests."""
+
+        ABOUT = "for tests"
+        value = 2.0
+
+        @staticmethod
+        def arguments(parser):
+            parser.add_argument("--n", type=int, default=3)
+
+        @staticmethod
+        def good(options):
+            return measure.Found(
+                [measure.Row("time", "ours", "s", [Part.value] * options.n)], [("fast", True)]
+            )
+
+        @staticmethod
+        def bad(options):
+            return measure.Found([measure.Row("time", "ours", "s", [9.0])], [("also fast", False)])
+
+    Part.SECTIONS = {"good": Part.good, "bad": Part.bad}
+    monkeypatch.setattr(command, "parts", lambda: ["jobs"])
+    monkeypatch.setattr(command, "part", lambda name: Part)
+    return Part
+
+
+def test_a_section_is_recorded_beside_the_others_and_the_table_follows(part, tmp_path, capsys):
+    assert command.main(["jobs"]) == 1  # an aim does not hold
+    part.value = 3.0
+    assert command.main(["jobs", "--sections", "good", "--n", "2"]) == 0
+    found = json.loads((tmp_path / "results/jobs.json").read_text())
+    assert found["good"]["rows"][0]["values"] == [3.0, 3.0] and found["bad"]["rows"][0]["median"] == 9.0
+    assert found["good"]["arguments"] == {"repeats": None, "n": 2}
+    assert found["good"]["command"].endswith("jobs --sections good --n 2")
+    assert {"date", "machine", "versions"} <= found["good"].keys()
+    text = (tmp_path / "README.md").read_text()
+    assert text.count("<!-- jobs:") == 1 and "| time | ours | 3.00 s |" in text and "2.00 s" not in text
+    assert "**Does not hold**: also fast" in text and "DOES NOT HOLD: also fast" in capsys.readouterr().out
+
+
+def test_without_a_record_nothing_is_written(part, tmp_path):
+    command.main(["jobs", "--no-record"])
+    assert not (tmp_path / "results").exists() and (tmp_path / "README.md").read_text() == "# bench\n"
+
+
+def test_every_part_keeps_the_form():
+    """Parts are found by their names, so a module that is none would break the command."""
+    assert "jobs" in bench.parts()
+    for name in bench.parts():
+        part = bench.part(name)
+        assert part.ABOUT and part.__doc__ and all(callable(f) for f in part.SECTIONS.values())
+        part.arguments(argparse.ArgumentParser())
