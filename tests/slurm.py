@@ -1,7 +1,7 @@
-"""A real Slurm on this machine for tests: munge, slurmctld and two slurmd, each virtual node with four CPUs.
+"""The Slurm of the tests: the project's one-machine Slurm with a description of its own, or a real cluster.
 
-It is generated into a folder of its own and listens on 127.0.0.1 only; nothing is written to /etc/slurm.
-Munge's socket has to be the default one, so a munged that answers there is used, and left running.
+CLUSTER_TEST_SLURM points the tests at a cluster that is there: the path of its slurm.conf, or `site` for the
+one that this machine's commands reach anyway. Nothing is started, stopped or changed there.
 """
 
 from __future__ import annotations
@@ -9,154 +9,119 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
-import time
+import tempfile
 from pathlib import Path
 
-import psutil
+import pytest
 
-CONF = """\
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmUser=root
-AuthType=auth/munge
-CredType=cred/munge
-StateSaveLocation={state}/state
-SlurmdSpoolDir={state}/spool/%n
-SlurmctldPidFile={state}/slurmctld.pid
-SlurmdPidFile={state}/slurmd-%n.pid
-SlurmctldLogFile={state}/slurmctld.log
-SlurmdLogFile={state}/slurmd-%n.log
-SlurmctldPort={port}
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0
-AccountingStorageType=accounting_storage/none
-JobCompType=jobcomp/none
-JobAcctGatherType=jobacct_gather/none
-SlurmdParameters=config_overrides
-ReturnToService=2
-KillWait=5
-# PMIx keeps its sockets under TmpFS: without one for each node, steps of two nodes on one host collide.
-TmpFS={state}/tmp/%n
-NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={port1} CPUs=4 RealMemory=8000 State=UNKNOWN
-NodeName=node2 NodeHostname={host} NodeAddr=127.0.0.1 Port={port2} CPUs=4 RealMemory=8000 State=UNKNOWN
-PartitionName=debug Nodes=node[1-2] Default=YES MaxTime=01:00:00 State=UP OverSubscribe=NO
-"""
+from cluster.deploy.slurm import machine, processes
+from cluster.deploy.slurm import state as states
+from cluster.deploy.slurm.description import Cluster
+from cluster.deploy.slurm.start import start
+from cluster.deploy.slurm.stop import stop
+
+VARIABLE = "CLUSTER_TEST_SLURM"
+ACCOUNT = "limited"  # what its jobs may use together, and what each of them may: see Own.limit
 
 
-def missing() -> str | None:
-    """Why no Slurm can be started here, or None."""
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    absent = [n for n in ("slurmctld", "slurmd", "sbatch", "munged") if not shutil.which(n, path=path)]
-    if absent:
-        return f"not installed: {', '.join(absent)} (Debian: apt-get install slurm-wlm munge)"
-    return None if os.getuid() == 0 else "only root can start slurmd"
+class Site:
+    """A cluster that is not ours: given jobs, never touched. `conf` is None for this machine's own."""
 
+    own = False
 
-class Slurm:
-    """Start with `start()`, stop with `stop()`: exactly what was started is stopped."""
+    def __init__(self, conf: str | None):
+        self.conf = conf
 
-    def __init__(self, state: Path):
-        self.state, self.conf = state, state / "slurm.conf"
-        self.processes: list[subprocess.Popen] = []
-
-    def start(self) -> None:
-        """Write the configuration, start the daemons, wait until both nodes are idle (at most 40 s)."""
-        ports = _free_ports(3)
-        for name in ("state", "spool/node1", "spool/node2", "tmp/node1", "tmp/node2"):
-            (self.state / name).mkdir(parents=True)
-        names = dict(zip(("port", "port1", "port2"), ports, strict=True))
-        self.conf.write_text(CONF.format(host=socket.gethostname().split(".")[0], state=self.state, **names))
-        if not _munge_answers():
-            self._start_munge()
-        self.start_controller()
-        for node in ("node1", "node2"):
-            self.spawn(node, "/usr/sbin/slurmd", "-D", "-N", node, "-f", str(self.conf))
-        self._wait(
-            "both nodes idle", lambda: self.ask("sinfo", "-h", "-N", "-o", "%t").split() == ["idle"] * 2
-        )
-
-    def stop_controller(self) -> None:
-        """Stop slurmctld, as for a test of what happens without it."""
-        daemon = next(p for p in self.processes if "slurmctld" in p.args[0])
-        daemon.terminate()
-        daemon.wait(20)
-        self.processes.remove(daemon)
-
-    def start_controller(self) -> None:
-        """Start slurmctld again, after a test has stopped it, and wait until it answers."""
-        self.spawn("slurmctld", "/usr/sbin/slurmctld", "-D", "-f", str(self.conf))
-        self._wait("controller", lambda: self.ask("squeue", "-h") is not None)
-
-    def stop(self) -> None:
-        """Cancel what is left and end the daemons, the last first."""
-        with contextlib.suppress(subprocess.SubprocessError, RuntimeError):
-            self.ask("scancel", "--user=root")
-            self._wait("an empty queue", lambda: not self.ask("squeue", "-h"), 10)
-        for p in reversed(self.processes):
-            p.terminate()
-        for p in psutil.process_iter(["name"]):  # a step whose end no controller has heard of goes on trying
-            with contextlib.suppress(psutil.Error):
-                if p.info["name"] == "slurmstepd" and p.environ().get("SLURM_CONF") == str(self.conf):
-                    p.kill()
-        for p in self.processes:
-            try:
-                p.wait(15)
-            except subprocess.TimeoutExpired:
-                p.kill()
-                p.wait()
+    def enter(self, patch: pytest.MonkeyPatch) -> None:
+        """Let this process use it."""
+        if self.conf:
+            patch.setenv("SLURM_CONF", str(self.conf))
 
     def ask(self, *command: str) -> str:
         """What one of Slurm's commands prints."""
-        env = os.environ | {"SLURM_CONF": str(self.conf)}
-        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=20, check=True).stdout
+        env = os.environ | ({"SLURM_CONF": str(self.conf)} if self.conf else {})
+        return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True).stdout
 
-    def spawn(self, name: str, *command: str) -> subprocess.Popen:
-        """Start a daemon in the foreground, its output in a file beside the configuration."""
-        with open(self.state / f"{name}.out", "ab") as log:
-            p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        self.processes.append(p)
-        return p
+    def stop(self) -> None:
+        """Nothing was started."""
 
-    def _start_munge(self) -> None:
-        for folder, mode in [("/run/munge", 0o755), ("/var/lib/munge", 0o711), ("/var/log/munge", 0o700)]:
-            os.makedirs(folder, exist_ok=True)
-            shutil.chown(folder, "munge", "munge")
-            os.chmod(folder, mode)
-        if not Path("/etc/munge/munge.key").exists():
-            subprocess.run(["/usr/sbin/mungekey"], check=True)
-            shutil.chown("/etc/munge/munge.key", "munge", "munge")
-        self.spawn(
-            "munged", "setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "munged", "--foreground"
+
+class Own(Site):
+    """A Slurm of the tests' own: three nodes, `short` preempts `long`, an account with limits."""
+
+    own = True
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="tests-", dir="/tmp"))  # short: sockets lie under it
+        self.folder.chmod(0o755)
+        self.state = self.folder / "slurm"
+        super().__init__(self.state / "slurm.conf")
+        self.description = Cluster(
+            name="tests", node=f"t{os.getpid()}n", nodes=3, cpus=4, port=_ports(5), node_timeout=10
         )
-        self._wait("munge", _munge_answers, 10)
+        self.nodes = self.description.node_names
 
-    def _wait(self, what: str, ready, seconds: float = 40) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            with contextlib.suppress(subprocess.SubprocessError):
-                if ready():
-                    return
-            time.sleep(0.2)
-        logs = "\n".join(
-            f"== {p.name}\n{p.read_text()[-1500:]}" for p in sorted(self.state.glob("*.[ol][ou][tg]"))
-        )
-        raise RuntimeError(f"Slurm: no {what} after {seconds} s\n{logs}")
+    def start(self) -> None:
+        """Start what does not run: all of it, or what a test has ended. Returns when it answers."""
+        start(self.description, self.state, lambda line: None)
+
+    def limit(self) -> None:
+        """The account `limited`: its jobs share one GPU, and each may last five minutes."""
+        self.ask("sacctmgr", "-i", "add", "account", ACCOUNT, "GrpTRES=gres/gpu=1", "MaxWall=00:05:00")
+        self.ask("sacctmgr", "-i", "add", "user", "root", f"account={ACCOUNT}")
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
+        """End slurmctld, or the slurmd of a node, and return when it is gone."""
+        record = states.ledger(self.state).all()[name]
+        if number == signal.SIGKILL:
+            os.kill(record["pid"], number)
+        processes.end([record])
+
+    def stop_controller(self) -> None:
+        """Stop slurmctld in good order, as for a test of what happens without it."""
+        self.kill("slurmctld", signal.SIGTERM)
+
+    def start_controller(self) -> None:
+        """Start slurmctld again and wait until it answers."""
+        self.start()
+
+    def stop(self) -> None:
+        """Cancel what is left, end the daemons, remove every trace."""
+        stop(self.state, lambda line: None, purge=True)
+        shutil.rmtree(self.folder)
 
 
-def _munge_answers() -> bool:
-    return subprocess.run(["munge", "-n"], capture_output=True).returncode == 0
+@contextlib.contextmanager
+def running():
+    """The cluster for the tests. Skipped where none can be started; in CI, as root, that is a failure."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen:
+        if chosen != "site" and not Path(chosen).is_file():
+            pytest.fail(f"{VARIABLE}={chosen!r} is neither 'site' nor the path of a slurm.conf.")
+        yield Site(None if chosen == "site" else chosen)
+        return
+    why = machine.missing()
+    if why and os.environ.get("CI") == "true" and os.getuid() == 0:
+        pytest.fail(f"Slurm is part of CI: {why}")
+    if why:
+        pytest.skip(f"no Slurm for tests: {why}")
+    own = Own()
+    try:
+        own.start()
+        own.limit()
+        yield own
+    finally:
+        own.stop()
 
 
-def _free_ports(n: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+def _ports(n: int) -> int:
+    """The first of n ports in a row that are free."""
+    for first in range(29810, 32000, n):
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + n):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            return first
+    raise RuntimeError("no free ports for Slurm between 29810 and 32000")

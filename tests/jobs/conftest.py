@@ -1,6 +1,5 @@
-"""Backends for the contract suite: the local one always, and a real Slurm that is started for the session."""
+"""Backends for the contract suite: the local one always, and a real Slurm (see tests/slurm.py)."""
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,19 +14,18 @@ from cluster.jobs import backends
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory):
-    """A running Slurm. Skipped where it cannot be started; in CI, as root, that is a failure."""
-    why = slurm.missing()
-    if why and os.environ.get("CI") == "true" and os.getuid() == 0:
-        pytest.fail(f"Slurm is part of CI: {why}")
-    if why:
-        pytest.skip(f"no Slurm for tests: {why}")
-    started = slurm.Slurm(tmp_path_factory.mktemp("slurm"))
-    try:
-        started.start()
-        yield started
-    finally:
-        started.stop()
+def cluster():
+    """A running Slurm for all tests of the session: the project's own, or the one that was chosen."""
+    with slurm.running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own(cluster):
+    """The same, for tests that stop its daemons, kill its nodes or change its accounts."""
+    if not cluster.own:
+        pytest.skip("stops daemons or changes limits: not on a cluster that is not the tests' own")
+    return cluster
 
 
 @pytest.fixture(scope="module", params=["local", pytest.param("slurm", marks=pytest.mark.slurm)])
@@ -38,7 +36,7 @@ def backend(request, tmp_path_factory):
         patch.setenv("CLUSTER_BACKEND", request.param)
         backends._seen.clear()
         if request.param == "slurm":
-            patch.setenv("SLURM_CONF", str(request.getfixturevalue("cluster").conf))
+            request.getfixturevalue("cluster").enter(patch)
             request.getfixturevalue("overdue")
         yield request.param
     backends._seen.clear()
@@ -76,6 +74,6 @@ def overdue(cluster, tmp_path_factory):
     from cluster.jobs import submit
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", str(cluster.conf))
+        cluster.enter(patch)
         folder = tmp_path_factory.mktemp("overdue")
         return submit(programs.sleeps, 300, time="00:01:00", backend="slurm", folder=folder).folder
