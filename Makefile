@@ -10,7 +10,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lab demo test lint format lectures exercises mutants student doctor slurm slurm-stop bench lock clean
+.PHONY: help setup setup-test lab demo test lint format lectures claims exercises mutants student doctor slurm slurm-stop bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -31,6 +31,9 @@ mutants: setup  ## run stub, solution and wrong solutions through nbgrader; prin
 
 lectures: setup  ## regenerate and execute the lectures from lectures/text
 	$(PY) lectures/build.py $(LECTURE)
+
+claims: setup  ## print what became of each figure of the source decks; write lectures/CLAIMS.md
+	$(PY) lectures/claims.py
 
 exercises: setup  ## regenerate the students' release from solutions/
 	$(PY) -m cluster.grading release

@@ -1,0 +1,50 @@
+"""The ledger of claims: does each row point to something, and is the table beside the lectures its own?"""
+
+import copy
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "lectures"))
+import claims  # noqa: E402
+
+DATA = tomllib.loads(claims.DATA.read_text())
+
+
+def test_no_row_is_broken_and_the_table_is_current():
+    done = subprocess.run(
+        [sys.executable, "lectures/claims.py", "--check"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == len(DATA["claim"])
+
+
+@pytest.mark.parametrize("deck", ["000", "001", "002", "003", "004"])
+def test_every_deck_has_rows(deck):
+    assert [c for c in DATA["claim"] if c["source"] == deck]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"shown": ["tests/lectures/test_claims_arithmetic.py::test_gone"]}, "which is not there"),
+        ({"shown": ["lectures/text/01_convolution_as_gemm.py#9.9 Gone"]}, "which is not there"),
+        ({"shown": ["lectures/text/99_gone.py"]}, "which is not there"),
+        ({"shown": []}, "shown by nothing"),
+        ({"status": "not yet"}, "is 'not yet' and is shown by"),
+        ({"status": "proven"}, "status 'proven' is none of"),
+        ({"lecture": "11"}, "is none of 01 to 10"),
+        ({"source": "005"}, "is not listed in [sources]"),
+        ({"notes": ""}, "has no field notes"),
+    ],
+)
+def test_a_broken_row_is_named(change, words):
+    data = copy.deepcopy(DATA)
+    whole = next(c for c in data["claim"] if c["status"] == "reproduced")
+    whole |= change
+    found = claims.faults(data)
+    assert len(found) == 1 and words in found[0] and whole["says"][:20] in found[0]

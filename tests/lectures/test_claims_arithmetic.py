@@ -1,0 +1,115 @@
+# ruff: noqa: SIM300 (computed == expected reads as the sentence it checks)
+"""The figures of the decks that a calculation can confirm or refute: rows of lectures/claims.toml point here.
+
+Each test says what the source says, computes it from other figures, and keeps both where they differ.
+"""
+
+import math
+from collections import Counter
+
+import pytest
+
+
+def test_fully_connected_layers_of_alexnet():
+    """Are 6400 × 4096 and 4096 × 4096 weights 164 MB and 81 MFLOP?"""
+    weights = 6400 * 4096 + 4096 * 4096
+    assert weights == 42_991_616
+    assert weights * 4 / 2**20 == pytest.approx(164, abs=0.5)  # MiB
+    assert weights * 4 / 1e6 == pytest.approx(172, abs=0.5)  # MB
+    assert 2 * weights / 1e6 == pytest.approx(86, abs=0.5)  # not 81
+
+
+def test_vgg_takes_more_than_an_exaflop():
+    """19.6e9 multiply-adds an image, 1.28 million images, 50 epochs."""
+    forward = 19.6e9 * 1.28e6 * 50
+    assert 1e18 < forward < 1.3e18
+    assert 2 * 3 * forward == pytest.approx(7.5e18, rel=0.01)  # as FLOPs, with the backward pass
+
+
+def test_places_of_a_crop():
+    assert 82_944 == (512 - 224) ** 2
+    assert (512 - 224 + 1) ** 2 == 83_521
+
+
+def test_mlperf_minutes_are_these_hours():
+    minutes = [8831.3, 827.7, 4999.5, 1134.5, 1869.8, 46.7, 4388.7]
+    hours = [147.2, 13.8, 83.3, 18.9, 31.2, 0.8, 73.2]
+    off = [i for i, (m, h) in enumerate(zip(minutes, hours, strict=True)) if round(m / 60, 1) != h]
+    assert off == [6] and 4388.7 / 60 == pytest.approx(73.145)
+
+
+def test_buffers_of_resnet_50():
+    """Do the trainable tensors of Keras' ResNet-50 fall into the slide's bins?"""
+    import keras
+
+    net = keras.applications.ResNet50(weights=None)
+    sizes = [math.prod(v.shape) for v in net.trainable_variables]
+    assert len(sizes) == 214 and sum(sizes) == 25_583_592
+    bins = Counter(math.ceil(math.log2(n)) for n in sizes)
+    printed = [21, 24, 48, 33, 22, 12, 1, 7, 1, 10, 2, 15, 2, 11, 2, 3]
+    assert [bins[b] for b in sorted(bins)] == printed
+    assert min(bins) == 6 and max(bins) == 22
+
+
+def test_a_batch_of_8k():
+    assert 256 * 32 == 8192
+
+
+def test_tsubame_nodes():
+    assert 1260 / 420 == 3
+    assert 1146 / 1260 == pytest.approx(0.91, abs=0.005)
+
+
+def test_kittibox_on_one_gpu():
+    """Do 140,000 batches of 5 at 7.93 images/s take 24.5 hours and 0.63 s each?"""
+    assert 7000 + 481 == 7481
+    assert 140_000 * 5 / 7.93 / 3600 == pytest.approx(24.5, abs=0.05)
+    assert 5 / 7.93 == pytest.approx(0.63, abs=0.005)
+    assert 24.5 + 3 == 27.5
+
+
+def test_kittibox_scales():
+    rates = {5: {1: 7.93, 8: 60.8, 16: 122.24}, 16: {1: 8.28, 8: 64.64, 16: 129.28}}
+    efficiency = [100 * r[p] / (p * r[1]) for r in rates.values() for p in (8, 16)]
+    assert [round(e, 1) for e in efficiency] == [95.8, 96.3, 97.6, 97.6]
+    assert (24.5 + 3) / (1.62 + 3) == pytest.approx(5.95, abs=0.005)
+    assert 24.5 / 1.62 == pytest.approx(15.1, abs=0.05)
+    assert 140_000 * 5 == 43_750 * 16  # every run sees as many images
+
+
+def test_nowcasting_proportions():
+    hours = [13, 4, 24, 10 / 3600]
+    parts = [100 * h / sum(hours) for h in hours]
+    assert [round(p) for p in parts] == [32, 10, 59, 0]  # the slide: 32, 10, 58, 0
+
+
+def test_nowcasting_scales():
+    rates = {1: 25.8, 2: 51.6, 4: 102.7, 8: 205.4, 16: 410.5}
+    assert [round(r / (p * 25.8), 3) for p, r in rates.items()] == [1.0, 1.0, 0.995, 0.995, 0.994]
+
+
+def test_nowcasting_pipeline_is_bound_by_its_rest():
+    """Amdahl's law, with the slide's rounded shares and with its hours."""
+    left = 0.58 / (16 * 0.994) + 0.42
+    assert round(100 * left, 2) == 45.65
+    assert 1 / left == pytest.approx(2.19, abs=0.005) and 1 / 0.42 == pytest.approx(2.38, abs=0.005)
+    hours = 17 + 24 / (16 * 0.994)
+    assert hours / 41 == pytest.approx(0.451, abs=0.0005) and 41 / hours == pytest.approx(2.22, abs=0.005)
+    assert 41 / 17 == pytest.approx(2.41, abs=0.005)
+
+
+def test_pfdet_lost_by_so_little():
+    assert 0.58657 - 0.58634 == pytest.approx(0.00023)
+    assert (0.58657 - 0.58634) / 0.58657 == pytest.approx(0.00039, abs=5e-6)
+
+
+def test_pflops_of_mn_1b():
+    """Two decks, two numbers for 512 V100."""
+    assert 512 * 112 / 1000 == pytest.approx(57.3, abs=0.05)
+    assert 512 * 125 / 1000 == 64
+
+
+def test_pflops_of_mn_1a_and_mn_2():
+    assert 1024 * 18.7 / 1000 == pytest.approx(19.1, abs=0.1)
+    assert 1024 * 9.3 / 1000 == pytest.approx(9.5, abs=0.05)  # deck 000 says 9.3
+    assert 128 * 8 * 125 / 1000 == 128
