@@ -47,7 +47,12 @@ def write_mutant(root, name, fails, answer):
 @pytest.fixture
 def course(tmp_path):
     """The root of a course with the settings of ours and the assignment 99_doubling."""
-    root = tmp_path / "course"
+    return make_course(tmp_path)
+
+
+def make_course(place):
+    """Write such a course into `place`; returns its root."""
+    root = place / "course"
     folder = root / "solutions" / "99_doubling"
     folder.mkdir(parents=True)
     (folder / "doubling.py").write_text(TWIN)

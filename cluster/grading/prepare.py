@@ -1,0 +1,222 @@
+"""From what a student handed in to what is graded: the right notebook, sanitised by nbgrader's own steps.
+
+Nothing here runs a line of the student's. What nbgrader needs of its database is read once for an assignment
+(`Source`) and used for the whole class.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+from cluster.grading.course import CourseError
+
+LARGEST = 50 * 1024 * 1024  # bytes of a notebook: more is no work of a student's, and would fill the memory
+CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
+
+
+@dataclass
+class Submission:
+    """One student's folder: the notebook to grade, or why there is none; notes are for the instructor."""
+
+    student: str
+    folder: Path
+    name: str
+    notebook: object = None  # NotebookNode, sanitised
+    problem: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Source:
+    """What nbgrader's database knows of the only notebook of an assignment, detached from the database.
+
+    It answers the three questions that nbgrader's OverwriteCells asks a gradebook.
+    """
+
+    def __init__(self, book, assignment):
+        from nbgrader.api import MissingEntry
+
+        try:
+            notebooks = book.find_assignment(assignment).notebooks
+        except MissingEntry:
+            raise CourseError(
+                f"the gradebook knows no assignment {assignment!r}: release it first, `make exercises`"
+            ) from None
+        if len(notebooks) != 1:
+            raise CourseError(
+                f"{assignment} has {len(notebooks)} notebooks; `run` grades assignments with one,"
+                f" `nbgrader autograde {assignment}` grades the others"
+            )
+        found = notebooks[0]
+        self.name, self.assignment = found.name, assignment
+        self.kernelspec = json.loads(found.kernelspec) if found.kernelspec else None
+        self.kinds = {
+            kind: [plain(cell) for cell in getattr(found, kind)]
+            for kind in ("source_cells", "grade_cells", "solution_cells", "task_cells")
+        }
+        self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
+        self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
+        self.released = {}
+
+    def know_release(self, folder):
+        """Remember the text of the released checks, so that a change of them can be told."""
+        import nbformat
+
+        path = Path(folder) / f"{self.name}.ipynb"
+        if path.exists():
+            for cell in nbformat.read(path, as_version=4).cells:
+                if name := cell.metadata.get("nbgrader", {}).get("grade_id"):
+                    self.released[name] = cell.source
+
+    def find_notebook(self, name, assignment):
+        return SimpleNamespace(**self.kinds)
+
+    def find_source_cell(self, name, notebook, assignment):
+        from nbgrader.api import MissingEntry
+
+        if name not in self.cells:
+            raise MissingEntry(name)
+        return self.cells[name]
+
+    def find_graded_cell(self, name, notebook, assignment):
+        from nbgrader.api import MissingEntry
+
+        for cell in self.kinds["grade_cells"]:
+            if cell.name == name:
+                return cell
+        raise MissingEntry(name)
+
+
+def plain(cell):
+    """A row of nbgrader's database as an object without one."""
+    return SimpleNamespace(**{key: getattr(cell, key, None) for key in CELL})
+
+
+def read(student, folder, source, sanitiser):
+    """The Submission of one student; with `problem` set where there is no notebook that can be graded."""
+    found = Submission(student, Path(folder), source.name)
+    path = choose(found)
+    if path is None:
+        return found
+    notebook = parse(found, path)
+    if notebook is None:
+        return found
+    found.notes += differences(notebook, source)
+    try:
+        found.notebook = sanitiser(notebook)
+    except Exception as error:  # whatever nbgrader stumbles over, the class goes on
+        found.problem = f"{path.name} is no notebook that nbgrader can read: {str(error).splitlines()[-1]}"
+    return found
+
+
+def choose(found):
+    """The path of the notebook to grade, or None with the problem said."""
+    path = found.folder / f"{found.name}.ipynb"
+    others = sorted(p for p in found.folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
+    if path.is_file():
+        extra = [p.relative_to(found.folder).as_posix() for p in others if p != path]
+        if extra:
+            found.notes.append(f"also holds {', '.join(extra)}, which nobody looked at")
+        return path
+    if len(others) == 1:
+        found.notes.append(f"handed in as {others[0].name}; graded as {path.name}")
+        return others[0]
+    if others:
+        names = ", ".join(p.name for p in others)
+        found.problem = f"no {path.name}, but {names}: rename the one that counts and run again"
+    else:
+        found.problem = f"no notebook: {path.name} is missing"
+    return None
+
+
+def parse(found, path):
+    """The notebook of a path (NotebookNode), or None with the problem said."""
+    import nbformat
+
+    if not path.stat().st_size:
+        found.problem = f"{path.name} is empty (0 bytes)"
+        return None
+    if path.stat().st_size > LARGEST:
+        found.problem = f"{path.name} has {path.stat().st_size / 2**20:.0f} MiB; at most 50 are read"
+        return None
+    try:
+        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+        nbformat.validate(notebook)
+        if not notebook.cells:
+            raise ValueError("it has no cells")
+        for cell in notebook.cells:
+            if not isinstance(cell.metadata.get("nbgrader", {}), dict):
+                raise ValueError(f"cell {cell.get('id', '?')} has nbgrader metadata that is none")
+        return notebook
+    except Exception as error:  # json, unicode, nbformat: whatever a broken file brings up
+        found.problem = f"{path.name} is no notebook: {str(error).splitlines()[0][:200]}"
+        return None
+
+
+def differences(notebook, source):
+    """What happened to the checks, in words: deleted, doubled, or with another text than was released."""
+    seen = {}
+    for cell in notebook.cells:
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        if isinstance(name, str):
+            seen.setdefault(name, []).append(cell.source)
+    notes = []
+    if gone := [name for name in source.points if name not in seen]:
+        notes.append(f"deleted checks, put back: {', '.join(gone)}")
+    if twice := [name for name, texts in seen.items() if len(texts) > 1]:
+        notes.append(f"cells that are there twice, of which the last counts: {', '.join(twice)}")
+    changed = [
+        name
+        for name, texts in seen.items()
+        if name in source.released
+        and source.cells[name].locked
+        and texts[-1].strip() != source.released[name].strip()
+    ]
+    if changed:
+        notes.append(f"changed cells that are read-only, put back: {', '.join(changed)}")
+    return notes
+
+
+class Sanitiser:
+    """nbgrader's sanitising of a notebook, as its Autograde does it, that asks a Source, not a database."""
+
+    def __init__(self, config, source):
+        from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
+
+        self.source = source
+        kinds = (ClearOutput, DeduplicateIds, overwrite_with(source), CheckCellMetadata)
+        self.steps = [kind(config=config) for kind in kinds]
+
+    def __call__(self, notebook):
+        """A sanitised copy of the notebook."""
+        notebook = copy.deepcopy(notebook)
+        if self.source.kernelspec:
+            notebook.metadata["kernelspec"] = self.source.kernelspec
+        resources = {"nbgrader": {"notebook": self.source.name, "assignment": self.source.assignment}}
+        for step in self.steps:
+            notebook, resources = step.preprocess(notebook, resources)
+        for cell in notebook.cells:
+            names = set(cell.metadata) - {"nbgrader"} if cell.cell_type == "code" else ()
+            for name in names:  # as nbconvert's ClearMetadata does after the execution
+                del cell.metadata[name]
+        return notebook
+
+
+def overwrite_with(source):
+    """nbgrader's OverwriteCells, asking `source`."""
+    from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
+
+    class Overwrite(OverwriteCells):
+        def preprocess(self, notebook, resources):
+            self.notebook_id, self.assignment_id = source.name, source.assignment
+            self.gradebook = source
+            notebook, resources = NbGraderPreprocessor.preprocess(self, notebook, resources)
+            if self.add_missing_cells:
+                notebook, resources = self.add_missing_grade_cells(notebook, resources)
+                notebook, resources = self.add_missing_task_cells(notebook, resources)
+            return notebook, resources
+
+    return Overwrite

@@ -1,0 +1,157 @@
+"""What lies on disk between the head and the workers: prepared work, and verdicts. All writes are atomic.
+
+    <runs>/<assignment>/lock                      held by the head
+    <runs>/<assignment>/items/<student>/<key>/    prepared.ipynb, files/, item.json; at the end verdict.json
+    <runs>/<assignment>/dispatches/<id>/          plan.json: who works on what; a worker stops when it is gone
+
+The key of an item is a hash of all that its verdict depends on, so a verdict never has to be trusted: another
+notebook, file, check or version has another key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+from functools import cache
+from pathlib import Path
+
+from cluster.grading.course import CourseError
+
+NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
+PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
+CODE = ("jobs", "training", "grading/engine", "grading/values.py")
+
+
+def write(path, text):
+    """Write beside and rename: a reader sees all or nothing, also after a crash."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(beside, "w", encoding="utf-8", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+
+
+def load(path):
+    """The JSON of a file, or None where there is none that can be read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+class Store:
+    """The folder of one assignment's grading."""
+
+    def __init__(self, runs, assignment):
+        self.folder = Path(runs) / assignment
+        self.items = self.folder / "items"
+        self.dispatches = self.folder / "dispatches"
+        for place in (self.items, self.dispatches):
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def item(self, student, key):
+        return self.items / student / key
+
+    def verdict(self, student, key):
+        """The verdict of an item as plain data, or None."""
+        found = load(self.item(student, key) / "verdict.json")
+        return found["verdict"] if found and found.get("key") == key else None
+
+    def stage(self, submission, key, source_files):
+        """Write what a worker needs for one submission; whole or not at all. Returns its folder."""
+        import nbformat
+
+        target = self.item(submission.student, key)
+        if (target / "item.json").exists() and (target / "files").is_dir():
+            return target
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        new = target.with_name(f".{key}.{os.getpid()}")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        copy_work(submission.folder, new / "files", source_files)
+        (new / "prepared.ipynb").write_text(nbformat.writes(submission.notebook), encoding="utf-8")
+        (new / "item.json").write_text(
+            json.dumps({"student": submission.student, "key": key, "name": submission.name})
+        )
+        shutil.rmtree(target, ignore_errors=True)
+        os.rename(new, target)
+        return target
+
+    def tidy(self, student, key):
+        """Remove what is no longer needed once a verdict is in the gradebook: older items, staged files."""
+        for old in (self.items / student).iterdir():
+            if old.name != key:
+                shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(self.item(student, key) / "files", ignore_errors=True)
+
+    @contextlib.contextmanager
+    def alone(self):
+        """Hold the lock of the assignment; a second head is refused."""
+        with open(self.folder / "lock", "a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise CourseError(
+                    f"{self.folder.name} is being graded by process {lock.read().strip() or '?'};"
+                    " wait until it ends, or end it: nothing is lost"
+                ) from None
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
+
+def work_files(folder):
+    """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own."""
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        hidden = ".ipynb_checkpoints" in path.parts or "__pycache__" in path.parts
+        if path.is_file() and not path.is_symlink() and not hidden and name not in NOT_WORK:
+            found[name] = path
+    return found
+
+
+def copy_work(folder, target, source_files):
+    """Copy a submission's files, the assignment's own over them; notebooks stay out: one is graded."""
+    target.mkdir(mode=0o700)
+    chosen = {n: p for n, p in work_files(folder).items() if not n.endswith(".ipynb")} | source_files
+    for name, path in chosen.items():
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target / name)
+
+
+def key(submission, source_files, environment):
+    """The hash of a prepared submission: its cells, its files, the assignment's, and the environment."""
+    cells = [
+        [cell.cell_type, cell.source, cell.metadata.get("nbgrader", {})] for cell in submission.notebook.cells
+    ]
+    digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
+    files = {n: p for n, p in work_files(submission.folder).items() if not n.endswith(".ipynb")}
+    for name, path in sorted((files | source_files).items()):
+        digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def environment():
+    """What a verdict depends on beside the submission: versions, and the course's own code."""
+    import platform
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    here, digest = Path(__file__).parents[1], hashlib.sha256()
+    for part in CODE:
+        paths = [here / part] if part.endswith(".py") else sorted((here / part).rglob("*.py"))
+        for path in paths:
+            digest.update(path.read_bytes())
+    return versions | {"code": digest.hexdigest()}

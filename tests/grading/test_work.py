@@ -1,0 +1,197 @@
+"""What is graded of what was handed in, and what a worker writes about it."""
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import conftest
+import nbformat
+import pytest
+
+from cluster.grading import prepare, store, worker
+from cluster.grading.course import Course, CourseError
+from cluster.grading.release import release
+
+NAME = "99_doubling"
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """The root of a course whose assignment is released: made once, copied for each test."""
+    root = conftest.make_course(tmp_path_factory.mktemp("released"))
+    release(root)
+    return root
+
+
+@pytest.fixture
+def work(released, tmp_path):
+    """A released assignment: (course, its Source, a sanitiser, the released notebook)."""
+    from nbgrader.api import Gradebook
+
+    course = shutil.copytree(released, tmp_path / "course")
+    ours = Course(course)
+    with Gradebook(ours.coursedir.db_url, ours.coursedir.course_id) as book:
+        source = prepare.Source(book, NAME)
+    source.know_release(course / "exercises" / NAME)
+    released = nbformat.read(course / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    return ours, source, prepare.Sanitiser(ours.config, source), released
+
+
+def hand_in(work, student, notebook=None, name="doubling.ipynb"):
+    """Write a submission and read it as the head does."""
+    ours, source, sanitiser, _ = work
+    folder = ours.folder("submitted", student, NAME)
+    folder.mkdir(parents=True, exist_ok=True)
+    if isinstance(notebook, str):
+        (folder / name).write_text(notebook)
+    elif notebook is not None:
+        nbformat.write(notebook, folder / name)
+    return prepare.read(student, folder, source, sanitiser)
+
+
+def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
+    """Is what is graded the notebook that nbgrader's own Autograde would execute, cell by cell?"""
+    ours, _, _, released = work
+    del released.cells[-1]  # a deleted check is put back
+    released.cells[-1].source = "assert True"  # a changed one as well
+    found = hand_in(work, "ada", released)
+    monkeypatch.setitem(ours.config.Autograde, "autograde_preprocessors", [])
+    ours.autograde(NAME, "ada")
+    theirs = nbformat.read(ours.folder("autograded", "ada", NAME) / "doubling.ipynb", as_version=4)
+    cells = [
+        [(c.cell_type, c.source, c.metadata.get("nbgrader")) for c in b.cells]
+        for b in (theirs, found.notebook)
+    ]
+    assert cells[0] == cells[1] and "double(17) == 34" in theirs.cells[-1].source
+    assert found.notes == [
+        "deleted checks, put back: double-of-others",
+        "changed cells that are read-only, put back: double-of-one",
+    ]
+
+
+def test_an_honest_submission_has_no_notes(work):
+    """Are hidden tests, which the release lacks, not taken for tampering?"""
+    found = hand_in(work, "ada", work[3])
+    assert found.notes == [] and found.problem == "" and found.notebook is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "doubling.ipynb is missing"),
+        ("", "empty (0 bytes)"),
+        ("{", "no notebook"),
+        ("[]", "no notebook"),
+        ("{}", "no notebook"),
+        (
+            '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]}',
+            "no notebook",
+        ),
+        ("[" * 100_000, "no notebook"),
+    ],
+)
+def test_what_is_no_notebook_is_said(work, text, words):
+    """Is each kind of broken submission a message, and never an exception that stops the class?"""
+    found = hand_in(work, "ada", text)
+    assert found.notebook is None and words in found.problem
+
+
+def test_another_name_is_graded_and_two_are_not_guessed(work):
+    """Is one notebook under another name graded with a note, and are two only named?"""
+    found = hand_in(work, "ada", work[3], "mine.ipynb")
+    assert found.notebook is not None and found.notes == ["handed in as mine.ipynb; graded as doubling.ipynb"]
+    found = hand_in(work, "ada", work[3], "other.ipynb")
+    assert found.notebook is None and "mine.ipynb, other.ipynb" in found.problem
+
+
+def test_a_cell_twice_is_said(work):
+    """Is a check that stands there twice named?"""
+    twin = copy.deepcopy(work[3].cells[-1])
+    twin["id"] = "again"
+    work[3].cells.append(twin)
+    assert "there twice" in hand_in(work, "ada", work[3]).notes[0]
+
+
+def test_unreleased_assignment_is_an_error(work):
+    """Does an assignment that the gradebook does not know say what to do?"""
+    from nbgrader.api import Gradebook
+
+    ours = work[0]
+    with (
+        Gradebook(ours.coursedir.db_url, ours.coursedir.course_id) as book,
+        pytest.raises(CourseError, match="make"),
+    ):
+        prepare.Source(book, "98_none")
+
+
+def test_the_key_changes_with_all_that_counts(work):
+    """Do answer, files, the assignment's own files and versions change the key, and receipts not?"""
+    found = hand_in(work, "ada", work[3])
+    env = {"numpy": "1"}
+    first = store.key(found, {}, env)
+    (found.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+    assert store.key(found, {}, env) == first
+    keys = {first, store.key(found, {}, {"numpy": "2"})}
+    data = found.folder.parent / "data.csv"
+    data.write_text("1")
+    keys.add(store.key(found, {"data.csv": data}, env))
+    (found.folder / "run.json").write_text("{}")
+    keys.add(store.key(found, {}, env))
+    found.notebook.cells[1].source += "\n"
+    keys.add(store.key(found, {}, env))
+    assert len(keys) == 5
+
+
+def dispatch(work, tmp_path, answers):
+    """Stage one submission an answer; returns the store, the dispatch's folder and the items' folders."""
+    place, staged = store.Store(tmp_path / "runs", NAME), []
+    for i, answer in enumerate(answers):
+        work[3].cells[1].source = answer
+        found = hand_in(work, f"s{i}", work[3])
+        (found.folder / "mine.csv").write_text("1")
+        staged.append(place.stage(found, store.key(found, {}, {}), {}))
+    folder = place.dispatches / "one"
+    folder.mkdir()
+    parts = [[[item.parent.name, item.name] for item in staged]]
+    plan = {"parts": parts, "engine": "standin:Engine", "workers": 2, "limits": None}
+    store.write(folder / "plan.json", json.dumps(plan))
+    return place, folder, staged
+
+
+def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
+    """Has each item a verdict, also where the engine raises, and is nothing graded a second time?"""
+    place, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
+    assert worker.work(folder, 0) == 0
+    verdicts = [place.verdict(item.parent.name, item.name) for item in staged]
+    assert [v["outcome"] for v in verdicts] == ["graded", "again", "again"]
+    assert verdicts[0]["checks"] == {"double-of-one": {"score": 1}, "double-of-others": {"score": 2}}
+    assert verdicts[0]["files"] == ["mine.csv"] and "no space left" in verdicts[2]["why"]
+    times = [(item / "verdict.json").stat().st_mtime_ns for item in staged]
+    assert worker.work(folder, 0) == 0
+    assert [(item / "verdict.json").stat().st_mtime_ns for item in staged] == times
+
+
+def test_a_dispatch_that_was_called_off_is_not_worked_on(work, tmp_path):
+    """Does a worker that starts late do nothing when the head has taken its work back?"""
+    _, folder, staged = dispatch(work, tmp_path, ["x = 1"])
+    shutil.rmtree(folder)
+    assert worker.work(folder, 0) == 0 and not (staged[0] / "verdict.json").exists()
+
+
+def test_a_worker_ends_with_its_head(tmp_path):
+    """Does a worker whose head was killed end, however long its work would take?"""
+    text = "import sys, threading, time; from cluster.grading import worker\n"
+    text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
+    process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
+    process.stdin.close()
+    assert process.wait(60) == 3
+
+
+def test_a_second_head_is_refused(tmp_path):
+    """Does the lock name who holds it?"""
+    place = store.Store(Path(tmp_path), NAME)
+    with place.alone(), pytest.raises(CourseError, match="being graded by process"), place.alone():
+        pass
