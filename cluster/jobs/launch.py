@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import signal
 import socket
@@ -20,16 +19,15 @@ GRACE = 2.0  # seconds the other ranks have to end by themselves when one has fa
 PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
-def main(folder: Path) -> int:
-    """Detach, hold the lock, run the ranks, write the end."""
+def main(folder: Path, lock: int) -> int:
+    """Detach, run the ranks, write the end; `lock` is the descriptor of the lock that the submission took."""
     run = ledger.read(folder / "run.json")
     ready, tell = os.pipe()
-    if os.fork():  # the one who called waits until the lock is held, and never has to reap a child
+    if os.fork():  # the one who called waits until this is written down, and never has to reap a child
         os.close(tell)
         return 0 if os.read(ready, 1) else 1
     os.close(ready)
-    lock = open(folder / "lock", "ab")  # noqa: SIM115  held until this process ends
-    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.set_inheritable(lock, False)  # held until this process ends, and by no rank
     ledger.write(
         folder / "backend.json", {"backend": "local", "host": socket.gethostname(), "pid": os.getpid()}
     )
@@ -49,6 +47,7 @@ def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen:
     command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.runner", str(folder)]
     layout = ",".join([str(run["options"]["ranks_per_node"])] * run["options"]["nodes"])
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": str(rank), "CLUSTER_LAYOUT": layout}
+    env["CLUSTER_ATTEMPT"] = str(run["attempt"])
     if run["controller"] == "mpi":
         env["CLUSTER_LAUNCHER"] = "mpirun"
         env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # not permitted in many containers
@@ -92,4 +91,4 @@ def _kill(processes: list[subprocess.Popen]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

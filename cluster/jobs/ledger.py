@@ -2,6 +2,7 @@
 
 A folder `runs/<name>-<key12>/` holds, in the order they appear:
 
+    lock             held by whoever starts the job, then by its launcher: free means that no one does
     run.json         what was asked, with what versions, on what machine, when, and how to make it again
     code.py          the code as submitted, for people
     call.pkl         the function and its arguments, for the ranks only
@@ -11,6 +12,7 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear:
     out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
     cancel.json      someone asked for its end
     end.json         how it ended, once and for all, with the hashes of the results
+    attempts/N/      what an earlier attempt of the run left, where it was interrupted and went on
 """
 
 from __future__ import annotations
@@ -21,8 +23,11 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -63,23 +68,72 @@ def lock(runs: Path, key: str) -> Iterator[None]:
         yield
 
 
-def create(runs: Path, name: str, key: str, files: dict[str, str | bytes]) -> tuple[Path, bool]:
-    """(folder, whether it is new): all files appear at once, or another process was first."""
+def name(title: str, key: str) -> str:
+    """The name of a job folder."""
+    return f"{slug(title)}-{key[:12]}"
+
+
+def create(
+    runs: Path, title: str, key: str, files: dict[str, str | bytes]
+) -> tuple[Path, BufferedWriter | None]:
+    """(folder, its lock): all files appear at once, with the lock held; or another was first, and None."""
     runs.mkdir(parents=True, exist_ok=True)
-    target = runs / f"{slug(name)}-{key[:12]}"
+    target = runs / name(title, key)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
     for file, content in files.items():
-        (made / file).write_bytes(content.encode() if isinstance(content, str) else content)
+        (made / file).write_bytes(_bytes(content))
+    held = hold(made)
     try:
         os.rename(made, target)  # fails where a folder with content is there
     except OSError:
-        for p in made.iterdir():
-            p.unlink()
-        made.rmdir()
+        held.close()
+        shutil.rmtree(made)
         if not target.is_dir():
             raise
-        return target, False
-    return target, True
+        return target, None
+    return target, held
+
+
+def hold(folder: Path) -> BufferedWriter:
+    """The lock of a folder, held until the file returned, and each copy of it, is closed."""
+    held = open(folder / "lock", "ab")  # noqa: SIM115
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(held, fcntl.LOCK_EX)
+    return held
+
+
+def held(folder: Path) -> bool:
+    """Whether a process lives that starts or runs what is in this folder."""
+    with open(folder / "lock", "ab") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks: no one can say, and Slurm is asked
+            return False
+    return False
+
+
+@contextlib.contextmanager
+def claim(folder: Path) -> Iterator[bool]:
+    """Whether no one starts or runs what is in this folder; while the body runs, no one begins to."""
+    with open(folder / "lock", "ab") as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:
+            pass
+        yield True
+
+
+def sweep(runs: Path, age: float = 3600) -> None:
+    """Remove what submissions that were cut off left behind: half-made folders older than `age` seconds."""
+    for made in runs.glob(".new-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - made.stat().st_mtime > age:
+                shutil.rmtree(made)
 
 
 def set_aside(folder: Path) -> Path:
@@ -106,8 +160,13 @@ def check_owner(folder: Path) -> Path:
 
 def write(path: Path, value: Any) -> None:
     """Write JSON beside the file and rename it into place, so that a reader sees all or nothing."""
+    replace(path, json.dumps(value, indent=1) + "\n")
+
+
+def replace(path: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half of it."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(value, indent=1) + "\n")
+    beside.write_bytes(_bytes(content))
     os.replace(beside, path)
 
 
@@ -137,3 +196,7 @@ def hashes(folder: Path) -> dict[str, str]:
     """sha256 of each result, metrics file and of the code, by file name."""
     names = sorted(p for pattern in ("result-*", "metrics-*", "code.py") for p in folder.glob(pattern))
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in names}
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content

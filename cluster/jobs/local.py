@@ -6,12 +6,12 @@ it does, across restarts and containers, without trusting a process id. Memory l
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import time
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +40,13 @@ def check(run: dict[str, Any]) -> None:
         raise BackendError("controller='mpi' needs mpirun, which is not on PATH.", "Use controller='gloo'.")
 
 
-def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> None:
-    """Start the launcher, which detaches itself; returns when it holds the lock."""
+def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: BufferedWriter) -> None:
+    """Start the launcher, which takes over the lock and detaches itself; returns when it has."""
     with open(folder / "job.log", "ab") as log:
         started = subprocess.run(
-            [sys.executable, "-P", "-m", "cluster.jobs.launch", str(folder)],
+            [sys.executable, "-P", "-m", "cluster.jobs.launch", str(folder), str(held.fileno())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder,
-            start_new_session=True,
+            start_new_session=True, pass_fds=[held.fileno()],
         )  # fmt: skip
     if started.returncode:
         said = (folder / "job.log").read_text(errors="replace").strip()
@@ -55,14 +55,9 @@ def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> None:
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
     """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
-    if alive(folder):
+    if ledger.held(folder):
         return Status("running", f"Ranks at work on {backend['host']}.", source="launcher")
-    for _ in range(3):  # the end is written before the lock is freed, but a network may reorder what we see
-        if final := state.ended(folder):
-            return final
-        time.sleep(0.05)
-    state.finish(folder, "Lost")
-    return state.ended(folder)
+    return state.lost(folder)
 
 
 def recover(folder: Path) -> bool:
@@ -73,16 +68,6 @@ def recover(folder: Path) -> bool:
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
     """Ask the launcher to end its ranks; it looks ten times a second."""
     ledger.write_once(folder / "cancel.json", {"time": time.time()})
-
-
-def alive(folder: Path) -> bool:
-    """Whether the launcher of this folder lives."""
-    with open(folder / "lock", "ab") as f:
-        try:
-            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
 
 
 def script(run: dict[str, Any], folder: Path) -> str:

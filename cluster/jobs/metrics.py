@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,22 @@ def log(**values: Any) -> None:
     `step` (done so far) and `steps` (in all) drive the progress bar of `job.wait()`. Tensors and NumPy
     scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere.
 
-    Raises ValueError for `rank` and `time`, which each line has of itself.
+    Raises ValueError for `rank`, `time` and `attempt`, which each line has of itself.
 
     >>> log(step=3, steps=100, loss=0.25)
     """
-    for name in ("rank", "time"):
+    for name in ("rank", "time", "attempt"):
         if name in values:
             raise ValueError(f"log({name}=...): each line has its own {name} already; use another name.")
     folder = os.environ.get("CLUSTER_JOB")
     if not folder:
         return
     rank = int(os.environ["CLUSTER_RANK"])
-    line = json.dumps({"rank": rank, "time": time.time(), **{k: _plain(v) for k, v in values.items()}})
+    line = {"rank": rank, "time": time.time(), **{k: _plain(v) for k, v in values.items()}}
+    if (attempt := int(os.environ.get("CLUSTER_ATTEMPT") or 1)) > 1:
+        line["attempt"] = attempt
     with open(Path(folder) / f"metrics-{rank}.jsonl", "a") as f:
-        f.write(line + "\n")  # one write a line, so that a reader sees whole lines
+        f.write(json.dumps(line) + "\n")  # one write a line, so that a reader sees whole lines
 
 
 def run_folder() -> Path:
@@ -69,6 +72,30 @@ class Tail:
                 self._at[path] = self._at.get(path, 0) + len(whole) + 1
                 rows += [json.loads(line) for line in whole.splitlines()]
         return sorted(rows, key=lambda r: r["time"])
+
+
+def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows without those that a later attempt computed again, so that each rank's curve is one curve.
+
+    Where a later attempt begins with step s (or, where no steps were logged, epoch s), the earlier rows of
+    the rank count up to the first one at s or beyond. Rows that say neither count for the last attempt alone.
+    """
+    kept: dict[int, list[dict[str, Any]]] = {}
+    for attempt in sorted({r.get("attempt", 1) for r in rows}):
+        for rank, new in _by_rank(r for r in rows if r.get("attempt", 1) == attempt).items():
+            old = kept.get(rank, [])
+            name = next((n for n in ("step", "epoch") for r in new if n in r), None)
+            begin = next((r[name] for r in new if name in r), None)
+            again = (i for i, r in enumerate(old) if name in r and r[name] >= begin)
+            kept[rank] = old[: next(again, len(old))] * (name is not None) + new
+    return sorted((r for of_rank in kept.values() for r in of_rank), key=lambda r: r["time"])
+
+
+def _by_rank(rows: Iterable[dict[str, Any]]) -> dict[int, list[dict[str, Any]]]:
+    found: dict[int, list[dict[str, Any]]] = {}
+    for r in rows:
+        found.setdefault(r["rank"], []).append(r)
+    return found
 
 
 def _plain(v: Any) -> Any:

@@ -64,7 +64,7 @@ def place(env: Mapping[str, str]) -> Place:
         attempt = f"{env['SLURM_JOB_ID']}.{env.get('SLURM_RESTART_COUNT', '0')}"
         return Place(int(env["SLURM_PROCID"]), layout, attempt)
     rank = env["OMPI_COMM_WORLD_RANK" if env["CLUSTER_LAUNCHER"] == "mpirun" else "CLUSTER_RANK"]
-    return Place(int(rank), expand(env["CLUSTER_LAYOUT"]), "local")
+    return Place(int(rank), expand(env["CLUSTER_LAYOUT"]), f"local.{env.get('CLUSTER_ATTEMPT', '1')}")
 
 
 def expand(text: str) -> tuple[int, ...]:

@@ -22,10 +22,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import ledger, rendezvous, results
+from . import attempts, ledger, rendezvous, results
 from .errors import JobError, NotYours
 from .modules import Submitted
 
+FENCE = 1.0  # seconds between two looks whether a later attempt has begun elsewhere
 HERE = str(Path(__file__).resolve().parent)
 
 
@@ -36,6 +37,9 @@ def main(folder: Path) -> int:
     os.environ.update(CLUSTER_JOB=str(folder), CLUSTER_RANK=str(here.rank))
     _redirect(folder / f"out-{here.rank}.log")
     record = {"rank": here.rank, "node": here.node, "host": socket.gethostname(), "started": time.time()}
+    if attempts.current() > 1:
+        record["attempt"] = attempts.current()
+        print(f"{attempts.MARK}{attempts.current()} on {record['host']}", flush=True)
     ledger.write(folder / f"rank-{here.rank}.json", record)
     child = os.fork()
     if child == 0:
@@ -43,12 +47,16 @@ def main(folder: Path) -> int:
         return _work(folder, here)
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
         signal.signal(s, lambda number, _: _pass_on(child, number))
+    signal.signal(signal.SIGALRM, lambda *_: attempts.superseded(folder) and _pass_on(child, signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, FENCE, FENCE)
     _, status, usage = os.wait4(child, 0)
+    signal.setitimer(signal.ITIMER_REAL, 0)
     code = os.waitstatus_to_exitcode(status)
     scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is bytes there, KiB elsewhere
     record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
-    ledger.write(folder / f"rank-{here.rank}.json", record)
+    if not attempts.superseded(folder):
+        ledger.write(folder / f"rank-{here.rank}.json", record)
     return code if code >= 0 else 128 - code
 
 
@@ -133,7 +141,8 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
     error = {"type": type(e).__name__, "message": str(e), "traceback": text, "time": time.time()}
     if isinstance(e, JobError):
         error |= {"what": e.what, "next_step": e.next_step}
-    ledger.write(folder / f"error-{rank}.json", error)
+    if not attempts.superseded(folder):
+        ledger.write(folder / f"error-{rank}.json", error)
     print(text, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1)

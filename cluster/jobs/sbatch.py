@@ -18,6 +18,22 @@ from .spec import clock
 
 def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> str:
     """The sbatch script of a run. `run` is its run.json, `folder` its job folder."""
+    mpi = "pmix" if run["controller"] == "mpi" else "none"
+    place, cpus = shlex.quote(str(folder)), run["options"]["cpus_per_rank"]
+    return f"""#!/bin/bash
+{header(run, output="job.log")}
+{exports(run)}
+export CLUSTER_LAUNCHER=slurm
+export SRUN_CPUS_PER_TASK={cpus}   # from Slurm 22.05 on, srun does not take it from sbatch
+{_attempt(run, place, python)}srun --mpi={mpi} --kill-on-bad-exit=1 {runner(folder, python)}
+code=$?
+{shlex.quote(python)} -P -m cluster.jobs.finish {place}
+exit $code
+"""
+
+
+def header(run: dict[str, Any], **special: Any) -> str:
+    """The lines that say what a job asks for; `special` are further options of sbatch."""
     o = run["options"]
     lines = {
         "job-name": slug(run["name"]),
@@ -26,29 +42,30 @@ def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> s
         "cpus-per-task": o["cpus_per_rank"],
         "mem": f"{o['memory'] * o['ranks_per_node']}M",
         "time": clock(o["time"]),
-        "output": "job.log",
+        **special,
         "open-mode": "append",
         "export": "ALL",
-        "no-requeue": None,
+        "requeue" if o.get("requeue") else "no-requeue": None,
     }
     if o["gpus_per_rank"]:
         lines["gpus-per-task"] = o["gpus_per_rank"]
     if o["partition"]:
         lines["partition"] = o["partition"]
     lines |= o["sbatch"] or {}
-    head = "\n".join(
+    return "\n".join(
         f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}") for k, v in lines.items()
     )
-    mpi = "pmix" if run["controller"] == "mpi" else "none"
-    return f"""#!/bin/bash
-{head}
-{exports(run)}
-export CLUSTER_LAUNCHER=slurm
-export SRUN_CPUS_PER_TASK={o["cpus_per_rank"]}   # from Slurm 22.05 on, srun does not take it from sbatch
-srun --mpi={mpi} --kill-on-bad-exit=1 {runner(folder, python)}
-code=$?
-{shlex.quote(python)} -P -m cluster.jobs.finish {shlex.quote(str(folder))}
-exit $code
+
+
+def _attempt(run: dict[str, Any], place: str, python: str) -> str:
+    """What a job does first when Slurm may start it more than once."""
+    first = run.get("attempt", 1)
+    if not run["options"].get("requeue"):
+        return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""
+    return f"""export CLUSTER_ATTEMPT=$(({first} + ${{SLURM_RESTART_COUNT:-0}}))
+if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
+  {shlex.quote(python)} -P -m cluster.jobs.attempts {place} || exit
+fi
 """
 
 

@@ -41,6 +41,7 @@ class Options:
     controller: str = "auto"
     backend: str = "auto"
     rerun: bool = False
+    requeue: bool = False
     env: dict[str, str] | None = None
     folder: str | None = None
     partition: str | None = None
@@ -77,8 +78,9 @@ def check(given: dict[str, Any]) -> Options:
     for name, choices in [("controller", ("auto", "gloo", "mpi")), ("backend", ("auto", "local", "slurm"))]:
         if o[name] not in choices:
             _bad(name, o[name], "one of " + ", ".join(repr(c) for c in choices))
-    if not isinstance(o["rerun"], bool):
-        _bad("rerun", o["rerun"], "True or False")
+    for name in ("rerun", "requeue"):
+        if not isinstance(o[name], bool):
+            _bad(name, o[name], "True or False")
     for name in ("name", "partition"):
         if o[name] is not None:
             _text(name, o[name])

@@ -148,8 +148,11 @@ def test_first_writer_of_an_end_wins_and_readers_see_all_or_nothing(tmp_path):
 def test_two_processes_that_submit_the_same_get_one_job(runs):
     files = {"run.json": "{}"}
     first, second = (ledger.create(runs, "a", "k" * 64, files) for _ in range(2))
-    assert first == (runs / f"a-{'k' * 12}", True) and second == (first[0], False)
+    assert first[0] == second[0] == runs / f"a-{'k' * 12}" and first[1] and second[1] is None
     assert [p.name for p in runs.iterdir()] == [first[0].name]
+    assert ledger.held(first[0])
+    first[1].close()
+    assert not ledger.held(first[0])
 
 
 def now():

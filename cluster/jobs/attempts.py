@@ -1,0 +1,121 @@
+"""The attempts of one run: where it was interrupted, the next one goes on in the same folder.
+
+What attempt N left behind and would mislead the next (the ranks' records and errors, the store's address,
+the mark of its end) is kept in `attempts/N/`; logs, metrics and checkpoints go on. A batch script begins with
+`python -m cluster.jobs.attempts FOLDER` when Slurm has put its job back into the queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+from . import ledger, state
+
+LIMIT = 10  # times that Slurm starts one job, before whoever submitted it has to look
+MARK = "--- attempt "  # begins the line that parts the attempts in a log
+
+# The endings after which a run can go on: it was stopped, and did not fail by itself.
+INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
+
+LEFT = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "seen.json", "cancel.json")
+
+
+def current() -> int:
+    """The number of this attempt, from 1, as seen by a rank."""
+    return int(os.environ.get("CLUSTER_ATTEMPT") or 1)
+
+
+def superseded(folder: Path) -> bool:
+    """Whether a later attempt has begun than the one this rank belongs to.
+
+    A node that lost its connection does not know that its job was given to others; its ranks live on.
+    """
+    return (folder / "attempts" / str(current())).is_dir()
+
+
+def earlier(folder: Path) -> list[Path]:
+    """The folders of the earlier attempts, in their order."""
+    return sorted((folder / "attempts").glob("[0-9]*"), key=lambda p: int(p.name))
+
+
+def goes_on(folder: Path) -> bool:
+    """Whether the run in a folder has ended in a way after which it can go on."""
+    end = ledger.read(folder / "end.json")
+    return bool(end) and end["ending"] in INTERRUPTED
+
+
+def latest(folder: Path) -> int:
+    """The number of the attempt that a folder is at."""
+    kept = [int(p.name) for p in earlier(folder)]
+    return max(ledger.read(folder / "run.json").get("attempt", 1), 1 + max(kept, default=0))
+
+
+def following(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
+    """The run.json of the next attempt: a new submission of the run that is in the folder."""
+    former = ledger.read(folder / "run.json")
+    same = {n: former[n] for n in ("own", "submitted") if n in former}
+    return run | same | {"attempt": latest(folder) + 1, "resumed": run["submitted"]}
+
+
+def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
+    """Make an ended run ready for its next attempt; returns the lock of the one who is to start it.
+
+    Killed half-way, it leaves a run that has ended, and that can be resumed.
+    """
+    held = ledger.hold(folder)
+    try:
+        history = keep(folder, latest(folder), "backend.json", "end.json")
+        for name in ("run.json", "job.sh"):
+            if not (history / name).exists():
+                shutil.copy2(folder / name, history / name)
+        for name, content in files.items():
+            ledger.replace(folder / name, content)
+        return held
+    except BaseException:
+        held.close()
+        raise
+
+
+def keep(folder: Path, attempt: int, *marks: str) -> Path:
+    """Move what an attempt left, and then `marks`, to `attempts/N`; logs and metrics end with whole lines."""
+    history = folder / "attempts" / str(attempt)
+    history.mkdir(parents=True, exist_ok=True)
+    for pattern in (*LEFT, *marks):
+        for path in sorted(folder.glob(pattern)):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(path, history / path.name)
+    for path in folder.glob("metrics-*.jsonl"):
+        _cut(path)
+    with open(folder / "job.log", "a") as log:
+        log.write(f"{MARK}{attempt + 1}\n")
+    return history
+
+
+def _cut(path: Path) -> None:
+    """Cut off a line that was not written to its end."""
+    with open(path, "r+b") as f:
+        text = f.read()
+        if not text.endswith(b"\n"):
+            f.truncate(text.rfind(b"\n") + 1)
+
+
+def main(folder: Path) -> int:
+    """At the start of a job that Slurm starts again: clear the folder, or say that it is enough."""
+    if (folder / "cancel.json").exists():
+        return 1
+    if int(os.environ["SLURM_RESTART_COUNT"]) >= LIMIT:
+        print(f"Interrupted {LIMIT} times: not tried again. Submit it once more, and it goes on.")
+        state.finish(folder)
+        return 1
+    keep(folder, current() - 1, "end.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
