@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from . import jobs
-from .jobs import Job, JobError, attach, submit
+from .jobs import Job, JobError, attach, submit, watch
 from .jobs.errors import OptionError
 
 EXAMPLES = """\
@@ -19,6 +19,7 @@ examples:
   python -m cluster submit --ranks-per-node 2 train.py 10 0.1     a script; what follows it is its argv
   python -m cluster submit --nodes 2 train:main epochs=10         a function of a module, with arguments
   python -m cluster list --active
+  python -m cluster watch train-3fa9                               its ranks, curves and reasons, live
   python -m cluster logs train-3fa9 --follow
   python -m cluster doctor --run
 
@@ -83,6 +84,12 @@ def parser() -> argparse.ArgumentParser:
             c.add_argument("--timeout", type=float, metavar="SECONDS", help="give up after this time")
         if name == "script":
             c.add_argument("--backend", choices=["local", "slurm"], help="the text for this backend")
+
+    c = command("watch", "show jobs live until they end; Ctrl-C leaves them alone", _watch)
+    c.add_argument(
+        "jobs", nargs="+", metavar="job", help="ids, beginnings of ids, folders, or Slurm's numbers"
+    )
+    c.add_argument("--logs", type=int, default=0, metavar="N", help="and the last N lines that were printed")
 
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
@@ -161,6 +168,12 @@ def _logs(o: argparse.Namespace) -> None:
         job.follow(o.rank)
     else:
         print(job.logs(o.rank).rstrip())
+
+
+def _watch(o: argparse.Namespace) -> int:
+    found = [attach(name) for name in o.jobs]
+    watch(found[0] if len(found) == 1 else found, o.logs)
+    return 1 if any(job.status.ended and job.error() for job in found) else 0
 
 
 def _doctor(o: argparse.Namespace) -> int:

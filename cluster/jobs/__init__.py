@@ -18,7 +18,18 @@ from .metrics import log, run_folder
 from .state import Status
 from .submission import submit
 
-__all__ = ["Job", "JobError", "JobFailed", "Status", "attach", "doctor", "log", "run_folder", "submit"]
+__all__ = [
+    "Job",
+    "JobError",
+    "JobFailed",
+    "Status",
+    "attach",
+    "doctor",
+    "log",
+    "run_folder",
+    "submit",
+    "watch",
+]
 
 
 def doctor(run: bool = False) -> Any:
@@ -26,6 +37,13 @@ def doctor(run: bool = False) -> Any:
     from .checkup import doctor
 
     return doctor(run)
+
+
+def watch(jobs: Any, logs: int = 0) -> None:
+    """Show a job, or several, until they end; see `cluster.jobs.live.watch`."""
+    from .live import watch
+
+    watch(jobs, logs)
 
 
 class _Jobs(types.ModuleType):

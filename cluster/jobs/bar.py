@@ -25,7 +25,7 @@ class Progress:
         self._job, self._tail, self._start = job, Tail(job.folder), time.time()
         self._first: dict[int, dict[str, Any]] = {}
         self._last: dict[int, dict[str, Any]] = {}
-        self._display = _notebook() if wanted else None
+        self._display = notebook() if wanted else None
         self._tty = wanted and not self._display and sys.stdout.isatty()
         self._handle, self._text, self._begun = None, None, None
 
@@ -88,7 +88,7 @@ class _Plain:
         return self._text
 
 
-def _notebook() -> Any:
+def notebook() -> Any:
     """IPython's `display` in a notebook, else None."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if shell is None or not hasattr(shell, "kernel"):

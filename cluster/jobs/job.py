@@ -126,6 +126,16 @@ class Job:
                 return
             time.sleep(POLL)
 
+    def watch(self, logs: int = 0) -> None:
+        """Show the job until it ends, or the cell is interrupted: see `cluster.jobs.live.watch`.
+
+        Each rank's progress, the curves of what it logs, why it waits, its error; logs: also this many of the
+        last lines printed.
+        """
+        from .live import watch
+
+        watch(self, logs)
+
     def metrics(self) -> Any:
         """All that the ranks logged, as a pandas DataFrame.
 

@@ -98,3 +98,10 @@ def returns_too_much():
 
 def exits():
     sys.exit(7)
+
+
+def logs_and_fails(steps):
+    for step in range(1, steps + 1):
+        log(step=step, steps=steps, loss=1.0 / step)
+        time.sleep(0.2)
+    raise ValueError("no more")

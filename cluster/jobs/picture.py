@@ -1,0 +1,102 @@
+"""Pictures of jobs in the course's style, as PNG inside HTML: no script, and a saved notebook keeps them."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from .curves import Curve
+
+STYLE = "cluster.course"
+COLUMNS, PANELS = 3, 6
+COLOURS = 7  # lines that the course's cycle tells apart
+
+
+@contextlib.contextmanager
+def style() -> Iterator[None]:
+    """The course's style for what is drawn inside, whatever the notebook has set."""
+    import matplotlib.style
+
+    with matplotlib.style.context(["default", STYLE]):
+        yield
+
+
+def figure(width: float, height: float) -> Any:
+    """A matplotlib Figure of its own, in inches, that no notebook shows by itself."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(made)
+    return made
+
+
+def image(fig: Any, words: str) -> str:
+    """A figure as an <img> with its alternative text; drawn at twice its size, so that it stays sharp."""
+    data = io.BytesIO()
+    with style():
+        fig.savefig(data, format="png", dpi=160, bbox_inches=None)
+    code = base64.b64encode(data.getvalue()).decode()
+    size = f"width:{fig.get_figwidth():.1f}in;max-width:100%;height:auto"
+    return f'<img src="data:image/png;base64,{code}" alt="{html.escape(words)}" style="{size}">'
+
+
+def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tuple[Any, str]:
+    """(figure, alternative text) of up to PANELS metrics: (axis, name, {label: curve}) side by side.
+
+    busy: more is to come, so that axes are labelled with what there is so far.
+    """
+    shown = metrics[:PANELS]
+    columns = 2 if len(shown) in (2, 4) else min(COLUMNS, len(shown))
+    rows = -(-len(shown) // columns)
+    with style():
+        fig = figure(3.1 * columns + (0.9 if columns == 1 else 0), 2.3 * rows + 0.35)
+        axes = fig.subplots(rows, columns, squeeze=False).ravel()
+        for ax, (axis, name, curves) in zip(axes, shown, strict=False):
+            _panel(ax, axis, name, curves)
+        for ax in axes[len(shown) :]:
+            ax.remove()
+        handles, labels = axes[0].get_legend_handles_labels()
+        if len(labels) > 1:
+            fig.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 2 * columns))
+    return fig, _words(shown, busy)
+
+
+def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
+    many = len(curves) > COLOURS
+    for i, (label, curve) in enumerate(curves.items()):
+        x, y = zip(*(curve.points() or [(float("nan"), float("nan"))]), strict=True)
+        look = {"label": label, "marker": "" if len(x) > 12 else None, "markersize": 3.5, "lw": 1.4}
+        if many:  # no eye tells so many colours apart: the first stands out among the others
+            look |= {
+                "color": "C0" if i == 0 else "0.6",
+                "ls": "-",
+                "marker": "",
+                "zorder": 3 if i == 0 else 2,
+            }
+            look["label"] = label if i == 0 else ("the others" if i == 1 else None)
+        ax.plot(x, y, **look)
+    ax.set_title(name)
+    ax.set_xlabel({"line": "logged line"}.get(axis, axis))
+    ax.xaxis.get_major_locator().set_params(integer=True, nbins=6)
+    ax.ticklabel_format(useOffset=False)
+    stride = max(c.stride for c in curves.values())
+    if stride > 1:
+        ax.set_xlabel(f"{ax.get_xlabel()} (a point is the mean of {stride})")
+
+
+def _words(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> str:
+    parts = []
+    for axis, name, curves in metrics:
+        label, curve = next(iter(curves.items()))
+        points = curve.points()
+        (x0, y0), (x1, y1) = points[0], points[-1]
+        low = min(y for _, y in points)
+        parts.append(
+            f"{name} by {axis}: {label} from {y0:.4g} at {x0:.4g} to {y1:.4g} at {x1:.4g}, least {low:.4g}"
+        )
+    return f"Curves{' so far' if busy else ''}. " + "; ".join(parts) + "."

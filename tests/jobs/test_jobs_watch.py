@@ -1,0 +1,211 @@
+"""Watching a job: curves that stay small, the forms it is shown in, and that looking never touches it."""
+
+import html.parser
+import json
+import math
+import os
+import re
+import statistics
+import sys
+
+import nbformat
+import programs
+import pytest
+from nbclient import NotebookClient
+
+import cluster
+from cluster.__main__ import main
+from cluster.jobs import curves, forms, live, picture, submit
+from cluster.jobs.state import Status
+
+
+def filled(values):
+    curve = curves.Curve()
+    for x, y in enumerate(values):
+        curve.add(x, y)
+    return curve
+
+
+def logged(folder, *rows):
+    """A folder in which rank 0 logged these rows, one a second."""
+    lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
+    (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
+    found = curves.Curves(folder)
+    assert found.read()
+    return found
+
+
+def test_a_hundred_thousand_steps_are_few_points_and_none_is_lost():
+    """The mean of the points, each for `stride` values, is the mean of all values (100,000 = 256 * 390.6)."""
+    values = [math.sin(i / 9000) + i % 7 for i in range(100_000)]
+    curve = filled(values)
+    points = curve.points()
+    assert len(points) <= curves.POINTS and curve.stride == 256
+    whole, rest = points[:-1], 100_000 % 256
+    total = sum(y for _, y in whole) * 256 + points[-1][1] * rest
+    assert total / 100_000 == pytest.approx(statistics.fmean(values), rel=1e-9)
+    assert points[0][0] == pytest.approx(127.5) and points[0][1] == pytest.approx(
+        statistics.fmean(values[:256])
+    )
+
+
+def test_merging_by_hand(monkeypatch):
+    monkeypatch.setattr(curves, "POINTS", 4)
+    assert filled([1.0, 3.0, 5.0, 9.0, 2.0]).points() == [(0.5, 2.0), (2.5, 7.0), (4.0, 2.0)]
+
+
+def test_what_looks_like_a_curve(tmp_path):
+    """Epochs apart from steps; constants, booleans and texts are none; nor is what was logged once."""
+    rows = [{"step": s, "steps": 9, "loss": 1 / s, "batch": 64, "ok": True, "net": "A"} for s in (1, 2, 3)]
+    rows += [{"epoch": 1, "val": 0.5}, {"epoch": 2, "val": 0.4}, {"free": 1.0}, {"free": 3.0}, {"once": 1.0}]
+    found = logged(tmp_path, *rows)
+    assert found.panels() == [("step", "loss"), ("epoch", "val"), ("line", "free")]
+    assert found.lines("epoch", "val")[0].points() == [(1, 0.5), (2, 0.4)]
+
+
+def test_a_loss_that_is_no_number_is_said_in_words(tmp_path):
+    found = logged(tmp_path, *({"step": s, "loss": v} for s, v in enumerate([1.0, 2.0, math.inf, math.nan])))
+    assert found.warnings() == ["loss is not finite from step 2 on (rank 0): look at the learning rate."]
+    assert found.lines("step", "loss")[0].points() == [(0, 1.0), (1, 2.0)]
+
+
+def test_rate_and_time_left_by_hand(tmp_path):
+    """Ten steps a second until step 30 of 50: two more seconds. A restart forgets the old rate."""
+    found = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
+    rank = found.ranks[0]
+    assert (rank.rate, rank.left, rank.share) == (10.0, 2.0, 0.6)
+    assert forms.facts(rank) == ["30 of 50 steps", "10 steps/s", "2.0 s left", "loss 0.1"]
+    rank.add({"time": 3.0, "step": 5})
+    assert rank.rate is None
+
+
+def test_only_what_is_new_is_read(tmp_path):
+    found = logged(tmp_path, {"step": 1, "loss": 1.0})
+    assert not found.read()
+    with open(tmp_path / "metrics-0.jsonl", "a") as f:
+        f.write('{"rank": 0, "time": 9.0, "step": 2, "loss": 0.5}\n{"rank": 0, "ti')
+    assert found.read() and found.lines("step", "loss")[0].points() == [(1, 1.0), (2, 0.5)]
+
+
+ROW = forms.Row("rank 0", 0.25, ["5 of 20 steps", "", "x" * 90])
+VIEW = forms.View("train-1", "running", ["2 ranks"], ["a reason"], [ROW], log="<script>alert(1)</script>")
+
+
+def test_the_text_keeps_to_the_terminals_columns():
+    lines = forms.text(VIEW, 40)
+    assert lines[0] == "train-1: running, 2 ranks" and lines[1] == "a reason"
+    assert lines[2].startswith("rank 0  █████░░░░░░░░░░░░░░░  25 %  5")
+    assert max(map(len, lines)) == 40 and lines[2].endswith("…")
+
+
+def test_of_many_ranks_the_slowest_are_shown():
+    rows = [forms.Row(f"rank {i}", i / 100) for i in range(100)]
+    shown, others = forms.slowest(rows[::-1])
+    assert {r.label for r in shown} == {f"rank {i}" for i in range(forms.ROWS)} and "of 100" in others
+
+
+class Balanced(html.parser.HTMLParser):
+    """HTML in which every tag is closed in its turn; `tags` and the images' alternative texts are kept."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags, self.alt = [], set(), []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        if tag == "img":
+            self.alt.append(dict(attributes)["alt"])
+        elif tag != "br":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_harmless():
+    page = Balanced(forms.page(VIEW))
+    assert "script" not in page.tags and "width:25%" in forms.page(VIEW)
+
+
+def test_the_picture_says_in_words_what_it_shows(tmp_path):
+    """Ten ranks are more than the colours there are; the numbers of the first are in the alternative text."""
+    curve = logged(tmp_path, *({"step": s, "loss": 4.0 / s} for s in (1, 2, 4))).lines("step", "loss")[0]
+    page = Balanced(
+        picture.image(*picture.panels([("step", "loss", {f"rank {r}": curve for r in range(10)})], True))
+    )
+    assert page.alt == ["Curves so far. loss by step: rank 0 from 4 at 1 to 1 at 4, least 1."]
+
+
+def test_a_pipe_gets_changes_and_the_error_at_the_end(runs, capsys):
+    job = submit(programs.logs_and_fails, 3)
+    job.watch(logs=2)
+    out = capsys.readouterr().out
+    assert job.status == "failed" and "3 of 3 steps" in out and "ValueError: no more" in out
+    assert "RankFailed: ValueError on rank 0: no more" in out
+    again = [line for line in out.splitlines() if line.startswith(f"{job.id}: running")]
+    assert len(again) == len(set(again))
+
+
+def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatch):
+    job = submit(programs.sleeps, 60)
+
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live.time, "sleep", interrupt)
+        cluster.watch(job)
+    assert job.status == "running" and not (job.folder / "cancel.json").exists()
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"Watching has ended; {job.id} goes on. To take it up again: attach({job.id!r}).watch()"
+    assert job.cancel().status == "cancelled"
+    job.watch()  # of a job that has ended: at once
+    assert "Cancelled" in capsys.readouterr().out
+
+
+def test_a_terminal_is_drawn_over(runs, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(live, "EVERY", 0.1)
+    submit(programs.logs_and_fails, 2).watch()
+    assert re.search(r"\x1b\[\d+A\r\x1b\[Klogs_and_fails-", capsys.readouterr().out)
+
+
+def test_several_jobs_are_rows_and_the_command_watches_them(runs, capsys):
+    jobs = [submit(programs.logs_and_fails, n, name=f"n{n}") for n in (2, 4)]
+    assert main(["watch", *(j.id for j in jobs)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"n2-\w+ .*failed  2 of 2 steps.*ValueError on rank 0: no more", x) for x in lines)
+    assert any(re.match(r"n4-\w+ .*failed  4 of 4 steps", x) for x in lines)
+    live.watch([])
+    assert "no job" in capsys.readouterr().out
+
+
+def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
+    job = submit(programs.counts_calls, os.devnull).wait()
+    source = live.Source(job)
+    source.status, source.submitted = Status("pending", "It waits for free nodes.", "Ask for less."), 0.0
+    monkeypatch.setattr(live.time, "time", lambda: 90.0)
+    monkeypatch.setattr(curves.time, "time", lambda: 90.0)
+    shown = live.view([source])
+    assert shown.words == ["Waiting for 1 min 30 s. It waits for free nodes.", "→ Ask for less."]
+
+
+@pytest.mark.notebook
+def test_a_notebook_keeps_one_display_as_the_last_picture(tmp_path, monkeypatch):
+    monkeypatch.setenv("CLUSTER_BACKEND", "local")
+    code = (
+        "from cluster import submit\nfrom cluster.jobs import log\ndef work():\n    import time\n"
+        "    for s in range(1, 5):\n        log(step=s, steps=4, loss=1 / s)\n        time.sleep(0.6)\n"
+        "job = submit(work)\njob.watch()"
+    )
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    NotebookClient(nb, timeout=60, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    said, shown = nb.cells[0].outputs
+    assert said.name == "stdout" and shown.output_type == "display_data"
+    page = Balanced(shown.data["text/html"])
+    assert (
+        page.tags.isdisjoint({"script", "iframe", "progress"}) and "from 1 at 1 to 0.25 at 4" in page.alt[0]
+    )
+    assert "done" in shown.data["text/plain"] and "4 of 4 steps" in shown.data["text/plain"]
