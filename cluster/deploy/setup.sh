@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 want=${1:-course}
 VENV=${VENV:-.venv}
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
-test_packages="slurm-wlm slurmdbd munge mariadb-server-core"
+test_packages="slurm-wlm slurmdbd munge mariadb-server-core bubblewrap"
 
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
 digest() { sha256sum | cut -c1-12; }
@@ -68,7 +68,7 @@ if command -v dpkg-query >/dev/null; then
         step apt "Debian packages:$missing" install_packages
     elif [ -n "$missing" ]; then
         echo "Not root, so going on without some Debian packages. To have them: sudo apt-get install$missing"
-        echo "(Without Open MPI jobs use Gloo; without slurm-wlm the Slurm tests cannot run; without the data set Keras downloads it.)"
+        echo "(Without Open MPI jobs use Gloo; without slurm-wlm the Slurm tests cannot run, without bubblewrap nothing can be graded in a sandbox; without the data set Keras downloads it.)"
     fi
 elif [ ! -x "$VENV/bin/python" ]; then
     echo "Not Debian: needed are a C++ compiler, make, cmake and, if wanted, an MPI with mpicxx on PATH."

@@ -48,7 +48,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.grading import expect
+from cluster.grading import expect, forbidden, watched
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(1)
@@ -323,24 +323,11 @@ small32, filter32 = small.astype(np.float32), small_filter.astype(np.float32)
 
 # %% check="forward-is-a-gemm" points=1
 """forward() uses im2col: one matrix product for the whole batch, not the loops again (1 point)."""
-calls, students_im2col, the_loops = [], im2col, convolve_loops
 two_images = np.concatenate([small, 2 * small])  # (2, 3, 3, 1)
-
-
-def im2col(*args, **kwargs):
-    calls.append(args)
-    return students_im2col(*args, **kwargs)
-
-
-def convolve_loops(*args, **kwargs):
-    raise AssertionError("forward() calls convolve_loops; its result should come from one matrix product")
-
-
-try:
+loops = "forward() calls convolve_loops; its result should come from one matrix product"
+with watched("im2col") as calls, forbidden("convolve_loops", loops):
     result = forward(two_images, small_filter, np.zeros(1))
-finally:
-    im2col, convolve_loops = students_im2col, the_loops
-assert len(calls) == 1, f"forward() called im2col {len(calls)} times; one call covers the whole batch"
+assert calls.count == 1, f"forward() called im2col {calls.count} times; one call covers the whole batch"
 expect(result, convolve_loops(two_images, small_filter, np.zeros(1)), name="forward of a batch of two")
 
 # %% [markdown]

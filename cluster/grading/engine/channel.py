@@ -1,0 +1,62 @@
+"""Messages between processes that do not trust each other: four bytes of length, then JSON."""
+
+import json
+import os
+import select
+import time
+
+LARGEST = 256 * 2**20  # bytes of one message
+
+
+class Lost(Exception):
+    """The other side has gone, or what it sent is no message."""
+
+
+class Late(Exception):
+    """The other side said nothing in time."""
+
+
+class Channel:
+    """Two file descriptors; `receive` never trusts a length, a text or a pause of the other side."""
+
+    def __init__(self, source, target, largest=LARGEST):
+        self.source, self.target, self.largest = source, target, largest
+
+    def send(self, message):
+        """Raises Lost where the other side has gone, ValueError for a message that is too large."""
+        data = json.dumps(message).encode()
+        if len(data) > self.largest:
+            raise ValueError(
+                f"{len(data) / 2**20:.0f} MiB in one value; at most {self.largest >> 20} are sent"
+            )
+        data = memoryview(len(data).to_bytes(4, "big") + data)
+        try:
+            while data:
+                data = data[os.write(self.target, data) :]
+        except OSError as error:
+            raise Lost("it has ended") from error
+
+    def receive(self, seconds=None):
+        """The next message. Raises Lost or Late."""
+        end = None if seconds is None else time.monotonic() + seconds
+        size = int.from_bytes(self._read(4, end), "big")
+        if size > self.largest:
+            raise Lost(f"it sent {size / 2**20:.0f} MiB in one message")
+        try:
+            return json.loads(self._read(size, end))
+        except (ValueError, RecursionError) as error:
+            raise Lost("what it sent is no message") from error
+
+    def _read(self, size, end):
+        parts = []
+        while size:
+            if end is not None:
+                rest = end - time.monotonic()
+                if rest <= 0 or not select.select([self.source], [], [], rest)[0]:
+                    raise Late("no answer in time")
+            part = os.read(self.source, min(size, 2**20))
+            if not part:
+                raise Lost("it has ended")
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)

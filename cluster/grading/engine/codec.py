@@ -1,0 +1,148 @@
+"""Plain values as trees that JSON can hold, and back. Decoding builds nothing but what is listed here.
+
+None, bools, numbers, text, bytes, lists, tuples, dicts, sets, slices, NumPy's arrays, scalars and dtypes, and
+tensors are copied. Everything else goes through `wrap`, which makes a handle of it, and comes back through
+`unwrap`. A subclass arrives as the plain class: what it overrides stays where it was made.
+"""
+
+import base64
+import math
+import sys
+
+import numpy as np
+
+DEEPEST = 60
+NUMBERS = "biufcSU"
+BUILDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
+
+
+def pack(value, wrap, depth=0):
+    """`value` as a tree. Raises ValueError for what is nested too deep; TypeError comes from `wrap`."""
+    if depth > DEEPEST:
+        raise ValueError(f"a value nested more than {DEEPEST} deep")
+    if value is None or value is True or value is False:
+        return value
+    if isinstance(value, np.generic) and value.dtype.kind in NUMBERS:
+        return ["scalar", *array(np.asarray(value))]
+    if isinstance(value, np.ndarray) and (value.dtype.kind in NUMBERS or value.dtype.name == "bfloat16"):
+        return ["array", *array(value)]
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    for name, kind in BUILDS.items():
+        if isinstance(value, kind):
+            return [name, [pack(item, wrap, depth + 1) for item in value]]
+    if isinstance(value, dict):
+        return ["dict", [[pack(part, wrap, depth + 1) for part in item] for item in value.items()]]
+    if isinstance(value, complex):
+        return ["complex", value.real, value.imag]
+    if isinstance(value, bytes):
+        return ["bytes", base64.b64encode(value).decode()]
+    if isinstance(value, slice):
+        return ["slice", *(pack(part, wrap, depth + 1) for part in (value.start, value.stop, value.step))]
+    if value is Ellipsis:
+        return ["ellipsis"]
+    if isinstance(value, np.dtype) and value.kind in NUMBERS:
+        return ["dtype", value.str]
+    if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value).kind in NUMBERS:
+        return ["type", np.dtype(value).str]
+    if "tensorflow" in sys.modules and hasattr(value, "numpy") and hasattr(value, "shape"):
+        return ["tensor", *array(np.asarray(value.numpy()))]
+    return wrap(value)
+
+
+def array(a):
+    """[dtype, shape, elements, may it be written to] of an array."""
+    a = np.asarray(a)
+    small = a.dtype.name == "bfloat16"
+    data = np.ascontiguousarray(a).tobytes()
+    name = "bfloat16" if small else a.dtype.str
+    return [name, list(a.shape), base64.b64encode(data).decode(), bool(a.flags.writeable)]
+
+
+def unpack(tree, unwrap):
+    """The value of a tree. Raises ValueError for anything that `pack` does not make."""
+    try:
+        return build(tree, unwrap)
+    except (ValueError, RecursionError):
+        raise
+    except Exception as error:  # whatever a forged tree brings up
+        raise ValueError("what arrived is no value") from error
+
+
+def build(tree, unwrap, depth=0):
+    if depth > DEEPEST + 1:
+        raise ValueError("what arrived is nested too deep")
+    if tree is None or isinstance(tree, bool | int | float | str):
+        return tree
+    kind, *parts = tree
+    if kind in BUILDS:
+        return BUILDS[kind](build(item, unwrap, depth + 1) for item in parts[0])
+    if kind == "dict":
+        return {build(key, unwrap, depth + 1): build(value, unwrap, depth + 1) for key, value in parts[0]}
+    if kind == "complex":
+        return complex(*parts)
+    if kind == "bytes":
+        return base64.b64decode(parts[0], validate=True)
+    if kind == "slice":
+        return slice(*(build(part, unwrap, depth + 1) for part in parts))
+    if kind == "ellipsis":
+        return ...
+    if kind in ("dtype", "type"):
+        found = element(parts[0])
+        return found if kind == "dtype" else found.type
+    if kind == "array":
+        return build_array(*parts)
+    if kind == "scalar":
+        return build_array(*parts)[()]
+    if kind == "tensor":
+        return tensor(build_array(*parts))
+    return unwrap(tree)
+
+
+def element(name):
+    """The dtype of a name, plain ones only."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    found = np.dtype(name) if isinstance(name, str) and len(name) < 20 else None
+    if found is None or found.kind not in NUMBERS or found.fields:
+        raise ValueError(f"{name!r} is no dtype of numbers or text")
+    return found
+
+
+def build_array(name, shape, data, writeable=True):
+    dtype = element(name)
+    if not all(isinstance(n, int) and n >= 0 for n in shape) or len(shape) > 32:
+        raise ValueError("what arrived has no shape")
+    data = base64.b64decode(data, validate=True)
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError("an array arrived whose elements do not fit its shape")
+    made = np.frombuffer(bytearray(data), dtype) if data else np.empty(0, dtype)
+    made = made.reshape(shape)
+    made.flags.writeable = bool(writeable)
+    return made
+
+
+def tensor(a):
+    """An array that was a tensor: one again, for a check that knows TensorFlow."""
+    if "tensorflow" in sys.modules:
+        return sys.modules["tensorflow"].constant(a)
+    return Tensor(a)
+
+
+class Tensor:
+    """What a check without TensorFlow sees of a tensor."""
+
+    def __init__(self, a):
+        self._array, self.shape, self.dtype = a, a.shape, a.dtype
+
+    def numpy(self):
+        return self._array
+
+    def __array__(self, *args, **kwargs):
+        return np.asarray(self._array, *args)

@@ -1,0 +1,107 @@
+"""The referee, in a sandbox without the student's code: runs the checks from the instructor's text.
+
+Names that a check or an independent given cell defines are its own; all others are asked for (see `remote`).
+"""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import time
+import traceback
+
+from cluster.grading.engine import names
+from cluster.grading.engine.channel import Channel
+from cluster.grading.engine.remote import GRACE, Gone, Student, TooLong
+from cluster.grading.watch import ENGINE
+
+LONGEST = 4000  # characters of an error's text
+PRINTED = 20_000  # characters that a check may print
+
+
+def main():
+    engine = Channel(os.dup(0), os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    student = Student(Channel(*map(int, sys.argv[1:])))
+    engine.send({"hello": True})
+    task = engine.receive()
+    signal.signal(signal.SIGALRM, too_long)
+    try:
+        known = given(task["given"])
+    except Exception as error:
+        engine.send({"broken": f"{type(error).__name__}: {error}"})
+        return
+    for name, text in task["checks"]:
+        engine.send(judge(name, text, known, student, task["seconds"]))
+
+
+def too_long(signum, frame):
+    raise TooLong
+
+
+def given(cells):
+    """The names that the independent given cells define, from running them here."""
+    known = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for _, code in names.independent(cells):
+            exec(code, known)
+    return known
+
+
+def judge(name, text, known, student, seconds):
+    """The message about one check."""
+    student.until(seconds)
+    printed, start, error, line = io.StringIO(), time.monotonic(), "", 0
+    # What computes here and not in a call has the grace as well, so that a call's own limit comes first.
+    signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            run(name, text, known, student)
+    except TooLong as raised:
+        error, line = f"TimeLimit: the check took longer than {seconds:g} s", line_of(raised, name)
+    except Gone as raised:
+        error = f"NoAnswer: {raised}"
+    except BaseException as raised:
+        error, line = f"{type(raised).__name__}: {said(raised)}"[:LONGEST], line_of(raised, name)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return {
+        "check": name,
+        "error": error,
+        "line": line,
+        "seconds": time.monotonic() - start,
+        "printed": printed.getvalue()[:PRINTED],
+        "gone": student.gone,
+    }
+
+
+def said(error):
+    """The text of an exception, also of one that cannot be made into text."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def run(name, text, known, student):
+    """Run a check's text with names of its own, those of the given cells, and the student's."""
+    code = names.compiled(text, name)
+    own = known | {ENGINE: student}
+    for needed in names.missing(code, own):
+        there, value = student.fetch(needed)
+        if there:
+            own[needed] = value
+    exec(code, own)
+
+
+def line_of(error, name):
+    """The last line of the check itself that the error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == f"<{name}>"), 0)
+
+
+if __name__ == "__main__":
+    main()

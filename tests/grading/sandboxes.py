@@ -1,0 +1,56 @@
+"""What the tests of the grading engine share: notebooks, and the condition that they can run."""
+
+import copy
+import os
+
+import nbformat
+import pytest
+from conftest import ROOT
+
+from cluster.grading import mutants, twins
+from cluster.grading.engine import sandbox
+
+ASSIGNMENT = ROOT / "solutions" / "01_convolution_as_gemm" / "convolution_as_gemm.py"
+STUB = "raise NotImplementedError"
+
+
+def need():
+    """Skip where no sandbox can be made; in CI, as root, that is a failure."""
+    why = sandbox.missing()
+    if why and os.environ.get("CI") == "true" and os.getuid() == 0:
+        pytest.fail(f"the sandbox is part of CI: {why}")
+    if why:
+        pytest.skip(why)
+
+
+def tiny(answer, check="assert double(21) == 42", before="", given=""):
+    """A notebook with one solution cell, worth nothing, and one check, worth two points."""
+    cells = [
+        cell(given or "import numpy as np\nfrom cluster.grading import expect", "setup", locked=True),
+        cell(before),
+        cell(answer, "double", solution=True),
+        cell(check, "check", locked=True, grade=True, points=2),
+    ]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def cell(text, name=None, solution=False, locked=False, grade=False, points=None):
+    made = nbformat.v4.new_code_cell(text)
+    if name:
+        role = {"grade_id": name, "solution": solution, "locked": locked, "grade": grade}
+        made.metadata.nbgrader = role | ({"points": points} if grade else {})
+    return made
+
+
+def filled(notebook, replace=None, text=None):
+    """A copy of a solution with its holes filled by `replace`, or all by `text`."""
+    notebook = copy.deepcopy(notebook)
+    for name, found in mutants.cells_of(notebook, "solution").items():
+        found.source = mutants.refill(found.source, text or (replace or {}).get(name))
+    return notebook
+
+
+def assignment():
+    """The notebook of assignment 01 with its solution, and {name: Mutant}."""
+    notebook = twins.notebook(ASSIGNMENT)
+    return notebook, {m.name: m for m in mutants.load_all(ROOT, ASSIGNMENT.parent.name, notebook)}

@@ -1,0 +1,359 @@
+"""The grading engine: right marks for honest work, and none for attacks, which each are a small notebook."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+from sandboxes import STUB, assignment, cell, filled, need, tiny
+
+from cluster.grading.course import CourseError
+from cluster.grading.engine import Engine, Limits, sandbox
+
+CANARY = "canary-8c1f"
+RIGHT = "def double(x):\n    return 2 * x"
+WRONG = "def double(x):\n    return x"
+LIMITS = Limits(cell=20, check=20, total=120, processes=64, memory=2**30, output=500_000, disk=2**25)
+
+
+@pytest.fixture(scope="module")
+def engine():
+    need()
+    os.environ["COURSE_TOKEN"] = CANARY
+    with Engine(workers=2, limits=LIMITS) as engine:
+        yield engine
+    del os.environ["COURSE_TOKEN"]
+
+
+@pytest.fixture(scope="module")
+def hurried():
+    need()
+    with Engine(workers=2, limits=Limits(cell=2, check=2, total=60, processes=64)) as engine:
+        yield engine
+
+
+def outcome(verdict, name="check"):
+    assert verdict.outcome == "graded", verdict.why
+    return verdict.checks[name]
+
+
+def shown(verdict):
+    """All text in a verdict."""
+    return str(verdict.to_json())
+
+
+# --- honest work --------------------------------------------------------------------------------------
+
+
+def test_assignment_solution_and_stub(engine):
+    """Has the solution of assignment 01 all points, with what it shows, and the stub none?"""
+    solution, _ = assignment()
+    verdict = engine.grade(filled(solution))
+    assert {n: c.error for n, c in verdict.checks.items() if c.score != c.max_score} == {}
+    assert sum(c.score for c in verdict.checks.values()) == 20
+    assert "image/png" in shown(verdict) and "[[1. 2. 3.]" in shown(verdict)
+    stub = engine.grade(filled(solution, text=STUB))
+    assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 14
+
+
+@pytest.mark.parametrize(
+    "name", ["loops_instead_of_gemm", "loops_beside_im2col", "image_by_image", "dw_averaged_over_batch"]
+)
+def test_mutants_lose_their_points(engine, name):
+    """Does a mutant lose what it must, and keep points elsewhere?"""
+    solution, mutants = assignment()
+    checks = engine.grade(filled(solution, mutants[name].replace)).checks
+    lost = {check for check, result in checks.items() if result.score == 0}
+    assert mutants[name].fails <= lost and len(lost) <= len(mutants[name].fails) + 1
+
+
+def test_errors_are_said_and_hidden_ones_marked(engine):
+    """Is an assertion's text kept, and is a failure of a hidden line told from one of a shown line?"""
+    check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
+    check += "### END HIDDEN TESTS\nassert double(3) == 6"
+    right, half = (outcome(engine.grade(tiny(a, check.format(2)))) for a in (RIGHT, "double = {1: 2}.get"))
+    assert right.score == 2 and not right.error and not right.hidden
+    assert half.score == 0 and half.error == "AssertionError: secret" and half.hidden
+    first = outcome(engine.grade(tiny(WRONG, check.format(2))))
+    assert first.error == "AssertionError: shown" and not first.hidden
+
+
+def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
+    """Do cells after an error run, and is the error an output?"""
+    verdict = engine.grade(tiny(RIGHT, before="print('before'); 1 / 0"))
+    assert outcome(verdict).score == 2
+    kinds = [output.output_type for output in verdict.notebook.cells[1].outputs]
+    assert kinds == ["stream", "error"]
+
+
+def test_what_goes_between_the_two_processes(engine):
+    """Objects, attributes, items, exceptions, functions handed over, changed arguments: as in one process?"""
+    answer = """
+class Model:
+    layers = [1, 2]
+    def __getitem__(self, key): return key
+    def fit(self, x, f): return {"loss": [f(x), np.float32(1)], "t": (1, None, 2j, b"x", {3})}
+model = Model()
+def fill(a): a[0] = 7
+def fail(x): raise KeyError("no such thing")
+def same(x): return x
+"""
+    check = """
+got = model.fit(np.arange(3), lambda x: int(x.sum()))
+assert got["loss"] == [3, 1] and type(got["loss"][1]) is np.float32 and got["t"] == (1, None, 2j, b"x", {3})
+assert model.layers == [1, 2] and model[1:2, ...] == (slice(1, 2), ...) and same(model).layers == [1, 2]
+a = np.zeros(2, ">i2")
+fill(a)
+assert a.tolist() == [7, 0]
+for dtype in ("float16", "int8", "bool", "complex64", "U3"):
+    x = np.ones((2, 0, 3), dtype), np.ones(3, dtype)[::-1]
+    assert [(b.dtype, b.shape) for b in same(x)] == [(b.dtype, b.shape) for b in x]
+assert same(np.array(2.5)).shape == () and same(float("inf")) > 0 and same("ü\\ud800") == "ü\\ud800"
+try:
+    fail(1)
+except KeyError as error:
+    assert "no such thing" in str(error)
+else:
+    raise AssertionError
+try:
+    model.other
+except AttributeError:
+    pass
+try:
+    model == model
+except TypeError as error:
+    assert "plain data" in str(error)
+"""
+    assert outcome(engine.grade(tiny(answer, check))).error == ""
+
+
+def test_files_are_there_and_links_are_not(engine, tmp_path):
+    """Has the notebook the files handed in, in its own folder, and is a link not followed?"""
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "a.txt").write_text("21")
+    (tmp_path / "secret").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "fifo")
+    answer = "import os\ndef double(x): return [open('runs/a.txt').read(), sorted(os.listdir())]"
+    verdict = engine.grade(tiny(answer, "assert double(1) == ['21', ['runs']], double(1)"), tmp_path)
+    assert outcome(verdict).error == ""
+
+
+def test_the_instructors_text_is_what_counts(engine):
+    """With `source`, is a changed check's text not run, and is an invented check no check?"""
+    notebook = tiny(WRONG, "assert True")
+    notebook.cells.append(cell("pass", "mine", locked=True, grade=True, points=100))
+    source = {"setup": "import numpy as np", "check": "assert double(21) == 42"}
+    verdict = engine.grade(notebook, None, source)
+    assert list(verdict.checks) == ["check"] and outcome(verdict).score == 0
+
+
+# --- attacks: none may gain a point, see the canary, or stop the next grading ----------------------------
+
+LIES = "class Lie(str):\n    __eq__ = __ne__ = lambda *_: True\n    __hash__ = str.__hash__\n"
+ATTACKS = {
+    "ast-transformer": """
+import ast
+class Drop(ast.NodeTransformer):
+    def visit_Assert(self, node): return ast.Pass()
+get_ipython().ast_transformers.append(Drop())""",
+    "patched-builtins": """
+import builtins, sys
+old = builtins.__import__
+def importing(name, *rest):
+    module = old(name, *rest)
+    if hasattr(module, "expect"): module.expect = lambda *a, **k: None
+    return module
+builtins.__import__ = importing
+builtins.AssertionError = type("Never", (Exception,), {})
+builtins.compile = builtins.exec = lambda *a, **k: None""",
+    "patched-expect-and-numpy": """
+import cluster.grading, cluster.grading.values as values
+cluster.grading.expect = values.expect = values.compare = expect = lambda *a, **k: ""
+np.array_equal = np.allclose = lambda *a, **k: True
+np.testing.assert_array_equal = lambda *a, **k: None""",
+    "overridden-equality": LIES + "def double(x): return Lie('no')",
+    "always-equal-object": """
+class Equal:
+    __eq__ = lambda *_: True
+    __bool__ = lambda *_: True
+    __array_function__ = __array_ufunc__ = lambda *a, **k: True
+    shape, numpy = (), lambda self: self
+def double(x): return Equal()""",
+    "array-subclass": """
+class Array(np.ndarray):
+    __eq__ = lambda *_: np.True_
+    __array_function__ = __array_ufunc__ = lambda *a, **k: np.True_
+def double(x): return np.zeros(()).view(Array)""",
+    "ends-early": "import os; os._exit(0)",
+    "exits-when-asked": "def double(x):\n    import os; os._exit(0)",
+    "sys-exit-when-asked": "def double(x):\n    import sys; sys.exit(0)",
+    "stops-the-check's-loop": "def double(x): raise StopIteration",
+    "forged-verdict": """
+import json, os
+def say(message):
+    data = json.dumps(message).encode()
+    for fd in range(3, 40):
+        try: os.write(fd, len(data).to_bytes(4, "big") + data)
+        except OSError: pass
+for message in ({"ready": True}, {"check": "check", "error": "", "line": 0, "seconds": 0, "printed": ""}):
+    say(message)
+os._exit(0)""",
+    "garbage-on-the-pipe": """
+import os
+for fd in range(3, 40):
+    try: os.write(fd, b"\\xff" * 4096)
+    except OSError: pass""",
+    "garbage-in-an-answer": """
+from cluster.grading.engine import student
+student.Server.value = lambda self, value: {"value": ["array", "|O", [1], "gASVAA=="]}""",
+    "a-handle-of-the-referee's": """
+from cluster.grading.engine import student
+student.Server.value = lambda self, value: {"back": -1, "args": ["tuple", []], "kwargs": ["dict", []]}""",
+    "searches-the-frames": """
+import gc, sys
+for thing in gc.get_objects():
+    if isinstance(thing, dict) and "max_score" in thing: thing["score"] = thing["max_score"]""",
+    "too-many-processes": "import os, time\ntry:\n    while True: os.fork()\nexcept OSError: time.sleep(1)",
+    "all-the-memory": "hog = []\nwhile True: hog.append(bytearray(2**26))",
+    "all-the-disk": """
+for place in (".", "/tmp", "/dev/shm"):
+    with open(place + "/x", "wb") as file:
+        while True: file.write(bytes(2**20))""",
+}
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_attacks_gain_nothing(engine, name):
+    """No points, and is the next submission graded as ever?"""
+    answer = WRONG + "\n" + ATTACKS[name]
+    check = "for x in (21,):\n    expect(double(x), 42)\nassert all(map(lambda x: double(x) == 42, [21]))"
+    for notebook in (tiny(answer, check), tiny(answer, "assert double(21) == 42\nexpect(double(21), 42)")):
+        verdict = engine.grade(notebook)
+        result = outcome(verdict)
+        assert result.score == 0 and result.error
+        assert CANARY not in shown(verdict)
+    assert outcome(engine.grade(tiny(RIGHT))).score == 2
+
+
+@pytest.mark.parametrize("where", ["cell", "call"])
+def test_an_endless_loop_that_ignores_signals(hurried, where):
+    """Is it ended, and does the message say what happened?"""
+    loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
+    answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
+    result = outcome(hurried.grade(tiny(answer)))
+    assert result.score == 0 and ("interrupted" in result.error)
+
+
+def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
+    """Is a loop stopped at the limit, and do cells and checks after it go on?"""
+    notebook = tiny("def double(x):\n    while x == 21: pass\n    return 2 * x", before="while True: pass")
+    notebook.cells.append(cell("assert double(2) == 4", "other", locked=True, grade=True, points=1))
+    verdict = hurried.grade(notebook)
+    assert outcome(verdict).error == "TimeLimit: the check took longer than 2 s"
+    assert outcome(verdict, "other").score == 1
+
+
+def test_an_output_bomb_is_cut(engine):
+    """Does the notebook stay small, is the cut said, and do points stay?"""
+    bomb = "for _ in range(300): print('x' * 10_000)\nfrom IPython.display import HTML, display\n"
+    verdict = engine.grade(tiny(RIGHT, before=bomb + "display(HTML('y' * 10**7))"))
+    assert outcome(verdict).score == 2 and verdict.output_cut
+    assert len(shown(verdict)) < 4 * LIMITS.output and "output was cut" in shown(verdict)
+
+
+def test_nothing_of_the_grader_can_be_read(engine, tmp_path):
+    """No file beside what a student has, no variable, no process, no network, no hidden check?"""
+    (tmp_path / "canary").write_text(CANARY)
+    server = socket.create_server(("127.0.0.1", 0))
+    port = server.getsockname()[1]
+    look = f"""
+import os, socket, subprocess
+import cluster
+seen = [str(dict(os.environ)), str(os.listdir("/proc/1/fd"))]
+try: seen.append(open({str(tmp_path / "canary")!r}).read())
+except OSError: pass
+for folder, folders, files in os.walk(os.path.dirname({str(sandbox.__file__)!r})): seen += files
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for file in ("environ", "cmdline"):
+        try: seen.append(open(f"/proc/{{pid}}/{{file}}").read())
+        except OSError: pass
+package = os.path.dirname(cluster.__file__)
+for folder, folders, files in os.walk(package): seen += [os.path.join(folder, f) for f in files]
+for place in ("/etc/shadow", "/course/solutions", "/course/.grading", "/course/tests", "/var"):
+    if os.path.exists(place): seen.append("REACHED")
+try:
+    socket.create_connection(("127.0.0.1", {port}), 2)
+    seen.append("REACHED")
+except OSError: pass
+try:
+    open("/course/cluster/x", "w")
+    seen.append("REACHED")
+except OSError: pass
+print(seen)
+"""
+    verdict = engine.grade(tiny(RIGHT, "hidden_name = 4\nassert double(2) == hidden_name", before=look))
+    server.close()
+    said = str(verdict.notebook.cells[1].outputs)
+    assert outcome(verdict).score == 2 and "values.py" in said
+    for word in (CANARY, "REACHED", "hidden_name", "mutants.py", "grader.py", "prepare.py", "Traceback"):
+        assert word not in said
+
+
+def test_nothing_outlives_the_grading(engine):
+    """Has a process that detached itself gone when the verdict is there?"""
+    marker = f"sleep 98{os.getpid() % 1000:03}"
+    start = f"import subprocess\nsubprocess.Popen(['setsid', *'{marker}'.split()])"
+    assert outcome(engine.grade(tiny(RIGHT, before=start))).score == 2
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert marker not in listed.splitlines()
+
+
+# --- what is not the student's fault ---------------------------------------------------------------------
+
+
+def test_killed_from_outside_is_again(engine):
+    """Is a sandbox that somebody kills graded again, and not as zero?"""
+    started, begin = [], engine.sandbox.start
+
+    def start(*args, **kwargs):
+        started.append(begin(*args, **kwargs))
+        return started[-1]
+
+    engine.sandbox.start = start
+    verdicts = []
+    try:
+        slow = tiny(RIGHT, before="import time; time.sleep(15)")
+        thread = threading.Thread(target=lambda: verdicts.append(engine.grade(slow)))
+        thread.start()
+        while not started:
+            time.sleep(0.01)
+        os.kill(started[0].pid, signal.SIGKILL)
+        thread.join()
+    finally:
+        engine.sandbox.start = begin
+    assert verdicts[0].outcome == "again" and verdicts[0].why
+
+
+def test_a_sandbox_that_does_not_start_is_again(engine, monkeypatch):
+    """Is bubblewrap's own message in the reason?"""
+    monkeypatch.setattr(sandbox, "SYSTEM", [*sandbox.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
+    verdict = engine.grade(tiny(RIGHT))
+    assert verdict.outcome == "again" and "nowhere" in verdict.why
+
+
+def test_without_bubblewrap_nothing_is_graded(monkeypatch):
+    """Is the refusal clear, with the remedy?"""
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+    with pytest.raises(CourseError, match="apt-get install bubblewrap"):
+        Engine().__enter__()
+
+
+def test_files_that_are_too_large(tmp_path):
+    """Is a submission with too much data failed with the reason, before anything of it runs?"""
+    need()
+    (tmp_path / "large").write_bytes(bytes(2**20 + 1))
+    with Engine(limits=Limits(files=2**20)) as engine:
+        assert "more than 1 MiB" in outcome(engine.grade(tiny(RIGHT), tmp_path)).error
