@@ -67,6 +67,10 @@ def parser() -> argparse.ArgumentParser:
     c = command("list", "list the jobs recorded here", _list)
     c.add_argument("--active", action="store_true", help="only those that have not ended")
     c.add_argument("--name", help="only those whose name contains NAME")
+    c.add_argument("--state", action="append", help="only those in this state; may be given several times")
+    c.add_argument("--backend", help="only those of this backend, local or slurm")
+    c.add_argument("--since", help="only those submitted since then: '30 min', '2 h', '3 days' or a date")
+    c.add_argument("--limit", type=int, metavar="N", help="only the newest N")
 
     for name, text, run, aliases in [
         ("show", "show the state of a job, and its error", _show, ["status"]),
@@ -141,7 +145,8 @@ def _submit(o: argparse.Namespace) -> int:
 
 
 def _list(o: argparse.Namespace) -> None:
-    print(jobs(active=True if o.active else None, name=o.name))
+    chosen = {"state": o.state, "backend": o.backend, "since": o.since, "limit": o.limit}
+    print(jobs(active=True if o.active else None, name=o.name, **chosen))
 
 
 def _show(o: argparse.Namespace) -> int:

@@ -49,17 +49,29 @@ def watch(jobs: Any, logs: int = 0) -> None:
 class _Jobs(types.ModuleType):
     """So that `from cluster import jobs` gives both the package and the call that lists the jobs."""
 
-    def __call__(self, active: bool | None = None, name: str | None = None, folder: Any = None) -> Any:
+    def __call__(
+        self,
+        active: bool | None = None,
+        name: str | None = None,
+        folder: Any = None,
+        *,
+        state: Any = None,
+        backend: str | None = None,
+        since: Any = None,
+        limit: int | None = None,
+    ) -> Any:
         """The jobs recorded in `runs` here (or $CLUSTER_RUNS, or `folder`), newest first, as a table.
 
         active=True: only those that have not ended; active=False: only those that have. name: only those
-        whose name contains this text.
+        whose name contains this text. state: only those in this state, or in one of these. backend: 'local'
+        or 'slurm'. since: only those submitted since a date, or for an age: '2026-01-31', '30 min', '2 h',
+        '3 days'. limit: only the newest so many.
 
-        >>> jobs(active=True)                                                       # doctest: +SKIP
+        >>> jobs(state="failed", since="1 d")                                       # doctest: +SKIP
         """
-        from .view import JobTable
+        from .table import JobTable
 
-        return JobTable(active, name, folder)
+        return JobTable(active, name, folder, state, backend, since, limit)
 
 
 sys.modules[__name__].__class__ = _Jobs

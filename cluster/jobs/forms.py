@@ -64,8 +64,9 @@ def text(view: View, columns: int = 100) -> list[str]:
     rows, others = slowest(view.rows)
     wide = max((len(r.label) for r in rows), default=0)
     for r in rows:
-        state = f"{r.state}  " if r.state else ""
-        lines.append(f"{r.label:{wide}}  {bar(r.share)}{state}{'  '.join(f for f in r.facts if f)}".rstrip())
+        parts = [bar(r.share)] if r.share is not None else []
+        parts += [f"{r.state}  "] if r.state else []
+        lines.append(f"{r.label:{wide}}  {''.join(parts)}{'  '.join(f for f in r.facts if f)}".rstrip())
     lines += [others] if others else []
     wide = max((len(name) for _, name, _ in view.metrics), default=0)
     for axis, name, curves in view.metrics:
@@ -77,16 +78,14 @@ def text(view: View, columns: int = 100) -> list[str]:
     return [x if len(x) <= columns else x[: columns - 1] + "…" for x in lines]
 
 
-def bar(share: float | None) -> str:
-    """A bar of blocks with its percentage, or nothing where no steps are known.
+def bar(share: float, width: int = BAR) -> str:
+    """A bar of blocks with its percentage.
 
-    >>> bar(0.5)
-    '██████████░░░░░░░░░░  50 %  '
+    >>> bar(0.5, 10)
+    '█████░░░░░  50 %  '
     """
-    if share is None:
-        return ""
-    full = int(BAR * share)
-    return f"{'█' * full}{'░' * (BAR - full)} {100 * share:3.0f} %  "
+    full = int(width * share)
+    return f"{'█' * full}{'░' * (width - full)} {100 * share:3.0f} %  "
 
 
 def page(view: View, picture: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
@@ -34,7 +35,7 @@ class Job:
     def folder(self) -> Path:
         """The folder of this very run, also after a later one with the same key has set it aside."""
         here = self._folder
-        for p in (here, *here.parent.glob(f"{here.name}.*")):
+        for p in itertools.chain([here], here.parent.glob(f"{here.name}.*")):
             if (run := ledger.read(p / "run.json")) and run.get("own") == self._own:
                 self._folder = p
                 break

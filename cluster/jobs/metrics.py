@@ -42,15 +42,21 @@ def run_folder() -> Path:
     return Path(os.environ.get("CLUSTER_JOB") or ".")
 
 
-def last(path: Path) -> dict[str, Any]:
-    """The last whole line of a metrics file, however long it is; {} if there is none."""
+def last(path: Path, having: str = "") -> dict[str, Any]:
+    """The last whole line of a metrics file, however long it is; {} if there is none.
+
+    having: the last one that has this name, among those of the file's last MiB.
+    """
     size, block = path.stat().st_size if path.is_file() else 0, 4096
     while size:
         with open(path, "rb") as f:
             f.seek(max(0, size - block))
             lines = f.read(size).split(b"\n")[:-1]  # what follows the last newline is half-written
-        if len(lines) > 1 or block >= size:
-            return json.loads(lines[-1]) if lines else {}
+        whole = map(json.loads, reversed(lines if block >= size else lines[1:]))
+        if found := next((line for line in whole if not having or having in line), None):
+            return found
+        if block >= size or (having and block >= 2**20):
+            return {}
         block *= 8
     return {}
 

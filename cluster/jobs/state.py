@@ -67,8 +67,11 @@ def finish(folder: Path, stopped: str | None = None) -> dict[str, Any]:
 def ended(folder: Path) -> Status | None:
     """The final status, if the end is written down."""
     end = ledger.read(folder / "end.json")
-    if end is None:
-        return None
+    return None if end is None else said(end)
+
+
+def said(end: dict[str, Any]) -> Status:
+    """The final status that an end.json tells."""
     return Status(endings.state(end), end["what"], end["next_step"], as_of=end["ended"])
 
 

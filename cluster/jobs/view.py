@@ -1,4 +1,4 @@
-"""How jobs look in a notebook: the card of a job, the table of jobs. The HTML needs nothing from outside."""
+"""How a job looks in a notebook: its card. The HTML needs nothing from outside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from . import ledger
 from .metrics import last
@@ -50,66 +50,29 @@ def duration(job: Job) -> str:
     first = end or ledger.read(job.folder / "rank-0.json") or {}
     if not first.get("started"):
         return ""
-    s = (end["ended"] if end else time.time()) - first["started"]
-    return f"{s:.1f} s" if s < 100 else f"{s / 60:.1f} min"
+    return length((end["ended"] if end else time.time()) - first["started"])
+
+
+def length(seconds: float) -> str:
+    """A length of time: '3.2 s', '12.5 min', '7.1 h'."""
+    s = max(0.0, seconds)
+    return f"{s:.1f} s" if s < 100 else f"{s / 60:.1f} min" if s < 6000 else f"{s / 3600:.1f} h"
 
 
 def progress(job: Job) -> str:
     """'step 30 of 100', from what rank 0 logged last; '' where it logged no steps."""
-    line = last(job.folder / "metrics-0.jsonl")
-    return f"step {line['step']} of {line['steps']}" if "step" in line and "steps" in line else ""
+    found = steps(job.folder)
+    return f"step {found[0]} of {found[1]}" if found else ""
+
+
+def steps(folder: Path) -> tuple[float, float] | None:
+    """(steps done, steps in all) of rank 0, as far as it logged them."""
+    line = last(folder / "metrics-0.jsonl", having="step")
+    known = all(isinstance(line.get(n), int | float) for n in ("step", "steps"))
+    return (line["step"], line["steps"]) if known else None
 
 
 def relative(path: Path) -> str:
     """A path as seen from here, if it lies below; else whole."""
     here = os.path.relpath(path)
     return str(path) if here.startswith("..") else here
-
-
-class JobTable:
-    """The jobs of a folder of runs, newest first: a sequence of `Job`, which prints as a table."""
-
-    def __init__(self, active: bool | None = None, name: str | None = None, folder: Any = None):
-        from .job import Job
-
-        self.folder = ledger.root(folder)
-        found = [Job(p) for p in ledger.folders(self.folder)]
-        found = [j for j in found if name is None or name in j.name]
-        found.sort(key=lambda j: (j.spec["submitted"], j.id), reverse=True)
-        self._rows = [(j, j.status) for j in found]
-        if active is not None:
-            self._rows = [(j, s) for j, s in self._rows if s.ended != active]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, i: int) -> Job:
-        return self._rows[i][0]
-
-    def _cells(self) -> list[list[str]]:
-        rows = [["job", "state", "ranks", "backend", "time", "submitted", "what"]]
-        for j, s in self._rows:
-            what = (s.what if s != "done" else progress(j)).splitlines() or [""]
-            at = j.spec["submitted"].replace("T", " ").removesuffix("+00:00")
-            rows.append([j.id, str(s), str(j.ranks), j.backend, duration(j), f"{at} UTC", what[0][:70]])
-        return rows
-
-    def __repr__(self) -> str:
-        if not self._rows:
-            return f"No jobs in {relative(self.folder)}."
-        rows = self._cells()
-        widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
-        return "\n".join("  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows)
-
-    def _repr_html_(self) -> str:
-        if not self._rows:
-            return html.escape(repr(self))
-        head, *body = self._cells()
-        rows = []
-        for r in body:
-            r = [html.escape(c) for c in r]
-            r[1] = f'<span style="color:{COLOURS.get(r[1], BAD)}">&#9679; {r[1]}</span>'
-            style = "text-align:left;white-space:nowrap"
-            rows.append("".join(f'<td style="{style}">{c}</td>' for c in r))
-        top = "".join(f'<th style="text-align:left">{c}</th>' for c in head)
-        return f"<table><tr>{top}</tr>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"
