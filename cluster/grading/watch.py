@@ -1,11 +1,13 @@
-"""Whether one function calls another: for checks of how a result is found, not only of what it is.
+"""For checks of how a function does its work, not only of what it returns.
 
     with watched("im2col") as calls, forbidden("convolve_loops", "use one product instead of the loops"):
         result = forward(x, w, b)
     assert calls.count == 1
+    with in_place():
+        update(weights)  # changes its argument, or must not
 
-Both work on global names of the notebook that runs the check. In the grading engine the notebook's functions
-live in another process; there the names are replaced in that process.
+The first two work on global names of the notebook that runs the check. In the grading engine the notebook's
+functions live in another process; there the names are replaced in that process.
 """
 
 import functools
@@ -73,3 +75,23 @@ class forbidden(watched):
     def __init__(self, name, words):
         self.name, self.names, self.calls = name, sys._getframe(1).f_globals, Calls()
         self.engine, self.words = self.names.get(ENGINE), words
+
+
+class in_place:
+    """While the block runs, arrays handed to the notebook's functions are changed by what these do to them.
+
+    In a notebook that is always so. In the grading engine functions get copies, and only in such a block the
+    changes are copied back: a function that overwrites its input with zeros must not change what the check
+    computes from that input afterwards.
+    """
+
+    def __init__(self):
+        self.engine = sys._getframe(1).f_globals.get(ENGINE)
+
+    def __enter__(self):
+        if self.engine:
+            self.engine.in_place = True
+
+    def __exit__(self, *_):
+        if self.engine:
+            self.engine.in_place = False

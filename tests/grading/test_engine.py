@@ -1,5 +1,6 @@
 """The grading engine: right marks for honest work, and none for attacks, which each are a small notebook."""
 
+import json
 import os
 import signal
 import socket
@@ -54,6 +55,7 @@ def test_assignment_solution_and_stub(engine):
     verdict = engine.grade(filled(solution))
     assert {n: c.error for n, c in verdict.checks.items() if c.score != c.max_score} == {}
     assert sum(c.score for c in verdict.checks.values()) == 20
+    json.dumps(verdict.to_json())
     assert "image/png" in shown(verdict) and "[[1. 2. 3.]" in shown(verdict)
     stub = engine.grade(filled(solution, text=STUB))
     assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 14
@@ -107,6 +109,9 @@ assert got["loss"] == [3, 1] and type(got["loss"][1]) is np.float32 and got["t"]
 assert model.layers == [1, 2] and model[1:2, ...] == (slice(1, 2), ...) and same(model).layers == [1, 2]
 a = np.zeros(2, ">i2")
 fill(a)
+assert a.tolist() == [0, 0]
+with in_place():
+    fill(a)
 assert a.tolist() == [7, 0]
 for dtype in ("float16", "int8", "bool", "complex64", "U3"):
     x = np.ones((2, 0, 3), dtype), np.ones(3, dtype)[::-1]
@@ -127,7 +132,8 @@ try:
 except TypeError as error:
     assert "plain data" in str(error)
 """
-    assert outcome(engine.grade(tiny(answer, check))).error == ""
+    given = "import numpy as np\nfrom cluster.grading import in_place"
+    assert outcome(engine.grade(tiny(answer, check, given=given))).error == ""
 
 
 def test_files_are_there_and_links_are_not(engine, tmp_path):
@@ -182,6 +188,10 @@ class Equal:
     __array_function__ = __array_ufunc__ = lambda *a, **k: True
     shape, numpy = (), lambda self: self
 def double(x): return Equal()""",
+    "overwrites-its-input": """
+def double(x):
+    x[...] = 0
+    return x""",
     "array-subclass": """
 class Array(np.ndarray):
     __eq__ = lambda *_: np.True_
@@ -229,8 +239,9 @@ for place in (".", "/tmp", "/dev/shm"):
 def test_attacks_gain_nothing(engine, name):
     """No points, and is the next submission graded as ever?"""
     answer = WRONG + "\n" + ATTACKS[name]
-    check = "for x in (21,):\n    expect(double(x), 42)\nassert all(map(lambda x: double(x) == 42, [21]))"
-    for notebook in (tiny(answer, check), tiny(answer, "assert double(21) == 42\nexpect(double(21), 42)")):
+    arrays = "x = np.ones(3)\nexpect(double(x), 2 * x)"
+    loop = "assert all(map(lambda x: (double(x) == 2 * x).all(), [np.ones(3)]))"
+    for notebook in (tiny(answer, arrays), tiny(answer, loop), tiny(answer, "assert double(21) == 42")):
         verdict = engine.grade(notebook)
         result = outcome(verdict)
         assert result.score == 0 and result.error

@@ -5,7 +5,7 @@ import os
 import select
 import time
 
-LARGEST = 256 * 2**20  # bytes of one message
+LARGEST = 64 * 2**20  # bytes of one message; made into Python's lists it can be twenty times as large
 
 
 class Lost(Exception):

@@ -146,3 +146,12 @@ class Tensor:
 
     def __array__(self, *args, **kwargs):
         return np.asarray(self._array, *args)
+
+
+def arrays_in(value):
+    """The arrays in nested lists, tuples and dicts, in an order that both sides find."""
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from arrays_in(item)

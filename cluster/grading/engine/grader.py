@@ -180,7 +180,8 @@ class Work:
     def judge(self, channel):
         """Have the referee run the checks and keep what it says; True where the student's side had gone."""
         checks = [(name, cell.source) for name, cell in self.graded.items()]
-        channel.send({"given": self.given, "checks": checks, "seconds": self.limits.check})
+        limits = {"seconds": self.limits.check, "memory": self.limits.memory}
+        channel.send({"given": self.given, "checks": checks} | limits)
         gone = False
         for name, _ in checks:
             said = channel.receive(self.rest(self.limits.total))

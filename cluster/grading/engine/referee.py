@@ -6,6 +6,7 @@ Names that a check or an independent given cell defines are its own; all others 
 import contextlib
 import io
 import os
+import resource
 import signal
 import sys
 import time
@@ -28,6 +29,7 @@ def main():
     student = Student(Channel(*map(int, sys.argv[1:])))
     engine.send({"hello": True})
     task = engine.receive()
+    resource.setrlimit(resource.RLIMIT_DATA, (task["memory"], task["memory"]))
     signal.signal(signal.SIGALRM, too_long)
     try:
         known = given(task["given"])

@@ -10,7 +10,7 @@ import time
 import numpy as np
 
 from cluster.grading.engine.channel import Late, Lost
-from cluster.grading.engine.codec import pack, unpack
+from cluster.grading.engine.codec import arrays_in, pack, unpack
 
 GRACE = 5  # seconds beyond a limit that the student's side has for saying that the limit was met
 # These would end a loop or a generator of the check's as if it had seen everything.
@@ -30,10 +30,11 @@ class Student:
 
     def __init__(self, channel):
         self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
+        self.in_place = False
 
     def until(self, seconds):
         """A new check begins, with so much time."""
-        self.end, self.functions = time.monotonic() + seconds, []
+        self.end, self.functions, self.in_place = time.monotonic() + seconds, [], False
 
     def ask(self, do, **request):
         """The reply (dict) to a request; the student's exceptions are raised here by name."""
@@ -97,13 +98,12 @@ class Student:
 
     def call(self, number, args, kwargs):
         reply = self.ask("call", object=number, args=self.pack(args), kwargs=self.pack(kwargs))
-        self.copy_back([args, kwargs], reply.get("changed", []))
+        if self.in_place:
+            self.copy_back([args, kwargs], reply.get("changed", []))
         return self.value(reply)
 
     def copy_back(self, given, changed):
         """What the student's function did to the arrays that it was given happens to ours."""
-        from cluster.grading.engine.student import arrays_in
-
         given = list(arrays_in(given))
         try:
             for i, tree in changed:
@@ -200,7 +200,7 @@ class Remote:
 
 
 class Function(Remote):
-    """A Remote that can be called. Arguments and result are copies; changed arrays are copied back."""
+    """A Remote that can be called. Arguments and result are copies (but see cluster.grading.in_place)."""
 
     __slots__ = ()
 

@@ -12,11 +12,9 @@ import signal
 import sys
 import types
 
-import numpy as np
-
 from cluster.grading.engine import shell as shells
 from cluster.grading.engine.channel import Channel
-from cluster.grading.engine.codec import pack, unpack
+from cluster.grading.engine.codec import arrays_in, pack, unpack
 from cluster.grading.watch import Calls, recorder, refusal
 
 
@@ -157,15 +155,6 @@ class Server:
         if "failed" in answer:
             raise RuntimeError(answer["failed"])
         return self.unpack(answer["result"])
-
-
-def arrays_in(value):
-    """The arrays in nested lists, tuples and dicts, in an order that both sides find."""
-    if isinstance(value, np.ndarray):
-        yield value
-    elif isinstance(value, list | tuple | dict):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from arrays_in(item)
 
 
 if __name__ == "__main__":
