@@ -25,7 +25,7 @@ def cap() -> int:
 def save(folder: Path, rank: int, value: Any) -> None:
     """Write a rank's result. Raises ResultError (what, where in the result) or ResultTooLarge."""
     arrays: dict[str, Any] = {}
-    text = json.dumps(_pack(value, "the result", arrays))
+    text = json.dumps(pack(value, "the result", arrays))
     size = len(text) + sum(a.nbytes for a in arrays.values())
     if size > cap():
         raise ResultTooLarge(
@@ -59,7 +59,7 @@ def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any
                 raise ResultTooLarge(f"{npz} unpacks to more than {cap()} bytes.", "Ask who made it.")
         with np.load(npz, allow_pickle=False) as z:
             arrays = {k: z[k] for k in z.files}
-    return _unpack(json.loads((folder / name).read_text()), arrays)
+    return unpack(json.loads((folder / name).read_text()), arrays)
 
 
 def check(folder: Path, start: str, expected: dict[str, str]) -> None:
@@ -73,18 +73,19 @@ def check(folder: Path, start: str, expected: dict[str, str]) -> None:
         )
 
 
-def _pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
+def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
+    """A value as JSON knows it; its arrays go to `arrays`. Raises ResultError, which says where it is."""
     if v is None or type(v) in (bool, int, float, str):
         return v
     if type(v) is list:
-        return [_pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]
+        return [pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]
     if type(v) is tuple:
-        return {"__tuple__": [_pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]}
+        return {"__tuple__": [pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]}
     if type(v) is dict:
         for k in v:
             if type(k) not in (str, int, float, bool):
                 raise _refuse(f"a key of {where}", k)
-        pairs = [(k, _pack(x, f"{where}[{k!r}]", arrays)) for k, x in v.items()]
+        pairs = [(k, pack(x, f"{where}[{k!r}]", arrays)) for k, x in v.items()]
         plain = all(type(k) is str and not k.startswith("__") for k in v)
         return dict(pairs) if plain else {"__dict__": pairs}
     import numpy as np
@@ -99,20 +100,21 @@ def _pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
     return {"__array__" if isinstance(v, np.ndarray) else "__scalar__": f"a{len(arrays) - 1}"}
 
 
-def _unpack(v: Any, arrays: dict[str, Any]) -> Any:
+def unpack(v: Any, arrays: dict[str, Any]) -> Any:
+    """The reverse of `pack`."""
     if isinstance(v, list):
-        return [_unpack(x, arrays) for x in v]
+        return [unpack(x, arrays) for x in v]
     if not isinstance(v, dict):
         return v
     if len(v) == 1:
         ((tag, inside),) = v.items()
         if tag == "__tuple__":
-            return tuple(_unpack(inside, arrays))
+            return tuple(unpack(inside, arrays))
         if tag == "__dict__":
-            return {k: _unpack(x, arrays) for k, x in inside}
+            return {k: unpack(x, arrays) for k, x in inside}
         if tag in ("__array__", "__scalar__"):
             return arrays[inside] if tag == "__array__" else arrays[inside][()]
-    return {k: _unpack(x, arrays) for k, x in v.items()}
+    return {k: unpack(x, arrays) for k, x in v.items()}
 
 
 def _refuse(where: str, v: Any) -> ResultError:
