@@ -6,6 +6,7 @@ import re
 import signal
 from typing import Any
 
+from . import states
 from .errors import ENDINGS, JobFailed
 
 # A rank that ends like this has most likely been told so, or has lost its peers.
@@ -17,7 +18,8 @@ CONSEQUENCES = re.compile(
 SLURM_SAID = [
     ("OutOfTime", re.compile(r"CANCELLED AT .* DUE TO TIME LIMIT")),
     ("OutOfMemory", re.compile(r"oom-kill|OUT_OF_MEMORY|exceeded .*memory limit", re.I)),
-    ("NodeFailed", re.compile(r"DUE TO (NODE FAILURE|PREEMPTION)")),
+    ("Preempted", re.compile(r"DUE TO PREEMPTION")),
+    ("NodeFailed", re.compile(r"DUE TO NODE FAILURE|srun: error: Node failure on")),
     ("Cancelled", re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT ")),
 ]
 
@@ -68,17 +70,15 @@ def words(ending: str, run: dict[str, Any]) -> tuple[str, str]:
     """What happened, and the next step, for the endings that no rank brought about."""
     from .spec import clock
 
-    limit = clock(run["options"]["time"])
-    table = {
-        "OutOfTime": (f"The job reached its time limit of {limit}.", "Ask for more, time='...', or do less."),
-        "Cancelled": ("The job was cancelled.", "Submit it again to run it."),
+    rows = {row.ending: row for row in reversed(states.STATES) if row.ending}
+    table = {name: (row.what, row.step) for name, row in rows.items()} | {
+        "OutOfTime": (
+            f"The job reached its time limit of {clock(run['options']['time'])}.",
+            rows["OutOfTime"].step,
+        ),
         "OutOfMemory": (
             f"A rank used more than the {run['options']['memory']} MiB it had.",
-            "Ask for more, memory='...', or use smaller batches.",
-        ),
-        "NodeFailed": (
-            "A node failed, or the job had to make room for another.",
-            "Submit it again: not your fault.",
+            rows["OutOfMemory"].step,
         ),
         "Lost": (
             "The job ended without a trace: its launcher was killed or the machine restarted.",

@@ -45,6 +45,14 @@ class Refused(BackendError):
     """Slurm did not accept the job; the message holds what `sbatch` wrote."""
 
 
+class CanNeverRun(Refused):
+    """The job asks for what its partition or account does not offer: it would wait for ever.
+
+    `submit` raises it where the limits are known beforehand; `wait` and `result` where Slurm says so later,
+    and the job itself then stays in the queue until it is cancelled.
+    """
+
+
 class StillRunning(JobError):
     """The same run is still pending or running, so it cannot be started anew."""
 
@@ -91,7 +99,11 @@ class OutOfTime(JobFailed):
 
 
 class NodeFailed(JobFailed):
-    """A node went down, or the job was preempted: not the fault of its code."""
+    """A node went down under the job: not the fault of its code."""
+
+
+class Preempted(JobFailed):
+    """The job had to make room for one that goes first: not the fault of its code."""
 
 
 class Cancelled(JobFailed):

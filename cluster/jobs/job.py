@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import backends, endings, ledger, results, state
-from .errors import BackendError, JobFailed, NoSuchJob, NotFinished
+from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
 from .metrics import Tail
 from .state import Status
 
@@ -68,6 +68,8 @@ class Job:
                 bar.show(now)
                 if now.ended:
                     return self
+                if now.never:
+                    raise CanNeverRun(f"{self.id}: {now.what} (Slurm: {now.slurm})", now.next_step)
                 if time.monotonic() > deadline:
                     raise NotFinished(
                         f"{self.id} is still {now} after {timeout:g} s.",

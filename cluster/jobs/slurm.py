@@ -1,62 +1,39 @@
 """The Slurm backend: sbatch to submit, and as few questions to the controller as can be.
 
 The job's folder says how a job ended as soon as its last rank has; Slurm is asked about jobs that have not
-ended (one squeue for all of a user's jobs, remembered for a second), and about those that ended without
+ended (one squeue for all of a user's jobs, however many are watched), and about those that ended without
 writing it down. A controller that does not answer changes nothing: the last state stays, with its time.
 """
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Callable
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import endings, ledger, state
+from . import attempts, endings, ledger, limits, state, states
 from .errors import BackendError, Refused
 from .sbatch import script
 from .state import Status
 
-__all__ = ["cancel", "check", "recover", "script", "start", "status"]
+__all__ = ["calls", "cancel", "check", "recover", "script", "start", "status"]
 
 ANSWER = 10  # seconds Slurm has to answer a question
-FRESH = 1.0  # seconds for which an answer of squeue serves
+FRESH = 1.0  # seconds for which an answer serves; ten times as long where the queue has not changed for long
 SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
 
-# What brought a job to its end, by Slurm's name for it; the others are told by the ranks' own records.
-ENDED = {"TIMEOUT": "OutOfTime", "DEADLINE": "OutOfTime", "CANCELLED": "Cancelled", "REVOKED": "Cancelled"}
-ENDED |= {"OUT_OF_MEMORY": "OutOfMemory"} | dict.fromkeys(
-    ("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"), "NodeFailed"
-)
-ENDED |= dict.fromkeys(("COMPLETED", "FAILED"))
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
-# Why a job waits, by Slurm's reason: in words, and what to do.
-REASONS = {
-    "Resources": ("It waits for free nodes.", ""),
-    "Priority": ("Others are before it in the queue.", ""),
-    "None": ("Slurm has not looked at it yet.", ""),
-    "PartitionNodeLimit": (
-        "It can never run: it asks for more than its partition has.",
-        "Cancel it; ask for less.",
-    ),
-    "PartitionTimeLimit": (
-        "It can never run: its time is over the partition's limit.",
-        "Cancel it; ask for less.",
-    ),
-    "PartitionConfig": (
-        "It can never run: its partition does not allow it.",
-        "Cancel it; see doctor() for limits.",
-    ),
-    "ReqNodeNotAvail": ("The nodes it needs are down or reserved.", "Wait, or ask the administrator."),
-    "Dependency": ("It waits for another job.", ""),
-    "JobHeldUser": ("You hold it back.", "Release it: scontrol release <its number>."),
-    "JobHeldAdmin": ("The administrator holds it back.", "Ask the administrator."),
-}
+calls: collections.Counter[str] = collections.Counter()  # how often each of Slurm's commands was called
 
 # After these words of sbatch Slurm may have the job all the same; after others it has not.
 NO_ANSWER = re.compile(
@@ -70,29 +47,41 @@ UNKNOWN = re.compile(
 )
 
 _answers: dict[str, tuple[float, Any]] = {}
+_changed: dict[str, float] = {}  # when an answer last differed from the one before
+_one_at_a_time = threading.Lock()
 
 
 def check(run: dict[str, Any]) -> None:
-    """Nothing is refused before sbatch has seen it."""
+    """Raise CanNeverRun for what no partition it may go to offers. No answer of Slurm's, no refusal."""
+    try:
+        rows = _ask("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}").splitlines()
+    except BackendError:
+        return
+    limits.check(run["options"], limits.read(rows))
 
 
-def start(folder: Path, run: dict[str, Any], env: dict[str, str]) -> str:
-    """Submit the folder's job.sh; returns what there is to say about it.
+def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: BufferedWriter) -> str:
+    """Submit the folder's job.sh; returns what there is to say about it. sbatch, too, holds the lock.
 
-    Raises Refused, with what sbatch said, and removes the folder. Where no answer came, the job may be in the
-    queue nevertheless: the folder is kept, and `recover` looks for it.
+    Raises Refused, with what sbatch said, and removes a folder without earlier attempts. Where no answer
+    came, the job may be in the queue nevertheless: the folder is kept, and `recover` looks for it.
     """
     log = str(folder / "job.log").replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
     try:
-        said = _ask("sbatch", "--parsable", "--output", log, "job.sh", cwd=folder, env=env, timeout=60)
+        said = _ask(
+            "sbatch", "--parsable", "--output", log, "job.sh",
+            cwd=folder, env=env, timeout=60, pass_fds=[held.fileno()],
+        )  # fmt: skip
     except BackendError as e:
         if NO_ANSWER.search(e.what):
             return f", which has not confirmed it yet: {e.what}"
-        shutil.rmtree(folder)
+        if run["attempt"] == 1:
+            shutil.rmtree(folder)
         partitions = _partitions()
         hint = f"Partitions (time limit, nodes): {partitions}." if partitions else "See doctor()."
         raise Refused(f"Slurm refused the job: {e.what}", hint) from None
     _note(folder, said.strip().split(";")[0])
+    _answers.pop("queue", None)  # what was known of the queue does not hold this job
     return ""
 
 
@@ -115,22 +104,29 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     queue = _squeue()
     if queue is None:
         return _last(folder)
-    row = queue.get(backend["job_id"])
-    found = row[0] if row else _forgotten(backend["job_id"])
+    found, said, _ = queue.get(backend["job_id"]) or (_forgotten(backend["job_id"]), "None", "")
     if final := state.ended(folder):  # it may have ended while Slurm was asked
         return final
     if found is None:
         return _last(folder)
     if not found:
         return _unknown(folder, backend)
-    if found in WAITING and (folder / "rank-0.json").exists():  # squeue was asked a moment ago
-        found = "RUNNING"
-    if found not in ENDED:
-        what, step = _words(found, row[1] if row else "None")
-        return _remember(folder, "pending" if found in WAITING else "running", what, step)
-    if ENDED[found] is None and not _settled(folder, backend):
+    row = states.state(found)
+    began = (ledger.read(folder / "rank-0.json") or {}).get("started")
+    if found in WAITING and began and _asked("queue") < began + 2:  # squeue was asked before it started
+        found, row = "RUNNING", states.state("RUNNING")
+    if began and backend["job_id"] in queue and (found in WAITING or row.ending in attempts.REQUEUED):
+        row = dataclasses.replace(states.reason(said), what=attempts.waiting(folder))
+        return _remember(folder, "pending", row, f"{found}, {said}")
+    if row.ending is None:
+        waits = found in WAITING
+        why = states.reason(said) if found == "PENDING" else row
+        return _remember(
+            folder, "pending" if waits else "running", why, f"{found}, {said}" if waits else found
+        )
+    if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
-    state.finish(folder, ENDED[found])
+    state.finish(folder, row.ending or None)
     return state.ended(folder)
 
 
@@ -143,6 +139,7 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
             raise
     else:
         ledger.write_once(folder / "cancel.json", {"time": time.time()})
+    _answers.pop("queue", None)
 
 
 def _note(folder: Path, job_id: str) -> None:
@@ -154,7 +151,7 @@ def _squeue() -> dict[str, list[str]] | None:
 
     def ask() -> dict[str, list[str]] | None:
         try:
-            rows = _ask("squeue", "--me", "--noheader", "--format=%A|%T|%r|%Z").splitlines()
+            rows = _ask("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%Z").splitlines()
         except BackendError:
             return None
         return {i: rest for i, *rest in (r.split("|", 3) for r in rows)}
@@ -188,11 +185,26 @@ def _forgotten(job_id: str) -> str | None:
 
 
 def _fresh(question: str, ask: Callable[[], Any]) -> Any:
-    """The answer to a question, asked again only after FRESH seconds."""
-    if question not in _answers or time.monotonic() - _answers[question][0] > FRESH:
-        answer = ask()
-        _answers[question] = time.monotonic(), answer
-    return _answers[question][1]
+    """The answer to a question: one for all jobs and threads, asked again when it is no longer fresh.
+
+    An answer that has not changed for long serves for longer, up to ten times FRESH: who waits for hours
+    does not ask each second.
+    """
+    with _one_at_a_time:
+        at, answer = _answers.get(question, (float("-inf"), None))
+        quiet = time.monotonic() - _changed.get(question, time.monotonic())  # seconds without a change
+        if time.monotonic() - at > FRESH * min(10, 1 + quiet / 20):
+            new = ask()
+            if new != answer or question not in _changed:
+                _changed[question] = time.monotonic()
+            _answers[question] = time.monotonic(), new
+            return new
+    return answer
+
+
+def _asked(question: str) -> float:
+    """When the answer that serves now was given (Unix seconds)."""
+    return time.time() - time.monotonic() + _answers[question][0] if question in _answers else time.time()
 
 
 def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
@@ -215,18 +227,12 @@ def _settled(folder: Path, backend: dict[str, Any]) -> bool:
     return bool(log and not records) or time.time() - newest > SETTLE
 
 
-def _words(found: str, reason: str) -> tuple[str, str]:
-    if found in WAITING:
-        return REASONS.get(reason, (f"It waits; Slurm's reason: {reason}.", ""))
-    return f"Slurm: {found.lower()}.", ""
-
-
-def _remember(folder: Path, now: str, what: str, step: str) -> Status:
+def _remember(folder: Path, now: str, row: states.Row, slurm: str) -> Status:
     """A state Slurm told, kept in the folder for the time when it does not answer."""
     seen = ledger.read(folder / "seen.json") or {}
-    if seen.get("state") != now or seen.get("what") != what or time.time() - seen["as_of"] > 60:
-        ledger.write(folder / "seen.json", {"state": now, "what": what, "as_of": time.time()})
-    return Status(now, what, step, source="slurm")
+    if seen.get("state") != now or seen.get("what") != row.what or time.time() - seen["as_of"] > 60:
+        ledger.write(folder / "seen.json", {"state": now, "what": row.what, "as_of": time.time()})
+    return Status(now, row.what, row.step, source="slurm", slurm=slurm, row=row)
 
 
 def _last(folder: Path) -> Status:
@@ -248,6 +254,7 @@ def _partitions() -> str:
 
 def _ask(*command: str, timeout: float = ANSWER, **options: Any) -> str:
     """What a command of Slurm's prints. Raises BackendError with its stderr, or when it does not answer."""
+    calls[command[0]] += 1
     try:
         said = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
     except subprocess.TimeoutExpired:

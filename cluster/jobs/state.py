@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from . import endings, ledger
+from .states import Row
 
 
 class Status(str):
@@ -14,18 +15,32 @@ class Status(str):
 
     It is one of 'pending', 'running', 'done', 'failed', 'out of time', 'cancelled' and 'lost', and compares
     equal to that text. `what` says it in words, `next_step` what to do, `as_of` (Unix seconds) when that was
-    seen, and `source` by whom. `ended` tells whether it will change no more.
+    seen, and `source` by whom. `ended` tells whether it will change no more. Where Slurm said it, `slurm` is
+    what it said, and `row` its row in the table of states: whose doing it is, and whether it will never run.
 
     >>> Status("running", "2 ranks at work") == "running"
     True
     """
 
     def __new__(
-        cls, state: str, what: str = "", next_step: str = "", source: str = "folder", as_of: float = 0
+        cls,
+        state: str,
+        what: str = "",
+        next_step: str = "",
+        source: str = "folder",
+        as_of: float = 0,
+        slurm: str = "",
+        row: Row | None = None,
     ):
         self = super().__new__(cls, state)
         self.what, self.next_step, self.source, self.as_of = what, next_step, source, as_of or time.time()
+        self.slurm, self.row = slurm, row
         return self
+
+    @property
+    def never(self) -> bool:
+        """Whether Slurm will never start it as it is."""
+        return self.row is not None and self.row.never
 
     @property
     def ended(self) -> bool:
@@ -42,7 +57,8 @@ def facts(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int,
         if error := ledger.read(folder / f"error-{rank}.json"):
             errors[rank] = error
     log = folder / "job.log"
-    return run, records, errors, log.read_text(errors="replace")[-20_000:] if log.is_file() else ""
+    text = log.read_text(errors="replace")[-20_000:] if log.is_file() else ""
+    return run, records, errors, text.rpartition("--- attempt ")[2]  # what an earlier attempt met is over
 
 
 def finish(folder: Path, stopped: str | None = None) -> dict[str, Any]:
@@ -84,15 +100,26 @@ def of(folder: Path) -> Status:
         return final
     backend = ledger.read(folder / "backend.json")
     if backend is None:
-        found = backends.get(ledger.read(folder / "run.json")["backend"]).recover(folder)
+        run = ledger.read(folder / "run.json")
+        if ledger.held(folder):  # between the folder's making and the launcher's first word
+            return Status("pending", "It is being started.")
+        found = backends.get(run["backend"]).recover(folder)
         backend = ledger.read(folder / "backend.json")
     if backend is None:
-        made = (folder / "run.json").stat().st_mtime
-        if time.time() - made < 30:  # between the folder's making and the launcher's first word
-            return Status("pending", "It is being started.")
+        if final := ended(folder):
+            return final
         if found is None:
             what = "Its submission was cut off, and Slurm does not answer whether it has the job."
             return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
-        finish(folder, "Lost")
-        return ended(folder)
+        if run["backend"] == "slurm" and time.time() - (folder / "run.json").stat().st_mtime < 30:
+            return Status("pending", "Its submission was cut off; Slurm may still be about to list it.")
+        return lost(folder)
     return backends.get(backend["backend"]).status(folder, backend)
+
+
+def lost(folder: Path) -> Status:
+    """The status where no process runs what is in the folder any more: what it wrote at last, or lost."""
+    with ledger.claim(folder) as free:
+        if free:  # else another process has just begun to start it again
+            finish(folder, "Lost")
+    return ended(folder) or Status("pending", "It is being started.")

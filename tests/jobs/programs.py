@@ -100,6 +100,15 @@ def exits():
     sys.exit(7)
 
 
+def takes(mib):
+    """Takes memory in steps, so that the limit is met in the middle."""
+    taken = []
+    for _ in range(mib // 10):
+        taken.append(b"x" * (10 << 20))
+        time.sleep(0.02)
+    return len(taken)
+
+
 def logs_and_fails(steps):
     for step in range(1, steps + 1):
         log(step=step, steps=steps, loss=1.0 / step)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs import endings, rendezvous, sbatch, slurm
+from cluster.jobs import endings, rendezvous, sbatch, slurm, states
 from cluster.jobs.errors import ENDINGS, RankFailed
 from cluster.jobs.spec import Options
 
@@ -20,6 +20,7 @@ def run(ranks=2, name="train", controller="gloo", env=(), **options):
 
 CASES = {
     "one_rank": run(ranks=1),
+    "requeue": run(ranks=1, requeue=True),
     "gloo_two_nodes": run(nodes=2, cpus_per_rank=4, partition="short", time=93784),
     "mpi_gpus": run(
         controller="mpi", nodes=2, ranks_per_node=2, gpus_per_rank=1, sbatch={"account": "course"}
@@ -100,7 +101,7 @@ def test_the_rank_that_failed_first_is_named_not_those_it_took_along():
         ("slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.0", "OutOfMemory"),
         (
             "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***",
-            "NodeFailed",
+            "Preempted",
         ),
         ("slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", "Cancelled"),
         ("slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", "RankFailed"),
@@ -145,7 +146,8 @@ def test_every_ending_becomes_its_class(name):
 
 
 def test_every_ending_of_slurm_is_a_class_with_words():
-    assert all(endings.words(name, run())[0] for name in slurm.ENDED.values() if name)
+    named = {row.ending for row in states.STATES if row.ending}
+    assert named <= set(ENDINGS) and all(endings.words(name, run())[0] for name in named)
 
 
 def test_a_notebook_shows_the_message_and_no_frames():

@@ -1,0 +1,244 @@
+"""Each state of Slurm's and each reason for waiting, brought about on a real Slurm, and said in words.
+
+The jobs of a module fixture run side by side, so that the whole takes as long as the slowest of them.
+"""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import programs
+import pytest
+
+from cluster.jobs import attach, backends, errors, ledger, limits, slurm, states, submit
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def here(cluster, tmp_path_factory):
+    """The tests' own Slurm, this process's backend, with an empty folder of runs."""
+    if not cluster.own:
+        pytest.skip("stops daemons and changes limits: not on a cluster that is not the tests' own")
+    with pytest.MonkeyPatch.context() as patch:
+        cluster.enter(patch)
+        patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
+        patch.setenv("CLUSTER_BACKEND", "slurm")
+        patch.setattr(backends, "_seen", {})
+        patch.setattr(slurm, "FRESH", 0.1)
+        yield cluster
+
+
+def number(job):
+    return ledger.read(job.folder / "backend.json")["job_id"]
+
+
+def until(what, true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.1)
+    return found
+
+
+def sleeper(seconds, **options):
+    """A job of its own: the name and the number of seconds together make its key."""
+    sleeper.made = getattr(sleeper, "made", 0) + 1
+    return submit(programs.sleeps, seconds + sleeper.made / 1000, memory="100M", **options)
+
+
+@pytest.fixture(scope="module")
+def waiting(here):
+    """{reason: a job that waits for it}: 12 CPUs are taken, others wait behind."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "check", lambda options, partitions: None)  # let Slurm itself find out
+        failed = submit(programs.exits, memory="100M")
+        failed.wait(60)
+        full = [sleeper(300, nodes=3, sbatch={"exclusive": True})]
+        until("a full cluster", lambda: full[0].status == "running")
+        jobs = {
+            "JobHeldUser": sleeper(1, sbatch={"hold": True}),
+            "Dependency": sleeper(1, sbatch={"dependency": f"afterok:{number(full[0])}"}),
+            "DependencyNeverSatisfied": sleeper(1, sbatch={"dependency": f"afterok:{number(failed)}"}),
+            "BeginTime": sleeper(1, sbatch={"begin": "now+1hour"}),
+            "PartitionTimeLimit": sleeper(1, time="05:00:00"),
+            "PartitionConfig": sleeper(1, nodes=40),
+            "AssocMaxWallDurationPerJobLimit": sleeper(1, time="00:20:00", sbatch={"account": "limited"}),
+            "AssocGrpGRES": sleeper(1, time="00:01:00", gpus_per_rank=2, sbatch={"account": "limited"}),
+            "Resources": sleeper(1, sbatch={"exclusive": True}),
+            "Priority": sleeper(2, sbatch={"exclusive": True, "nice": 100}),
+            "JobHeldAdmin": sleeper(3),
+        }
+    here.ask("scontrol", "hold", number(jobs["JobHeldAdmin"]))
+    yield jobs
+    for job in (*jobs.values(), *full):
+        job.cancel(wait=False)
+    until("an empty queue", lambda: not here.ask("squeue", "-h"))
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Resources", "Priority", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser",
+        "JobHeldAdmin", "PartitionTimeLimit", "PartitionConfig", "AssocMaxWallDurationPerJobLimit",
+        "AssocGrpGRES",
+    ],
+)  # fmt: skip
+def test_the_reason_in_words(waiting, reason):
+    """Does the status of a job that waits say why, whose doing it is, and whether it will ever run?"""
+    job, row = waiting[reason], states.reason(reason)
+    until(f"reason {reason}: {job.status.slurm}", lambda: reason in job.status.slurm)
+    now = job.status
+    assert now == "pending" and now.what == row.what and now.row is row and row.shown
+    assert now.never == ("never" in row.what or reason == "DependencyNeverSatisfied")
+    if now.never:
+        with pytest.raises(errors.CanNeverRun, match=reason):
+            job.wait(30)
+        assert job.status == "pending"  # it is not cancelled behind one's back
+
+
+def test_a_partition_that_is_switched_off(here):
+    """It takes jobs while it is down; once inactive, it takes none and starts none."""
+    try:
+        here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
+        job = sleeper(1, partition="long")
+        for value, reason in (("DOWN", "PartitionDown"), ("INACTIVE", "PartitionInactive")):
+            here.ask("scontrol", "update", "PartitionName=long", f"State={value}")
+            until(reason, lambda reason=reason: reason in job.status.slurm)
+            assert job.status.what == states.reason(reason).what
+    finally:
+        here.ask("scontrol", "update", "PartitionName=long", "State=UP")
+    assert job.wait(60).status == "done"
+
+
+def test_a_drained_node_is_waited_for(here):
+    node = here.nodes[2]
+    here.ask("scontrol", "update", f"NodeName={node}", "State=DRAIN", "Reason=test")
+    try:
+        job = sleeper(1, sbatch={"nodelist": node})
+        until("ReqNodeNotAvail", lambda: "ReqNodeNotAvail" in job.status.slurm)
+        assert job.status.row.whose == states.CLUSTER and not job.status.never
+    finally:
+        here.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    assert job.wait(60).status == "done"
+
+
+def test_a_job_runs_and_is_done(here):
+    job = sleeper(2)
+    until("RUNNING", lambda: job.status.slurm == "RUNNING")
+    assert job.status.what == states.state("RUNNING").what
+    assert job.wait(60).status == "done" and job.error() is None
+
+
+def test_a_suspended_job_is_not_over(here):
+    job = sleeper(300)
+    until("its start", lambda: "asleep" in job.logs(0) and job.status.slurm == "RUNNING")
+    here.ask("scontrol", "suspend", number(job))
+    until("SUSPENDED", lambda: job.status.slurm == "SUSPENDED")
+    assert job.status == "running" and "stands still" in job.status.what
+    here.ask("scontrol", "resume", number(job))
+    assert job.cancel().status == "cancelled"
+
+
+@pytest.fixture(scope="module")
+def ended(here):
+    """{state: a job that ended so}, brought about side by side on the three nodes."""
+    first, second, third = here.nodes
+    jobs = {
+        "NODE_FAIL": sleeper(300, sbatch={"nodelist": third}),
+        "PREEMPTED": sleeper(300, partition="long", sbatch={"nodelist": second, "exclusive": True}),
+        "CANCELLED": sleeper(300, sbatch={"nodelist": first}),
+        "OUT_OF_MEMORY": submit(programs.takes, 400, memory="100M", sbatch={"nodelist": first}),
+        "FAILED": submit(programs.exits, memory="200M"),
+    }
+    for name in ("NODE_FAIL", "PREEMPTED", "CANCELLED"):
+        until(f"the start of {name}", lambda job=jobs[name]: "asleep" in job.logs(0))
+    here.kill(third)
+    here.ask("scancel", number(jobs["CANCELLED"]))
+    first_in_line = sleeper(1, partition="short", sbatch={"nodelist": second, "exclusive": True})
+    yield jobs
+    first_in_line.wait(60)
+    here.start()  # mends the node
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "words"),
+    [
+        ("FAILED", errors.RankFailed, "SystemExit on rank 0: 7"),
+        ("CANCELLED", errors.Cancelled, "was cancelled"),
+        ("OUT_OF_MEMORY", errors.OutOfMemory, "more than the 100 MiB it had"),
+        ("PREEMPTED", errors.Preempted, "make room"),
+        ("NODE_FAIL", errors.NodeFailed, "node went down"),
+    ],
+)
+def test_the_ending_in_words(ended, here, state, error, words):
+    """Does the job raise the error of its ending, and does the accounting know it by the table's name?"""
+    job = ended[state]
+    with pytest.raises(error, match=words):
+        job.wait(90).result()
+    assert type(job.error()) is error and job.status.next_step
+    fields = ("sacct", "-n", "-P", "-D", "-j", number(job), "--format=State")  # the job and its steps
+    until("the accounting", lambda: state in re.split(r"\W+", here.ask(*fields)))
+
+
+def test_another_process_takes_the_job_up(here, tmp_path):
+    """As after a restart of the kernel: the state, the waiting and the result are the same."""
+    job = sleeper(3)
+    code = f"from cluster import attach; j = attach({job.id!r}); print(j.wait(60, progress=False).status)"
+    said = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=90
+    )
+    assert said.stdout.strip() == "done", said.stderr
+    assert attach(job.id).status == "done"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"time": "05:00:00"}, r"time='05:00:00', but partition 'short' allows 00:30:00"),
+        ({"nodes": 40}, r"nodes=40, but partition 'short' has 3"),
+        ({"cpus_per_rank": 3, "ranks_per_node": 2}, r"cpus_per_rank=3 for 2 ranks a node needs 6 CPUs .* 4"),
+        ({"memory": "99G"}, r"needs 101376 MiB of memory on a node, and partition 'short' has at most 8192"),
+        ({"gpus_per_rank": 5}, r"gpus_per_rank=5 needs 5 GPUs on a node, .* at most 2"),
+    ],
+)
+def test_what_can_never_run_is_found_before_submission(here, options, words):
+    queued = ("squeue", "-h", "-t", "PENDING", "-o", "%i")
+    before = here.ask(*queued)
+    with pytest.raises(errors.CanNeverRun, match=words) as caught:
+        submit(programs.sleeps, 1, **options)
+    assert here.ask(*queued) == before
+    if "time" in options:
+        assert "partition='long'" in caught.value.next_step
+
+
+def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
+    """Twenty jobs, asked in turn for two seconds, cost as many calls of squeue as one."""
+    jobs = [sleeper(300, sbatch={"hold": True}) for _ in range(20)]
+    try:
+        monkeypatch.setattr(slurm, "FRESH", 1.0)
+        counts = []
+        for watched in (jobs[:1], jobs):
+            slurm._answers.clear()
+            before, end = slurm.calls.total(), time.monotonic() + 2.5
+            while time.monotonic() < end:
+                assert all(job.status == "pending" for job in watched)
+            counts.append(slurm.calls.total() - before)
+        assert counts[1] <= counts[0] + 1 and 2 <= counts[0] <= 4, counts
+    finally:
+        for job in jobs:
+            job.cancel(wait=False)
+
+
+def test_every_row_is_shown_or_says_why_not():
+    """Does each row of the table name a test that is there, and is STATES.md this table?"""
+    folder = Path(__file__).parent
+    for row in states.STATES + states.REASONS:
+        file, _, name = row.shown.rpartition("::")
+        assert bool(row.shown) != bool(row.unseen), f"{row.name}: shown or unseen, one of them"
+        if row.shown:
+            text = (folder / (file or "test_jobs_states.py")).read_text()
+            assert f"def {name}(" in text, f"{row.name} points to {row.shown}, which is not there"
+    assert Path(states.__file__).with_name("STATES.md").read_text() == states.markdown()
