@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from . import jobs
 from .jobs import Job, JobError, attach, submit, watch
@@ -95,6 +96,9 @@ def parser() -> argparse.ArgumentParser:
     )
     c.add_argument("--logs", type=int, default=0, metavar="N", help="and the last N lines that were printed")
 
+    c = command("states", "print what Slurm's states and reasons mean, and what to do", _states)
+    c.add_argument("--write", action="store_true", help="write cluster/jobs/STATES.md instead")
+
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
     return top
@@ -179,6 +183,15 @@ def _watch(o: argparse.Namespace) -> int:
     found = [attach(name) for name in o.jobs]
     watch(found[0] if len(found) == 1 else found, o.logs)
     return 1 if any(job.status.ended and job.error() for job in found) else 0
+
+
+def _states(o: argparse.Namespace) -> None:
+    from .jobs import states
+
+    if o.write:
+        Path(states.__file__).with_name("STATES.md").write_text(states.markdown())
+    else:
+        print(states.text())
 
 
 def _doctor(o: argparse.Namespace) -> int:
