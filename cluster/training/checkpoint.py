@@ -52,7 +52,7 @@ def write(path, state):
         np.savez(f, json=np.frombuffer(text.encode(), np.uint8), **arrays)
         f.flush()
         os.fsync(f.fileno())  # or a machine that fails could keep the new name and lose what it names
-    os.replace(beside, path)
+    beside.replace(path)
 
 
 def read(path):
