@@ -23,7 +23,8 @@ MARK = "--- attempt "  # begins the line that parts the attempts in a log
 # The endings after which a run can go on: it was stopped, and did not fail by itself.
 INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
 
-LEFT = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "seen.json", "cancel.json")
+LEFT = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json", "timeline.json")
+LEFT += ("seen.json", "cancel.json")
 
 
 def current() -> int:

@@ -139,6 +139,16 @@ class Job:
 
         watch(self, logs)
 
+    def timeline(self) -> Any:
+        """Where the time of each rank went: waiting, starting, computing, communicating; a `Timeline`.
+
+        It shows itself in a notebook; `table`, `spans`, `steps` are DataFrames, `figure()` is the picture.
+        Computing and communicating are told apart after `submit(..., timeline=True)`.
+        """
+        from .timeline import Timeline
+
+        return Timeline(self)
+
     def metrics(self) -> Any:
         """All that the ranks logged, as a pandas DataFrame.
 

@@ -9,6 +9,7 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear:
     job.sh           what is run; job.log what it said
     backend.json     who runs it: the launcher or the Slurm job id
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
+    ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
     out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
     cancel.json      someone asked for its end
     end.json         how it ended, once and for all, with the hashes of the results

@@ -68,7 +68,7 @@ class Plan:
 
 def now() -> str:
     """The time, as run.json has it."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def plan(target: Callable | str | os.PathLike, args: tuple, keywords: dict[str, Any]) -> Plan:

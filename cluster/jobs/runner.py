@@ -6,6 +6,7 @@ child ended, so that the run knows each rank's exit code, signal and memory with
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import faulthandler
@@ -15,6 +16,7 @@ import pickle
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 import types
@@ -22,7 +24,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import attempts, ledger, rendezvous, results
+from . import attempts, ledger, rendezvous, results, trace
 from .errors import JobError, NotYours
 from .modules import Submitted
 
@@ -96,10 +98,15 @@ def _work(folder: Path, here: rendezvous.Place) -> int:
             os.environ.setdefault("HOROVOD_CONTROLLER", "mpi")
             os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
             stop = lambda: None  # noqa: E731
+        if run["options"].get("timeline"):
+            os.environ.update({k: v for k, v in trace.variables(folder).items() if k not in run["env"]})
         if run["ranks"] > 1:
             rendezvous.start_horovod(run["ranks"])
         stop()
+        ledger.write(folder / f"ready-{here.rank}.json", {"time": time.time()})
         results.save(folder, here.rank, _call(call))
+        if run["options"].get("timeline"):
+            time.sleep(0.2)  # at its end Horovod drops what it has not written yet
     except SystemExit as e:
         if e.code in (None, 0):
             results.save(folder, here.rank, None)
@@ -107,7 +114,18 @@ def _work(folder: Path, here: rendezvous.Place) -> int:
             return _fail(folder, here.rank, e, call["cells"])
     except BaseException as e:
         return _fail(folder, here.rank, e, call["cells"])
-    return 0
+    return 0 if run["controller"] == "mpi" else _leave()  # MPI has to be finalized by who started it
+
+
+def _leave() -> int:
+    """End as Python does, but without taking TensorFlow apart object by object, which takes a second."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # code may have closed or replaced it
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
+    os._exit(0)
 
 
 def _private(folder: Path) -> Path:

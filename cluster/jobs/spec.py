@@ -42,6 +42,7 @@ class Options:
     backend: str = "auto"
     rerun: bool = False
     requeue: bool = False
+    timeline: bool = False
     env: dict[str, str] | None = None
     folder: str | None = None
     partition: str | None = None
@@ -78,7 +79,7 @@ def check(given: dict[str, Any]) -> Options:
     for name, choices in [("controller", ("auto", "gloo", "mpi")), ("backend", ("auto", "local", "slurm"))]:
         if o[name] not in choices:
             _bad(name, o[name], "one of " + ", ".join(repr(c) for c in choices))
-    for name in ("rerun", "requeue"):
+    for name in ("rerun", "requeue", "timeline"):
         if not isinstance(o[name], bool):
             _bad(name, o[name], "True or False")
     for name in ("name", "partition"):

@@ -34,6 +34,8 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
             Slurm puts a job back into its queue by itself when it was preempted or a node failed. What
             nobody starts again (this machine was switched off, the launcher was killed, the time was up, the
             job was cancelled) goes on when the same run is submitted once more. rerun=True starts anew.
+        timeline (False): record what Horovod does, for `job.timeline()`. It takes a core of its own and makes
+            steps slower; a recorded result serves with or without it.
         env: further environment variables of the ranks, a dictionary.
         folder: where job folders lie, if not in `runs` here or in $CLUSTER_RUNS.
         partition, sbatch: Slurm's partition, and a dictionary of other options of sbatch.

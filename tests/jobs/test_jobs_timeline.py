@@ -1,0 +1,156 @@
+"""Timelines: Horovod's file read by hand-made examples, and a real job in which one rank is late."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+from cluster.jobs import ledger, log, submit, trace
+from cluster.jobs.plan import plan
+
+START = 5_000_000_000  # µs since the epoch at which the file begins: 5000 s
+
+
+def events(*rows):
+    """(ts in µs, tensor, phase, name) as Horovod writes them."""
+    first = {"ph": "M", "pid": 0, "args": {"start_time_since_epoch_in_micros": START}}
+    return [first, *({"ts": t, "pid": pid, "ph": ph, "name": name} for t, pid, ph, name in rows)]
+
+
+def write(path, *rows):
+    path.write_text(json.dumps(events(*rows)))
+    return path
+
+
+ONE = [
+    (100, 1, "B", "NEGOTIATE_ALLREDUCE"),
+    (100, 1, "X", "0"),
+    (500, 1, "X", "1"),
+    (500, 1, "E", ""),
+    (520, 1, "B", "ALLREDUCE"),
+    (530, 1, "B", "GLOO_ALLREDUCE"),
+    (590, 1, "E", ""),
+    (600, 1, "E", ""),
+]
+
+
+def of(exchange, rank):
+    """What a rank did, in µs since the file began."""
+    return [(what, *np.rint([(t - START / 1e6) * 1e6 for t in span])) for what, *span in exchange.of(rank)]
+
+
+def test_the_rank_that_comes_late_waits_for_nobody(tmp_path):
+    """Rank 0 is ready at 100 µs, rank 1 at 500 µs; the operation takes 520 to 600 µs."""
+    (x,), whole = trace.read(write(tmp_path / "t", *ONE))
+    assert whole and of(x, 0) == [("waiting", 100, 500), ("communicating", 500, 600)]
+    assert of(x, 1) == [("communicating", 500, 600)] and x.hidden(0) == 0
+
+
+def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
+    """Tensor 1 is reduced from 200 to 300 µs; tensor 2 is handed over at 250 and at 400 µs."""
+    rows = [
+        (100, 1, "B", "NEGOTIATE_ALLREDUCE"), (100, 1, "X", "0"), (150, 1, "X", "1"), (150, 1, "E", ""),
+        (160, 2, "B", "NEGOTIATE_ALLREDUCE"), (200, 1, "B", "ALLREDUCE"),
+        (250, 2, "X", "0"), (300, 1, "E", ""),
+        (400, 2, "X", "1"), (400, 2, "E", ""), (410, 2, "B", "ALLREDUCE"), (500, 2, "E", ""),
+    ]  # fmt: skip
+    (x,), _ = trace.read(write(tmp_path / "t", *rows))
+    assert of(x, 0) == [("communicating", 250, 300), ("waiting", 300, 400), ("communicating", 400, 500)]
+    assert of(x, 1) == [("communicating", 400, 500)]
+    assert x.hidden(0) == pytest.approx(50e-6) and x.hidden(1) == pytest.approx(100e-6)
+
+
+def test_a_barrier_and_a_second_exchange(tmp_path):
+    """A barrier has no operation of its own; what follows is told apart from it."""
+    later = [(t + 1000, *rest) for t, *rest in ONE]
+    found, _ = trace.read(write(tmp_path / "t", *ONE, *later))
+    assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 60, 400])
+def test_a_file_that_was_cut_off_gives_what_was_whole(tmp_path, cut):
+    later = [(t + 1000, *rest) for t, *rest in ONE]
+    text = json.dumps(events(*ONE, *later))
+    (tmp_path / "t").write_text(text[: len(text) - cut] if cut else "")
+    assert len(trace.read(tmp_path / "t")[0]) == (1 if cut else 0)
+    assert trace.read(tmp_path / "none") == ([], True)
+
+
+def late(steps, seconds):
+    """Rank 1 takes longer over each step than rank 0."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    for step in range(1, steps + 1):
+        time.sleep(seconds * (1 + 9 * hvd.rank()))
+        hvd.allreduce(tf.ones(1000), name="gradient")
+        log(step=step, steps=steps)
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """The same run recorded, and not recorded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
+        recorded = submit(late, 12, 0.01, nodes=2, backend="local", timeline=True).wait()
+        yield recorded, submit(late, 12, 0.001, nodes=2, backend="local", name="plain").wait()
+
+
+@pytest.mark.ranks
+def test_the_rank_that_is_early_waits(jobs):
+    """Rank 0 sleeps 12 * 10 ms, rank 1 12 * 100 ms: rank 0 waits about the difference, 1.08 s; 1 does not."""
+    t = jobs[0].timeline()
+    waited = t.table.waiting
+    assert 0.8 < waited[0] < 2 and waited[1] < 0.3 * waited[0]
+    assert len(t.exchanges) == 13  # and the sum of ones with which the ranks have met
+    assert t.table["share waiting"][0] > t.table["share waiting"][1]
+
+
+@pytest.mark.ranks
+def test_spans_leave_no_gap_and_steps_add_up(jobs):
+    t = jobs[0].timeline()
+    for rank, spans in t.spans.groupby("rank"):
+        np.testing.assert_allclose(spans.start.values[1:], spans.end.values[:-1], atol=1e-6)
+        record = ledger.read(jobs[0].folder / f"rank-{rank}.json")
+        assert spans.end.max() - spans.start.min() == pytest.approx(record["ended"] - t._zero, abs=0.01)
+        assert list(spans.phase[:2]) == ["queued", "starting"] and spans.phase.iloc[-1] == "ending"
+    steps = t.steps
+    assert list(steps[steps["rank"] == 1].step) == list(range(2, 13))
+    np.testing.assert_allclose(steps[["computing", "waiting", "communicating"]].sum(axis=1), steps.seconds)
+    assert (steps[steps["rank"] == 0].waiting > 0.05).mean() > 0.7 and (steps.seconds > 0.1).all()
+
+
+@pytest.mark.ranks
+def test_what_was_not_recorded_is_said_and_not_guessed(jobs):
+    t = jobs[1].timeline()
+    assert set(t.spans.phase) == {"queued", "starting", "working", "ending"} and t.steps.empty
+    assert any("timeline=True, rerun=True" in n for n in t.notes)
+    assert not (jobs[1].folder / trace.FILE).exists()
+
+
+@pytest.mark.ranks
+def test_it_shows_itself(jobs):
+    for job, panels in zip(jobs, (3, 1), strict=True):
+        t = job.timeline()
+        assert len(t.figure().axes) == panels
+        page = t._repr_html_()
+        assert 'alt="Timeline of' in page and "<script" not in page and "data:image/png" in page
+        assert "rank 1: queued" in t.words() and "seconds of each rank" in repr(t)
+
+
+def test_recording_does_not_make_it_another_run(runs):
+    """Otherwise a result would be computed twice for a picture."""
+    assert plan(late, (1, 0.0), {}).key == plan(late, (1, 0.0), {"timeline": True}).key
+
+
+def test_a_job_that_waits_has_a_timeline_too(runs):
+    job = submit(late, 1, 0.0).wait()
+    (job.folder / "rank-0.json").unlink()
+    t = job.timeline()
+    assert (
+        t.spans.empty
+        and "No rank has started." in repr(t)
+        and "1 of 1 ranks have not started" in t._repr_html_()
+    )
