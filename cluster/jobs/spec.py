@@ -99,7 +99,8 @@ def split(target: Callable | str, keywords: dict[str, Any]) -> tuple[dict[str, A
     Raises OptionError for a keyword that is neither, naming the nearest valid one, and for a parameter
     of the function that has the name of an option.
     """
-    parameters = inspect.signature(target).parameters.values() if callable(target) else []
+    signature = _signature(target) if callable(target) else None
+    parameters = signature.parameters.values() if signature else []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     label = f"{getattr(target, '__name__', 'the function')}()" if callable(target) else f"the script {target}"
@@ -127,16 +128,27 @@ def split(target: Callable | str, keywords: dict[str, Any]) -> tuple[dict[str, A
 
 def bind(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
     """All arguments of the call by name, defaults filled in, so that f(3) and f(n=3) are one run."""
+    signature = _signature(function)
+    if signature is None:
+        return {f"argument {i}": a for i, a in enumerate(args)}
     try:
-        bound = inspect.signature(function).bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
     except TypeError as e:
         name = getattr(function, "__name__", "function")
         raise OptionError(
-            f"{name}{inspect.signature(function)} cannot be called so: {e}.",
+            f"{name}{signature} cannot be called so: {e}.",
             f"Give its arguments after the function: submit({name}, ...).",
         ) from None
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def _signature(function: Callable) -> inspect.Signature | None:
+    """None for those functions written in C that do not tell their parameters."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
 
 
 def clock(seconds: float) -> str:

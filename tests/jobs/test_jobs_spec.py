@@ -1,5 +1,7 @@
 """Which keyword is whose, and which values an option can have."""
 
+import time
+
 import pytest
 
 from cluster.jobs import spec
@@ -84,3 +86,10 @@ def test_positional_named_and_default_arguments_are_one_call():
     assert spec.bind(train, (3,), {}) == spec.bind(train, (), {"epochs": 3, "rate": 0.1})
     with pytest.raises(OptionError, match="missing a required argument: 'epochs'"):
         spec.bind(train, (), {})
+
+
+def test_a_function_in_c_that_tells_no_parameters_takes_positional_ones():
+    assert spec.split(time.sleep, {"memory": "1G"}) == ({"memory": "1G"}, {})
+    assert spec.bind(time.sleep, (3,), {}) == {"argument 0": 3}
+    with pytest.raises(OptionError, match="no such parameter"):
+        spec.split(time.sleep, {"seconds": 3})

@@ -1,0 +1,199 @@
+"""Runs that are interrupted and go on: what is kept, what is equal, and what is never repeated."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import interrupted
+import numpy as np
+import programs
+import pytest
+
+from cluster.jobs import attach, attempts, errors, ledger, metrics, submit
+
+STEPS, AT = 10, 5  # saved after step 3; steps 4 and 5 are computed twice
+
+
+def until(job, ready):
+    while not ready():
+        assert not job.status.ended, job.error()
+        time.sleep(0.05)
+
+
+def stopped(job):
+    until(job, lambda: (job.folder / "stopped").exists())
+    return job
+
+
+def interrupt(job):
+    """End it as nothing in its code would: kill the launcher here, put it back into the queue on Slurm."""
+    backend = ledger.read(job.folder / "backend.json")
+    if job.backend == "local":
+        os.kill(backend["pid"], signal.SIGKILL)
+        job.wait(30)
+    else:
+        subprocess.run(["scontrol", "requeue", backend["job_id"]], check=True)
+        until(job, lambda: "waits to go on (attempt 2)" in job.status.what)
+        assert job.status == "pending"
+
+
+def test_an_interrupted_run_goes_on_where_it_was(backend):
+    """The same call once more, on any backend: the curve is that of a run that was never interrupted."""
+    job = stopped(submit(interrupted.walks, STEPS, at=AT, requeue=True))
+    interrupt(job)
+    again = submit(interrupted.walks, STEPS, at=AT, requeue=True)
+    assert again.folder == job.folder
+    sums = [0.0, *np.cumsum(np.random.default_rng(1).random(STEPS))]
+    assert again.wait(120).result() == sums == job.result()
+    frame = again.metrics()
+    assert frame.step.tolist() == list(range(1, STEPS + 1)) and frame.total.tolist() == sums[1:]
+    assert frame.attempt.tolist() == [1] * 3 + [2] * 7
+    assert again.metrics(superseded=True).step.tolist() == [1, 2, 3, 4, 5, *range(4, STEPS + 1)]
+    assert frame.time.iloc[0] >= 0 and frame.time.is_monotonic_increasing
+    assert "--- attempt 2 on " in again.logs(0)
+    first, second = again.folder / "attempts/1/rank-0.json", again.folder / "rank-0.json"
+    assert "attempt" not in ledger.read(first) and ledger.read(second)["attempt"] == 2
+    assert submit(interrupted.walks, STEPS, at=AT).result() == sums  # the option is not part of the key
+
+
+def test_an_error_of_its_own_is_never_gone_on_from(backend, tmp_path):
+    said = tmp_path / "said"
+    for _ in range(2):
+        job = submit(interrupted.raises_after, str(said), requeue=True)
+        with pytest.raises(errors.RankFailed, match="of its own"):
+            job.result()
+    assert said.read_text() == "None\nNone\n"
+    assert attach(f"{job.id}.1").status == "failed" and not (job.folder / "attempts").exists()
+
+
+def test_a_cancelled_run_goes_on_or_begins_anew_as_asked(runs):
+    job = stopped(submit(interrupted.walks, STEPS, at=AT))
+    job.cancel()
+    assert submit(interrupted.walks, STEPS, at=AT, requeue=True).wait().status == "done"
+    assert job.status == "done" and (job.folder / "attempts/1/end.json").exists()  # the handle is on this run
+    other = stopped(submit(interrupted.walks, STEPS, at=AT + 1))
+    other.cancel()
+    anew = stopped(submit(interrupted.walks, STEPS, at=AT + 1, requeue=True, rerun=True))
+    assert other.id == f"{anew.id}.1" and anew.spec["attempt"] == 1
+    anew.cancel()
+
+
+def test_ranks_that_were_given_up_end_and_write_no_more(runs):
+    """As on a node that is cut off while Slurm starts the job elsewhere: the next attempt has begun."""
+    job = stopped(submit(interrupted.walks, STEPS, at=AT))
+    attempts.keep(job.folder, 1)
+    job.wait(30)
+    assert not (job.folder / "rank-0.json").exists()
+    assert "ended" not in ledger.read(job.folder / "attempts/1/rank-0.json")
+
+
+def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
+    for name in ("rank-0.json", "error-1.json", "result-0.npz", "end.json", "model.keras", "out-0.log"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "metrics-0.jsonl").write_text('{"step": 1}\n{"ste')
+    attempts.keep(tmp_path, 1, "end.json")
+    history = sorted(p.name for p in (tmp_path / "attempts/1").iterdir())
+    assert history == ["end.json", "error-1.json", "rank-0.json", "result-0.npz"]
+    assert (tmp_path / "metrics-0.jsonl").read_text() == '{"step": 1}\n'
+    left = {"attempts", "job.log", "metrics-0.jsonl", "model.keras", "out-0.log"}
+    assert {p.name for p in tmp_path.iterdir()} == left
+
+
+def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys):
+    """And one that was cancelled not at all."""
+    job = submit(interrupted.walks, 1).wait()
+    run = job.folder / "end.json"
+    run.unlink()
+    monkeypatch.setenv("CLUSTER_ATTEMPT", "2")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert attempts.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(attempts.LIMIT))
+    assert attempts.main(job.folder) == 1 and "not tried again" in capsys.readouterr().out
+    assert job.status.ended
+    (job.folder / "cancel.json").write_text("{}")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert attempts.main(job.folder) == 1
+
+
+def row(time, attempt=1, rank=0, **values):
+    return {"rank": rank, "time": time} | ({"attempt": attempt} if attempt > 1 else {}) | values
+
+
+def test_rows_computed_again_are_left_out():
+    """By hand: rank 0 goes on with step 2, rank 1 has not yet; a third attempt goes on with step 3."""
+    first = [row(1, step=1), row(2, step=2), row(3, epoch=1), row(4, rank=1, step=1), row(5, rank=1, step=2)]
+    again = [row(6, 2, step=2), row(7, 2, step=3)]
+    assert metrics.whole(first) == first
+    assert [r["time"] for r in metrics.whole(first + again)] == [1, 4, 5, 6, 7]
+    third = [row(8, 3, step=3), row(9, 3, rank=1, step=2)]
+    assert [r["time"] for r in metrics.whole(first + again + third)] == [1, 4, 6, 8, 9]
+    assert [r["time"] for r in metrics.whole([row(1, epoch=1), row(2, epoch=2), row(3, 2, epoch=2)])] == [
+        1,
+        3,
+    ]
+    assert [r["time"] for r in metrics.whole([row(1, loss=3.0), row(2, 2, loss=3.0)])] == [2]
+
+
+CURVES = ["rank", "step", "loss", "accuracy", "epoch", "epoch_loss", "epoch_val_loss", "epoch_val_accuracy"]
+
+
+def curves(job):
+    """Of each rank, its rows in their order: two ranks write at the same time in any order."""
+    frame = job.metrics()[CURVES]
+    return [frame[frame["rank"] == r].reset_index(drop=True) for r in range(job.ranks)]
+
+
+def assert_equal(interrupted_run, whole_run):
+    """To the last bit: weights, optimizer, history, and every number that was logged."""
+    assert interrupted_run.results() == whole_run.results()
+    assert ledger.read(interrupted_run.folder / "rank-0.json")["attempt"] == 2
+    for got, expected in zip(curves(interrupted_run), curves(whole_run), strict=True):
+        assert got.equals(expected) and len(got) == got.step.max() + interrupted.EPOCHS
+
+
+@pytest.mark.ranks
+def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs):
+    """Stopped at step 7 of 10 in the first epoch of two, three steps after the last checkpoint."""
+    whole = submit(interrupted.trains, ranks_per_node=2)
+    job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
+    interrupt(job)
+    again = submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True)
+    assert_equal(again.wait(120), whole.wait(120))
+
+
+@pytest.mark.ranks
+@pytest.mark.slurm
+def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own, tmp_path, monkeypatch):
+    """Two ranks make room for a job of `short`, and the node of another training dies: both go on.
+
+    One goes on at the beginning of its second epoch (10 steps each), one within it (20 steps each).
+    """
+    own.enter(monkeypatch)
+    first, second, _ = own.nodes
+    options = {"folder": tmp_path / "runs", "backend": "slurm", "partition": "long", "requeue": True}
+    two = submit(interrupted.trains, at=11, nodes=2, sbatch={"nodelist": f"{first},{second}"}, **options)
+    one = submit(interrupted.trains, at=25, sbatch={"exclude": f"{first},{second}"}, **options)
+    whole = [submit(interrupted.trains, nodes=n, backend="local", folder=tmp_path / "whole") for n in (2, 1)]
+    stopped(two), stopped(one)
+    attach(one.id, options["folder"]), own.ask("scontrol", "update", f"job={number(one)}", "excnodelist=")
+    dead = ledger.read(one.folder / "rank-0.json")["host"]
+    own.kill(dead)
+    try:
+        urgent = submit(
+            programs.sleeps, 1, cpus_per_rank=4, partition="short", sbatch={"nodelist": first},
+            backend="slurm", folder=tmp_path / "runs",
+        )  # fmt: skip
+        until(two, lambda: two.status.what.startswith("It was preempted at "))
+        assert two.status == "pending" and "waits to go on (attempt 2)" in two.status.what
+        assert urgent.wait(60).status == "done"
+        for job, expected in zip((two, one), whole, strict=True):
+            assert_equal(job.wait(180), expected)
+        assert ledger.read(one.folder / "rank-0.json")["host"] != dead
+    finally:
+        own.start()
+
+
+def number(job):
+    return json.loads((job.folder / "backend.json").read_text())["job_id"]
