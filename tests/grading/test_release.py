@@ -138,7 +138,11 @@ def test_students_folder_holds_no_solution(tmp_path):
         ".git",
         ".grading",
     }
-    assert sorted(p.name for p in (folder / "cluster/grading").iterdir()) == ["__init__.py", "values.py"]
+    assert sorted(p.name for p in (folder / "cluster/grading").iterdir()) == [
+        "__init__.py",
+        "values.py",
+        "watch.py",
+    ]
     for name in assignments(ROOT):
         assert release.same_files(folder / "exercises" / name, ROOT / "exercises" / name)
     for notebook_file in folder.rglob("*.ipynb"):
