@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs import endings, rendezvous, sbatch, slurm, states
+from cluster.jobs import endings, rendezvous, sbatch, states
 from cluster.jobs.errors import ENDINGS, RankFailed
 from cluster.jobs.spec import Options
 
