@@ -1,70 +1,107 @@
-"""`doctor`: what is there to run jobs with, what is missing, and how to get it."""
+"""`doctor`: what is there to run jobs with, what is missing, and who can mend it how.
+
+The parts: this module looks at this machine, `checkslurm` asks Slurm, `checkrun` runs jobs that prove it.
+"""
 
 from __future__ import annotations
 
+import functools
 import html
 import os
 import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 from . import backends, ledger, local, record
-from .errors import JobError
 from .view import BAD, COLOURS
 
 MARKS = {"ok": "ok  ", "warn": "note", "bad": "BAD "}
+NOT_SHARED = "On a cluster of several machines set CLUSTER_RUNS to a folder that all nodes see."
+SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "afs", "panfs", "orangefs", "9p")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One finding: `mark` is 'ok', 'warn' or 'bad'; what a student can do, and what an administrator can."""
+
+    mark: str
+    subject: str
+    finding: str
+    student: str = ""
+    administrator: str = ""
 
 
 @dataclass
 class Report:
-    """What `doctor` found: `lines` of (mark, subject, finding, next step); `ok` when none is bad."""
+    """What `doctor` found, one `Item` after another; `ok` when none is bad."""
 
-    lines: list[tuple[str, str, str, str]] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        return all(mark != "bad" for mark, *_ in self.lines)
+        return all(i.mark != "bad" for i in self.items)
 
-    def add(self, mark: str, subject: str, finding: str, step: str = "") -> None:
-        self.lines.append((mark, subject, finding, step))
+    def add(self, mark: str, subject: str, finding: str, student: str = "", administrator: str = "") -> None:
+        """Append an item. What is not well has a next step for both."""
+        self.items.append(Item(mark, subject, finding, student, administrator))
+
+    def of(self, subject: str) -> Item:
+        """The item of a subject; raises LookupError with those there are."""
+        found = next((i for i in self.items if i.subject == subject), None)
+        if found is None:
+            raise LookupError(f"{subject!r} is none of {[i.subject for i in self.items]}.")
+        return found
 
     def __repr__(self) -> str:
-        width = max(len(subject) for _, subject, _, _ in self.lines)
+        width = max(len(i.subject) for i in self.items)
         rows = []
-        for mark, subject, finding, step in self.lines:
-            rows.append(f"{MARKS[mark]} {subject:{width}}  {finding}")
-            rows += [f"{'':{width + 7}}→ {step}"] if step else []
-        return "\n".join(rows)
+        for i in self.items:
+            rows.append(f"{MARKS[i.mark]} {i.subject:{width}}  {i.finding}")
+            steps = [("→", i.student), ("→ administrator:", i.administrator)]
+            rows += [f"{'':{width + 7}}{who} {step}" for who, step in steps if step]
+        return "\n".join([*rows, self._sum()])
 
     def _repr_html_(self) -> str:
         colours = {"ok": COLOURS["done"], "warn": COLOURS["pending"], "bad": BAD}
         rows = []
-        for mark, subject, finding, step in self.lines:
-            text = html.escape(finding) + (f"<br>&rarr; {html.escape(step)}" if step else "")
-            dot = f'<span style="color:{colours[mark]}">&#9679;</span> {html.escape(subject)}'
+        for i in self.items:
+            text = html.escape(i.finding)
+            text += f"<br>&rarr; {html.escape(i.student)}" if i.student else ""
+            text += (
+                f"<br>&rarr; <i>administrator:</i> {html.escape(i.administrator)}" if i.administrator else ""
+            )
+            dot = f'<span style="color:{colours[i.mark]}">&#9679;</span> {html.escape(i.subject)}'
             rows.append("".join(f'<td style="text-align:left">{c}</td>' for c in (dot, text)))
-        return f"<table>{''.join(f'<tr>{r}</tr>' for r in rows)}</table>"
+        return f"<table>{''.join(f'<tr>{r}</tr>' for r in rows)}</table><div>{html.escape(self._sum())}</div>"
+
+    def _sum(self) -> str:
+        counts = {m: sum(i.mark == m for i in self.items) for m in MARKS}
+        return f"{counts['ok']} well, {counts['warn']} to note, {counts['bad']} bad."
 
 
 def doctor(run: bool = False) -> Report:
     """Look at what jobs need here: versions, Horovod's controllers, MPI, Slurm, the folder of runs.
 
-    run: also run a job of two ranks with each controller that is there, which proves the world size (about
+    run: also run jobs of two ranks with each controller that is there. They prove the world size, and on
+    Slurm that the nodes see the folder, use the same packages, tell the same time and limit memory (about
     10 s each). Nothing is changed, apart from those recorded jobs.
 
     >>> doctor()                                                                    # doctest: +SKIP
     """
+    from . import checkrun, checkslurm
+
     report = Report()
     _python(report)
-    slurm = backends.no_slurm()
-    _slurm(report, slurm)
-    _folder(report, slurm is None)
+    slurm = checkslurm.look(report)
+    _folder(report, slurm)
     report.add("ok", "this machine", f"{record.machine()['cpu']}, up to {local.max_ranks()} local ranks")
     if run:
-        for controller in ("gloo", "mpi") if slurm is None or shutil.which("mpirun") else ("gloo",):
-            _two_ranks(report, controller)
+        checkrun.look(report, slurm)
+    else:
+        words = "no job was run to prove the world size" + (" and what the nodes see" if slurm else "")
+        report.add("warn", "jobs", words, "python -m cluster doctor --run", "The same, as a student.")
     return report
 
 
@@ -74,88 +111,79 @@ def _python(report: Report) -> None:
         if name in found:
             report.add("ok", name, found[name])
         else:
-            report.add("bad", name, "not installed", "make setup builds the environment")
-    code = "import horovod.common.util as u; print(u.gloo_built(), u.mpi_built())"
+            step = "Use the course's environment: run the same with its python."
+            report.add("bad", name, f"not installed in {sys.executable}", step, "make setup builds it")
     if "horovod" in found:
-        env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-        said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
-        gloo, mpi = [*said.stdout.split(), "False", "False"][:2]
-        report.add(
-            "ok" if gloo == "True" else "bad", "Gloo", "built in" if gloo == "True" else "not built in"
-        )
-        report.add("ok" if mpi == "True" else "warn", "MPI", "built in" if mpi == "True" else "not built in")
+        gloo, mpi = built()
+        report.add("ok" if gloo else "bad", "Gloo", *(("built in",) if gloo else _NO_GLOO))
+        report.add("ok" if mpi else "warn", "MPI", *(("built in",) if mpi else _NO_MPI))
     mpirun = shutil.which("mpirun")
-    step = "" if mpirun else "Only controller='mpi' needs it: apt-get install openmpi-bin"
-    report.add("ok" if mpirun else "warn", "mpirun", mpirun or "not on PATH", step)
+    steps = () if mpirun else ("Only controller='mpi' needs it.", "apt-get install openmpi-bin, or a module")
+    report.add("ok" if mpirun else "warn", "mpirun", mpirun or "not on PATH", *steps)
 
 
-def _slurm(report: Report, missing: str | None) -> None:
-    if missing:
-        report.add("warn", "Slurm", missing, "Jobs run on this machine, by the local backend.")
-        return
-    report.add("ok", "Slurm", _first("sbatch", "--version"))
-    munge = _first("munge", "-n")
-    report.add("ok" if munge else "warn", "munge", "answers" if munge else "does not answer on this machine")
-    pmix = "pmix" in _all("srun", "--mpi=list")
-    report.add(
-        "ok" if pmix else "warn", "PMIx", "there" if pmix else "not there: controller='mpi' will not work"
-    )
-    rows = [r.split("|") for r in _all("sinfo", "-h", "-o", "%P|%l|%D|%G|%a").splitlines()]
-    for name, limit, nodes, gres, state in rows:
-        finding = f"{state}, {nodes} nodes, at most {limit}, GRES {gres}"
-        report.add("ok" if state == "up" else "warn", f"partition {name}", finding)
-    storage = [
-        x for x in _all("scontrol", "show", "config").splitlines() if x.startswith("AccountingStorageType")
-    ]
-    kept = bool(storage) and "none" not in storage[0]
-    step = "" if kept else "An unknown account or QOS is accepted, and sacct knows nothing of ended jobs."
-    report.add("ok" if kept else "warn", "accounting", "kept" if kept else "not kept", step)
+_NO_GLOO = ("not built in", "Use controller='mpi'.", "Build Horovod anew: make setup asks for Gloo.")
+_NO_MPI = (
+    "not built in",
+    "Use controller='gloo', the default.",
+    "Build Horovod anew where mpicxx is on PATH.",
+)
+
+
+@functools.cache
+def built() -> tuple[bool, bool]:
+    """Whether Horovod has Gloo, and MPI; asked in another process, for it loads TensorFlow."""
+    code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
+    env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    gloo, mpi = [*said.stdout.split(), "False", "False"][:2]
+    return gloo == "True", mpi == "True"
 
 
 def _folder(report: Report, slurm: bool) -> None:
     root = ledger.root()
     there = next(p for p in (root, *root.parents) if p.exists())
-    free = shutil.disk_usage(there).free / 2**30
     if not os.access(there, os.W_OK):
-        report.add("bad", "runs", f"{root} cannot be written", "Set CLUSTER_RUNS to a folder of yours.")
+        step = "Set CLUSTER_RUNS to a folder of yours that can be written."
+        report.add("bad", "runs", f"{root} cannot be written", step, "Give each user a folder to write to.")
         return
-    kind = _first("stat", "--file-system", "--format=%T", str(there))
-    shared = any(k in kind for k in ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse"))
-    note = (
-        "" if shared or not slurm else "On a cluster of several machines it must be on a shared file system."
-    )
-    report.add("warn" if note else "ok", "runs", f"{root}, {free:.0f} GiB free ({kind})", note)
+    free, kind = shutil.disk_usage(there).free / 2**30, file_system(there)
+    finding = f"{root}, {free:.0f} GiB free ({kind})"
+    if free < 1:
+        report.add(
+            "warn", "runs", finding, "Delete old runs, or set CLUSTER_RUNS.", "Less than 1 GiB is free."
+        )
+    elif slurm and not any(k in kind for k in SHARED):
+        step = "Homes, or such a folder, belong on a shared file system."
+        report.add("warn", "runs", finding, NOT_SHARED, step)
+    else:
+        report.add("ok", "runs", finding)
 
 
-def _two_ranks(report: Report, controller: str) -> None:
-    from .submission import submit
+def file_system(path: Path) -> str:
+    """The kind of file system a path lies on, such as 'nfs'; 'unknown' where no one can tell."""
+    good, kind = ask("stat", "--file-system", "--format=%T", str(path))
+    return kind.strip() if good else "unknown"
 
+
+def ask(*command: str, text: str | None = None) -> tuple[bool, str]:
+    """(whether it went well, what it printed, else its complaint) of a command, within ANSWER seconds."""
     try:
-        sizes = submit(
-            world_size, ranks_per_node=2, controller=controller, rerun=True, name="doctor"
-        ).results()
-        good = sizes == [2, 2]
-        finding = f"a job of two ranks saw the world sizes {sizes}"
-        report.add("ok" if good else "bad", f"two ranks, {controller}", finding)
-    except JobError as e:
-        report.add("bad", f"two ranks, {controller}", e.what, e.next_step)
+        said = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER, input=text)
+    except subprocess.TimeoutExpired:
+        return False, f"{command[0]} did not answer within {ANSWER} s"
+    except OSError as e:
+        return False, f"{command[0]}: {e.strerror}"
+    if said.returncode:
+        lines = (said.stderr or said.stdout).strip().splitlines()
+        return False, lines[-1] if lines else f"{command[0]} ended with {said.returncode}"
+    return True, said.stdout + (said.stderr if "--mpi=list" in command else "")
 
 
-def world_size() -> int:
-    """The number of ranks that Horovod sees."""
-    import horovod.tensorflow as hvd
-
-    hvd.init()
-    return hvd.size()
+ANSWER = 5  # seconds a command has to answer
 
 
-def _all(*command: str) -> str:
-    try:
-        said: Any = subprocess.run(command, capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return said.stdout + (said.stderr if "--mpi=list" in command else "")
-
-
-def _first(*command: str) -> str:
-    return (_all(*command).splitlines() or [""])[0]
+def slurm_missing() -> str | None:
+    """Why Slurm cannot be used, or None; not from memory, as jobs have it."""
+    backends._seen.clear()
+    return backends.no_slurm()
