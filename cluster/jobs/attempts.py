@@ -11,20 +11,25 @@ import contextlib
 import os
 import shutil
 import sys
+import time
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
 from . import ledger, state
 
+HOW = {"preempted": "DUE TO PREEMPTION", "stopped by a failed node": "DUE TO NODE FAILURE"}
 LIMIT = 10  # times that Slurm starts one job, before whoever submitted it has to look
+SOON = 120  # seconds within which Slurm puts such a job back
 MARK = "--- attempt "  # begins the line that parts the attempts in a log
 
 # The endings after which a run can go on: it was stopped, and did not fail by itself.
 INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
 
+REQUEUED = {"NodeFailed", "Preempted"}  # those after which Slurm itself puts a job back into its queue
+
 LEFT = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json", "timeline.json")
-LEFT += ("seen.json", "cancel.json")
+LEFT += ("seen.json", "cancel.json", "interrupted.json")
 
 
 def current() -> int:
@@ -55,6 +60,23 @@ def latest(folder: Path) -> int:
     """The number of the attempt that a folder is at."""
     kept = [int(p.name) for p in earlier(folder)]
     return max(ledger.read(folder / "run.json").get("attempt", 1), 1 + max(kept, default=0))
+
+
+def expected(folder: Path) -> bool:
+    """Whether Slurm, which has just ended the job for no fault of its own, is to put it back into its queue."""
+    if not ledger.read(folder / "run.json")["options"].get("requeue"):
+        return False
+    ledger.write_once(folder / "interrupted.json", {"time": time.time()})
+    return time.time() - ledger.read(folder / "interrupted.json")["time"] < SOON
+
+
+def waiting(folder: Path) -> str:
+    """In words, that a job was interrupted and is in the queue again."""
+    log = state.facts(folder)[3]
+    how = next((w for w, said in HOW.items() if said in log), "interrupted")
+    ended = [r.get("ended") for r in state.facts(folder)[1]]
+    at = time.strftime(" at %H:%M", time.localtime(max(ended))) if ended and all(ended) else ""
+    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + 1})."
 
 
 def following(folder: Path, run: dict[str, Any]) -> dict[str, Any]:

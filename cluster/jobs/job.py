@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import backends, endings, ledger, results, state
+from . import attempts, backends, endings, ledger, results, state
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
-from .metrics import Tail
+from .metrics import Tail, whole
 from .state import Status
 
 POLL = 0.1  # seconds between two looks at a job's folder
@@ -55,7 +55,8 @@ class Job:
         """Wait until the job has ended, well or badly, and return the job.
 
         timeout: seconds; NotFinished is raised after them, and the job goes on. progress: show a bar, from
-        the `step` and `steps` that the code logs. An interrupt of the cell does not end the job.
+        the `step` and `steps` that the code logs. An interrupt of the cell does not end the job. CanNeverRun
+        is raised where Slurm says that the job will wait for ever.
 
         >>> job.wait(timeout=60)                                                    # doctest: +SKIP
         """
@@ -149,11 +150,12 @@ class Job:
 
         return Timeline(self)
 
-    def metrics(self) -> Any:
+    def metrics(self, superseded: bool = False) -> Any:
         """All that the ranks logged, as a pandas DataFrame.
 
         Columns: rank; time, seconds since the first rank started; and every name that was logged. Rows are
-        in the order of time.
+        in the order of time. Of a run that was interrupted and went on, the rows that a later attempt
+        computed again are left out, unless superseded=True, and `attempt` numbers the attempts.
 
         Once the job has ended, the files are compared with the hashes written then, and Damaged is raised
         where they differ. This finds accidents, not forgery: who can change the one can change the other.
@@ -163,8 +165,11 @@ class Job:
         if self.status.ended:
             results.check(self.folder, "metrics-", ledger.read(self.folder / "end.json")["hashes"])
         rows = Tail(self.folder).read()
-        frame = pd.DataFrame(rows, columns=["rank", "time"] if not rows else None)
-        records = [ledger.read(self.folder / f"rank-{r}.json") for r in range(self.ranks)]
+        frame = pd.DataFrame(rows if superseded else whole(rows), columns=None if rows else ["rank", "time"])
+        if "attempt" in frame:
+            frame["attempt"] = frame["attempt"].fillna(1).astype(int)
+        first = (attempts.earlier(self.folder) or [self.folder])[0]
+        records = [ledger.read(first / f"rank-{r}.json") for r in range(self.ranks)]
         started = [r["started"] for r in records if r]
         if started and rows:
             frame["time"] -= min(started)
