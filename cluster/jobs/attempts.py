@@ -63,7 +63,7 @@ def latest(folder: Path) -> int:
 
 
 def expected(folder: Path) -> bool:
-    """Whether Slurm, which has just ended the job for no fault of its own, is to put it back into its queue."""
+    """Whether Slurm, which has just ended the job, is to put it back into its queue."""
     if not ledger.read(folder / "run.json")["options"].get("requeue"):
         return False
     ledger.write_once(folder / "interrupted.json", {"time": time.time()})
