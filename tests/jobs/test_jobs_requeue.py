@@ -1,6 +1,5 @@
 """Runs that are interrupted and go on: what is kept, what is equal, and what is never repeated."""
 
-import json
 import os
 import signal
 import subprocess
@@ -173,11 +172,12 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
     own.enter(monkeypatch)
     first, second, _ = own.nodes
     options = {"folder": tmp_path / "runs", "backend": "slurm", "partition": "long", "requeue": True}
-    two = submit(interrupted.trains, at=11, nodes=2, sbatch={"nodelist": f"{first},{second}"}, **options)
-    one = submit(interrupted.trains, at=25, sbatch={"exclude": f"{first},{second}"}, **options)
+    nodes = {"nodelist": f"{first},{second}", "exclusive": True}  # so that the other one gets the third
+    two = submit(interrupted.trains, at=11, nodes=2, sbatch=nodes, **options)
+    until(two, lambda: two.status == "running")
+    one = submit(interrupted.trains, at=25, **options)
     whole = [submit(interrupted.trains, nodes=n, backend="local", folder=tmp_path / "whole") for n in (2, 1)]
     stopped(two), stopped(one)
-    attach(one.id, options["folder"]), own.ask("scontrol", "update", f"job={number(one)}", "excnodelist=")
     dead = ledger.read(one.folder / "rank-0.json")["host"]
     own.kill(dead)
     try:
@@ -193,7 +193,3 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
         assert ledger.read(one.folder / "rank-0.json")["host"] != dead
     finally:
         own.start()
-
-
-def number(job):
-    return json.loads((job.folder / "backend.json").read_text())["job_id"]
