@@ -34,15 +34,6 @@ def test_a_refusal_holds_slurms_words_and_the_partitions(here, tmp_path):
     assert not list((tmp_path / "runs").glob("[!.]*"))
 
 
-def test_a_job_that_can_never_run_says_so_while_it_waits(here):
-    job = submit(programs.sleeps, 1, time="05:00:00")
-    deadline = time.monotonic() + 20
-    while "can never run" not in job.status.what and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert job.status == "pending" and "can never run" in job.status.what
-    assert job.cancel().status == "cancelled"
-
-
 def test_a_job_cancelled_from_outside_is_cancelled(here):
     job = submit(programs.sleeps, 60)
     while "asleep" not in job.logs(0):
