@@ -1,0 +1,142 @@
+"""Calls to the scheduler, counted by scripts that stand before Slurm's commands on PATH."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .rivals import executor, stamps
+
+COMMANDS = ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "scancel", "srun")
+
+
+SCRIPT = """\
+#!/bin/sh
+echo begin {name} >>"$CALLS"
+{real} "$@"
+code=$?
+echo end {name} >>"$CALLS"
+exit $code
+"""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Calls a minute, the most at one time, and how many of each command."""
+
+    a_minute: float
+    at_once: int
+    by_command: Counter[str]
+
+
+def count(side: Callable[[int, Path], Any], n: int, window: float, folder: Path) -> Counted:
+    """Submit n jobs that are held in the queue, let `side` watch them, count calls for `window` seconds."""
+    log = folder / f"calls-{time.monotonic_ns()}"
+    with _counted(folder, log), side(n, folder):
+        time.sleep(3)  # until all watch
+        log.write_text("")
+        time.sleep(window)
+        lines = [x.split() for x in log.read_text().splitlines()]
+    begun = Counter(name for what, name in lines if what == "begin")
+    running, most = 0, 0
+    for what, _ in lines:
+        running = max(0, running + (1 if what == "begin" else -1))
+        most = max(most, running)
+    return Counted(60 * sum(begun.values()) / window, most, begun)
+
+
+@contextlib.contextmanager
+def _counted(folder: Path, log: Path) -> Iterator[None]:
+    """Slurm's commands write when they are called and when they have answered."""
+    bin_, path = folder / "bin", os.environ["PATH"]
+    bin_.mkdir(exist_ok=True)
+    for name in COMMANDS:
+        real = shutil.which(name)
+        if real and Path(real).parent != bin_:
+            (bin_ / name).write_text(SCRIPT.format(name=name, real=real))
+            (bin_ / name).chmod(0o755)
+    log.touch()
+    os.environ.update(PATH=f"{bin_}:{path}", CALLS=str(log))
+    try:
+        yield
+    finally:
+        os.environ["PATH"] = path
+        del os.environ["CALLS"]
+
+
+def _ours(n: int, folder: Path) -> list[Any]:
+    from cluster.jobs import submit
+
+    runs = folder / f"held-{time.monotonic_ns()}"
+    held = {"memory": "512M", "backend": "slurm", "sbatch": {"hold": True}, "folder": runs}
+    return [submit(stamps, 1.0 + i, **held) for i in range(n)]
+
+
+@contextlib.contextmanager
+def waits(n: int, folder: Path) -> Iterator[None]:
+    """n threads of one process, each in `job.wait()`."""
+    jobs = _ours(n, folder)
+    with _threads([lambda j=j: j.wait(progress=False) for j in jobs]):
+        yield
+    _cancel(jobs)
+
+
+@contextlib.contextmanager
+def watches(n: int, folder: Path) -> Iterator[None]:
+    """One `watch` of all of them."""
+    from cluster.jobs import watch
+
+    jobs = _ours(n, folder)
+    with _threads([lambda: watch(jobs)]):
+        yield
+    _cancel(jobs)
+
+
+@contextlib.contextmanager
+def submitit(n: int, folder: Path) -> Iterator[None]:
+    """n threads, each in submitit's `job.wait()`."""
+    made = executor(folder, slurm_additional_parameters={"hold": True})
+    jobs = [made.submit(stamps) for _ in range(n)]
+    with _threads([j.wait for j in jobs]):
+        yield
+    for j in jobs:
+        j.cancel()
+
+
+SIDES = {"cluster.jobs, wait()": waits, "cluster.jobs, watch()": watches, "submitit, wait()": submitit}
+
+
+@contextlib.contextmanager
+def _threads(work: list[Callable[[], Any]]) -> Iterator[None]:
+    """Run each in a thread, and end them as an interrupt would."""
+    threads = [threading.Thread(target=_until_told, args=(w,), daemon=True) for w in work]
+    for t in threads:
+        t.start()
+    try:
+        yield
+    finally:
+        for t in threads:
+            while t.is_alive():
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(t.ident), ctypes.py_object(KeyboardInterrupt)
+                )
+                t.join(1.5)
+
+
+def _until_told(work: Callable[[], Any]) -> None:
+    with contextlib.suppress(KeyboardInterrupt):
+        work()
+
+
+def _cancel(jobs: list[Any]) -> None:
+    for j in jobs:
+        j.cancel(wait=False)
