@@ -28,6 +28,8 @@ def here(cluster, tmp_path_factory):
         patch.setenv("CLUSTER_BACKEND", "slurm")
         patch.setattr(backends, "_seen", {})
         patch.setattr(slurm, "FRESH", 0.1)
+        cluster.ask("scancel", "--user=root")  # what earlier tests have left: all three nodes are needed
+        until("an empty queue", lambda: not cluster.ask("squeue", "-h"))
         yield cluster
 
 
