@@ -63,6 +63,8 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
     monkeypatch.setattr(slurm, "SETTLE", 0)
     assert job.status == "lost"
     here.ask("scancel", slurm.ledger.read(job.folder / "backend.json")["job_id"])
+    while here.ask("squeue", "-h"):  # a step that ends while slurmctld is away tells it a minute later
+        time.sleep(0.1)
 
 
 def test_a_controller_that_stops_answering_changes_no_state(here, own, monkeypatch):

@@ -29,7 +29,7 @@ def here(cluster, tmp_path_factory):
         patch.setattr(backends, "_seen", {})
         patch.setattr(slurm, "FRESH", 0.1)
         cluster.ask("scancel", "--user=root")  # what earlier tests have left: all three nodes are needed
-        until("an empty queue", lambda: not cluster.ask("squeue", "-h"))
+        empty(cluster)
         yield cluster
 
 
@@ -43,6 +43,14 @@ def until(what, true, seconds=60):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
         time.sleep(0.1)
     return found
+
+
+def empty(cluster):
+    """Wait until no job is left; if one stays, say which."""
+    try:
+        until("an empty queue", lambda: not cluster.ask("squeue", "-h"))
+    except AssertionError:
+        pytest.fail("jobs stay in the queue:\n" + cluster.ask("scontrol", "show", "job"))
 
 
 def sleeper(seconds, **options):
@@ -77,7 +85,7 @@ def waiting(here):
     yield jobs
     for job in (*jobs.values(), *full):
         job.cancel(wait=False)
-    until("an empty queue", lambda: not here.ask("squeue", "-h"))
+    empty(here)
 
 
 @pytest.mark.parametrize(

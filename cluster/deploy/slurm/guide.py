@@ -65,6 +65,8 @@ NodeName={c.node_list} CPUs={c.cpus} RealMemory={c.memory}{gpus}
 - A preempted job has KillWait seconds (30 by default) between SIGTERM and SIGKILL: time for one
   checkpoint. A GraceTime on the partition does not help: a job whose steps end within it is over, and
   is not requeued.
+- UnkillableStepTimeout=180: a step that ends while slurmctld is away reports it 60 s later, and with the
+  default of 60 s its node is drained ("Kill task failed").
 - A requeued job waits 120 s (AuthInfo=cred_expire) before it can start again.
 - Locked memory for RDMA: LimitMEMLOCK=infinity in slurmd's systemd unit, or NCCL and MPI fall back to
   TCP.

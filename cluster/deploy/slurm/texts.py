@@ -45,6 +45,9 @@ SlurmdParameters=config_overrides
 SlurmdTimeout={cluster.node_timeout}
 ReturnToService=2
 KillWait=10
+# A step that ends while slurmctld is away tries again only after 60 s. The default, 60 s as well, would take
+# it for a step that cannot be killed, and drain its node.
+UnkillableStepTimeout=180
 {_processes(machine)}
 # Scheduling: quick answers on a small cluster; memory and CPUs are both handed out.
 SelectType=select/cons_tres
