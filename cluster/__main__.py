@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
         ("--controller", str, "how ranks meet: auto, gloo or mpi (auto, which is gloo)"),
         ("--backend", str, "auto, local or slurm (auto: slurm where it answers)"),
         ("--partition", str, "Slurm's partition"),
+        ("--max-output", str, "most that is kept of what a rank prints, such as 50M (50M)"),
     ]:
         c.add_argument(option, type=kind, help=text, metavar=option.rpartition("-")[2].upper())
     c.add_argument("--sbatch", action="append", metavar="NAME=VALUE", help="a further option of sbatch")
@@ -122,7 +123,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _submit(o: argparse.Namespace) -> int:
     names = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory", "time", "name")
-    names += ("controller", "backend", "partition")
+    names += ("controller", "backend", "partition", "max_output")
     given = {n: getattr(o, n) for n in names if getattr(o, n) is not None}
     for n in ("sbatch", "env"):
         if getattr(o, n):

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import attempts, backends, endings, ledger, results, state
+from . import attempts, backends, endings, ledger, output, results, state
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
 from .metrics import Tail, whole
 from .state import Status
@@ -103,12 +103,15 @@ class Job:
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
     def logs(self, rank: int | str | None = None) -> str:
-        """What a rank printed; with no rank, all of them one after another; 'job' is what started them."""
+        """What a rank printed; with no rank, all of them one after another; 'job' is what started them.
+
+        Of more than `max_output` bytes a rank, the beginning and the end.
+        """
         if rank == "job":
             return _text(self.folder / "job.log")
         if rank is not None:
-            return _text(self.folder / f"out-{rank}.log")
-        parts = [(r, _text(self.folder / f"out-{r}.log")) for r in range(self.ranks)]
+            return output.read(self.folder / f"out-{rank}.log").decode(errors="replace")
+        parts = [(r, self.logs(r)) for r in range(self.ranks)]
         return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
 
     def follow(self, rank: int | None = None) -> None:

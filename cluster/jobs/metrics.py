@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import sys
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from . import output
+
+_calls: Counter[str] = Counter()  # of `log`, and how many of them were not kept
 
 
 def log(**values: Any) -> None:
@@ -15,6 +22,7 @@ def log(**values: Any) -> None:
 
     `step` (done so far) and `steps` (in all) drive the progress bar of `job.wait()`. Tensors and NumPy
     scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere.
+    When the file has reached half of the job's `max_output`, ever fewer of the lines are kept.
 
     Raises ValueError for `rank`, `time` and `attempt`, which each line has of itself.
 
@@ -31,7 +39,26 @@ def log(**values: Any) -> None:
     if (attempt := int(os.environ.get("CLUSTER_ATTEMPT") or 1)) > 1:
         line["attempt"] = attempt
     with open(Path(folder) / f"metrics-{rank}.jsonl", "a") as f:
-        f.write(json.dumps(line) + "\n")  # one write a line, so that a reader sees whole lines
+        text = json.dumps(line) + "\n"
+        if _kept(f.tell(), len(text), output.cap()):
+            f.write(text)  # one write a line, so that a reader sees whole lines
+
+
+def _kept(at: int, more: int, cap: int) -> bool:
+    """Whether a line is kept: each in the first half, then every second, fourth, ... so that curves go on."""
+    _calls["all"] += 1
+    thin = 2 ** (max(0, 2 * at - cap) * 8 // cap)
+    if at + more <= cap and _calls["all"] % thin == 0:
+        return True
+    if not _calls["left out"]:
+        _say(f"Of the {cap} bytes for metrics (max_output) half are full: from here on lines are left out.")
+        atexit.register(lambda: _say("Lines of metrics left out: {left out} of {all}.".format(**_calls)))
+    _calls["left out"] += 1
+    return False
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def run_folder() -> Path:

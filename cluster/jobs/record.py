@@ -56,7 +56,8 @@ def environment(options: Any) -> dict[str, str]:
     env = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(DROPPED)}
     path = [str(Path(__file__).resolve().parents[2]), env.get("PYTHONPATH", "")]
     env["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
-    return env | variables(threads) | (options.env or {})
+    output = {"CLUSTER_MAX_OUTPUT": options.max_output} if options.max_output else {}
+    return env | variables(threads) | output | (options.env or {})
 
 
 def variables(threads: str) -> dict[str, str]:

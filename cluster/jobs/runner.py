@@ -1,7 +1,8 @@
 """What runs on each rank, on every backend: `python -m cluster.jobs.runner FOLDER`.
 
-The process forks at once. The child does the work; the parent waits, passes signals on and records how the
-child ended, so that the run knows each rank's exit code, signal and memory without asking any scheduler.
+The process forks at once. The child does the work; the parent writes down what it prints, passes signals on
+and records how it ended, so that the run knows each rank's exit code, signal and memory without asking any
+scheduler.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import attempts, ledger, rendezvous, results, trace
+from . import attempts, ledger, output, rendezvous, results, trace
 from .errors import JobError, NotYours
 from .modules import Submitted
 
@@ -37,22 +38,27 @@ def main(folder: Path) -> int:
     die_with_parent()
     here = rendezvous.place(os.environ)
     os.environ.update(CLUSTER_JOB=str(folder), CLUSTER_RANK=str(here.rank))
-    _redirect(folder / f"out-{here.rank}.log")
+    log = output.Log(folder / f"out-{here.rank}.log", output.cap())
     record = {"rank": here.rank, "node": here.node, "host": socket.gethostname(), "started": time.time()}
     if attempts.current() > 1:
         record["attempt"] = attempts.current()
-        print(f"{attempts.MARK}{attempts.current()} on {record['host']}", flush=True)
+        log.write(f"{attempts.MARK}{attempts.current()} on {record['host']}\n".encode())
     ledger.write(folder / f"rank-{here.rank}.json", record)
+    pipe, printed = os.pipe()
     child = os.fork()
     if child == 0:
         die_with_parent()
+        os.close(pipe)
+        _redirect(printed)
         return _work(folder, here)
+    os.close(printed)
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
         signal.signal(s, lambda number, _: _pass_on(child, number))
     signal.signal(signal.SIGALRM, lambda *_: attempts.superseded(folder) and _pass_on(child, signal.SIGKILL))
     signal.setitimer(signal.ITIMER_REAL, FENCE, FENCE)
-    _, status, usage = os.wait4(child, 0)
+    status, usage = output.attend(child, pipe, log)
     signal.setitimer(signal.ITIMER_REAL, 0)
+    log.close()
     code = os.waitstatus_to_exitcode(status)
     scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is bytes there, KiB elsewhere
     record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
@@ -73,12 +79,11 @@ def _pass_on(child: int, number: int) -> None:
         os.kill(child, number)
 
 
-def _redirect(log: Path) -> None:
-    """Send everything this process writes, from C++ libraries too, to the rank's log."""
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(fd, 1)
-    os.dup2(fd, 2)
-    os.close(fd)
+def _redirect(printed: int) -> None:
+    """Send everything this process writes, from C++ libraries and children too, to the rank's log."""
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    os.close(printed)
 
 
 def _work(folder: Path, here: rendezvous.Place) -> int:
@@ -156,9 +161,10 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
     text = "".join(traceback.TracebackException(type(e), e, tb).format())
     for name in cells:
         text = text.replace(f'File "{name}"', "Notebook cell")
-    error = {"type": type(e).__name__, "message": str(e), "traceback": text, "time": time.time()}
+    text, message = output.clip(text), output.clip(str(e))
+    error = {"type": type(e).__name__, "message": message, "traceback": text, "time": time.time()}
     if isinstance(e, JobError):
-        error |= {"what": e.what, "next_step": e.next_step}
+        error |= {"what": output.clip(e.what), "next_step": e.next_step}
     if not attempts.superseded(folder):
         ledger.write(folder / f"error-{rank}.json", error)
     print(text, file=sys.stderr, flush=True)

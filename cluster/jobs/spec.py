@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import os
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
@@ -43,6 +44,7 @@ class Options:
     rerun: bool = False
     requeue: bool = False
     timeline: bool = False
+    max_output: str | None = None
     env: dict[str, str] | None = None
     folder: str | None = None
     partition: str | None = None
@@ -82,6 +84,7 @@ def check(given: dict[str, Any]) -> Options:
     for name in ("rerun", "requeue", "timeline"):
         if not isinstance(o[name], bool):
             _bad(name, o[name], "True or False")
+    _output(o["max_output"])
     for name in ("name", "partition"):
         if o[name] is not None:
             _text(name, o[name])
@@ -161,16 +164,33 @@ def clock(seconds: float) -> str:
     return (f"{days}-" if days else "") + f"{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
 
 
+def size(v: Any) -> int:
+    """A text such as '50M' or '1.5G' in bytes; 0 for what is none.
+
+    >>> size("1.5K"), size("many")
+    (1536, 0)
+    """
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", v.strip(), re.I) if isinstance(v, str) else None
+    return int(float(m[1]) * UNITS[m[2].upper()] * 2**20) if m else 0
+
+
 def _bad(name: str, value: Any, form: str) -> None:
     raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
 
 
 def _memory(v: Any) -> int:
-    m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", v.strip(), re.I) if isinstance(v, str) else None
-    mib = int(float(m[1]) * UNITS[m[2].upper()]) if m else 0
+    mib = size(v) // 2**20
     return (
         mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
     )
+
+
+def _output(v: Any) -> None:
+    """Check the cap that was given, or the one that this site has set."""
+    name = "max_output" if v is not None else "CLUSTER_MAX_OUTPUT"
+    v = v if v is not None else os.environ.get(name) or None
+    if v is not None and size(v) < 4096:
+        _bad(name, v, "a number and a unit, '4K' or more: '50M', '1G'")
 
 
 def _time(v: Any) -> int:

@@ -36,6 +36,8 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
             job was cancelled) goes on when the same run is submitted once more. rerun=True starts anew.
         timeline (False): record what Horovod does, for `job.timeline()`. It takes a core of its own and makes
             steps slower; a recorded result serves with or without it.
+        max_output ("50M"): the most that is kept of what a rank prints, the beginning and the end, and of
+            what it logs. $CLUSTER_MAX_OUTPUT changes the default.
         env: further environment variables of the ranks, a dictionary.
         folder: where job folders lie, if not in `runs` here or in $CLUSTER_RUNS.
         partition, sbatch: Slurm's partition, and a dictionary of other options of sbatch.

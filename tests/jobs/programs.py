@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -114,3 +115,37 @@ def logs_and_fails(steps):
         log(step=step, steps=steps, loss=1.0 / step)
         time.sleep(0.2)
     raise ValueError("no more")
+
+
+def prints_much(n):
+    """n bytes in all: from Python, from a child process, at C level; and as many lines of metrics."""
+    print("from Python")
+    for i in range(n // 500):
+        print(f"{i:09d}" * 10 + "from Python")
+        log(step=i, text="x" * 100)
+    subprocess.run(["sh", "-c", f"yes child | head -c {n // 2}; echo the last words of a child"], check=True)
+    for _ in range(n // 4 // 1000):
+        os.write(1, b"C" * 999 + b"\n")
+    subprocess.run(["sh", "-c", "echo the last words of a child"], check=True)
+    os.write(1, b"the last words at C level\n")
+    raise ValueError("at the end")
+
+
+def prints_for_ever():
+    i = 0
+    while True:
+        i += 1
+        print(f"line {i:09d}")
+
+
+def leaves_a_child():
+    print("ended", flush=True)
+    return subprocess.Popen(["sleep", "600"]).pid
+
+
+def closes_its_output():
+    os.close(1)
+    os.close(2)
+    sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    time.sleep(0.2)
+    return "went on"
