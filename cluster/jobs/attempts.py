@@ -2,7 +2,7 @@
 
 What attempt N left behind and would mislead the next (the ranks' records and errors, the store's address,
 the mark of its end) is kept in `attempts/N/`; logs, metrics and checkpoints go on. A batch script begins with
-`python -m cluster.jobs.attempts FOLDER` when Slurm has put its job back into the queue.
+`python -m cluster.jobs.begin FOLDER` when Slurm has put its job back into the queue.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
 import time
 from io import BufferedWriter
 from pathlib import Path
@@ -62,10 +61,12 @@ def latest(folder: Path) -> int:
     return max(ledger.read(folder / "run.json").get("attempt", 1), 1 + max(kept, default=0))
 
 
-def expected(folder: Path) -> bool:
-    """Whether Slurm, which has just ended the job, is to put it back into its queue."""
+def expected(folder: Path, asked: float) -> bool:
+    """Whether Slurm, which said when `asked` that the job has ended, is to start it again, or just has."""
     if not ledger.read(folder / "run.json")["options"].get("requeue"):
         return False
+    if any(p.stat().st_mtime > asked - 2 for p in earlier(folder)[-1:]):
+        return True  # the next attempt has begun since then
     ledger.write_once(folder / "interrupted.json", {"time": time.time()})
     return time.time() - ledger.read(folder / "interrupted.json")["time"] < SOON
 
@@ -76,7 +77,7 @@ def waiting(folder: Path) -> str:
     how = next((w for w, said in HOW.items() if said in log), "interrupted")
     ended = [r.get("ended") for r in state.facts(folder)[1]]
     at = time.strftime(" at %H:%M", time.localtime(max(ended))) if ended and all(ended) else ""
-    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + 1})."
+    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + bool(ended)})."
 
 
 def following(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
@@ -126,19 +127,3 @@ def _cut(path: Path) -> None:
         text = f.read()
         if not text.endswith(b"\n"):
             f.truncate(text.rfind(b"\n") + 1)
-
-
-def main(folder: Path) -> int:
-    """At the start of a job that Slurm starts again: clear the folder, or say that it is enough."""
-    if (folder / "cancel.json").exists():
-        return 1
-    if int(os.environ["SLURM_RESTART_COUNT"]) >= LIMIT:
-        print(f"Interrupted {LIMIT} times: not tried again. Submit it once more, and it goes on.")
-        state.finish(folder)
-        return 1
-    keep(folder, current() - 1, "end.json")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

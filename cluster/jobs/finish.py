@@ -15,7 +15,7 @@ if __name__ == "__main__":
     folder = Path(sys.argv[1])
     run, records, errors, _ = state.facts(folder)
     codes = [r.get("exit_code") for r in records]
-    done = len(codes) == run["ranks"] and not any(codes)
+    done = codes == [0] * run["ranks"]
     told = all(c in (0, None, -signal.SIGTERM) for c in codes)
     if done or errors or not told:
         state.finish(folder)

@@ -64,7 +64,7 @@ def _attempt(run: dict[str, Any], place: str, python: str) -> str:
         return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""
     return f"""export CLUSTER_ATTEMPT=$(({first} + ${{SLURM_RESTART_COUNT:-0}}))
 if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
-  {shlex.quote(python)} -P -m cluster.jobs.attempts {place} || exit
+  {shlex.quote(python)} -P -m cluster.jobs.begin {place} || exit
 fi
 """
 

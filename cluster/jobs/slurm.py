@@ -115,7 +115,9 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     began = (ledger.read(folder / "rank-0.json") or {}).get("started")
     if found in WAITING and began and _asked("queue") < began + 2:  # squeue was asked before it started
         found, row = "RUNNING", states.state("RUNNING")
-    if began and (found in WAITING or (row.ending in attempts.REQUEUED and attempts.expected(folder))):
+    if (began and found in WAITING) or (
+        row.ending in attempts.REQUEUED and attempts.expected(folder, _asked("queue"))
+    ):
         row = dataclasses.replace(states.reason(said), what=attempts.waiting(folder))
         return _remember(folder, "pending", row, f"{found}, {said}")
     if row.ending is None:

@@ -10,7 +10,7 @@ import numpy as np
 import programs
 import pytest
 
-from cluster.jobs import attach, attempts, errors, ledger, metrics, submit
+from cluster.jobs import attach, attempts, begin, errors, ledger, metrics, submit
 
 STEPS, AT = 10, 5  # saved after step 3; steps 4 and 5 are computed twice
 
@@ -107,13 +107,13 @@ def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys)
     run.unlink()
     monkeypatch.setenv("CLUSTER_ATTEMPT", "2")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert attempts.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
+    assert begin.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(attempts.LIMIT))
-    assert attempts.main(job.folder) == 1 and "not tried again" in capsys.readouterr().out
+    assert begin.main(job.folder) == 1 and "not tried again" in capsys.readouterr().out
     assert job.status.ended
     (job.folder / "cancel.json").write_text("{}")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert attempts.main(job.folder) == 1
+    assert begin.main(job.folder) == 1
 
 
 def row(time, attempt=1, rank=0, **values):
@@ -162,10 +162,6 @@ def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs):
     assert_equal(again.wait(120), whole.wait(120))
 
 
-@pytest.mark.skipif(
-    "CLUSTER_TEST_REQUEUE" not in os.environ,
-    reason="not yet seen to pass after other tests on one Slurm: CLUSTER_TEST_REQUEUE=1 runs it",
-)
 @pytest.mark.ranks
 @pytest.mark.slurm
 def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own, tmp_path, monkeypatch):

@@ -1,0 +1,28 @@
+"""`python -m cluster.jobs.begin FOLDER`: the first line of a batch script that Slurm has started again.
+
+It clears the folder for the next attempt, or says that it is enough.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from . import attempts, state
+
+
+def main(folder: Path) -> int:
+    """Returns the exit status: non-zero when the job is not to be started again."""
+    if (folder / "cancel.json").exists():
+        return 1
+    if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
+        print(f"Interrupted {attempts.LIMIT} times: not tried again. Submit it once more, and it goes on.")
+        state.finish(folder)
+        return 1
+    attempts.keep(folder, attempts.current() - 1, "end.json")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
