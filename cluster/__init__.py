@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import jobs
-    from .jobs import attach, doctor, submit, watch
+    from .jobs import attach, doctor, map, submit, watch
 
-__all__ = ["attach", "doctor", "jobs", "submit", "watch"]
+__all__ = ["attach", "doctor", "jobs", "map", "submit", "watch"]
 
 
 def __getattr__(name: str) -> Any:

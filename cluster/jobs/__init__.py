@@ -14,18 +14,22 @@ from typing import Any
 
 from .errors import JobError, JobFailed
 from .job import Job, attach
+from .mapping import map
 from .metrics import log, run_folder
 from .state import Status
 from .submission import submit
+from .sweep import Sweep
 
 __all__ = [
     "Job",
     "JobError",
     "JobFailed",
     "Status",
+    "Sweep",
     "attach",
     "doctor",
     "log",
+    "map",
     "run_folder",
     "submit",
     "watch",

@@ -78,6 +78,18 @@ class Progress:
         return f"{self._job.name}: {status} {meter} {', '.join(numbers[:3])}".rstrip()
 
 
+class Items(Progress):
+    """The same for a sweep: a bar over its items."""
+
+    def _line(self, status: Status) -> str:
+        from tqdm.std import tqdm
+
+        sweep, now = self._job, self._job.statuses
+        over = sum(s.ended for s in now)
+        meter = tqdm.format_meter(over, len(sweep), time.time() - self._start, ncols=60, unit="item")
+        return f"{sweep.name}: {status} {meter} {status.what}"
+
+
 class _Plain:
     """A text that a notebook shows as it is, without quotes."""
 

@@ -135,3 +135,27 @@ class Damaged(JobFailed):
 
 
 ENDINGS = {c.__name__: c for c in JobFailed.__subclasses__()}
+
+
+class SweepFailed(JobFailed):
+    """Items of a sweep ended badly; `failures` is {item: its error}, and all of them are in the message."""
+
+    failures: dict[int, JobFailed]
+
+    @classmethod
+    def of(cls, name: str, items: list, failures: dict[int, JobFailed]) -> SweepFailed:
+        """The error for these failures: each in a line, and the first of each kind with its traceback."""
+        n, shown, seen = len(failures), [], set()
+        for i, e in list(failures.items())[:10]:
+            step = "" if e.traceback else f" → {e.next_step}"
+            shown.append(f"items[{i}] = {items[i]!r}: {type(e).__name__}: {e.what}{step}")
+            if e.traceback and e.traceback not in seen:
+                shown.append(e.traceback.rstrip())
+            seen.add(e.traceback)
+        shown += [f"... and {n - 10} more: see sweep.failures."] if n > 10 else []
+        made = cls(
+            f"{n} of the {len(items)} items of {name} ended badly.",
+            "sweep.results(failed=None) gives the others. The same call of map() runs only these again.",
+        )
+        made.failures, made.traceback = failures, "\n".join(shown)
+        return made

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import attempts, backends, endings, ledger, output, results, state
+from . import attempts, backends, endings, ledger, output, results, rounds, state
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
 from .metrics import Tail, whole
 from .state import Status
@@ -43,8 +43,9 @@ class Job:
 
     @property
     def id(self) -> str:
-        """The folder's name."""
-        return self.folder.name
+        """The folder's name; of an item of a sweep, the sweep's and the item's number."""
+        folder = self.folder
+        return f"{rounds.sweep_of(folder).name}/{folder.name}" if rounds.is_item(folder) else folder.name
 
     @property
     def status(self) -> Status:
@@ -185,7 +186,7 @@ class Job:
         """
         if self.status.ended:  # asked first, since this also finds a job whose submission was cut off
             return self
-        backend = ledger.read(self.folder / "backend.json")
+        backend = rounds.backend(self.folder)
         if backend is None:
             raise BackendError(f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later.")
         backends.get(backend["backend"]).cancel(self.folder, backend)
@@ -219,28 +220,52 @@ class Job:
         return card(self)
 
 
-def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Job:
-    """Take up a job again, in any process: by its id, the beginning of its id, its folder, or Slurm's number.
+def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Any:
+    """Take up a job or a sweep again, in any process: a `Job`, or what `map` returned.
 
+    job: its id, the beginning of its id, its folder, or Slurm's number; `train-3fa9/4` is item 4 of a sweep.
     folder: where the job folders lie, if not in `runs` here or in $CLUSTER_RUNS. Raises NoSuchJob.
 
     >>> attach("train-3fa9")                                                        # doctest: +SKIP
     """
     text, runs = os.fspath(job), ledger.root(folder)
     if (Path(text) / "run.json").is_file():
-        return Job(Path(text))
+        return handle(Path(text))
+    whole, sign, item = text.rpartition("/")
+    if sign and item.isdigit():
+        return _item(attach(whole, folder), int(item))
     all_ids = [p.name for p in ledger.folders(runs)]
     hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
     hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # rather than a run that was set aside
-    if not hits and text.isdigit():
-        slurm = {i: ledger.read(runs / i / "backend.json") or {} for i in all_ids}
-        hits = [i for i, b in slurm.items() if str(b.get("job_id")) == text]
+    number, _, item = text.partition("_")
+    if not hits and number.isdigit():
+        records = [p for i in all_ids for p in [runs / i, *(runs / i).glob("round-*")]]
+        hits = [p for p in records if str((ledger.read(p / "backend.json") or {}).get("job_id")) == number]
+        hits = [str(p.relative_to(runs)).partition("/")[0] for p in hits]
     if len(hits) == 1:
-        return Job(runs / hits[0])
+        found = handle(runs / hits[0])
+        return _item(found, int(item)) if item.isdigit() and number.isdigit() else found
     if hits:
         raise NoSuchJob(f"{text!r} fits {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more of the id.")
     listed = ", ".join(all_ids[-5:]) or "none"
     raise NoSuchJob(f"No job {text!r} in {runs}.", f"The jobs there: {listed}. See also jobs().")
+
+
+def handle(folder: Path) -> Any:
+    """The `Job` of a folder, or the `Sweep` where it is one's."""
+    run = ledger.read(ledger.check_owner(folder) / "run.json")
+    if "items" not in run:
+        return Job(folder)
+    from .sweep import Sweep
+
+    return Sweep(folder)
+
+
+def _item(sweep: Any, item: int) -> Job:
+    if isinstance(sweep, Job) or item >= len(sweep):
+        n = "it is no sweep" if isinstance(sweep, Job) else f"its items are 0 to {len(sweep) - 1}"
+        raise NoSuchJob(f"{sweep.id} has no item {item}: {n}.", "See jobs().")
+    return sweep[item]
 
 
 def _text(path: Path) -> str:

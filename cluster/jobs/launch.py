@@ -21,7 +21,21 @@ PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
 
 def main(folder: Path, lock: int) -> int:
     """Detach, run the ranks, write the end; `lock` is the descriptor of the lock that the submission took."""
+    if (code := detach(folder, lock)) is not None:
+        return code
     run = ledger.read(folder / "run.json")
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
+    processes = [
+        _start(folder, run, rank) for rank in range(1 if run["controller"] == "mpi" else run["ranks"])
+    ]
+    stopped = _watch(folder, run, processes, asked)
+    state.finish(folder, stopped)
+    return 0
+
+
+def detach(folder: Path, lock: int) -> int | None:
+    """Go on as a process of one's own, which backend.json names: None there, an exit code where it began."""
     ready, tell = os.pipe()
     if os.fork():  # the one who called waits until this is written down, and never has to reap a child
         os.close(tell)
@@ -33,14 +47,7 @@ def main(folder: Path, lock: int) -> int:
     )
     os.write(tell, b"1")
     os.close(tell)
-    asked: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
-    processes = [
-        _start(folder, run, rank) for rank in range(1 if run["controller"] == "mpi" else run["ranks"])
-    ]
-    stopped = _watch(folder, run, processes, asked)
-    state.finish(folder, stopped)
-    return 0
+    return None
 
 
 def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen:

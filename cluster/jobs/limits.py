@@ -70,6 +70,17 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
         raise CanNeverRun(f"It could never run: {'; '.join(faults)}.", f"Ask for less. {hint}".rstrip())
 
 
+def check_array(items: range, config: str) -> None:
+    """Raise CanNeverRun where an array of these tasks is larger than `scontrol show config` allows."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
+    if found and items[-1] >= int(found[1]):
+        raise CanNeverRun(
+            f"{items[-1] + 1} items are too many for one array of this Slurm: it allows {found[1]} "
+            "(MaxArraySize).",
+            f"Give map() at most {found[1]} items at a time.",
+        )
+
+
 def fault(options: dict[str, Any], p: Partition) -> str:
     """What of the request the partition does not offer, with both values; "" where it offers all."""
     o, n = options, options["ranks_per_node"]

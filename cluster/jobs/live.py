@@ -39,7 +39,8 @@ def watch(jobs: Job | Iterable[Job], logs: int = 0) -> None:
     """
     from .job import Job
 
-    watched = [Source(j) for j in ([jobs] if isinstance(jobs, Job) else jobs)]
+    given = [jobs] if isinstance(jobs, Job) else jobs  # of which some may be sweeps
+    watched = [Source(j) for g in given for j in ([g] if isinstance(g, Job) else g)]
     if not watched:
         print("There is no job to watch.")
         return

@@ -15,7 +15,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import ledger, state
+from . import ledger, rounds, state
 from .errors import BackendError, TooManyRanks
 from .state import Status
 
@@ -42,9 +42,31 @@ def check(run: dict[str, Any]) -> None:
 
 def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: BufferedWriter) -> None:
     """Start the launcher, which takes over the lock and detaches itself; returns when it has."""
+    _detach("launch", folder, env, held)
+
+
+def check_round(items: range) -> None:
+    """This machine's queue takes any number of items."""
+
+
+def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> None:
+    """Start the queue of a round's items, which takes over the sweep's lock; returns when it has."""
+    _detach("queue", folder, env, held)
+
+
+def at_once(run: dict[str, Any], asked: int | None) -> int:
+    """How many items of a sweep run at a time: as asked, but no more ranks than `max_ranks`.
+
+    Where nothing is asked, as many as there are cores for.
+    """
+    cores = len(os.sched_getaffinity(0)) // run["options"]["cpus_per_rank"]
+    return max(1, min(asked or cores // run["ranks"], max_ranks() // run["ranks"]))
+
+
+def _detach(module: str, folder: Path, env: dict[str, str], held: BufferedWriter) -> None:
     with open(folder / "job.log", "ab") as log:
         started = subprocess.run(
-            [sys.executable, "-P", "-m", "cluster.jobs.launch", str(folder), str(held.fileno())],
+            [sys.executable, "-P", "-m", f"cluster.jobs.{module}", str(folder), str(held.fileno())],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder,
             start_new_session=True, pass_fds=[held.fileno()],
         )  # fmt: skip
@@ -55,8 +77,11 @@ def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: Buffered
 
 def status(folder: Path, backend: dict[str, Any]) -> Status:
     """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
+    waits = rounds.is_item(folder) and ledger.held(rounds.sweep_of(folder))  # asked first: it may begin now
     if ledger.held(folder):
         return Status("running", f"Ranks at work on {backend['host']}.", source="launcher")
+    if waits and not (folder / "backend.json").exists():
+        return state.ended(folder) or Status("pending", "It waits for its turn in the sweep.", source="queue")
     return state.lost(folder)
 
 
@@ -70,6 +95,12 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
     ledger.write_once(folder / "cancel.json", {"time": time.time()})
 
 
+def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
+    """Ask for the end of items of a round: the queue passes over those that wait."""
+    for i in items:
+        cancel(folder / str(i), backend)
+
+
 def script(run: dict[str, Any], folder: Path) -> str:
     """What the local backend runs, as a shell script."""
     from .sbatch import exports, runner
@@ -79,3 +110,11 @@ def script(run: dict[str, Any], folder: Path) -> str:
     times = "" if start or p == 1 else f"   # {p} times, with CLUSTER_RANK=0 to {p - 1}"
     head = "#!/bin/bash\n# Runs on this machine, without a scheduler."
     return f"{head}\n{exports(run)}\n{start}{runner(folder)}{times}\n"
+
+
+def array(run: dict[str, Any], folder: Path, items: list[int], most: int | None) -> str:
+    """What the local backend runs for a round of a sweep, as a shell script."""
+    from .sbatch import ranges
+
+    each = f"# Items {ranges(items)}, {at_once(run, most)} at a time, each as its own job.sh says."
+    return f"#!/bin/bash\n# Runs on this machine, without a scheduler.\n{each}\n"

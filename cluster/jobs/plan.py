@@ -71,24 +71,36 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
-def plan(target: Callable | str | os.PathLike, args: tuple, keywords: dict[str, Any]) -> Plan:
-    """The run that `submit(target, *args, **keywords)` asks for; nothing is written."""
+def plan(
+    target: Callable | str | os.PathLike,
+    args: tuple,
+    keywords: dict[str, Any],
+    caller: str = "submit",
+    own: tuple[str, ...] = (),
+) -> Plan:
+    """The run that `submit(target, *args, **keywords)` asks for; nothing is written.
+
+    caller: the name of the call, for messages; own: options of that call's own.
+    """
     if not callable(target) and not isinstance(target, (str, os.PathLike)):
         raise OptionError(
-            f"submit() takes a function or the path of a script, not {target!r}.", "submit(train, ...)"
+            f"{caller}() takes a function or the path of a script, not {target!r}.", f"{caller}(train, ...)"
         )
-    given, arguments = spec.split(target if callable(target) else os.fspath(target), keywords)
+    target = target if callable(target) else os.fspath(target)
+    given, arguments = spec.split(target, keywords, caller, own)
     options = spec.check(given)
-    build = _function if callable(target) else _script
-    call, form, code, arguments, name = build(target, args, arguments)
+    if callable(target):
+        call, form, code, arguments, name = _function(target, args, arguments, caller)
+    else:
+        call, form, code, arguments, name = _script(target, args)
     key = fingerprint.digest([FORMAT, form, options.resources()])
     return Plan(options, ledger.root(options.folder), key, call, code, arguments, name)
 
 
-def _function(target: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
+def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str) -> tuple:
     import cloudpickle
 
-    arguments = spec.bind(target, args, kwargs)
+    arguments = spec.bind(target, args, kwargs, caller)
     closure = fingerprint.Closure(target, arguments)
     modules = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
     before = cloudpickle.list_registry_pickle_by_value()
@@ -109,12 +121,10 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
     return call, closure.form, code, arguments, _name(target)
 
 
-def _script(target: str | os.PathLike, args: tuple, kwargs: dict[str, Any]) -> tuple:
+def _script(target: str, args: tuple) -> tuple:
     path = Path(target).expanduser().absolute()
     if not path.is_file() or path.suffix != ".py":
-        raise OptionError(
-            f"{os.fspath(target)!r} is no Python script (a file that ends in .py).", "Check the path."
-        )
+        raise OptionError(f"{target!r} is no Python script (a file that ends in .py).", "Check the path.")
     argv, text = [str(a) for a in args], path.read_text()
     form, texts = fingerprint.script_form(path)
     call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}

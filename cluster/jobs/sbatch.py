@@ -32,6 +32,33 @@ exit $code
 """
 
 
+def array(run: dict[str, Any], folder: Path, items: list[int], at_once: int | None) -> str:
+    """The sbatch script of a round of a sweep: each task of the array is one item, and runs its job.sh.
+
+    run: the sweep's run.json; folder: the round's; items: the numbers that run, in ascending order.
+    """
+    tasks = ranges(items) + (f"%{at_once}" if at_once else "")
+    return f"""#!/bin/bash
+{header(run, array=tasks, output="%a/job.log")}
+exec bash {shlex.quote(str(folder))}/"$SLURM_ARRAY_TASK_ID"/job.sh
+"""
+
+
+def ranges(numbers: list[int]) -> str:
+    """Ascending numbers as Slurm writes them.
+
+    >>> ranges([0, 1, 2, 5, 7, 8])
+    '0-2,5,7-8'
+    """
+    parts: list[list[int]] = []
+    for n in numbers:
+        if parts and n == parts[-1][-1] + 1:
+            parts[-1][1:] = [n]
+        else:
+            parts.append([n])
+    return ",".join("-".join(map(str, p)) for p in parts)
+
+
 def header(run: dict[str, Any], **special: Any) -> str:
     """The lines that say what a job asks for; `special` are further options of sbatch."""
     o = run["options"]

@@ -8,10 +8,10 @@ writing it down. A controller that does not answer changes nothing: the last sta
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -20,12 +20,13 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import attempts, endings, ledger, limits, state, states
+from . import answers, attempts, endings, ledger, limits, state, states
 from .errors import BackendError, Refused
-from .sbatch import script
+from .sbatch import array, ranges, script
 from .state import Status
 
-__all__ = ["calls", "cancel", "check", "recover", "script", "start", "status"]
+__all__ = ["array", "at_once", "calls", "cancel", "cancel_items", "check", "check_round"]
+__all__ += ["recover", "script", "start", "start_round", "status"]
 
 ANSWER = 10  # seconds Slurm has to answer a question
 FRESH = 1.0  # seconds for which an answer serves; ten times as long where the queue has not changed for long
@@ -60,23 +61,41 @@ def check(run: dict[str, Any]) -> None:
     limits.check(run["options"], limits.read(rows))
 
 
+def check_round(items: range) -> None:
+    """Raise CanNeverRun where the items of a round are more than an array may have."""
+    with contextlib.suppress(BackendError):
+        limits.check_array(items, _ask("scontrol", "show", "config"))
+
+
 def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: BufferedWriter) -> str:
     """Submit the folder's job.sh; returns what there is to say about it. sbatch, too, holds the lock.
 
-    Raises Refused, with what sbatch said, and removes a folder without earlier attempts. Where no answer
-    came, the job may be in the queue nevertheless: the folder is kept, and `recover` looks for it.
+    Raises Refused, with what sbatch said. Where no answer came, the job may be in the queue nevertheless:
+    its state is pending, and `recover` looks for it.
     """
-    log = str(folder / "job.log").replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
+    return _submit(folder, "job.log", env, held)
+
+
+def at_once(run: dict[str, Any], asked: int | None) -> int | None:
+    """How many items of a sweep run at a time: as asked; else Slurm decides, and this is None."""
+    return asked
+
+
+def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
+    """Submit the array of a round; the rest is as for `start`."""
+    return _submit(folder, "%a/job.log", env, held)
+
+
+def _submit(folder: Path, log: str, env: dict[str, str], held: BufferedWriter) -> str:
+    place = str(folder).replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
     try:
         said = _ask(
-            "sbatch", "--parsable", "--output", log, "job.sh",
+            "sbatch", "--parsable", "--output", f"{place}/{log}", "job.sh",
             cwd=folder, env=env, timeout=60, pass_fds=[held.fileno()],
         )  # fmt: skip
     except BackendError as e:
         if NO_ANSWER.search(e.what):
             return f", which has not confirmed it yet: {e.what}"
-        if run["attempt"] == 1:
-            shutil.rmtree(folder)
         partitions = _partitions()
         hint = f"Partitions (time limit, nodes): {partitions}." if partitions else "See doctor()."
         raise Refused(f"Slurm refused the job: {e.what}", hint) from None
@@ -95,7 +114,7 @@ def recover(folder: Path) -> bool | None:
         return None
     mine = [i for i, row in queue.items() if row[2] in (str(folder), os.path.realpath(folder))]
     if mine:
-        _note(folder, mine[0])
+        _note(folder, mine[0].partition("_")[0])  # of an array all tasks were submitted in one place
     return bool(mine)
 
 
@@ -144,6 +163,18 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
     _answers.pop("queue", None)
 
 
+def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
+    """scancel items of a round, all with one call; raises as `cancel` does."""
+    try:
+        _ask("scancel", f"{backend['job_id']}_[{ranges(items)}]")
+    except BackendError as e:
+        if not UNKNOWN.search(e.what):
+            raise
+    for i in items:
+        ledger.write_once(folder / str(i) / "cancel.json", {"time": time.time()})
+    _answers.pop("queue", None)
+
+
 def _note(folder: Path, job_id: str) -> None:
     ledger.write(folder / "backend.json", {"backend": "slurm", "job_id": job_id, "submitted": time.time()})
 
@@ -162,28 +193,29 @@ def _squeue() -> dict[str, list[str]] | None:
 
 
 def _forgotten(job_id: str) -> str | None:
-    """Slurm's name for the state of a job that is no longer in the queue.
+    """Slurm's name for the state of a job that is no longer in the queue; one question serves for an array.
 
     It is '' when Slurm knows no such job, and None when it does not answer.
     """
+    whole, _, task = job_id.partition("_")
+    for question, read in (
+        (("scontrol", "show", "job", "--oneliner", whole), answers.shown),
+        (("sacct", "-X", "-n", "-P", "--array", "--format=JobID,State", "--jobs", whole), answers.accounted),
+    ):
+        found = _fresh(" ".join(question), lambda q=question, read=read: _states(q, read))
+        if found is None or task in found:
+            return found and found[task]
+    return ""
 
-    def ask() -> str | None:
-        for question in (
-            ["scontrol", "show", "job", "--oneliner", job_id],
-            ["sacct", "--jobs", job_id, "--allocations", "--noheader", "--parsable2", "--format=State"],
-        ):
-            try:
-                said = _ask(*question)
-            except BackendError as e:
-                if not UNKNOWN.search(e.what):
-                    return None
-                continue
-            words = said.split("JobState=")[-1].split()
-            if words:
-                return words[0].rstrip("+")
-        return ""
 
-    return _fresh(job_id, ask)
+def _states(question: tuple[str, ...], read: Callable[[str], dict[str, str]]) -> dict[str, str] | None:
+    """{task: state}, {} where Slurm does not know the job, None where it does not answer."""
+    try:
+        return read(
+            _ask(*question, env=os.environ | {"SLURM_BITSTR_LEN": "0"})
+        )  # so that no list is cut short
+    except BackendError as e:
+        return {} if UNKNOWN.search(e.what) else None
 
 
 def _fresh(question: str, ask: Callable[[], Any]) -> Any:

@@ -96,21 +96,24 @@ def check(given: dict[str, Any]) -> Options:
     return Options(**o)
 
 
-def split(target: Callable | str, keywords: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(options, arguments of the target) out of the keywords of `submit`.
+def split(
+    target: Callable | str, keywords: dict[str, Any], call: str = "submit", own: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(options, arguments of the target) out of the keywords of `submit`, or of another call.
 
-    Raises OptionError for a keyword that is neither, naming the nearest valid one, and for a parameter
-    of the function that has the name of an option.
+    own: further options, which that call has taken out already. Raises OptionError for a keyword that is
+    neither, naming the nearest valid one, and for a parameter of the function that has the name of an option.
     """
+    names = [*own, *NAMES]
     signature = _signature(target) if callable(target) else None
     parameters = signature.parameters.values() if signature else []
     named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     label = f"{getattr(target, '__name__', 'the function')}()" if callable(target) else f"the script {target}"
-    both = [n for n in named if n in NAMES]
+    both = [n for n in named if n in names]
     if both:
         raise OptionError(
-            f"{label} has a parameter {both[0]!r}, which is also an option of submit().",
+            f"{label} has a parameter {both[0]!r}, which is also an option of {call}().",
             f"Rename the parameter of {label}, for example to {both[0] + '_'!r}.",
         )
     options, arguments = {}, {}
@@ -120,16 +123,16 @@ def split(target: Callable | str, keywords: dict[str, Any]) -> tuple[dict[str, A
         elif k in named or takes_any:
             arguments[k] = v
         else:
-            near = difflib.get_close_matches(k, NAMES + named, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(k, names + named, n=1, cutoff=0.5)
             hint = f"Did you mean {near[0]!r}? " if near else ""
             raise OptionError(
-                f"submit() has no option {k!r}, and {label} has no such parameter.",
-                f"{hint}Options: {', '.join(NAMES)}. Parameters of {label}: {', '.join(named) or 'none'}.",
+                f"{call}() has no option {k!r}, and {label} has no such parameter.",
+                f"{hint}Options: {', '.join(names)}. Parameters of {label}: {', '.join(named) or 'none'}.",
             )
     return options, arguments
 
 
-def bind(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+def bind(function: Callable, args: tuple, kwargs: dict[str, Any], call: str = "submit") -> dict[str, Any]:
     """All arguments of the call by name, defaults filled in, so that f(3) and f(n=3) are one run."""
     signature = _signature(function)
     if signature is None:
@@ -140,7 +143,7 @@ def bind(function: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, A
         name = getattr(function, "__name__", "function")
         raise OptionError(
             f"{name}{signature} cannot be called so: {e}.",
-            f"Give its arguments after the function: submit({name}, ...).",
+            f"Give its arguments after the function: {call}({name}, ...).",
         ) from None
     bound.apply_defaults()
     return dict(bound.arguments)

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import endings, ledger
+from . import endings, ledger, rounds
 from .states import Row
 
 
@@ -98,13 +98,13 @@ def of(folder: Path) -> Status:
     final = ended(folder)
     if final:
         return final
-    backend = ledger.read(folder / "backend.json")
+    backend = rounds.backend(folder)
     if backend is None:
         run = ledger.read(folder / "run.json")
-        if ledger.held(folder):  # between the folder's making and the launcher's first word
+        if ledger.held(rounds.sweep_of(folder)):  # between the folder's making and the launcher's first word
             return Status("pending", "It is being started.")
-        found = backends.get(run["backend"]).recover(folder)
-        backend = ledger.read(folder / "backend.json")
+        found = backends.get(run["backend"]).recover(folder.parent if rounds.is_item(folder) else folder)
+        backend = rounds.backend(folder)
     if backend is None:
         if final := ended(folder):
             return final

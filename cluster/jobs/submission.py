@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
 from . import attempts, backends, ledger, record
-from .errors import StillRunning
+from .errors import Refused, StillRunning
 from .job import Job, say
 from .plan import Plan, plan
 
@@ -62,7 +64,13 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     job, held = make(asked, run)
     if held:
         with held:
-            note = backends.get(backend).start(job.folder, job.spec, record.environment(asked.options), held)
+            try:
+                env = record.environment(asked.options)
+                note = backends.get(backend).start(job.folder, job.spec, env, held)
+            except Refused:
+                if job.spec["attempt"] == 1:  # else what earlier attempts left stays
+                    discard(job.folder)
+                raise
         p = job.ranks
         say(f"{job.id}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note or ''}")
     return job
@@ -117,3 +125,10 @@ def _set_aside(folder: Path) -> None:
     now = Job(folder).status
     aside, why = ledger.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
     say(f"{folder.name} {why}: it runs again, and what it left is kept as {aside.name}.")
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder at once for all who look, however long the removal takes."""
+    gone = tempfile.mkdtemp(prefix=".new-", dir=folder.parent)
+    os.rename(folder, gone)
+    shutil.rmtree(gone)

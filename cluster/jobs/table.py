@@ -26,7 +26,6 @@ from .forms import bar
 from .view import BAD, COLOURS, length, relative, steps
 
 if TYPE_CHECKING:
-    from .job import Job
     from .state import Status
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
@@ -48,17 +47,20 @@ class Entry:
     @functools.cached_property
     def status(self) -> Status:
         """The state; the backend is asked only where no end is written down."""
+        if "items" in self.run:
+            return self.job.status
         return state.said(self.end) if self.end else state.of(self.folder)
 
     @functools.cached_property
-    def job(self) -> Job:
-        from .job import Job
+    def job(self) -> Any:
+        """The `Job`, or the `Sweep`: one row for all its items."""
+        from .job import handle
 
-        return Job(self.folder)
+        return handle(self.folder)
 
     def cells(self) -> list[str]:
         """One text for each column of HEAD."""
-        done = steps(self.folder)
+        done = self._steps()
         progress = f"{done[0]} of {done[1]}" if done else ""
         what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]
         if self.status == "pending":
@@ -66,16 +68,26 @@ class Entry:
         at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
         took = self._took()
         ranks, backend = str(self.run["ranks"]), self.run["backend"]
+        if "items" in self.run:
+            ranks = f"{len(self.job)} x {ranks}"
         return [self.folder.name, str(self.status), progress, ranks, backend, took, at, what]
 
+    def _steps(self) -> tuple[float, float] | None:
+        if "items" in self.run:
+            return sum(s.ended for s in self.job.statuses), len(self.job)
+        return steps(self.folder)
+
     def _took(self) -> str:
+        if "items" in self.run:
+            begun, ended = self.job.times()
+            return length((ended or time.time()) - begun) if begun else ""
         first = self.end or ledger.read(self.folder / "rank-0.json") or {}
         begun = first.get("started")
         return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
 
 
 class JobTable:
-    """The jobs of a folder of runs, newest first: a sequence of `Job`, which prints as a table.
+    """The jobs of a folder of runs, newest first: a sequence of `Job` and `Sweep`, which prints as a table.
 
     unreadable: [(name, why)] of the folders that could not be read; they are no part of the sequence.
     """
@@ -114,7 +126,7 @@ class JobTable:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, i: int) -> Job:
+    def __getitem__(self, i: int) -> Any:
         return self._rows[i].job
 
     def __repr__(self) -> str:

@@ -91,7 +91,7 @@ def test_a_refusal_leaves_nothing(commands, tmp_path):
         (MUNGE, MUNGE, "running"),
         (UNKNOWN, DISABLED, "lost"),
         (UNKNOWN, "exit 0", "lost"),
-        (UNKNOWN, "echo 'CANCELLED by 1000'", "cancelled"),
+        (UNKNOWN, "echo '7|CANCELLED by 1000'", "cancelled"),
     ],
 )
 def test_only_an_answer_ends_a_job(job, commands, scontrol, sacct, now):

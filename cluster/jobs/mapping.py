@@ -1,0 +1,194 @@
+"""`map`: one function over many items, as one sweep: a Slurm array, or a queue on this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import backends, compose, fingerprint, ledger, record
+from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
+from .job import say
+from .plan import FORMAT, Plan, plan
+from .submission import discard
+from .sweep import Sweep
+
+
+def map(
+    target: Callable | str | os.PathLike,
+    items: Sequence[Any],
+    *,
+    max_parallel: int | None = None,
+    **keywords: Any,
+) -> Sweep:
+    """Run a function once for each item, each as a job of its own; returns at once with a `Sweep`.
+
+    target: a function, which is called with an item as its first argument; or the path of a .py script,
+    which gets the item as its only argument. items: a list, a tuple, a range, an array: anything with a
+    length and an order. Where a call needs several values, let each item be a tuple or a dictionary.
+    max_parallel: how many items run at the same time, at most; if not given, as many as Slurm starts, or as
+    there are cores for on this machine, which starts no more ranks at once than for a single job.
+
+    All options of `submit` can be given. They hold for each item: with nodes=2 each runs on two nodes. Any
+    other keyword is an argument of the function, the same for all items.
+
+    On Slurm the sweep is one array, submitted and asked about as one. On this machine a queue runs the items
+    in their order, and goes on without the notebook.
+
+    The same function with the same items is the same sweep. While it runs you get the running sweep. Called
+    again later, it runs only those items again that have ended badly; with requeue=True those that were
+    interrupted go on from their checkpoints. An item that is recorded, by another sweep or by `submit`, is
+    not run again, so that a list of items can grow. Equal items are one run. rerun=True runs all of them.
+
+    Raises what `submit` raises; nothing is run then.
+
+    >>> from cluster import jobs                                                    # doctest: +SKIP
+    >>> def train(rate, epochs):
+    ...     from cluster.training import data, models
+    ...     x, y = data.fashion_mnist("train", limit=5000)
+    ...     model = models.build("linear")
+    ...     return {"loss": 0.5}
+    >>> sweep = jobs.map(train, [0.01, 0.1, 1.0], epochs=1)                         # doctest: +SKIP
+    >>> sweep.results()                   # one for each item, in order             # doctest: +SKIP
+    >>> sweep.table()                     # rate, status, loss, ... as a DataFrame  # doctest: +SKIP
+    >>> sweep.figure("loss")              # loss against rate                       # doctest: +SKIP
+    """
+    asked = survey(target, items, max_parallel, keywords)
+    found = recorded(asked)
+    if found:
+        return found
+    options = asked.plans[0].options
+    backend, why = backends.choose(options.backend)
+    runner = backends.get(backend)
+    runner.check(asked.plans[0].run(backend))
+    runner.check_round(range(len(asked.plans)))
+    with ledger.lock(asked.runs, asked.key):
+        found = recorded(asked)  # by another process, just now
+        if found:
+            return found
+        folder, held, run = compose.make(asked, backend)
+    with held:
+        sweep = Sweep(folder)
+        place = folder / f"round-{sweep.last}"
+        try:
+            note = runner.start_round(place, record.environment(options), held) if run else ""
+        except Refused:
+            discard(place if sweep.last > 1 else folder)
+            raise
+    say(f"{sweep.id}: {_told(asked, sweep, run)} on the {backend} backend{why}{note or ''}")
+    return sweep
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A sweep that was asked for: a plan for each item, and the key by which the whole is known."""
+
+    plans: list[Plan]
+    items: list[Any]  # as JSON has them
+    max_parallel: int | None
+    key: str
+    runs: Path
+
+    @property
+    def rerun(self) -> bool:
+        return self.plans[0].options.rerun
+
+    def run(self, backend: str) -> dict[str, Any]:
+        """The sweep's run.json."""
+        first = self.plans[0]
+        given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
+        one = first.run(backend)
+        rest = one["command"].removeprefix("submit(").removesuffix(")").split(", ")[2:]
+        parameter, *_ = [*first.arguments, "item"]
+        return one | {
+            "key": self.key,
+            "items": self.items,
+            "keys": [p.key for p in self.plans],
+            "parameter": parameter if isinstance(parameter, str) and parameter.isidentifier() else "item",
+            "command": f"map({', '.join([first.name, record.short(self.items), *given, *rest])})",
+        }
+
+
+def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> Asked:
+    """The sweep that a call of `map` asks for; nothing is written."""
+    whole = max_parallel is None or (isinstance(max_parallel, int) and not isinstance(max_parallel, bool))
+    if not whole or max_parallel == 0 or (max_parallel or 1) < 1:
+        raise OptionValueError(
+            f"max_parallel={max_parallel!r} is not valid.",
+            "max_parallel must be a whole number, 1 or more, or None.",
+        )
+    plans = []
+    for i, item in enumerate(_listed(items)):
+        try:
+            plans.append(plan(target, (item,), keywords, "map", ("max_parallel",)))
+        except NotPicklable as e:
+            raise NotPicklable(f"items[{i}]: {e.what}", e.next_step) from None
+    key = fingerprint.digest([FORMAT, "map", [p.key for p in plans]])
+    return Asked(plans, [_plain(v) for v in items], max_parallel, key, plans[0].runs)
+
+
+def recorded(asked: Asked) -> Sweep | None:
+    """The sweep with this key, if it goes on, or if each of its items is done."""
+    folder = ledger.find(asked.runs, asked.key)
+    if folder is None:
+        return None
+    sweep = Sweep(folder)
+    now = sweep.status
+    if not now.ended:
+        if asked.rerun:
+            raise StillRunning(
+                f"{sweep.id} is {now}; it cannot be run again yet.", "Wait for it, or sweep.cancel() it."
+            )
+        say(f"{sweep.id} is {now} ({now.what}): this is that sweep.")
+        return sweep
+    if now == "done" and not asked.rerun:
+        say(f"{sweep.id}: recorded on {sweep.spec['submitted'][:10]}, not run again (rerun=True runs it).")
+        return sweep
+    return None
+
+
+def _listed(items: Any) -> list[Any]:
+    """The items as a list; raises OptionError or OptionValueError for what is none."""
+    hint = "Give a list, a tuple, a range or an array."
+    if isinstance(items, (str, bytes, dict, set, frozenset)) or hasattr(items, "columns"):
+        if isinstance(items, dict):
+            hint = "Give list(d.items()) or list(d.values())."
+        if hasattr(items, "columns"):
+            hint = "Give df.to_dict('records'): each item is then a row."
+        raise OptionError(f"map() takes a list of items, not a {type(items).__name__}.", hint)
+    try:
+        n = len(items)
+    except TypeError:
+        hint = "Give list(...) of it." if hasattr(items, "__next__") else hint
+        raise OptionError(f"map() takes a list of items, not {record.short(items)}.", hint) from None
+    if n == 0:
+        raise OptionValueError(f"items={record.short(items)} is empty.", "Give at least one item.")
+    return list(items)
+
+
+def _plain(v: Any) -> Any:
+    """An item as JSON can hold it: numbers and texts as they are, of other things their text."""
+    if type(v).__module__ == "numpy" and hasattr(v, "item") and not getattr(v, "shape", (1,)):
+        v = v.item()
+    if v is None or isinstance(v, (bool, int, float)) or (isinstance(v, str) and len(v) <= 80):
+        return v
+    if isinstance(v, dict) and all(isinstance(k, str) for k in v):
+        return {k: _plain(x) for k, x in v.items()}
+    if isinstance(v, (list, tuple)) and len(v) <= 20:
+        return [_plain(x) for x in v]
+    return record.short(v)
+
+
+def _told(asked: Asked, sweep: Sweep, run: list[int]) -> str:
+    """'8 items of 2 ranks, 3 are recorded, 2 at a time'."""
+    n, p = len(sweep), sweep.ranks
+    parts = [f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")]
+    equal = n - len(set(sweep.spec["keys"]))
+    for number, what in ((equal, "equal to others"), (n - equal - len(run), "recorded")):
+        parts += [f"{number} {'are' if number > 1 else 'is'} {what}"] if number else []
+    at_once = backends.get(sweep.backend).at_once(sweep.spec, asked.max_parallel)
+    if run and at_once and at_once < len(run):
+        parts.append(f"{at_once} at a time")
+    return ", ".join(parts)

@@ -1,0 +1,252 @@
+"""A sweep as one holds it in a notebook: a handle on the jobs of a `map`, which any process can take up."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from . import backends, ledger, rounds
+from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished, SweepFailed
+from .job import POLL, Job
+from .state import Status
+
+RAISE = type("RAISE", (), {"__repr__": lambda self: "RAISE"})()  # the default of results(failed=...)
+
+
+class Sweep:
+    """The jobs of a `map`: a sequence of `Job`, one for each item, in the order of the items.
+
+    items: the items, where they are numbers, texts, lists and dictionaries of these; of others their text.
+    id: the folder's name; folder: its path; name; key: what identifies the sweep; spec: its run.json as a
+    dictionary; ranks: of each item; backend: 'local' or 'slurm'. Where items were run again, a new handle
+    sees the new runs, and an older handle stays with its own.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = ledger.check_owner(Path(folder).absolute())
+        self.spec: dict[str, Any] = ledger.read(self.folder / "run.json")
+        self.key, self.name, self.items = self.spec["key"], self.spec["name"], self.spec["items"]
+        self.ranks, self.backend = self.spec["ranks"], self.spec["backend"]
+        self.last = rounds.latest(self.folder)
+        self._folders = rounds.items(self.folder, self.last)
+        self._first = rounds.first(self.spec["keys"])
+        self._ended: dict[int, Status] = {}
+
+    @property
+    def id(self) -> str:
+        """The folder's name."""
+        return self.folder.name
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, i: Any) -> Any:
+        if isinstance(i, slice):
+            return [self[n] for n in range(len(self))[i]]
+        if not -len(self) <= i < len(self):
+            raise IndexError(f"{self.id} has no item {i}: its items are 0 to {len(self) - 1}.")
+        first = self._first[i]
+        if not self.here(i):
+            raise NoSuchJob(
+                f"The folder of item {i} of {self.id} is gone.", "Call map() again: it runs then."
+            )
+        return Job(self._folders[first])
+
+    def here(self, i: int) -> bool:
+        """Whether the folder of an item is there."""
+        return self._first[i] in self._folders and self._folders[self._first[i]].is_dir()
+
+    @property
+    def statuses(self) -> list[Status]:
+        """The state of each item, in order; on Slurm one question serves for all."""
+        found = dict(self._ended)
+        for i in dict.fromkeys(self._first):
+            if i not in found:
+                found[i] = self._status(i)
+                if found[i].ended:
+                    self._ended[i] = found[i]
+        return [found[i] for i in self._first]
+
+    def _status(self, i: int) -> Status:
+        gone = Status("lost", "Its folder is gone.", "Call map() again: it runs then.")
+        return self[i].status if self.here(i) else gone
+
+    @property
+    def status(self) -> Status:
+        """The state of the whole, with the number of items in each state as `what`.
+
+        It is 'running' while an item runs, or some have ended and others not; 'done' when all are; else, in
+        the end, the state of those that are not done where they agree, or 'failed'.
+        """
+        all_of_them = self.statuses
+        counts = Counter(str(s) for s in all_of_them)
+        order = ("done", "running", *sorted(set(counts) - {"done", "running", "pending"}), "pending")
+        what = ", ".join(f"{counts[s]} {s}" for s in order if counts[s])
+        bad = set(counts) - {"done"}
+        if not bad:
+            return Status("done", what)
+        if not bad & {"running", "pending"}:
+            step = "sweep.failures says why. The same call of map() runs only these again."
+            return Status(bad.pop() if len(bad) == 1 else "failed", what, step)
+        left = [s for s in all_of_them if not s.ended]
+        state = "pending" if set(counts) == {"pending"} else "running"
+        why = Counter(s.what for s in left if s == "pending").most_common(1)
+        stuck = next((s for s in left if s.never), None) if all(s.never for s in left) else None
+        said = stuck or next((s for s in left if why and s.what == why[0][0]), None)
+        if state == "pending":
+            what += f". {why[0][0]}"
+        return Status(
+            state, what, said.next_step if said else "", left[0].source, 0, said.slurm if said else "",
+            stuck.row if stuck else None,
+        )  # fmt: skip
+
+    def wait(self, timeout: float | None = None, progress: bool = True) -> Sweep:
+        """Wait until each item has ended, well or badly, and return the sweep.
+
+        timeout: seconds; NotFinished is raised after them, and the sweep goes on. progress: show a bar over
+        the items. An interrupt of the cell ends nothing but the waiting. CanNeverRun is raised where Slurm
+        says that all that are left will wait for ever.
+        """
+        from .bar import Items
+
+        deadline = time.monotonic() + timeout if timeout is not None else float("inf")
+        with Items(self, progress) as bar:
+            while True:
+                begin = time.monotonic()
+                now = self.status
+                bar.show(now)
+                if now.ended:
+                    return self
+                if now.never:
+                    raise CanNeverRun(f"{self.id}: {now.what} (Slurm: {now.slurm})", now.next_step)
+                if time.monotonic() > deadline:
+                    raise NotFinished(
+                        f"{self.id} is still {now} after {timeout:g} s: {now.what}.",
+                        "It goes on: wait again, look at sweep.watch(), or end it with sweep.cancel().",
+                    )
+                time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # of a thousand items, less often
+
+    def results(self, failed: Any = RAISE, rank: int = 0, progress: bool = True) -> list[Any]:
+        """What the function returned for each item, in the order of the items, once all have ended.
+
+        Raises SweepFailed where items ended badly: it names each of them, with its error and traceback. With
+        failed=None, or any other value, that value stands in the place of those items instead.
+
+        >>> [r["loss"] for r in sweep.results(failed={"loss": float("nan")})]       # doctest: +SKIP
+        """
+        self.wait(progress=progress)
+        if failed is RAISE and (error := self.error()):
+            raise error
+        return [self[i].result(rank) if s == "done" else failed for i, s in enumerate(self.statuses)]
+
+    @property
+    def failures(self) -> dict[int, JobFailed]:
+        """{item: its error} of the items that have ended badly so far; {} where none has."""
+        bad = [i for i, s in enumerate(self.statuses) if s.ended and s != "done"]
+        return {i: self._error(i) for i in bad}
+
+    def _error(self, i: int) -> JobFailed:
+        try:
+            return self[i].error()
+        except NoSuchJob as e:
+            from .errors import Lost
+
+            return Lost(e.what, e.next_step)
+
+    def error(self) -> SweepFailed | None:
+        """The error that `results` would raise, or None when the sweep goes on or each item is done."""
+        if not self.status.ended or not (failures := self.failures):
+            return None
+        return SweepFailed.of(self.id, self.items, failures)
+
+    def times(self) -> tuple[float | None, float | None]:
+        """When the first item started and, where all have ended, when the last one did (Unix seconds)."""
+        folders = [self._folders[i] for i in dict.fromkeys(self._first) if self.here(i)]
+        ends = [ledger.read(p / "end.json") for p in folders]
+        firsts = [e or ledger.read(p / "rank-0.json") or {} for e, p in zip(ends, folders, strict=True)]
+        begun = min((f["started"] for f in firsts if f.get("started")), default=None)
+        return begun, max(e["ended"] for e in ends) if ends and all(ends) else None
+
+    def logs(self, item: int | None = None, rank: int | str | None = None) -> str:
+        """What an item printed, as `Job.logs`; with no item, all of them one after another."""
+        if item is not None:
+            return self[item].logs(rank)
+        there = [i for i in dict.fromkeys(self._first) if self.here(i)]
+        parts = [(i, self[i].logs(rank).rstrip()) for i in there]
+        return "\n".join(f"=== items[{i}] = {self.items[i]!r}\n{text}" for i, text in parts if text)
+
+    def metrics(self) -> Any:
+        """All that the ranks of all items logged, as `Job.metrics`, with a first column `item`."""
+        from .sheet import metrics
+
+        return metrics(self)
+
+    def table(self) -> Any:
+        """A DataFrame with one row for each item, numbered as the items are.
+
+        Columns: the item, under the name of the function's parameter (of dictionaries, a column for each
+        key); status; what was returned (of dictionaries, a column for each number or text), else `result`;
+        the last value of each metric that was logged, unless something with its name was returned; seconds;
+        error.
+        """
+        from .sheet import table
+
+        return table(self)
+
+    def figure(self, y: str | None = None, x: str | None = None) -> Any:
+        """A matplotlib Figure: a column of `table()` against the items; failed items are marked below.
+
+        y: the first number that was returned or logged, if not given. x: the item, or of items that are
+        dictionaries the first key whose values are numbers. Raises OptionValueError, which names the columns.
+        """
+        from .sheet import figure
+
+        return figure(self, y, x)
+
+    def watch(self, logs: int = 0) -> None:
+        """Show the items until all have ended: a row and curves for each; see `cluster.jobs.live.watch`."""
+        from .live import watch
+
+        watch([self[i] for i in dict.fromkeys(self._first) if self.here(i)], logs)
+
+    def cancel(self, wait: bool = True) -> Sweep:
+        """End all items that have not ended, those that wait as well; at most 30 s are waited for that.
+
+        Items that have ended keep their results. One item alone: sweep[3].cancel(). Raises BackendError where
+        the backend cannot be reached; the sweep then goes on.
+        """
+        left: dict[Path, list[int]] = {}
+        for i in sorted(set(self._first)):
+            if self.here(i) and not self._status(i).ended:
+                left.setdefault(self._folders[i].parent, []).append(i)
+        for place, items in left.items():
+            backend = ledger.read(place / "backend.json")
+            if backend is None:
+                raise BackendError(
+                    f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later."
+                )
+            backends.get(backend["backend"]).cancel_items(place, backend, items)
+        deadline = time.monotonic() + 30 * wait
+        while not self.status.ended and time.monotonic() < deadline:
+            time.sleep(POLL)
+        return self
+
+    def script(self, backend: str | None = None) -> str:
+        """What was run: on Slurm the text of the array; sweep[0].script() is what each of its tasks runs."""
+        place = self.folder / f"round-{self.last}"
+        if backend in (None, self.backend) and (place / "job.sh").is_file():
+            return (place / "job.sh").read_text()
+        runner, todo = backends.get(backend or self.backend), sorted(set(self._first))
+        return runner.array(self.spec, place, todo, None)
+
+    def __repr__(self) -> str:
+        now, n, p = self.status, len(self), self.ranks
+        ranks = f" of {p} ranks" if p > 1 else ""
+        return f"<Sweep {self.id}: {now}, {n} item{'s' * (n > 1)}{ranks} ({now.what}), {self.backend}>"
+
+    def _repr_html_(self) -> str:
+        from .sheet import page
+
+        return page(self)
