@@ -1,13 +1,15 @@
-"""python -m cluster.grading: release the assignments, prove their checks, show the whole loop."""
+"""python -m cluster.grading: release assignments, prove their checks, grade a class, show the whole loop."""
 
 import argparse
 import sys
 
+from cluster.grading.classrun import cli
 from cluster.grading.course import CourseError, find_root
 
 
-def parser():
-    main = argparse.ArgumentParser(prog="python -m cluster.grading", description=__doc__.split(": ")[1])
+def parser(prog="python -m cluster.grading"):
+    text = __doc__.split(": ")[1]
+    main = argparse.ArgumentParser(prog=prog, description=text[0].upper() + text[1:])
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name, text):
@@ -24,6 +26,7 @@ def parser():
         "--only", nargs="+", metavar="NAME", help="these submissions only (stub, solution, …)"
     )
     mutants.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
+    cli.add(commands, command)
     command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
     student = command("student", "make the folder student/: lectures, exercises and what they need")
     student.add_argument("--to", help="the folder (default: student/ in the course root)")
@@ -33,13 +36,15 @@ def parser():
     return main
 
 
-def main(argv=None):
-    options = parser().parse_args(argv)
+def main(argv=None, prog="python -m cluster.grading"):
+    options = parser(prog).parse_args(argv)
     from cluster.grading import demo, mutants, release, student
 
     try:
         root = find_root()
-        if options.command == "release":
+        if "run" in options:
+            wrong = options.run(root, options)
+        elif options.command == "release":
             release.release(root, options.assignment)
             wrong = []
         elif options.command == "check-release":
@@ -52,6 +57,8 @@ def main(argv=None):
             wrong = student.make(root, options.to, options.after)
     except (CourseError, mutants.MutantError) as error:
         wrong = [str(error)]
+    except KeyboardInterrupt:
+        wrong = ["interrupted; nothing is lost: the same command goes on where this one was"]
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     return 1 if wrong else 0

@@ -7,12 +7,14 @@ Nothing here runs a line of the student's. What nbgrader needs of its database i
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
 from cluster.grading.course import CourseError
+from cluster.grading.store import work_files
 
 LARGEST = 50 * 1024 * 1024  # bytes of a notebook: more is no work of a student's, and would fill the memory
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
@@ -60,6 +62,36 @@ class Source:
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
         self.released = {}
+
+    @classmethod
+    def of(cls, coursedir, assignment):
+        """The Source of an assignment from nbgrader's database and the release of a CourseDirectory."""
+        from nbgrader.api import Gradebook
+
+        with Gradebook(coursedir.db_url, coursedir.course_id) as book:
+            made = cls(book, assignment)
+        made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
+        return made
+
+    def order(self):
+        """The names of all cells that nbgrader knows, in the order of the release, else of the database."""
+        return [name for name in self.released if name in self.cells] or list(self.cells)
+
+    def role(self, name):
+        """nbgrader's metadata of a cell, as it was released."""
+        kinds = {kind: {cell.name: cell for cell in cells} for kind, cells in self.kinds.items()}
+        cell, graded = self.cells[name], kinds["grade_cells"].get(name) or kinds["task_cells"].get(name)
+        made = {
+            "grade_id": name,
+            "grade": name in kinds["grade_cells"],
+            "solution": name in kinds["solution_cells"],
+            "task": name in kinds["task_cells"],
+            "locked": bool(cell.locked),
+            "cell_type": cell.cell_type,
+            "checksum": cell.checksum,
+            "schema_version": 3,
+        }
+        return made | ({"points": graded.max_score} if graded else {})
 
     def know_release(self, folder):
         """Remember the text of the released checks, so that a change of them can be told."""
@@ -115,8 +147,8 @@ def read(student, folder, source, sanitiser):
 def choose(found):
     """The path of the notebook to grade, or None with the problem said."""
     path = found.folder / f"{found.name}.ipynb"
-    others = sorted(p for p in found.folder.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts)
-    if path.is_file():
+    others = sorted(p for p in work_files(found.folder).values() if p.suffix == ".ipynb")
+    if path in others:
         extra = [p.relative_to(found.folder).as_posix() for p in others if p != path]
         if extra:
             found.notes.append(f"also holds {', '.join(extra)}, which nobody looked at")
@@ -147,25 +179,30 @@ def parse(found, path):
         nbformat.validate(notebook)
         if not notebook.cells:
             raise ValueError("it has no cells")
-        for cell in notebook.cells:
-            if not isinstance(cell.metadata.get("nbgrader", {}), dict):
-                raise ValueError(f"cell {cell.get('id', '?')} has nbgrader metadata that is none")
+        without_broken_roles(notebook)
         return notebook
+    except OSError:  # a disk's failure says nothing of the work
+        raise
     except Exception as error:  # json, unicode, nbformat: whatever a broken file brings up
         found.problem = f"{path.name} is no notebook: {str(error).splitlines()[0][:200]}"
         return None
 
 
 def differences(notebook, source):
-    """What happened to the checks, in words: deleted, doubled, or with another text than was released."""
+    """What happened to the cells, in words: deleted, doubled, or with another text than was released."""
     seen = {}
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         if isinstance(name, str):
             seen.setdefault(name, []).append(cell.source)
-    notes = []
+    notes, locked = [], [name for name, cell in source.cells.items() if cell.locked]
+    if given := [name for name in locked if name not in seen and name not in source.points]:
+        notes.append(f"deleted cells that were given, put back: {', '.join(given)}")
     if gone := [name for name in source.points if name not in seen]:
         notes.append(f"deleted checks, put back: {', '.join(gone)}")
+    holes = [cell.name for cell in source.kinds["solution_cells"] if cell.name not in source.points]
+    if empty := [name for name in holes if name not in seen]:
+        notes.append(f"deleted cells of answers, not put back: {', '.join(empty)}")
     if twice := [name for name, texts in seen.items() if len(texts) > 1]:
         notes.append(f"cells that are there twice, of which the last counts: {', '.join(twice)}")
     changed = [
@@ -193,6 +230,7 @@ class Sanitiser:
     def __call__(self, notebook):
         """A sanitised copy of the notebook."""
         notebook = copy.deepcopy(notebook)
+        without_broken_roles(notebook)
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec
         resources = {"nbgrader": {"notebook": self.source.name, "assignment": self.source.assignment}}
@@ -206,17 +244,52 @@ class Sanitiser:
 
 
 def overwrite_with(source):
-    """nbgrader's OverwriteCells, asking `source`."""
+    """nbgrader's OverwriteCells, asking `source`. It also gives known cells their role back and restores
+    given cells: nbgrader restores checks only, and stumbles where the cell before one is gone too.
+    """
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
+
+    order = source.order()
 
     class Overwrite(OverwriteCells):
         def preprocess(self, notebook, resources):
             self.notebook_id, self.assignment_id = source.name, source.assignment
             self.gradebook = source
             notebook, resources = NbGraderPreprocessor.preprocess(self, notebook, resources)
-            if self.add_missing_cells:
-                notebook, resources = self.add_missing_grade_cells(notebook, resources)
-                notebook, resources = self.add_missing_task_cells(notebook, resources)
+            self.restore(notebook)
             return notebook, resources
 
+        def preprocess_cell(self, cell, resources, index):
+            name = cell.metadata.get("nbgrader", {}).get("grade_id")
+            if name in source.cells:
+                cell.metadata.nbgrader.update(source.role(name))
+            return super().preprocess_cell(cell, resources, index)
+
+        def restore(self, notebook):
+            """Put missing locked cells and tasks behind the cell that stood before them."""
+            names = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells]
+            at = 0
+            for name in order:
+                role = source.role(name)
+                if name in names:
+                    at = names.index(name) + 1
+                elif role["locked"] or role["grade"] or role["task"]:
+                    made = self.missing_cell_transform(source.cells[name], source.points.get(name))
+                    made.metadata["nbgrader"].update(
+                        {key: role[key] for key in role if key != "task" or role[key]}
+                    )
+                    if notebook.nbformat_minor >= 5:
+                        made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+                    notebook.cells.insert(at, made)
+                    names.insert(at, name)
+                    at += 1
+
     return Overwrite
+
+
+def without_broken_roles(notebook):
+    """Take nbgrader's metadata from cells where it is no role: nbgrader would stumble over them."""
+    for cell in notebook.cells:
+        role = cell.metadata.get("nbgrader")
+        if role is not None and not (isinstance(role, dict) and isinstance(role.get("grade_id"), str)):
+            del cell.metadata["nbgrader"]

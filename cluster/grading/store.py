@@ -2,7 +2,9 @@
 
     <runs>/<assignment>/lock                      held by the head
     <runs>/<assignment>/items/<student>/<key>/    prepared.ipynb, files/, item.json; at the end verdict.json
+    <runs>/<assignment>/items/<student>/recorded.json   what of the student's stands in the gradebook
     <runs>/<assignment>/dispatches/<id>/          plan.json: who works on what; a worker stops when it is gone
+    <runs>/<assignment>/journal.jsonl             what each part of a dispatch took: seconds, cores
 
 The key of an item is a hash of all that its verdict depends on, so a verdict never has to be trusted: another
 notebook, file, check or version has another key.
@@ -45,6 +47,11 @@ def load(path):
         return None
 
 
+def runs(coursedir):
+    """The folder <runs> of a course: beside the folder of the graded notebooks, entered by its owner only."""
+    return Path(coursedir.format_path(coursedir.autograded_directory, "-", "-")).parents[2] / "runs"
+
+
 class Store:
     """The folder of one assignment's grading."""
 
@@ -62,6 +69,28 @@ class Store:
         """The verdict of an item as plain data, or None."""
         found = load(self.item(student, key) / "verdict.json")
         return found["verdict"] if found and found.get("key") == key else None
+
+    def again(self, student, key):
+        """Why an item has to be graded again; the verdict that said so is removed. "" where there is none."""
+        verdict = self.verdict(student, key)
+        if not verdict or verdict["outcome"] == "graded":
+            return ""
+        (self.item(student, key) / "verdict.json").unlink(missing_ok=True)
+        return verdict["why"] or "the infrastructure failed"
+
+    def recorded(self, student):
+        """What `note` wrote last of a student, or {}."""
+        return load(self.items / student / "recorded.json") or {}
+
+    def note(self, student, facts):
+        """Remember what of a student's stands in the gradebook: the key of the work, or its problem."""
+        (self.items / student).mkdir(mode=0o700, exist_ok=True)
+        write(self.items / student / "recorded.json", json.dumps(facts))
+
+    def journal(self, facts):
+        """Add a line to what the grading of this assignment took."""
+        with open(self.folder / "journal.jsonl", "a", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+            file.write(json.dumps(facts) + "\n")
 
     def stage(self, submission, key, source_files):
         """Write what a worker needs for one submission; whole or not at all. Returns its folder."""
@@ -86,7 +115,7 @@ class Store:
     def tidy(self, student, key):
         """Remove what is no longer needed once a verdict is in the gradebook: older items, staged files."""
         for old in (self.items / student).iterdir():
-            if old.name != key:
+            if old.name != key and old.is_dir():
                 shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(self.item(student, key) / "files", ignore_errors=True)
 

@@ -13,9 +13,11 @@ import os
 import queue
 import sys
 import threading
+import time
 from pathlib import Path
 
 from cluster.grading import store
+from cluster.grading.course import CourseError
 
 
 def main(argv=None):
@@ -26,7 +28,11 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if options.lifeline:
         threading.Thread(target=watch, args=(sys.stdin,), daemon=True).start()
-    return work(options.dispatch, options.part)
+    try:
+        return work(options.dispatch, options.part)
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 def watch(stream):
@@ -41,20 +47,28 @@ def work(dispatch, part):
     plan = store.load(dispatch / "plan.json")
     if plan is None:
         return 0
-    items = dispatch.parent.parent / "items"
+    items, began = dispatch.parent.parent / "items", time.time()
     waiting = queue.SimpleQueue()
     for student, key in plan["parts"][part]:
         if not (items / student / key / "verdict.json").exists():
             waiting.put(items / student / key)
     workers = max(1, min(plan["workers"], waiting.qsize()))
     if waiting.empty():
-        return 0
+        return ended(dispatch, part, began, 0)
     with make_engine(plan["engine"], workers, plan["limits"]) as engine:
         threads = [threading.Thread(target=drain, args=(engine, waiting, dispatch)) for _ in range(workers)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+    return ended(dispatch, part, began, plan["workers"])
+
+
+def ended(dispatch, part, began, cores):
+    """Leave word that the part is through, and what it took."""
+    facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
+    if (dispatch / "plan.json").exists():
+        store.write(dispatch / f"ended-{part}.json", json.dumps(facts))
     return 0
 
 

@@ -50,6 +50,16 @@ def course(tmp_path):
     return make_course(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def released(tmp_path_factory):
+    """The root of a course whose assignment is released: made once, copied by each test."""
+    from cluster.grading.release import release
+
+    root = make_course(tmp_path_factory.mktemp("released"))
+    release(root)
+    return root
+
+
 def make_course(place):
     """Write such a course into `place`; returns its root."""
     root = place / "course"

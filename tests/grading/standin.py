@@ -1,4 +1,16 @@
-"""An engine for tests of what surrounds it: it runs nothing and gives all points."""
+"""An engine for tests of what surrounds it: it runs nothing and gives all points.
+
+Words in a notebook make it do otherwise: AGAIN says that the infrastructure failed, BROKEN raises, CRASH
+kills the process that grades, HALF fails the last check. $STANDIN names a folder where each grading leaves
+a file, and where a file `slow` makes each take a while.
+"""
+
+import copy
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
 
 
 class Verdict(dict):
@@ -9,7 +21,7 @@ class Verdict(dict):
 
 
 class Engine:
-    """Full points for each check, unless the notebook holds the word AGAIN; BROKEN makes it raise."""
+    """Full points for each check, but for the words."""
 
     def __init__(self, workers):
         self.workers = workers
@@ -22,12 +34,25 @@ class Engine:
 
     def grade(self, notebook, files):
         text = "".join(cell.source for cell in notebook.cells)
+        seen = os.environ.get("STANDIN")
+        if "CRASH" in text:
+            os.kill(os.getpid(), signal.SIGKILL)
         if "BROKEN" in text:
             raise OSError("no space left on device")
-        checks = {
-            cell.metadata.nbgrader.grade_id: {"score": cell.metadata.nbgrader.points}
-            for cell in notebook.cells
-            if cell.metadata.get("nbgrader", {}).get("grade")
-        }
-        outcome = "again" if "AGAIN" in text else "graded"
-        return Verdict(outcome=outcome, checks=checks, files=sorted(p.name for p in files.iterdir()))
+        if seen and (Path(seen) / "slow").exists():
+            time.sleep(0.3)
+        if seen:
+            tempfile.mkstemp(prefix=f"{files.parent.parent.name}-", dir=seen)
+        graded = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
+        worth = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in graded}
+        checks = {name: {"score": points, "error": ""} for name, points in worth.items()}
+        if "HALF" in text:
+            checks[list(worth)[-1]] = {"score": 0.0, "error": "AssertionError"}
+        return Verdict(
+            outcome="again" if "AGAIN" in text else "graded",
+            why="the machine is tired" if "AGAIN" in text else "",
+            checks=checks,
+            notebook=copy.deepcopy(notebook),
+            seconds=0.5,
+            files=sorted(path.name for path in files.iterdir()),
+        )

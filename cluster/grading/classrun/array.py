@@ -1,0 +1,140 @@
+"""Workers as the tasks of one Slurm array, under an account that may do little.
+
+The job has a name of its own, written down before sbatch is called. So a head that was killed, at whatever
+moment, is followed by one that finds the array in the queue, or can tell that there is none.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import cluster
+from cluster.grading.course import CourseError
+
+ASK = 2.0  # seconds between two questions to Slurm
+OVER = (
+    "COMPLETING",
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+)
+SPARE = 1024  # MiB of a worker beside what a student's process may have: the checks' process, the grader
+
+
+@dataclass
+class Array:
+    """One array for each dispatch. cpus: of a task, and how many submissions it grades at a time."""
+
+    account: str | None = None
+    partition: str | None = None
+    cpus: int = 2
+    tasks: int = 32  # of an array, at most that many at a time
+    memory: int = 4096  # MiB that the process of one student may have
+    seconds: float = 600  # that one submission may take
+
+    kind, largest = "slurm", 32
+    settle = 15.0  # seconds a shared file system may take to show what a worker wrote before it ended
+
+    def __post_init__(self):
+        self.workers, self.places = self.cpus, self.tasks
+        self.asked, self.answers = {}, {}
+
+    def start(self, dispatch):
+        """sbatch the array. Raises CourseError where Slurm refuses it; without an answer the queue tells."""
+        text = script(dispatch.plan, dispatch.folder, self)
+        (dispatch.folder / "array.sh").write_text(text)
+        try:
+            ask("sbatch", "--parsable", str(dispatch.folder / "array.sh"))
+        except Refusal as refusal:
+            dispatch.plan["parts"] = []
+            raise CourseError(
+                f"Slurm does not take the array: {refusal}. Nothing is lost; see --account, --partition,"
+                " --cpus and --limit memory=…, or grade on this machine with --backend local"
+            ) from None
+        except TimeoutError:
+            pass
+
+    def running(self, dispatch):
+        """The parts that wait or run; None when Slurm does not say."""
+        name = dispatch.plan["job"]
+        at, answer = self.asked.get(name, (-1e9, None))
+        if time.monotonic() - at > ASK:
+            try:
+                rows = ask("squeue", "--array", "--noheader", f"--name={name}", "--format=%K|%T|%r")
+                answer = [row.split("|", 2) for row in rows.splitlines()]
+            except (Refusal, TimeoutError):
+                answer = None
+            self.asked[name] = time.monotonic(), answer
+            self.answers[name] = answer
+        if answer is None or (not answer and time.time() - dispatch.plan["sent"] < self.settle):
+            return None
+        return {int(number) for number, state, _ in answer if state not in OVER}
+
+    def end(self, dispatch):
+        """Nothing is cancelled: a task that finds no plan any more ends by itself."""
+        self.answers.pop(dispatch.plan["job"], None)
+
+    def said(self):
+        """How many tasks wait, and why, in Slurm's words and in ours."""
+        if None in self.answers.values():
+            return "Slurm does not answer; asking again"
+        waiting = [row for rows in self.answers.values() for row in rows if row[1] == "PENDING"]
+        if not waiting:
+            return ""
+        from cluster.jobs import states
+
+        return f"{len(waiting)} tasks wait: {states.reason(waiting[0][2]).what}"
+
+
+def script(plan, folder, array, python=sys.executable):
+    """The batch script of a plan, as text."""
+    longest = max(len(part) for part in plan["parts"])
+    minutes = math.ceil(longest / array.cpus) * array.seconds / 60 + 5
+    place = str(folder).replace("%", "%%")
+    options = {
+        "job-name": plan["job"],
+        "array": f"0-{len(plan['parts']) - 1}%{array.tasks}",
+        "cpus-per-task": array.cpus,
+        "mem": f"{array.cpus * (array.memory + SPARE)}M",
+        "time": math.ceil(minutes),
+        "output": f"{place}/part-%a.log",
+        "export": "NONE",
+        "account": array.account,
+        "partition": array.partition,
+    }
+    lines = [f"#SBATCH --{key}={shlex.quote(str(value))}" for key, value in options.items() if value]
+    path = shlex.quote(str(Path(cluster.__file__).parents[1]))
+    worker = f"{shlex.quote(python)} -m cluster.grading.worker {shlex.quote(str(folder))}"
+    head = ["#!/bin/bash", *lines, "#SBATCH --no-requeue", "#SBATCH --open-mode=append", "umask 077"]
+    return "\n".join([*head, f"export PYTHONPATH={path}", f'exec {worker} "$SLURM_ARRAY_TASK_ID"', ""])
+
+
+class Refusal(Exception):
+    """A command of Slurm's said no: its words."""
+
+
+def ask(*command):
+    """What a command of Slurm's prints. Raises Refusal, or TimeoutError where no answer came."""
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    except OSError as error:
+        raise Refusal(f"{command[0]}: {error.strerror}") from None
+    if said.returncode:
+        from cluster.jobs.slurm import NO_ANSWER
+
+        if NO_ANSWER.search(said.stderr):
+            raise TimeoutError
+        raise Refusal(said.stderr.strip().removeprefix("sbatch: error: ") or f"{command[0]} failed")
+    return said.stdout

@@ -1,0 +1,120 @@
+"""The commands for a class: arguments, and what is printed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from cluster.grading.course import Course, CourseError, assignments, say
+
+ONE = "the assignment, by the beginning of its name: 01"
+
+
+def add(commands, command):
+    """Add the commands to a parser; `command(name, text)` makes one."""
+    c = command("run", "grade a class: all that was handed in, on this machine or as one Slurm array")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+    c.add_argument("--backend", choices=["auto", "local", "slurm"], default="auto",
+                   help="where: this machine, Slurm, or Slurm where it answers (auto)")  # fmt: skip
+    c.add_argument("--jobs", type=number, metavar="N", help="local: submissions at a time (one a core)")
+    slurm = c.add_argument_group("on Slurm")
+    slurm.add_argument("--account", metavar="NAME", help="account of the array, one that may do little")
+    slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
+    slurm.add_argument("--cpus", type=number, default=2, metavar="N",
+                       help="cores of a task, and submissions it grades at a time (2)")  # fmt: skip
+    slurm.add_argument("--tasks", type=number, default=32, metavar="N", help="tasks at a time (32)")
+    c.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
+                   help="a limit of the sandbox: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip
+    c.set_defaults(run=run)
+
+
+def number(text):
+    n = int(text) if text.isdecimal() else 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return n
+
+
+def limit(text):
+    """(name, value) of a limit: seconds, or bytes with K, M, G."""
+    from cluster.grading.engine import Limits
+
+    name, _, value = text.partition("=")
+    known = {field.name: field.default for field in dataclasses.fields(Limits)}
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"{name!r} is no limit; there are {', '.join(known)}")
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(value[-1:].upper(), 0)
+    try:
+        found = float(value[:-1]) * unit if unit else float(value)
+    except ValueError:
+        found = 0
+    if not found > 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a positive number, with K, M or G for bytes")
+    return name, int(found) if isinstance(known[name], int) else found
+
+
+def run(root, options):
+    """Grade a class; returns what an instructor has to do about, line by line."""
+    from cluster.grading.classrun import head
+
+    [assignment] = assignments(root, options.assignment)
+    limits = dict(options.limit) or None
+    result = head.run(root, assignment, options.student, place=place(options, limits or {}), limits=limits)
+    tell(root, assignment, result)
+    return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
+
+
+def place(options, limits):
+    """Where the workers run."""
+    from cluster.grading.classrun.array import Array
+    from cluster.grading.classrun.local import Local
+    from cluster.grading.engine import Limits, sandbox
+    from cluster.jobs import backends
+    from cluster.jobs.errors import BackendError
+
+    try:
+        chosen, why = backends.choose(options.backend)
+    except BackendError as error:
+        raise CourseError(str(error)) from None
+    if chosen == "slurm":
+        whole = Limits(**limits)
+        memory = -(-whole.memory // 2**20)
+        return Array(options.account, options.partition, options.cpus, options.tasks, memory, whole.total)
+    if options.account or options.partition:
+        raise CourseError(f"--account and --partition are for Slurm, which is not used{why}")
+    if missing := sandbox.missing():
+        raise CourseError(missing)
+    return Local(options.jobs)
+
+
+def tell(root, assignment, result):
+    """Print what became of a class."""
+    counts = [
+        (len(result.graded), "graded now"),
+        (len(result.unchanged), "unchanged since they were graded"),
+        (len(result.unreadable), "cannot be read"),
+        (len(result.ungraded), "not graded"),
+    ]
+    say(f"{assignment}: {len(result.students)} handed in; " + ", ".join(f"{n} {w}" for n, w in counts if n))
+    for student, problem in result.unreadable.items():
+        say(f"  {student}: {problem} → 0 points for now, marked for a look in Formgrader")
+    for student, notes in result.notes.items():
+        say(*(f"  {student}: {note}" for note in notes), sep="\n")
+    scores = scored(root, assignment)
+    if scores:
+        import statistics
+
+        got = [score for score, _ in scores.values()]
+        most = max(most for _, most in scores.values())
+        say(f"  points: median {statistics.median(got):g}, {min(got):g} … {max(got):g} of {most:g}")
+
+
+def scored(root, assignment, private=None):
+    """{student: (points, of)} in nbgrader's database, lateness not taken off."""
+    from nbgrader.api import Gradebook
+
+    course = Course(root, private)
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        found = book.assignment_submissions(assignment)
+        return {row.student_id: (row.score, row.max_score) for row in found}

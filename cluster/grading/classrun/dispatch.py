@@ -1,0 +1,103 @@
+"""Work that was sent out: a plan on disk, parts that run somewhere, and what has become of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+
+from cluster.grading import store
+
+ATTEMPTS = 3
+LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
+
+
+def parts(items, attempt, places, largest):
+    """Divide items among `places` workers; after a failure into ever smaller parts, at last one by one.
+
+    A submission that brings its worker down so ends up alone, and takes nobody with it.
+    """
+    size = max(1, min(largest, -(-len(items) // places)))
+    size = {1: size, 2: max(1, size // 4)}.get(attempt, 1)
+    return [items[i : i + size] for i in range(0, len(items), size)]
+
+
+class Dispatch:
+    """A folder with plan.json. `place` (see local, array) runs its parts, and says which may still run."""
+
+    def __init__(self, folder, plan, place):
+        self.folder, self.plan, self.place = folder, plan, place
+        self.open = [{tuple(item) for item in part} for part in plan["parts"]]
+        self.empty = 0.0  # when the last item was settled
+        self.gone = {}  # part: when it was first seen not to run any more
+
+    @classmethod
+    def send(cls, where, place, groups, engine, limits):
+        """Write a plan for `groups` ([(attempt, items)]), and only then start it."""
+        number = uuid.uuid4().hex[:12]
+        folder = where.dispatches / number
+        folder.mkdir(mode=0o700)
+        divided = [(n, part) for n, items in groups for part in parts(items, n, place.places, place.largest)]
+        plan = {
+            "job": f"grade-{where.folder.name[:30]}-{number}",
+            "kind": place.kind,
+            "sent": time.time(),
+            "parts": [part for _, part in divided],
+            "attempts": [n for n, _ in divided],
+            "workers": place.workers,
+            "engine": engine,
+            "limits": limits,
+        }
+        store.write(folder / "plan.json", json.dumps(plan))
+        made = cls(folder, plan, place)
+        place.start(made)
+        return made
+
+    def settle(self, item):
+        """This item needs no more of this dispatch."""
+        for part in self.open:
+            part.discard(item)
+
+    def lost(self):
+        """{item: why} of what has no verdict though its part has ended; to be asked after the verdicts."""
+        running, found = self.place.running(self), {}
+        if running is None:  # nobody knows
+            return {}
+        for number, part in enumerate(self.open):
+            if not part or number in running:
+                continue
+            if number not in self.gone:  # a verdict may have come since the verdicts were looked at
+                self.gone[number] = time.monotonic()
+                continue
+            told = (self.folder / f"ended-{number}.json").exists()
+            if told or time.monotonic() - self.gone[number] > self.place.settle:
+                found |= dict.fromkeys(part, self.why(number))
+        for item in found:
+            self.settle(item)
+        return found
+
+    def why(self, number):
+        """The last words of a part's worker."""
+        try:
+            said = (self.folder / f"part-{number}.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            said = []
+        return said[-1][:300] if said else "its worker ended without a word"
+
+    def through(self):
+        """Has each item been settled, and has each part left its word, or had the time to?"""
+        if any(self.open):
+            return False
+        self.empty = self.empty or time.monotonic()
+        told = len(list(self.folder.glob("ended-*.json")))
+        return told == len(self.open) or time.monotonic() - self.empty > LAST_WORD
+
+    def close(self, where):
+        """Call it off: a worker that comes late finds no plan. What its parts took goes into the journal."""
+        for told in sorted(self.folder.glob("ended-*.json")):
+            if facts := store.load(told):
+                where.journal(facts | {"kind": self.plan["kind"]})
+        (self.folder / "plan.json").unlink(missing_ok=True)
+        self.place.end(self)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,266 @@
+"""A class: nobody graded twice or lost, whatever is killed; what a person entered stays."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from cluster.grading.classrun import head, sample
+from cluster.grading.course import Course, CourseError
+
+NAME, ENGINE = "99_doubling", "standin:Engine"
+FULL = {"double-of-one": 1.0, "double-of-others": 2.0}
+
+
+class Class:
+    """A copy of the released course, and what is done with it."""
+
+    def __init__(self, root, seen):
+        self.root, self.seen = root, seen
+        self.course = Course(root)
+        self.released = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+
+    def hand_in(self, student, answer="x = 1", name="doubling.ipynb", text=None, when="2026-01-01 00:00:00"):
+        folder = self.course.folder("submitted", student, NAME)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.released.cells[1].source = answer
+        (folder / name).write_text(nbformat.writes(self.released) if text is None else text)
+        (folder / "timestamp.txt").write_text(f"{when} UTC")
+
+    def run(self, *students, **more):
+        return head.run(self.root, NAME, students or None, place=head.Local(2), engine=ENGINE, **more)
+
+    def points(self):
+        return sample.points(self.course, NAME)
+
+    def executed(self):
+        """How often each student's work was executed."""
+        names = [path.name.rpartition("-")[0] for path in self.seen.iterdir() if path.name != "slow"]
+        return {name: names.count(name) for name in names}
+
+    def book(self):
+        from nbgrader.api import Gradebook
+
+        return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
+
+    def start(self):
+        """The same run in a process of its own, to be killed."""
+        code = "import sys; from pathlib import Path; from cluster.grading.classrun import head;"
+        code += f"head.run(Path(sys.argv[1]), {NAME!r}, place=head.Local(2), engine={ENGINE!r})"
+        return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def many(released, tmp_path, monkeypatch):
+    """The course, with nothing handed in yet."""
+    (tmp_path / "seen").mkdir()
+    monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    return Class(shutil.copytree(released, tmp_path / "course"), tmp_path / "seen")
+
+
+def test_a_class_is_graded_once(many):
+    """Has each student the marks of the verdict, and does a second run execute only what has changed?"""
+    for name in ("ada", "bob", "cyd"):
+        many.hand_in(name, "HALF" if name == "bob" else "x = 1")
+    result = many.run()
+    assert sorted(result.graded) == ["ada", "bob", "cyd"] and not result.ungraded
+    assert many.points() == {"ada": FULL, "bob": FULL | {"double-of-others": 0.0}, "cyd": FULL}
+    many.hand_in("cyd", "HALF")
+    result = many.run()
+    assert result.unchanged == ["ada", "bob"] and result.graded == ["cyd"]
+    assert many.points()["cyd"]["double-of-others"] == 0.0
+    assert many.executed() == {"ada": 1, "bob": 1, "cyd": 2}
+    assert not list(many.root.glob(".grading/runs/*/dispatches/*"))
+
+
+def test_solutions_do_not_travel_with_the_work(many):
+    """Is neither the text twin nor a run of the solution in what workers, feedback or students see?"""
+    many.hand_in("ada")
+    many.run()
+    many.course.feedback(NAME, "ada")
+    names = [path.name for path in (many.root / ".grading").rglob("*") if path.suffix == ".py"]
+    texts = [path.read_text() for path in many.course.folder("feedback", "ada", NAME).rglob("*.html")]
+    assert names == [] and texts and "twice_the_number" not in "".join(texts)
+
+
+def test_what_cannot_be_read_has_a_defined_score(many):
+    """Is a broken notebook 0 points with a request to look, with feedback, and does the class go on?"""
+    many.hand_in("ada")
+    many.hand_in("bad", text="{")
+    many.hand_in("two", name="a.ipynb")
+    many.hand_in("two", name="b.ipynb")
+    result = many.run()
+    assert "no notebook" in result.unreadable["bad"] and "a.ipynb, b.ipynb" in result.unreadable["two"]
+    assert many.points() == {"ada": FULL, "bad": dict.fromkeys(FULL, 0.0), "two": dict.fromkeys(FULL, 0.0)}
+    with many.book() as book:
+        assert [book.find_submission(NAME, name).needs_manual_grade for name in ("ada", "bad")] == [
+            False,
+            True,
+        ]
+    [page] = many.course.feedback(NAME, "bad")
+    assert "could not be graded" in page.read_text()
+    many.hand_in("bad")
+    assert many.run().graded == ["bad"] and many.points()["bad"] == FULL
+
+
+def test_deleted_and_disguised_cells(many):
+    """Are deleted cells put back, given ones too, and does a check disguised as an answer count?"""
+    del many.released.cells[2:]
+    many.hand_in("ada")
+    result = many.run()
+    assert "deleted checks, put back: double-of-one, double-of-others" in result.notes["ada"]
+    assert many.points()["ada"] == FULL
+    many.released = nbformat.read(many.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    many.released.cells[-1].metadata.nbgrader |= {"grade": False, "solution": True, "locked": False}
+    many.released.cells[-1].source = "pass"
+    many.hand_in("eve", "HALF")
+    assert many.run().graded == ["eve"] and many.points()["eve"]["double-of-others"] == 0.0
+
+
+def test_a_killed_head_loses_nothing_and_grades_nothing_twice(many):
+    """After SIGKILL at two moments, has each the right marks, executed once but for those in flight?"""
+    students = [f"s{i}" for i in range(8)]
+    for name in students:
+        many.hand_in(name, "HALF" if name == "s3" else "x = 1")
+    (many.seen / "slow").touch()
+    for enough in (1, 4):
+        process = many.start()
+        wait(lambda n=enough: len(many.executed()) >= n)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    result = many.run()
+    assert sorted([*result.graded, *result.unchanged]) == students and not result.ungraded
+    after = many.executed()
+    assert set(after) == set(students)
+    assert sum(after.values()) <= len(students) + 4, "two at a time were in flight at each of two kills"
+    right = {name: dict(FULL) for name in students}
+    right["s3"]["double-of-others"] = 0.0
+    assert many.points() == right and many.run().unchanged == students and many.executed() == after
+
+
+def wait(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "nothing happened for a minute"
+        time.sleep(0.01)
+
+
+def test_killed_between_gradebook_and_note(many):
+    """Is a student whose marks were written, but not the note of it, recorded again, not executed?"""
+    many.hand_in("ada")
+    many.run()
+    (many.root / ".grading/runs" / NAME / "items/ada/recorded.json").unlink()
+    shutil.rmtree(many.course.folder("autograded", "ada", NAME))
+    assert many.run().unchanged == ["ada"] and many.executed() == {"ada": 1}
+    assert (many.course.folder("autograded", "ada", NAME) / "doubling.ipynb").exists()
+
+
+def test_the_infrastructure_costs_no_points(many, capfd):
+    """Is what brings its worker down, or always fails, left ungraded, and are the others graded?"""
+    for name in ("ada", "bob", "cyd", "dan"):
+        many.hand_in(name)
+    many.hand_in("again", "AGAIN")
+    many.hand_in("broken", "BROKEN")
+    many.hand_in("crash", "CRASH")
+    result = many.run()
+    assert sorted(result.graded) == ["ada", "bob", "cyd", "dan"]
+    assert set(result.ungraded) == {"again", "broken", "crash"} and set(many.points()) == set(result.graded)
+    assert "the machine is tired" in result.ungraded["again"] and "no space" in result.ungraded["broken"]
+    assert 2 <= many.executed()["again"] <= 3, "of three attempts the one beside the crash may not have ended"
+    many.hand_in("crash")
+    assert many.run("crash").graded == ["crash"]
+
+
+def test_what_a_person_entered_survives(many):
+    """Do scores, extra credit and comments of an instructor stay, and is new work marked for a new look?"""
+    many.hand_in("ada", "HALF")
+    many.run()
+    with many.book() as book:
+        grade = book.find_grade("double-of-others", "doubling", NAME, "ada")
+        grade.manual_score, grade.extra_credit, grade.needs_manual_grade = 1.5, 0.5, False
+        book.find_comment("double", "doubling", NAME, "ada").manual_comment = "nearly"
+        book.db.commit()
+    (many.root / ".grading/runs" / NAME / "items/ada/recorded.json").write_text("")
+    shutil.rmtree(many.course.folder("autograded", "ada", NAME))
+    many.run()
+    many.hand_in("ada", "y = 1")
+    many.run()
+    with many.book() as book:
+        grade = book.find_grade("double-of-others", "doubling", NAME, "ada")
+        entered = grade.auto_score, grade.manual_score, grade.extra_credit, grade.score
+        assert entered == (2.0, 1.5, 0.5, 2.0) and grade.needs_manual_grade
+        assert book.find_comment("double", "doubling", NAME, "ada").comment == "nearly"
+    [page] = many.course.feedback(NAME, "ada")
+    assert "nearly" in page.read_text()
+
+
+def test_no_answer_is_said_and_a_new_check_has_a_row(many):
+    """Has an empty answer its comment, and a check that was added after the first grading its marks?"""
+    many.hand_in("ada", many.released.cells[1].source)
+    many.run()
+    with many.book() as book:
+        assert book.find_comment("double", "doubling", NAME, "ada").comment == "No response."
+        grade = book.find_grade("double-of-others", "doubling", NAME, "ada")
+        book.db.delete(grade)
+        book.db.commit()
+    many.hand_in("ada", "x = 2")
+    many.run()
+    assert many.points()["ada"] == FULL
+
+
+def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
+    """Do `nbgrader autograde` and Formgrader's button not execute again, and grade what is new?"""
+    from nbgrader.apps.api import NbGraderAPI
+
+    monkeypatch.setattr(head, "ENGINE", ENGINE)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    many.hand_in("ada", "HALF")
+    many.run()
+    many.course.autograde(NAME, "ada")
+    assert many.executed() == {"ada": 1} and many.points()["ada"]["double-of-others"] == 0.0
+    many.hand_in("bob", "HALF")
+    api = NbGraderAPI(many.course.coursedir, config=many.course.config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nbgrader's own
+        said = api.autograde(NAME, "bob")
+    assert said["success"], said
+    assert many.points()["bob"] == many.points()["ada"] and many.run().unchanged == ["ada", "bob"]
+    assert many.executed() == {"ada": 1, "bob": 1}
+    shown = {row["student"]: (row["autograded"], row["score"]) for row in api.get_submissions(NAME)}
+    assert shown == {"ada": (True, 1.0), "bob": (True, 1.0)}
+
+
+def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monkeypatch):
+    """Is an infrastructure failure an error of the command, with nothing written as a mark?"""
+    monkeypatch.setattr(head, "ENGINE", ENGINE)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    many.hand_in("ada", "AGAIN")
+    with pytest.raises(CourseError, match="the machine is tired"):
+        many.course.autograde(NAME, "ada")
+    assert set(many.points()["ada"].values()) == {None}
+
+
+def test_names_that_are_wrong(many):
+    """Does each wrong name say what there is?"""
+    with pytest.raises(CourseError, match="nobody handed in"):
+        many.run()
+    many.hand_in("ada")
+    with pytest.raises(CourseError, match="eva: nothing handed in"):
+        many.run("eva")
+
+
+def test_the_journal_tells_what_it_took(many):
+    """Is the time of each part kept, for the report?"""
+    many.hand_in("ada")
+    many.run()
+    lines = (many.root / ".grading/runs" / NAME / "journal.jsonl").read_text().splitlines()
+    facts = json.loads(lines[0])
+    assert len(lines) == 1 and facts["kind"] == "local" and facts["ended"] >= facts["began"]
