@@ -30,6 +30,14 @@ def engine():
 
 
 @pytest.fixture(scope="module")
+def cold():
+    """Without the fork server, as on a machine that allows no namespaces inside namespaces."""
+    need()
+    with Engine(workers=2, limits=LIMITS, warm=False) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
 def hurried():
     need()
     with Engine(workers=2, limits=Limits(cell=2, check=2, total=60, processes=64)) as engine:
@@ -76,9 +84,12 @@ def test_errors_are_said_and_hidden_ones_marked(engine):
     """Is an assertion's text kept, and is a failure of a hidden line told from one of a shown line?"""
     check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
     check += "### END HIDDEN TESTS\nassert double(3) == 6"
-    right, half = (outcome(engine.grade(tiny(a, check.format(2)))) for a in (RIGHT, "double = {1: 2}.get"))
+    answers = RIGHT, "double = {1: 2, 3: 6}.get"
+    right, half = (outcome(engine.grade(tiny(answer, check.format(2)))) for answer in answers)
     assert right.score == 2 and not right.error and not right.hidden
     assert half.score == 0 and half.error == "AssertionError: secret" and half.hidden
+    third = outcome(engine.grade(tiny("double = {1: 2, 2: 4}.get", check.format(2))))
+    assert third.error == "AssertionError: " and not third.hidden
     first = outcome(engine.grade(tiny(WRONG, check.format(2))))
     assert first.error == "AssertionError: shown" and not first.hidden
 
@@ -325,33 +336,28 @@ def test_nothing_outlives_the_grading(engine):
 # --- what is not the student's fault ---------------------------------------------------------------------
 
 
-def test_killed_from_outside_is_again(engine):
-    """Is a sandbox that somebody kills graded again, and not as zero?"""
-    started, begin = [], engine.sandbox.start
-
-    def start(*args, **kwargs):
-        started.append(begin(*args, **kwargs))
-        return started[-1]
-
-    engine.sandbox.start = start
-    verdicts = []
-    try:
-        slow = tiny(RIGHT, before="import time; time.sleep(15)")
-        thread = threading.Thread(target=lambda: verdicts.append(engine.grade(slow)))
-        thread.start()
-        while not started:
-            time.sleep(0.01)
-        os.kill(started[0].pid, signal.SIGKILL)
-        thread.join()
-    finally:
-        engine.sandbox.start = begin
+@pytest.mark.parametrize("whom", ["cold", "child", "server"])
+def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
+    """Is a sandbox, or the fork server, that somebody kills graded again, not as zero, and then goes on?"""
+    engine, started, verdicts = cold if whom == "cold" else engine, [], []
+    begin = engine._start
+    monkeypatch.setattr(engine, "_start", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
+    slow = tiny(RIGHT, before="import time; time.sleep(15)")
+    thread = threading.Thread(target=lambda: verdicts.append(engine.grade(slow)))
+    thread.start()
+    while not started:
+        time.sleep(0.01)
+    pid = engine.servers.of("").process.pid if whom == "server" else started[0].pid
+    os.kill(pid, signal.SIGKILL)
+    thread.join()
     assert verdicts[0].outcome == "again" and verdicts[0].why
+    assert outcome(engine.grade(tiny(RIGHT))).score == 2
 
 
-def test_a_sandbox_that_does_not_start_is_again(engine, monkeypatch):
+def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
     """Is bubblewrap's own message in the reason?"""
     monkeypatch.setattr(sandbox, "SYSTEM", [*sandbox.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
-    verdict = engine.grade(tiny(RIGHT))
+    verdict = cold.grade(tiny(RIGHT))
     assert verdict.outcome == "again" and "nowhere" in verdict.why
 
 

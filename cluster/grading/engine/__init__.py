@@ -1,7 +1,10 @@
 """Grades one submission: no student code runs outside a sandbox, and no mark is decided inside it.
 
 grader    the engine: starts the two processes, watches the clock, writes the verdict
-sandbox   the bubblewrap around each of them
+work      one submission on its way through it
+sandbox   the bubblewrap around each process; privileges (never as root) and groups (limits of all together)
+warm      the fork server that holds the libraries imported, as the engine sees it
+fork, namespaces   the same inside its sandbox: each child makes itself a sandbox of its own
 student   runs in the sandbox: the notebook's cells but the checks, then what the referee asks for
 referee   runs in a second sandbox, on the instructor's text only: the checks
 remote    what the referee has of the student's functions and objects

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import copy
-import os
-import stat
-import tempfile
 import threading
 import time
 from contextlib import ExitStack
-from pathlib import Path
 
 from cluster.grading.engine.channel import Channel, Late, Lost
-from cluster.grading.engine.outputs import Outputs, hidden_lines
-from cluster.grading.engine.sandbox import Sandbox, stop
-from cluster.grading.engine.verdict import Check, Limits, Verdict
+from cluster.grading.engine.handed_in import TooLarge, files_of
+from cluster.grading.engine.sandbox import Sandbox
+from cluster.grading.engine.verdict import Limits, Verdict
+from cluster.grading.engine.warm import STARTING, Servers
+from cluster.grading.engine.work import Again, Ended, Work
 
-STARTING = 120  # seconds for a sandbox to say that it runs: more is a machine in trouble
-GRACE = 5  # seconds beyond a limit before the process is ended
 ENGINE = "cluster.grading.engine"
-
-
-class Again(Exception):
-    """The infrastructure failed: nothing is known of the student's work."""
-
-
-class Ended(Exception):
-    """The student's process ended, or did not react: there is nothing to ask the checks about."""
 
 
 class Engine:
     """Grades up to `workers` submissions at the same time, each `grade` in a thread of the caller's.
 
-    Raises CourseError, which names the remedy, where no sandbox can be made.
+    warm: fork sandboxes from a process that has the libraries imported, where this machine allows namespaces
+    inside namespaces; `engine.cold` says why not. Raises CourseError, which names the remedy, where no
+    sandbox can be made at all.
     """
 
-    def __init__(self, workers=2, limits=None):
-        self.limits = limits or Limits()
-        self.sandbox = None
+    def __init__(self, workers=2, limits=None, warm=True):
+        self.limits, self.warm, self.cold = limits or Limits(), warm, "" if warm else "not asked for"
+        self.sandbox = self.servers = None
         self.free = threading.BoundedSemaphore(workers)
 
     def __enter__(self):
         self.sandbox = Sandbox(self.limits)
+        if self.warm:
+            self.servers = Servers(self.sandbox)
+            self.cold = self.servers.trial()
         return self
 
     def __exit__(self, *_):
+        if self.servers:
+            self.servers.close()
         self.sandbox.close()
 
     def grade(self, notebook, files=None, source=None):
@@ -66,27 +61,25 @@ class Engine:
 
     def _grade(self, work, files):
         with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=self.sandbox.place)))
-            if files and not copy_regular(files, folder, self.limits.files):
-                return work.fail(f"the files handed in have more than {self.limits.files >> 20} MiB")
-            student = self.sandbox.start(f"{ENGINE}.student", files=folder)
-            stack.callback(stop, student)
+            student = self._start(stack, "student", work)
             try:
                 channel = hello(student, 2 * self.limits.output + 2**20)
+                for part in files_of(files, self.limits.files):
+                    channel.send(part)
                 work.run_cells(channel)
-            except Ended as error:
-                if killed(student):
+            except TooLarge as error:
+                return work.fail(str(error))
+            except (Ended, Lost) as error:
+                if student.killed():
                     raise Again("the sandbox was killed from outside") from error
                 return work.fail(str(error))
             gone = self._judge(work, student, stack)
-            if gone and killed(student):
+            if gone and student.killed():
                 raise Again("the sandbox was killed from outside")
 
     def _judge(self, work, student, stack):
         """Let a referee run the checks; True where the student's process had gone meanwhile."""
-        fds = (student.stdout.fileno(), student.stdin.fileno())
-        referee = self.sandbox.start(f"{ENGINE}.referee", *fds, fds=fds)
-        stack.callback(stop, referee)
+        referee = self._start(stack, "referee", work, (student.stdout.fileno(), student.stdin.fileno()))
         channel = hello(referee)
         try:
             return work.judge(channel)
@@ -95,112 +88,24 @@ class Engine:
                 raise Again(f"the checks' process ended: {error}") from error
             work.fail(f"grading took longer than {self.limits.total:g} s")
 
+    def _start(self, stack, module, work, fds=()):
+        """A sandbox that runs a module of the engine, until the stack is left."""
+        start = self.sandbox.start if self.cold else self.servers.of(work.text()).start
+        try:
+            child = start(f"{ENGINE}.{module}", fds)
+        except (Lost, Late) as error:
+            raise Again(str(error)) from error
+        stack.callback(child.stop)
+        return child
 
-def hello(process, largest=2**26):
+
+def hello(child, largest=2**26):
     """The channel to a process that has started."""
-    channel = Channel(process.stdout.fileno(), process.stdin.fileno(), largest)
+    channel = Channel(child.stdout.fileno(), child.stdin.fileno(), largest)
     try:
         channel.receive(STARTING)
     except (Lost, Late) as error:
-        process.kill()
-        said = process.stderr.read(2000).decode(errors="replace").strip()
+        child.stop_now()
+        said = child.stderr.read(2000).decode(errors="replace").strip()
         raise Again(f"the sandbox did not start: {said or error}") from error
     return channel
-
-
-def killed(process):
-    """Was this sandbox ended by a signal from outside? From inside its outer process cannot be reached."""
-    end = time.monotonic() + 1
-    while process.poll() is None and time.monotonic() < end:
-        time.sleep(0.01)
-    return process.returncode is not None and process.returncode < 0
-
-
-def copy_regular(folder, target, largest):
-    """Copy regular files only, without following a link; False where they are larger than allowed."""
-    for here, _, names in os.walk(folder):
-        place = target / os.path.relpath(here, folder)
-        place.mkdir(exist_ok=True)
-        for name in names:
-            try:
-                fd = os.open(os.path.join(here, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            except OSError:  # a link, a socket
-                continue
-            with open(fd, "rb") as file:
-                if not stat.S_ISREG(os.fstat(fd).st_mode):
-                    continue
-                data = file.read(largest + 1)
-            largest -= len(data)
-            if largest < 0:
-                return False
-            (place / name).write_bytes(data)
-    return True
-
-
-class Work:
-    """One submission on its way: its cells by role, its checks, its outputs."""
-
-    def __init__(self, notebook, source, limits, end):
-        self.notebook, self.limits, self.end = notebook, limits, end
-        self.outputs = Outputs(limits.output)
-        self.cells, self.given, self.graded, self.checks = [], [], {}, {}
-        for cell in (c for c in notebook.cells if c.cell_type == "code"):
-            cell.outputs, role = [], cell.metadata.get("nbgrader", {})
-            name = role.get("grade_id")
-            ours = name is not None and role.get("locked") and not role.get("solution")
-            if source is not None:
-                ours = ours and name in source
-                cell.source = source[name] if ours else cell.source
-            if ours and role.get("grade"):
-                self.graded[name] = cell
-                self.checks[name] = Check(0.0, float(role["points"]))
-                continue
-            self.cells.append(cell)
-            if ours:
-                self.given.append((name, cell.source))
-
-    def run_cells(self, channel):
-        """Have the student's side run all cells but the checks. Raises Ended."""
-        limits = {"memory": self.limits.memory, "processes": self.limits.processes}
-        task = {"limits": limits, "output": self.limits.output, "cell": self.limits.cell}
-        place = "before its first cell"
-        try:
-            channel.send(task | {"cells": [cell.source for cell in self.cells]})
-            for number, cell in enumerate(self.cells, 1):
-                place = f"in code cell {number} (the checks not counted)"
-                said = channel.receive(self.rest(self.limits.cell + GRACE))
-                cell.outputs = self.outputs.take(said)
-            place = "after its last cell"
-            channel.receive(self.rest(GRACE))
-        except Lost as error:
-            raise Ended(f"your notebook's process ended {place}: {error}") from error
-        except Late as error:
-            raise Ended(f"your notebook took too long {place} and could not be interrupted") from error
-
-    def judge(self, channel):
-        """Have the referee run the checks and keep what it says; True where the student's side had gone."""
-        checks = [(name, cell.source) for name, cell in self.graded.items()]
-        limits = {"seconds": self.limits.check, "memory": self.limits.memory}
-        channel.send({"given": self.given, "checks": checks} | limits)
-        gone = False
-        for name, _ in checks:
-            said = channel.receive(self.rest(self.limits.total))
-            if "broken" in said:
-                raise Again(f"a given cell fails where the checks run: {said['broken']}")
-            check, cell = self.checks[name], self.graded[name]
-            check.score = 0.0 if said["error"] else check.max_score
-            check.error, check.seconds = said["error"], round(said["seconds"], 3)
-            check.hidden = bool(said["error"]) and said["line"] in hidden_lines(cell.source)
-            cell.outputs = self.outputs.of_check(said["printed"], said["error"])
-            gone = gone or bool(said["gone"])
-        return gone
-
-    def fail(self, why):
-        """All checks that have not been judged fail, for one reason."""
-        for name, check in self.checks.items():
-            if not check.score and not check.error:
-                check.error = why
-                self.graded[name].outputs = self.outputs.of_check("", f"NotGraded: {why}")
-
-    def rest(self, seconds):
-        return max(0.1, min(seconds, self.end - time.monotonic()))

@@ -50,10 +50,6 @@ def valid(output):
     return [node]
 
 
-def hidden_lines(text):
-    """The numbers of the lines of a check that students do not see."""
-    lines = set()
-    for region in HIDDEN.finditer(text):
-        first = text.count("\n", 0, region.start()) + 1
-        lines |= set(range(first, first + region.group().count("\n") + 1))
-    return lines
+def without_hidden(text):
+    """A check without what students do not see, its lines numbered as before."""
+    return HIDDEN.sub(lambda region: "\n" * region.group().count("\n"), text)

@@ -11,17 +11,24 @@ from pathlib import Path
 
 import cluster
 from cluster.grading.course import CourseError
+from cluster.grading.engine import privileges
+from cluster.grading.engine.groups import Group
 from cluster.grading.student import chosen
 
 # Of the engine itself only what runs inside; the rest would tell a student nothing, but is not needed.
-INSIDE = ("channel", "codec", "names", "remote", "referee", "student", "shell")
-CGROUPS = Path("/sys/fs/cgroup")
+INSIDE = ("channel", "codec", "fork", "names", "namespaces", "remote", "referee", "student", "shell")
 SYSTEM = [
-    *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--clearenv"),
-    *("--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
+    *("--unshare-all", "--unshare-user", "--hostname", "sandbox", "--die-with-parent", "--new-session"),
+    *("--clearenv", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
 ]
 LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
 CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
+NAMES = {  # just enough for a process to know itself and for ranks to meet on 127.0.0.1
+    "hosts": "127.0.0.1 localhost sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "passwd": "root:x:0:0::/tmp:/bin/sh\nstudent:x:65534:65534::/tmp:/bin/sh\n",
+    "group": "root:x:0:\nstudent:x:65534:\n",
+}
 VARIABLES = {
     "HOME": "/tmp",
     "LANG": "C.UTF-8",
@@ -42,9 +49,9 @@ def missing():
     """Why no sandbox can be made on this machine, with the remedy, or ""."""
     if not shutil.which("bwrap"):
         return "bubblewrap is missing (Debian: apt-get install bubblewrap); without it nothing is graded"
-    tried = subprocess.run(
-        ["bwrap", *SYSTEM, *links(), "/usr/bin/true"], capture_output=True, text=True, check=False
-    )
+    become = privileges.become() if privileges.droppable() else []
+    words = [*become, "bwrap", *SYSTEM, *links(), "/usr/bin/true"]
+    tried = subprocess.run(words, capture_output=True, text=True, check=False)
     if tried.returncode:
         return (
             f"bubblewrap cannot make a sandbox: {tried.stderr.strip()}. Unprivileged user namespaces must be"
@@ -76,6 +83,10 @@ class Sandbox:
         self.place = Path(tempfile.mkdtemp(prefix="grading-"))
         try:
             self._copy_package(Path(cluster.__file__).parents[1])
+            self.before, self.python = privileges.words(self.place)
+            for target in self.python.values():
+                Path(target).mkdir(exist_ok=True)
+            privileges.hand_over(self.place)
         except BaseException:
             self.close()
             raise
@@ -93,16 +104,23 @@ class Sandbox:
         (engine / "__init__.py").touch()
         for name in INSIDE:
             shutil.copyfile(Path(__file__).with_name(f"{name}.py"), engine / f"{name}.py")
+        (self.place / "etc").mkdir()
+        for name, text in NAMES.items():
+            (self.place / "etc" / name).write_text(text)
 
     def close(self):
         shutil.rmtree(self.place, ignore_errors=True)
 
-    def start(self, module, *arguments, files=None, fds=()):
-        """A Popen of `python -m module` in a sandbox; talk to it through stdin and stdout."""
+    def command(self, module, *arguments):
+        """The command that runs `python -m module` in a sandbox."""
         python = [sys.executable, "-m", module, *map(str, arguments)]
+        return [*self.before, "bwrap", *self._words(), *python]
+
+    def start(self, module, fds=()):
+        """The Child that runs `main(fds)` of a module in a sandbox of its own."""
         group = Group.make(self.limits)
         process = subprocess.Popen(
-            [*(group.enter() if group else ()), "bwrap", *self._words(files), *python],
+            [*group.words(), *self.command(module, *fds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -110,19 +128,17 @@ class Sandbox:
             bufsize=0,
             env={"PATH": os.environ.get("PATH", os.defpath)},
         )
-        process.group = group
-        return process
+        return Child(process, group)
 
-    def _words(self, files):
+    def _words(self):
         words = [*SYSTEM, *links()]
         for name in CONFIG:
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for path in dict.fromkeys((sys.prefix, sys.base_prefix)):
-            if not Path(path).is_relative_to("/usr"):
-                words += ["--ro-bind", path, path]
+        for path, source in self.python.items():
+            words += ["--ro-bind", source, path]
         words += ["--ro-bind", str(self.place / "course"), "/course"]
-        if files:
-            words += ["--ro-bind", str(files), "/handed-in"]
+        for name in NAMES:
+            words += ["--ro-bind", str(self.place / "etc" / name), f"/etc/{name}"]
         for place in ("/dev/shm", "/tmp", "/submission"):
             words += ["--size", str(self.limits.disk), "--tmpfs", place]
         for name, value in VARIABLES.items():
@@ -131,64 +147,34 @@ class Sandbox:
         return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-def stop(process):
-    """End a sandbox and all in it. True where somebody else had killed it."""
-    outside = process.poll() is not None and process.returncode < 0
-    process.kill()
-    process.wait()
-    for stream in (process.stdin, process.stdout, process.stderr):
+class Child:
+    """A process in a sandbox; `stdin`, `stdout` and `stderr` are the engine's ends of its pipes."""
+
+    def __init__(self, process, group):
+        self.process, self.group, self.pid = process, group, process.pid
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+
+    def killed(self):
+        """Was this sandbox ended by a signal from outside? Inside, its outer process is out of reach."""
+        end = time.monotonic() + 1
+        while self.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        return self.process.returncode is not None and self.process.returncode < 0
+
+    def stop_now(self):
+        """End the sandbox and all in it; what it said can still be read."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """End the sandbox and all in it."""
+        self.stop_now()
+        close(self)
+
+
+def close(child):
+    """Close the engine's ends, and remove the group when all its processes have gone."""
+    for stream in (child.stdin, child.stdout, child.stderr):
         with contextlib.suppress(OSError):
             stream.close()
-    if process.group:
-        process.group.remove()
-    return outside
-
-
-class Group:
-    """Control groups of one sandbox: memory and processes of all in it together."""
-
-    def __init__(self, folders):
-        self.folders = folders
-
-    @classmethod
-    def make(cls, limits):
-        """A group where this process may make one (as root, or where it was given a part), else None.
-
-        Without it the limits of each process hold; the number of processes is then not limited for root.
-        """
-        name = f"grading-{os.getpid()}-{time.monotonic_ns()}"
-        new = {"memory.max": limits.memory + 2 * limits.disk, "pids.max": limits.processes}
-        old = {"memory.limit_in_bytes": new["memory.max"], "pids.max": limits.processes}
-        unified = (CGROUPS / "cgroup.controllers").exists()
-        wanted = {CGROUPS: new} if unified else {CGROUPS / "pids": old, CGROUPS / "memory": old}
-        made = cls([])
-        for parent, values in wanted.items():
-            if not os.access(parent, os.W_OK):
-                continue
-            folder = parent / name
-            try:
-                folder.mkdir()
-                made.folders.append(folder)
-                for file, value in values.items():
-                    if (folder / file).exists():
-                        (folder / file).write_text(str(value))
-            except OSError:
-                continue
-        return made if made.folders else None
-
-    def enter(self):
-        """The beginning of a command that joins the group and becomes the rest of the command."""
-        joins = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self.folders)
-        return ["/bin/sh", "-c", f'{joins} && exec "$@"', "sh"]
-
-    def remove(self):
-        """Wait until the last process has gone, then remove the folders."""
-        end = time.monotonic() + 10
-        for folder in self.folders:
-            while folder.exists():
-                try:
-                    folder.rmdir()
-                except OSError:
-                    if time.monotonic() > end:
-                        break
-                    time.sleep(0.01)
+    child.group.remove()

@@ -9,14 +9,14 @@ MIB = 2**20
 class Limits:
     """Of one submission. Times in seconds of the wall clock, sizes in bytes."""
 
-    cell: float = 60  # one cell of the student's
-    check: float = 60  # one check
-    total: float = 600  # everything
+    cell: float = 180  # one cell of the student's
+    check: float = 180  # one check
+    total: float = 1200  # everything
     memory: int = 4096 * MIB  # private data of one process; of all together where cgroups can be used
-    disk: int = 256 * MIB  # each of the work folder and /tmp
+    disk: int = 256 * MIB  # each of the work folder, /tmp and /dev/shm; and one file
     files: int = 200 * MIB  # what was handed in
     output: int = 2 * MIB  # of all cells together
-    processes: int = 256  # and threads
+    processes: int = 1024  # and threads
 
 
 @dataclass
