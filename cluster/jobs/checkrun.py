@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import ledger, record
+from . import ledger, private, record
 from .checkslurm import ADMINISTRATOR
 from .checkup import NOT_SHARED, Report, built, file_system
 from .errors import JobError
@@ -74,7 +74,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
     subject = f"two ranks, {controller}"
     beside = ledger.root() / ".doctor"
     try:
-        ledger.root().mkdir(parents=True, exist_ok=True)
+        private.check_runs(ledger.root()).mkdir(mode=0o700, parents=True, exist_ok=True)
         beside.write_text("The nodes of a cluster must see this file.\n")
         layout = {"nodes": 2} if slurm and _nodes_up(report) > 1 else {"ranks_per_node": 2}
         at = time.time()

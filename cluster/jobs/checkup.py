@@ -14,7 +14,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import backends, ledger, local, record
+from . import backends, ledger, local, private, record
+from .errors import JobError
 from .view import BAD, COLOURS
 
 MARKS = {"ok": "ok  ", "warn": "note", "bad": "BAD "}
@@ -142,6 +143,12 @@ def built() -> tuple[bool, bool]:
 
 def _folder(report: Report, slurm: bool) -> None:
     root = ledger.root()
+    try:
+        private.check_runs(root)
+    except JobError as e:
+        step = "Give each user a folder that only they can write to."
+        report.add("bad", "runs", e.what, e.next_step, step)
+        return
     there = next(p for p in (root, *root.parents) if p.exists())
     if not os.access(there, os.W_OK):
         step = "Set CLUSTER_RUNS to a folder of yours that can be written."

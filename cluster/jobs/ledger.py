@@ -33,7 +33,8 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from .errors import NoSuchJob, NotYours
+from . import private
+from .errors import Damaged, NoSuchJob
 
 
 def root(folder: str | os.PathLike | None = None) -> Path:
@@ -51,19 +52,27 @@ def slug(name: str) -> str:
 
 
 def find(runs: Path, key: str) -> Path | None:
-    """The folder of the run with this key, whatever its name, or None."""
-    return next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
+    """The folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
+    found = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
+    if found and read(check_owner(found) / "run.json").get("key") != key:
+        raise Damaged(f"{found} holds another run than its name says.", "Move it away, and submit again.")
+    return found
 
 
 def folders(runs: Path) -> list[Path]:
-    """The job folders, by name; those that are still being made, `.new-...`, are not among them."""
+    """The job folders, by name; those that are still being made, `.new-...`, are not among them.
+
+    Raises NotYours where others can put folders there.
+    """
+    private.check_runs(runs)
     return sorted(p.parent for p in runs.glob("*/run.json") if not p.parent.name.startswith("."))
 
 
 @contextlib.contextmanager
 def lock(runs: Path, key: str) -> Iterator[None]:
     """Only one process at a time sets the run with this key aside and makes its folder."""
-    runs.mkdir(parents=True, exist_ok=True)
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.check_runs(runs)
     with open(runs / f".{key[:12]}.lock", "ab") as f:
         with contextlib.suppress(OSError):  # a file system without locks: `create` still has one winner
             fcntl.flock(f, fcntl.LOCK_EX)
@@ -79,7 +88,7 @@ def create(
     runs: Path, title: str, key: str, files: dict[str, str | bytes]
 ) -> tuple[Path, BufferedWriter | None]:
     """(folder, its lock): all files appear at once, with the lock held; or another was first, and None."""
-    runs.mkdir(parents=True, exist_ok=True)
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
     for file, content in files.items():
@@ -148,16 +157,10 @@ def set_aside(folder: Path) -> Path:
 
 
 def check_owner(folder: Path) -> Path:
-    """The folder, if it is this user's own or the system's; raises NotYours or NoSuchJob otherwise."""
+    """The folder, if only this user or root can have filled it; raises NotYours or NoSuchJob otherwise."""
     if not (folder / "run.json").is_file():
         raise NoSuchJob(f"{folder} is not a job folder (it has no run.json).", "List the jobs with jobs().")
-    owner = folder.stat().st_uid
-    if owner not in (os.getuid(), 0):
-        raise NotYours(
-            f"{folder} belongs to user {owner}, not to you ({os.getuid()}): nothing in it is loaded.",
-            "Copy the folder to make it yours, if you trust what is in it.",
-        )
-    return folder
+    return private.check(folder)
 
 
 def write(path: Path, value: Any) -> None:

@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import ctypes
 import faulthandler
+import json
 import linecache
 import os
 import pickle
@@ -25,7 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import attempts, ledger, output, rendezvous, results, trace
+from . import attempts, ledger, output, private, rendezvous, results, trace
 from .errors import JobError, NotYours
 from .modules import Submitted
 
@@ -36,6 +37,11 @@ HERE = str(Path(__file__).resolve().parent)
 def main(folder: Path) -> int:
     """Run one rank of the job in `folder`; returns its exit code (128 + n for signal n)."""
     die_with_parent()
+    try:
+        private.check(folder)
+    except NotYours as e:
+        print(f"NotYours: {e}", file=sys.stderr)
+        return 1
     here = rendezvous.place(os.environ)
     os.environ.update(CLUSTER_JOB=str(folder), CLUSTER_RANK=str(here.rank))
     log = output.Log(folder / f"out-{here.rank}.log", output.cap())
@@ -90,8 +96,8 @@ def _work(folder: Path, here: rendezvous.Place) -> int:
     faulthandler.enable()  # a crash inside a library then says where
     call: dict[str, Any] = {"cells": {}}
     try:
-        run = ledger.read(_private(folder) / "run.json")
-        call = pickle.loads((folder / "call.pkl").read_bytes())
+        run = json.loads(private.load(folder, "run.json"))
+        call = pickle.loads(private.load(folder, "call.pkl"))
         os.chdir(call["cwd"])
         sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
         sys.meta_path.insert(0, Submitted(call["modules"]))
@@ -131,13 +137,6 @@ def _leave() -> int:
             stream.flush()
     ctypes.CDLL(None).fflush(None)
     os._exit(0)
-
-
-def _private(folder: Path) -> Path:
-    """The folder, if no one else could have put code into it."""
-    if ledger.check_owner(folder).stat().st_mode & 0o022:
-        raise NotYours(f"Others can write to {folder}: the code in it is not run.", f"chmod 700 '{folder}'")
-    return folder
 
 
 def _call(call: dict[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import endings, ledger, state
+from . import endings, ledger, private, state
 from .curves import since as seconds
 from .errors import JobError, OptionValueError
 from .forms import bar
@@ -163,7 +163,7 @@ class JobTable:
         return lines + [f"Not readable: {name}: {why}" for name, why in self.unreadable]
 
     def _entries(self) -> Iterator[Entry]:
-        if not self.folder.is_dir():
+        if not private.check_runs(self.folder).is_dir():
             return
         with os.scandir(self.folder) as found:
             for p in found:
