@@ -10,7 +10,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lab demo test lint format lectures claims exercises mutants student doctor slurm slurm-stop bench lock clean
+.PHONY: help setup setup-test lab demo drill test lint format lectures claims exercises mutants student doctor slurm slurm-stop bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -25,6 +25,9 @@ demo: setup  ## the whole loop without a browser: release, three students, two-r
 test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, mutants
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)
+	CLUSTER_DRILL=$(or $(STUDENTS),100) $(PY) -m pytest tests/grading/test_drill.py -k killed -s
 
 mutants: setup  ## run stub, solution and wrong solutions through nbgrader; print mutants against checks
 	$(PY) -m cluster.grading mutants

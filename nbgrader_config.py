@@ -42,10 +42,21 @@ c.IgnorePattern.pattern = "(?s).*"
 
 c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedError"}
 c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
-c.Execute.timeout = (
-    300  # seconds a cell: a recorded run is replayed at once, a small job takes under a minute
-)
-c.OverwriteCells.add_missing_cells = True  # a deleted check costs its points, not the whole grade
+
+# nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the marks.
+# `nbgrader autograde` and Formgrader's button take the verdict of the engine instead, as `grade run` does.
+c.Autograde.sanitize_preprocessors = ["cluster.grading.classrun.plugin.Sanitise"]
+c.Autograde.autograde_preprocessors = [
+    "cluster.grading.classrun.plugin.Judge",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+# What lateness costs, once an assignment has a due date (python -m cluster grade due --help).
+c.AssignLatePenalties.plugin_class = "cluster.grading.classrun.late.LatePenalty"
+c.LatePenalty.per_day = 0.1  # of the score, for each day begun
+c.LatePenalty.free_days = 0  # a student's, in all assignments together
+c.LatePenalty.grace = 10  # minutes
+
 c.HTMLExporter.sanitize_html = True  # a student's HTML would otherwise run in the grader's browser session
 
 # nbgrader's feedback shows the hidden checks whole; ours blanks them.

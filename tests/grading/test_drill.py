@@ -1,0 +1,179 @@
+"""A class is graded on a real Slurm while a node and the head are killed: the scores are right all the same.
+
+`make drill` does it with a hundred submissions of assignment 01 and writes what happened to drill.json.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import conftest
+import pytest
+import sandboxes
+
+sys.path.insert(0, str(conftest.ROOT / "tests"))
+import slurm
+
+from cluster.grading.classrun import array, head, sample
+from cluster.grading.engine import Engine
+from cluster.grading.store import Store, load, runs
+from cluster.jobs import record
+
+STUDENTS = int(os.environ.get("CLUSTER_DRILL", 0))
+LIMITS = {"memory": 2**30, "total": 120.0}
+RECORD = Path(__file__).with_name("drill.json")
+HEAD = """
+import json, sys
+from pathlib import Path
+from cluster.grading.classrun import array, head
+root, private, name = sys.argv[1:4]
+place = array.Array(cpus=2, tasks=4, memory=1024, seconds=120)
+result = head.run(Path(root), name, private=Path(private), place=place, limits=json.loads(sys.argv[4]))
+print(json.dumps(result.ungraded))
+"""
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """A Slurm of the tests' own."""
+    sandboxes.need()
+    with slurm.running() as cluster:
+        if not cluster.own:
+            pytest.skip("kills a node: not on a cluster that is not the tests' own")
+        cluster.enter(monkeypatch)
+        yield cluster
+
+
+def start(root, private, name):
+    command = [sys.executable, "-c", HEAD, str(root), str(private), name, json.dumps(LIMITS)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def wait(condition, seconds=120):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"nothing happened for {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+def kill_node(own, node):
+    """End a node as a power cut does: Slurm's daemons first, then all that they had started."""
+    ours = {f"SLURMD_NODENAME={node}".encode()}
+    jobs = [pid for pid, env in environments() if ours & set(env.split(b"\0"))]
+    steps = {parent(pid) for pid in jobs} - {1}
+    own.kill(node)
+    for pid in [*(pid for pid in steps if "slurmstepd" in command(pid)), *jobs]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    return len(jobs)
+
+
+def environments():
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            yield int(path.parent.name), path.read_bytes()
+        except OSError:
+            continue
+
+
+def parent(pid):
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 1
+
+
+def command(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def right(course, handed, name):
+    """{student: {check: points}}: each variant graded by itself, in this process, while nothing is killed."""
+    import nbformat
+
+    alone, chosen = {}, {variant: student for student, variant in handed.items()}
+    this = head.Head(course, name, head.Local(1))
+    with Engine(workers=1) as engine:
+        for variant, student in chosen.items():
+            folder = course.folder("submitted", student, name)
+            found = head.prepare.read(student, folder, this.source, this.sanitiser)
+            verdict = engine.grade(nbformat.from_dict(found.notebook))
+            alone[variant] = {check: said.score for check, said in verdict.checks.items()}
+    worth = this.source.points
+    assert alone[sample.RIGHT] == worth and not any(alone[sample.STUB].values())
+    return {student: alone[variant] for student, variant in handed.items()}
+
+
+@pytest.mark.slurm
+@pytest.mark.timeout(1500)
+def test_a_node_and_the_head_are_killed(own, released, tmp_path):
+    """Has each student the right score after both, with no submission graded that had a verdict?"""
+    root, name, students = (conftest.ROOT, "01_convolution_as_gemm", STUDENTS)
+    if not STUDENTS:
+        root, name, students = released, "99_doubling", 12
+    course, handed = sample.make(root, name, tmp_path, students)
+    where, began = Store(runs(course.coursedir), name), time.time()
+
+    def verdicts():
+        """{path: time} of the verdicts that hold."""
+        found = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
+        final = [path for path, said in found.items() if said and said["verdict"]["outcome"] == "graded"]
+        return {path: path.stat().st_mtime_ns for path in final}
+
+    first = start(root, tmp_path, name)
+    queue = ["squeue", "--noheader", "--states=RUNNING", "--format=%N"]
+    wait(lambda: len(verdicts()) >= max(2, students // 10))
+    node = wait(lambda: own.ask(*queue).split())[0]
+    killed = kill_node(own, node)
+    assert killed, "nothing ran on the node"
+    wait(lambda: len(verdicts()) >= students // 3)
+    with first:
+        first.kill()
+    before = verdicts()
+    assert len(before) < students, "the class was through before the head was killed"
+    second = start(root, tmp_path, name)
+    said, _ = second.communicate(timeout=1200)
+    took = time.time() - began
+    assert second.returncode == 0 and json.loads(said.splitlines()[-1]) == {}, said
+    after = verdicts()
+    again = [path for path, at in before.items() if after[path] != at]
+    got = sample.points(course, name)
+    wanted = right(course, handed, name)
+    wrong = [student for student in handed if got.get(student) != wanted[student]]
+    assert wrong == [] and again == [] and len(after) == students
+    facts = {
+        "students": students, "assignment": name, "right scores": students - len(wrong),
+        "verdicts before the head was killed": len(before), "of these graded again": len(again),
+        "processes killed with the node": killed, "seconds": round(took, 1),
+        "taken up": "taking up the array" in said, "machine": record.machine(), "versions": record.versions(),
+    }  # fmt: skip
+    assert facts["taken up"], "the second head did not follow the array of the first"
+    print(json.dumps(facts, indent=1))
+    if STUDENTS:
+        RECORD.write_text(json.dumps(facts, indent=1) + "\n")
+    own.start()
+
+
+def test_the_script_of_an_array(tmp_path):
+    """Does the script ask for no more than it may, take nothing of the environment along, and quote?"""
+    place = array.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
+    plan = {"job": "grade-01-abc", "parts": [[0] * 5, [0]]}
+    text = array.script(plan, tmp_path / "a folder", place, "/opt/a python")
+    lines = text.splitlines()
+    for line in (
+        "#SBATCH --job-name=grade-01-abc", "#SBATCH --array=0-1%8", "#SBATCH --cpus-per-task=2",
+        "#SBATCH --mem=4096M", "#SBATCH --time=8", "#SBATCH --export=NONE", "#SBATCH --account=grading",
+        "#SBATCH --partition=short", "#SBATCH --no-requeue", "umask 077",
+        f"exec '/opt/a python' -m cluster.grading.worker '{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
+    ):  # fmt: skip
+        assert line in lines, text
