@@ -17,8 +17,13 @@ def shown(text: str) -> dict[str, str]:
 
 def accounted(text: str) -> dict[str, str]:
     """{task: state} from `sacct --parsable2 --format=JobID,State`: the last word on each."""
-    rows = [line.split("|") for line in text.splitlines() if "|" in line]
-    return {i.partition("_")[2]: state.split()[0].rstrip("+") for i, state in rows if state}
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        job, sign, state = line.partition("|")
+        if sign and state:
+            tasks = numbers(job.partition("_")[2].strip("[]"))
+            found |= dict.fromkeys(tasks, state.split()[0].rstrip("+"))
+    return found
 
 
 def numbers(text: str) -> list[str]:

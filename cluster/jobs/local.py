@@ -40,7 +40,7 @@ def check(run: dict[str, Any]) -> None:
         raise BackendError("controller='mpi' needs mpirun, which is not on PATH.", "Use controller='gloo'.")
 
 
-def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: BufferedWriter) -> None:
+def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> None:
     """Start the launcher, which takes over the lock and detaches itself; returns when it has."""
     _detach("launch", folder, env, held)
 

@@ -42,7 +42,7 @@ def _begin(item: Path) -> list[Path]:
     """[item], once its launcher is at work; [] where it did not start."""
     with ledger.hold(item) as held:
         try:
-            local.start(item, ledger.read(item / "run.json"), dict(os.environ), held)
+            local.start(item, dict(os.environ), held)
         except BackendError as e:
             print(e, file=sys.stderr, flush=True)
             state.finish(item)

@@ -8,7 +8,6 @@ writing it down. A controller that does not answer changes nothing: the last sta
 from __future__ import annotations
 
 import collections
-import contextlib
 import dataclasses
 import os
 import re
@@ -32,6 +31,7 @@ ANSWER = 10  # seconds Slurm has to answer a question
 FRESH = 1.0  # seconds for which an answer serves; ten times as long where the queue has not changed for long
 SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
 
+GONE = "gone"  # what is said of an item that was cancelled while it waited
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 calls: collections.Counter[str] = collections.Counter()  # how often each of Slurm's commands was called
@@ -54,39 +54,21 @@ _one_at_a_time = threading.Lock()
 
 def check(run: dict[str, Any]) -> None:
     """Raise CanNeverRun for what no partition it may go to offers. No answer of Slurm's, no refusal."""
-    try:
-        rows = _ask("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}").splitlines()
-    except BackendError:
-        return
-    limits.check(run["options"], limits.read(rows))
+    said = _try("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
+    limits.check(run["options"], limits.read(said.splitlines()))
 
 
 def check_round(items: range) -> None:
     """Raise CanNeverRun where the items of a round are more than an array may have."""
-    with contextlib.suppress(BackendError):
-        limits.check_array(items, _ask("scontrol", "show", "config"))
+    limits.check_array(items, _try("scontrol", "show", "config") or "")
 
 
-def start(folder: Path, run: dict[str, Any], env: dict[str, str], held: BufferedWriter) -> str:
+def start(folder: Path, env: dict[str, str], held: BufferedWriter, log: str = "job.log") -> str:
     """Submit the folder's job.sh; returns what there is to say about it. sbatch, too, holds the lock.
 
     Raises Refused, with what sbatch said. Where no answer came, the job may be in the queue nevertheless:
     its state is pending, and `recover` looks for it.
     """
-    return _submit(folder, "job.log", env, held)
-
-
-def at_once(run: dict[str, Any], asked: int | None) -> int | None:
-    """How many items of a sweep run at a time: as asked; else Slurm decides, and this is None."""
-    return asked
-
-
-def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
-    """Submit the array of a round; the rest is as for `start`."""
-    return _submit(folder, "%a/job.log", env, held)
-
-
-def _submit(folder: Path, log: str, env: dict[str, str], held: BufferedWriter) -> str:
     place = str(folder).replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
     try:
         said = _ask(
@@ -102,6 +84,16 @@ def _submit(folder: Path, log: str, env: dict[str, str], held: BufferedWriter) -
     _note(folder, said.strip().split(";")[0])
     _answers.pop("queue", None)  # what was known of the queue does not hold this job
     return ""
+
+
+def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
+    """Submit the array of a round; the rest is as for `start`."""
+    return start(folder, env, held, "%a/job.log")
+
+
+def at_once(run: dict[str, Any], asked: int | None) -> int | None:
+    """How many items of a sweep run at a time: as asked; else Slurm decides, and this is None."""
+    return asked
 
 
 def recover(folder: Path) -> bool | None:
@@ -128,8 +120,9 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         return final
     if found is None:
         return _last(folder)
-    if not found:
+    if not found or (found == GONE and (folder / "rank-0.json").exists()):
         return _unknown(folder, backend)
+    found = "CANCELLED" if found == GONE else found
     row = states.state(found)
     began = (ledger.read(folder / "rank-0.json") or {}).get("started")
     if found in WAITING and began and _asked("queue") < began + 2:  # squeue was asked before it started
@@ -160,7 +153,7 @@ def cancel(folder: Path, backend: dict[str, Any]) -> None:
             raise
     else:
         ledger.write_once(folder / "cancel.json", {"time": time.time()})
-    _answers.pop("queue", None)
+    _answers.clear()
 
 
 def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
@@ -172,7 +165,7 @@ def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> Non
             raise
     for i in items:
         ledger.write_once(folder / str(i) / "cancel.json", {"time": time.time()})
-    _answers.pop("queue", None)
+    _answers.clear()
 
 
 def _note(folder: Path, job_id: str) -> None:
@@ -183,11 +176,10 @@ def _squeue() -> dict[str, list[str]] | None:
     """{job id: [state, reason, working directory]} of the user's jobs, or None when Slurm does not answer."""
 
     def ask() -> dict[str, list[str]] | None:
-        try:
-            rows = _ask("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%Z").splitlines()
-        except BackendError:
+        said = _try("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%Z")
+        if said is None:
             return None
-        return {i: rest for i, *rest in (r.split("|", 3) for r in rows)}
+        return {i: rest for i, *rest in (r.split("|", 3) for r in said.splitlines())}
 
     return _fresh("queue", ask)
 
@@ -195,17 +187,20 @@ def _squeue() -> dict[str, list[str]] | None:
 def _forgotten(job_id: str) -> str | None:
     """Slurm's name for the state of a job that is no longer in the queue; one question serves for an array.
 
-    It is '' when Slurm knows no such job, and None when it does not answer.
+    It is '' when Slurm knows no such job, and None when it does not answer. Of an item that was cancelled
+    while it waited Slurm keeps nothing, so that one which is missing in an array it knows is GONE.
     """
     whole, _, task = job_id.partition("_")
+    known = False
     for question, read in (
         (("scontrol", "show", "job", "--oneliner", whole), answers.shown),
-        (("sacct", "-X", "-n", "-P", "--array", "--format=JobID,State", "--jobs", whole), answers.accounted),
+        (("sacct", "-X", "-n", "-P", "--format=JobID,State", "--jobs", whole), answers.accounted),
     ):
         found = _fresh(" ".join(question), lambda q=question, read=read: _states(q, read))
         if found is None or task in found:
             return found and found[task]
-    return ""
+        known = known or bool(found)
+    return GONE if known and task else ""
 
 
 def _states(question: tuple[str, ...], read: Callable[[str], dict[str, str]]) -> dict[str, str] | None:
@@ -279,11 +274,18 @@ def _last(folder: Path) -> Status:
 
 
 def _partitions() -> str:
-    try:
-        rows = [r.split("|") for r in _ask("sinfo", "--noheader", "--format=%P|%l|%D").splitlines()]
-    except BackendError:
-        return ""
+    """The partitions with their limits, for a hint; "" where Slurm does not answer."""
+    said = _try("sinfo", "--noheader", "--format=%P|%l|%D") or ""
+    rows = [r.split("|") for r in said.splitlines()]
     return ", ".join(f"{name} ({limit}, {nodes})" for name, limit, nodes in rows)
+
+
+def _try(*command: str) -> str | None:
+    """What a command prints, or None where it fails."""
+    try:
+        return _ask(*command)
+    except BackendError:
+        return None
 
 
 def _ask(*command: str, timeout: float = ANSWER, **options: Any) -> str:

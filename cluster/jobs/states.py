@@ -141,7 +141,7 @@ REASONS = [
     Row("JobHeldAdmin", "The administrator holds it back.", "Ask the administrator.", CLUSTER,
         shown="test_the_reason_in_words"),
     Row("JobArrayTaskLimit", "Its array runs as many tasks at once as you allowed.", "", YOURS,
-        unseen="no job here is an array yet"),
+        shown="test_jobs_map.py::test_items_that_wait_for_their_turn_say_so_and_cost_one_question"),
     Row("PartitionTimeLimit", "It can never run: its time is over its partition's limit.", _LESS, YOURS,
         never=True, shown="test_the_reason_in_words"),
     Row("PartitionNodeLimit", "It can never run: it asks for more nodes than its partition has.", _LESS,

@@ -66,7 +66,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
         with held:
             try:
                 env = record.environment(asked.options)
-                note = backends.get(backend).start(job.folder, job.spec, env, held)
+                note = backends.get(backend).start(job.folder, env, held)
             except Refused:
                 if job.spec["attempt"] == 1:  # else what earlier attempts left stays
                     discard(job.folder)

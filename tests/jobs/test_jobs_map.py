@@ -1,0 +1,285 @@
+"""Sweeps: one function over many items, the same on this machine and as an array of Slurm."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import sweeps
+from test_jobs_text import GOLDEN, run
+
+import cluster
+from cluster.__main__ import main
+from cluster.jobs import Sweep, attach, errors, ledger, limits, sbatch, slurm, states, submit
+
+
+def until(what, true, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.05)
+
+
+def calls(folder):
+    return sorted((folder / "calls").read_text().split())
+
+
+@pytest.fixture(scope="module")
+def mixed(backend):
+    """Six items, two of them equal and one that fails, two at a time."""
+    return cluster.map(sweeps.inverse, [1, 2, 4, 5, 2, 8], wrong=5, max_parallel=2).wait(120)
+
+
+def test_one_result_for_each_item_in_order(mixed):
+    expected = [{"inverse": 1 / x, "doubled": [x, x]} for x in (1, 2, 4, 5, 2, 8)]
+    expected[3] = None
+    assert mixed.results(failed=None) == expected
+    assert mixed[-1].result() == {"inverse": 0.125, "doubled": [8, 8]}
+    assert [j.id for j in mixed[1:3]] == [f"{mixed.id}/1", f"{mixed.id}/2"] and len(mixed) == 6
+
+
+def test_the_failed_item_is_named_with_its_error_and_traceback(mixed):
+    with pytest.raises(errors.SweepFailed, match="1 of the 6 items of inverse-") as caught:
+        mixed.results()
+    assert "items[3] = 5: RankFailed: ValueError on rank 0: 5 is the wrong one" in str(caught.value)
+    assert 'raise ValueError(f"{x} is the wrong one")' in str(caught.value)
+    assert list(mixed.failures) == list(caught.value.failures) == [3]
+    assert mixed.status == "failed" and mixed.status.what == "5 done, 1 failed"
+    with pytest.raises(errors.RankFailed):
+        mixed[3].result()
+
+
+def test_no_more_than_two_at_a_time_and_equal_items_once(mixed):
+    ends = [ledger.read(job.folder / "end.json") for job in mixed]
+    assert mixed[1].folder == mixed[4].folder
+    spans = {(e["started"], e["ended"]) for e in ends}
+    assert len(spans) == 5
+    at_once = [sum(a < t < b for a, b in spans) for t in (e["started"] + 1e-6 for e in ends)]
+    assert max(at_once) <= 2
+
+
+def test_logs_metrics_and_the_table(mixed):
+    assert mixed.logs(0) == "--- rank 0\nitem 1\n".rstrip() and "=== items[5] = 8\n" in mixed.logs()
+    metrics = mixed.metrics()
+    assert list(metrics.columns) == ["item", "rank", "time", "step", "steps", "loss"]
+    assert metrics[metrics["item"] == 2].loss.tolist() == [0.5, 0.25]
+    table = mixed.table()
+    assert list(table.columns) == ["x", "status", "inverse", "loss", "seconds", "error"]
+    assert table.x.tolist() == [1, 2, 4, 5, 2, 8] and table.index.tolist() == list(range(6))
+    assert table.status.tolist() == ["done"] * 3 + ["failed", "done", "done"]
+    assert table.loss.tolist() == [1.0, 0.5, 0.25, 0.4, 0.5, 0.125]
+    assert table.error[3].startswith("RankFailed: ValueError") and pd.isna(table.error[0])
+
+
+def test_the_sweep_is_one_row_and_can_be_taken_up_again(mixed, capsys):
+    rows = [j for j in cluster.jobs() if isinstance(j, Sweep) and j.id == mixed.id]
+    assert len(rows) == 1 and cluster.jobs(name="inverse", state="failed")[0].id == mixed.id
+    assert " 6 of 6  6 x 1 " in repr(cluster.jobs(name="inverse"))
+    again = attach(mixed.id[:12])
+    assert again.failures.keys() == {3} and again.results(failed=0)[0]["inverse"] == 1.0
+    assert attach(f"{mixed.id}/2").result()["inverse"] == 0.25
+    assert main(["show", mixed.id]) == 1 and "map(inverse, [1, 2, 4, 5, 2, 8]" in capsys.readouterr().out
+    assert main(["logs", f"{mixed.id}/5"]) == 0 and capsys.readouterr().out == "--- rank 0\nitem 8\n"
+
+
+def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, capsys):
+    def start(names, **options):
+        return cluster.map(sweeps.counted, names, place=str(tmp_path), **options)
+
+    first = start(["a", "fails", "b"]).wait(120)
+    assert first.status.what == "2 done, 1 failed" and calls(tmp_path) == ["a", "b", "fails"]
+    (tmp_path / "mended").touch()
+    second = start(["a", "fails", "b"])
+    assert second.id == first.id and second.results() == ["A", "FAILS", "B"]
+    assert calls(tmp_path) == ["a", "b", "fails", "fails"]
+    assert "2 are recorded" in capsys.readouterr().out
+    assert first.status.what == "2 done, 1 failed"  # the handle stays with what it saw
+    assert start(["a", "fails", "b"]).results() == ["A", "FAILS", "B"]
+    assert "not run again" in capsys.readouterr().out
+    assert submit(sweeps.counted, "c", str(tmp_path)).result() == "C"
+    grown = start(["b", "c", "a"])
+    assert grown.id != first.id and grown.results() == ["B", "C", "A"]
+    assert calls(tmp_path) == ["a", "b", "c", "fails", "fails"]
+    assert start(["b", "c", "a"], rerun=True).results() == ["B", "C", "A"]
+    assert calls(tmp_path) == ["a", "a", "b", "b", "c", "c", "fails", "fails"]
+
+
+@pytest.mark.ranks
+def test_items_of_two_ranks(backend):
+    """A sum over ranks 0 and 1 of rank + 1 is 3, for each item by itself."""
+    sweep = cluster.map(sweeps.ranks, [1.0, 10.0], ranks_per_node=2)
+    assert sweep.results() == [3.0, 30.0] == sweep.results(rank=1) and sweep.ranks == 2
+
+
+def test_cancel_ends_what_runs_and_what_waits(backend, tmp_path):
+    sweep = cluster.map(sweeps.waits, [1, 2, 3, 4], place=str(tmp_path), max_parallel=1)
+    until("start of the first", (tmp_path / "began-1").exists)
+    assert sweep.status == "running" and sweep[3].status == "pending"
+    sweep[2].cancel()
+    assert sweep[2].status == "cancelled" and not sweep.status.ended
+    before = slurm.calls["scancel"]
+    sweep.cancel()
+    assert [str(s) for s in sweep.statuses] == ["cancelled"] * 4 and sweep.status == "cancelled"
+    assert slurm.calls["scancel"] - before <= 1
+    assert not (tmp_path / "began-2").exists()
+    with pytest.raises(errors.SweepFailed, match="4 of the 4 items"):
+        sweep.results()
+
+
+@pytest.mark.parametrize(
+    ("items", "options", "words"),
+    [
+        ([], {}, r"items=\[\] is empty"),
+        ("abc", {}, "a list of items, not a str"),
+        ({"a": 1}, {}, r"a list of items, not a dict.\n.*list\(d.items\(\)\)"),
+        ({1, 2}, {}, "a list of items, not a set"),
+        (7, {}, "a list of items, not 7"),
+        (iter([1]), {}, r"a list of items, not <list_iterator.*\n.*list\(...\) of it"),
+        (pd.DataFrame({"x": [1]}), {}, r"not a DataFrame.\n.*to_dict\('records'\)"),
+        ([1, threading.Lock()], {}, r"items\[1\]: inverse\(\) refers to its argument 'x', a _thread.lock"),
+        ([1], {"max_parallel": 0}, "max_parallel=0 is not valid"),
+        ([1], {"max_parallel": True}, "max_parallel=True is not valid"),
+        ([1], {"max_paralel": 2}, r"map\(\) has no option 'max_paralel'.*\n.*Did you mean 'max_parallel'"),
+        ([1], {"nodes": 0}, "nodes=0 is not valid"),
+        ([1], {"nodes": 99}, "99 ranks are too many"),
+    ],
+)
+def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options, words):
+    with pytest.raises(errors.JobError, match=words):
+        cluster.map(sweeps.inverse, items, **options)
+    assert not runs.exists()
+
+
+def test_arrays_ranges_and_dictionaries_are_items(runs):
+    """What a dictionary holds becomes columns, and the first of numbers is the figure's axis."""
+    rates = cluster.map(sweeps.inverse, np.array([0.5, 0.25]), seconds=0)
+    assert rates.items == [0.5, 0.25] and [r["inverse"] for r in rates.results()] == [2.0, 4.0]
+    assert rates.key == cluster.map(sweeps.inverse, tuple(np.array([0.5, 0.25])), seconds=0).key
+
+    def product(settings):
+        return {"product": settings["rate"] * settings["batch"]}
+
+    grid = cluster.map(product, [{"rate": r, "batch": b} for r in (0.1, 1.0, 10.0) for b in range(1, 3)])
+    table = grid.wait().table()
+    assert list(table.columns) == ["rate", "batch", "status", "product", "seconds", "error"]
+    assert (table["product"] == table.rate * table.batch).all()
+    axes = grid.figure().axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("rate", "product", "log")
+    with pytest.raises(errors.OptionValueError, match=r"y='loss' is no .*\n.*rate, batch, product, seconds"):
+        grid.figure("loss")
+
+
+CELL = """
+import os, signal, sweeps, cluster
+sweep = cluster.map(sweeps.waits, [1, 2, 3], place={place!r}, max_parallel=1)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_rest_runs_without_the_notebook(runs, tmp_path):
+    """Its kernel is killed while the first item runs; the queue goes on, and another process takes it up."""
+    env = os.environ | {"PYTHONPATH": os.path.dirname(sweeps.__file__)}
+    code = CELL.format(place=str(tmp_path))
+    killed = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    (sweep,) = cluster.jobs(active=True)
+    assert [str(s) for s in sweep.statuses][1:] == ["pending", "pending"] and "turn" in sweep[2].status.what
+    (tmp_path / "go").touch()
+    assert sweep.results() == [1, 2, 3]
+
+
+def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path):
+    sweep = cluster.map(sweeps.waits, [1, 2], place=str(tmp_path), max_parallel=1)
+    until("start of the first", (tmp_path / "began-1").exists)
+    os.kill(ledger.read(sweep.folder / "round-1/backend.json")["pid"], signal.SIGKILL)
+    until("end of the queue", lambda: sweep[1].status == "lost")
+    assert sweep[0].status == "running" and sweep.status == "running"
+    (tmp_path / "go").touch()
+    assert sweep.results(failed="lost") == [1, "lost"]
+    assert cluster.map(sweeps.waits, [1, 2], place=str(tmp_path), max_parallel=1).results() == [1, 2]
+
+
+def test_interrupted_items_go_on_where_they_were(runs):
+    """With requeue=True the same call goes on from what the item's folder holds; the others are kept."""
+    sweep = cluster.map(sweeps.goes_on, ["stops", "whole"], requeue=True, max_parallel=1)
+    until("first step", (sweep[0].folder / "done").exists)
+    sweep[0].cancel()
+    assert sweep.results(failed=None) == [None, ["whole", 1]]
+    again = cluster.map(sweeps.goes_on, ["stops", "whole"], requeue=True)
+    assert again.results() == [["stops", 2], ["whole", 1]]
+    assert again[0].metrics().step.tolist() == [1, 2, 3]
+    assert (again[0].folder / "attempts/1/end.json").exists()
+
+
+def test_a_learning_rate_sweep_finds_the_middle(runs):
+    """Too small a rate learns little, too large a one does harm: is the best in between?"""
+    rates = [1e-4, 1e-2, 1e-1, 1e3]
+    sweep = cluster.map(sweeps.trains, rates, epochs=2)
+    table = sweep.wait(120).table()
+    assert table.rate.tolist() == rates and table.status.isin(["done", "failed"]).all()
+    assert table.loss.idxmin() in (1, 2)
+    axes = sweep.figure("loss").axes[0]
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("rate", "log")
+    assert "loss" in sweep._repr_html_() and "0.0001" in sweep._repr_html_()
+
+
+def test_the_array_is_the_golden_one():
+    """Look at a difference before you copy it into the golden file: this text runs on clusters."""
+    folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab/round-2")
+    text = sbatch.array(run(nodes=2, cpus_per_rank=4, partition="short"), folder, [0, 1, 2, 5, 7, 8], 4)
+    assert text == (GOLDEN / "array.sh").read_text()
+
+
+def test_an_array_that_is_too_large_is_refused():
+    config = "MaxArraySize            = 1001\nMaxJobCount             = 10000\n"
+    limits.check_array(range(1001), config)
+    with pytest.raises(errors.CanNeverRun, match=r"1002 items .* it allows 1001 \(MaxArraySize\)"):
+        limits.check_array(range(1002), config)
+
+
+@pytest.fixture
+def here(request, tmp_path, monkeypatch):
+    """The tests' Slurm and an empty folder of runs."""
+    slurm_of_tests = request.getfixturevalue("cluster")
+    slurm_of_tests.enter(monkeypatch)
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
+    return slurm_of_tests
+
+
+@pytest.mark.slurm
+def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_path):
+    """An array with a limit: its own reason; twenty items are asked about with one squeue a second."""
+    sweep = cluster.map(sweeps.waits, list(range(20)), place=str(tmp_path), max_parallel=1, memory="100M")
+    until("start of the first", (tmp_path / "began-0").exists)
+    until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)
+    assert sweep[19].status.what == states.reason("JobArrayTaskLimit").what
+    slurm._answers.clear()
+    before, end = slurm.calls.total(), time.monotonic() + 2.5
+    while time.monotonic() < end:
+        assert sweep.status == "running"
+    assert 1 <= slurm.calls.total() - before <= 4
+    before = slurm.calls.total()
+    sweep.cancel()
+    assert [str(s) for s in sweep.statuses] == ["cancelled"] * 20
+    assert slurm.calls["scancel"] and slurm.calls.total() - before < 20  # not one for each item
+    number = ledger.read(sweep.folder / "round-1/backend.json")["job_id"]
+    assert attach(number).id == sweep.id and attach(f"{number}_3").id == f"{sweep.id}/3"
+    with pytest.raises(errors.CanNeverRun, match="MaxArraySize"):
+        slurm.check_round(range(10**7))
+
+
+@pytest.mark.slurm
+def test_an_item_that_slurm_puts_back_into_the_queue_goes_on(here):
+    sweep = cluster.map(sweeps.goes_on, ["whole", "stops"], requeue=True, memory="200M")
+    until("first step", lambda: (sweep[1].folder / "done").exists())
+    number = ledger.read(sweep.folder / "round-1/backend.json")["job_id"]
+    here.ask("scontrol", "requeue", f"{number}_1")
+    until("waiting", lambda: "waits to go on (attempt 2)" in sweep[1].status.what)
+    assert sweep.wait(150).results() == [["whole", 1], ["stops", 2]]
