@@ -274,10 +274,12 @@ def overwrite_with(source):
                 if name in names:
                     at = names.index(name) + 1
                 elif role["locked"] or role["grade"] or role["task"]:
-                    made = self.missing_cell_transform(source.cells[name], source.points.get(name))
+                    made = self.missing_cell_transform(source.cells[name], source.points.get(name, 0))
                     made.metadata["nbgrader"].update(
                         {key: role[key] for key in role if key != "task" or role[key]}
                     )
+                    if not role["grade"]:
+                        made.metadata["nbgrader"].pop("points", None)
                     if notebook.nbformat_minor >= 5:
                         made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
                     notebook.cells.insert(at, made)
