@@ -26,6 +26,10 @@ def parser(prog="python -m cluster.grading"):
         "--only", nargs="+", metavar="NAME", help="these submissions only (stub, solution, …)"
     )
     mutants.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
+    exploits = command("exploits", "grade a class of attacks on grading; print what each got")
+    exploits.add_argument("--only", nargs="+", metavar="NAME", help="these attacks only")
+    exploits.add_argument("--stock", action="store_true", help="the same against nbgrader's own grading")
+    exploits.add_argument("--report", metavar="FILE", help="write the report, Markdown, to this file")
     cli.add(commands, command)
     command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
     student = command("student", "make the folder student/: lectures, exercises and what they need")
@@ -38,7 +42,7 @@ def parser(prog="python -m cluster.grading"):
 
 def main(argv=None, prog="python -m cluster.grading"):
     options = parser(prog).parse_args(argv)
-    from cluster.grading import demo, mutants, release, student
+    from cluster.grading import demo, exploits, mutants, release, student
 
     try:
         root = find_root()
@@ -51,6 +55,8 @@ def main(argv=None, prog="python -m cluster.grading"):
             wrong = release.check(root, options.assignment)
         elif options.command == "mutants":
             wrong = mutants.run(root, options.assignment, options.only, options.workers)
+        elif options.command == "exploits":
+            wrong = exploits.run(root, options.only, options.stock, options.report)
         elif options.command == "demo":
             wrong = demo.run(root)
         else:

@@ -1,31 +1,30 @@
-"""Wrong solutions that the checks must catch: tests/mutants/NN/misunderstanding.py, run through nbgrader.
+"""Wrong solutions that the checks must catch: tests/mutants/NN/misunderstanding.py, run through the engine.
 
 A mutant is a Python file of three names:
 
     MISUNDERSTANDING = "Padding goes on one side only."     what its author believes
-    FAILS = {"im2col-stride-padding", …}                    the checks that must lose all their points
+    FAILS = {"im2col-stride-padding", …}                    the checks that it loses, all of them and no other
     REPLACE = {"im2col": '''padded = …'''}                  solution cell: what stands in its hole
 
-Stub, solution and mutants are handed in like students' work and graded by nbgrader, each with a gradebook of
-its own, as many at a time as there are cores. The table says what each lost. A defect of the checks (a stub
-with points, a solution without full marks, a mutant that keeps what it should lose) makes the exit status
-non-zero.
+Stub, solution and mutants are prepared and graded as students' work is, as many at a time as there are cores.
+The table says what each lost. A defect of the checks (a stub with points, a solution without full marks, a
+mutant that keeps what it should lose, or loses what it should keep) makes the exit status non-zero. What the
+checks that fail together say about a student, the feedback and the report read from the same files.
 """
 
 import os
 import runpy
-import shutil
 import textwrap
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 
-from cluster.grading.course import Course, alone, assignments, say
+from cluster.grading.course import Course, CourseError, alone, assignments, say
 from cluster.grading.release import generate
 
 STUB, SOLUTION = "stub", "solution"
 SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
+TRIES = 3  # gradings of one submission where the machine, not the submission, is at fault
 
 
 class MutantError(Exception):
@@ -103,19 +102,14 @@ def refill(source, text=None):
     return "\n".join(lines)
 
 
-def grade(root, private, assignment, name):
-    """Autograde one submission that lies in `private`/submitted; runs in a process of its own."""
-    course = Course(root, private)
-    course.autograde(assignment, name)
-    return course.scores(assignment, name)
-
-
 def submissions(root, assignment, place):
-    """Write stub, solution and mutants as submissions under `place`, each with a copy of the gradebook.
+    """Generate the release and fill it in as the solution and as each mutant, prepared as students' work is.
 
-    Returns {name: Mutant}, stub and solution first, and the points of each check.
+    Returns {name: Mutant}, stub and solution first, {name: prepared notebook} and the points of each check.
     """
     import nbformat
+
+    from cluster.grading.prepare import Sanitiser, Source
 
     release = generate(root, assignment, place / "release", place / "private")
     paths = sorted(release.glob("*.ipynb"))
@@ -124,15 +118,15 @@ def submissions(root, assignment, place):
     source = nbformat.read(root / "solutions" / assignment / paths[0].name, as_version=4)
     worth = points(source)
     table = [Mutant(STUB, fails=set(worth)), Mutant(SOLUTION), *load_all(root, assignment, source)]
+    course = Course(root, place / "private", release_directory=place / "release")
+    sanitise = Sanitiser(course.config, Source.of(course.coursedir, assignment))
+    books = {}
     for mutant in table:
-        private = place / mutant.name
-        folder = private / "submitted" / mutant.name / assignment
-        shutil.copytree(release, folder)
-        shutil.copy(place / "private" / "gradebook.db", private / "gradebook.db")
+        book = nbformat.read(paths[0], as_version=4)
         if mutant.name != STUB:
-            book = fill(nbformat.read(paths[0], as_version=4), source, mutant.replace)
-            nbformat.write(book, folder / paths[0].name)
-    return {mutant.name: mutant for mutant in table}, worth
+            book = fill(book, source, mutant.replace)
+        books[mutant.name] = sanitise(book)
+    return {mutant.name: mutant for mutant in table}, books, worth
 
 
 def verdict(mutant, scores, worth):
@@ -151,12 +145,9 @@ def defects(mutant, outcome):
     """What is wrong with the grading of this submission, in words; empty when it is as it should be."""
     kept = [check for check, what in outcome.items() if what == "kept"]
     lost = [check for check, what in outcome.items() if what == "unexpected"]
-    if mutant.name == SOLUTION and lost:
-        return [f"the solution loses {', '.join(lost)}"]
-    if kept:
-        whose = "the stub" if mutant.name == STUB else f"mutant {mutant.name}"
-        return [f"{whose} keeps the points of {', '.join(kept)}"]
-    return []
+    whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"mutant {mutant.name}"
+    found = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
+    return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
 
 
 def run(root, wanted=None, only=None, workers=None):
@@ -165,8 +156,8 @@ def run(root, wanted=None, only=None, workers=None):
     for assignment in assignments(root, wanted):
         with alone(root / ".grading" / "mutants" / assignment) as place:
             before = os.environ.get("CLUSTER_RUNS")
-            # One folder of runs for all: what the reference ran, a mutant with the same code replays.
-            os.environ["CLUSTER_RUNS"] = str(place / "runs")
+            # What the reference runs while the release is made, a mutant with the same code replays.
+            os.environ["CLUSTER_RUNS"] = str(place / "files" / "runs")
             try:
                 found += run_one(root, assignment, place, only, workers)
             finally:
@@ -178,29 +169,43 @@ def run_one(root, assignment, place, only=None, workers=None):
     """As `run`, for one assignment in the empty folder `place`."""
     start = time.monotonic()
     say(f"\n{assignment}: generating the release, which runs the solution …")
-    table, worth = submissions(root, assignment, place)
+    table, books, worth = submissions(root, assignment, place)
     if only:
         if unknown := sorted(set(only) - set(table)):
             raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
-    scores = grade_all(root, place, assignment, list(table), workers)
+    scores = grade_all(place, {name: books[name] for name in table}, workers)
     outcomes = {name: verdict(mutant, scores[name], worth) for name, mutant in table.items()}
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {place}")
     return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
-def grade_all(root, place, assignment, names, workers=None):
-    """{name: scores}: all submissions, in `workers` processes (default: one a core)."""
+def grade_all(place, books, workers=None):
+    """{name: {check: (points got, points to get)}} of all, `workers` at a time (default: one a core)."""
+    from cluster.grading.engine import Engine
+
     scores = {}
     workers = workers or len(os.sched_getaffinity(0))
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(grade, root, place / name, assignment, name): name for name in names}
+    with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
+        jobs = {pool.submit(grade, engine, place, name, book): name for name, book in books.items()}
         for done in as_completed(jobs):
             scores[jobs[done]] = done.result()
-            say(f"  graded {len(scores):2} of {len(names)}: {jobs[done]}")
+            say(f"  graded {len(scores):2} of {len(books)}: {jobs[done]}")
     return scores
+
+
+def grade(engine, place, name, book):
+    """Grade one submission with the reference's runs, and write its notebook into `place`."""
+    import nbformat
+
+    for _ in range(TRIES):
+        verdict = engine.grade(book, place / "files")
+        if verdict.outcome == "graded":
+            nbformat.write(verdict.notebook, place / f"{name}.ipynb")
+            return {check: (result.score, result.max_score) for check, result in verdict.checks.items()}
+    raise CourseError(f"{name} could not be graded: {verdict.why}")
 
 
 def show(table, outcomes, scores, worth):
@@ -217,5 +222,5 @@ def show(table, outcomes, scores, worth):
         note = "" if not beyond else "  also loses " + ", ".join(beyond)
         bad = "  NOT AS IT SHOULD BE" if defects(mutant, outcome) else ""
         lines.append(f"  {name:{width}}   {got:>2g} / {sum(worth.values()):<3g}{marks}{bad}{note}")
-    legend = "✗ lost as it should be   · kept as it should be   ! lost beyond what it must   K kept wrongly"
+    legend = "✗ lost as it should be   · kept as it should be   ! lost and should not be   K kept wrongly"
     return "\n".join([*lines, "", f"  {legend}"])

@@ -2,6 +2,7 @@ MISUNDERSTANDING = "A convolution turns its filter by 180 degrees, as in mathema
 FAILS = {
     "forward-by-hand",
     "forward-equals-loops",
+    "forward-is-a-gemm",
 }
 REPLACE = {
     "forward": """
