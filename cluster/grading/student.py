@@ -21,6 +21,8 @@ FILES = (
     "exercises/*/**/*",
     "cluster/*",
     "cluster/deploy/setup.sh",
+    "cluster/deploy/slurm/__init__.py",  # so that jobs find a Slurm that the instructor has started
+    "cluster/deploy/slurm/processes.py",
     "cluster/jobs/**/*",
     "cluster/training/**/*",
     "cluster/network/**/*",

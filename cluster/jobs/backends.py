@@ -6,11 +6,15 @@ import os
 import shutil
 import subprocess
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from types import ModuleType
 
 from .errors import BackendError
 
-_seen: dict[str, tuple[float, str | None]] = {}
+PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+
+_seen: dict[tuple[str, str | None], tuple[float, str | None]] = {}
 
 
 def get(name: str) -> ModuleType:
@@ -46,17 +50,41 @@ def choose(asked: str) -> tuple[str, str]:
 
 def no_slurm() -> str | None:
     """Why Slurm cannot be used here, in words, or None when its controller answers. Remembered for 30 s."""
-    key = shutil.which("sbatch") or ""
+    env = environment()
+    key = shutil.which("sbatch") or "", env.get("SLURM_CONF")
     at, answer = _seen.get(key, (-1e9, None))
     if time.monotonic() - at > 30:
-        answer = "no sbatch on PATH" if not key else _ping()
+        answer = _ping(env) if key[0] else "no sbatch on PATH"
         _seen[key] = time.monotonic(), answer
     return answer
 
 
-def _ping() -> str | None:
+def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables for a command of Slurm's, with SLURM_CONF where the one-machine Slurm is meant."""
+    one = None if env.get("SLURM_CONF") or _usual() else one_machine()
+    return {**env, "SLURM_CONF": one} if one else dict(env)
+
+
+def conf() -> str | None:
+    """The slurm.conf that Slurm's commands use, as far as it is known here: a path, or None."""
+    return os.environ.get("SLURM_CONF") or _usual() or one_machine()
+
+
+def one_machine() -> str | None:
+    """The slurm.conf of the Slurm that `make slurm` has started on this machine, while it runs."""
+    from cluster.deploy import slurm
+
+    found = slurm.conf()
+    return str(found) if found else None
+
+
+def _usual() -> str | None:
+    return next((p for p in PLACES if Path(p).is_file()), None)
+
+
+def _ping(env: dict[str, str]) -> str | None:
     try:
-        said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=3)
+        said = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=3, env=env)
     except subprocess.TimeoutExpired:
         return "Slurm's controller did not answer within 3 s"
     except OSError:

@@ -8,10 +8,10 @@ import re
 import shutil
 from pathlib import Path
 
+from . import backends
 from .checkup import Report, ask, built, slurm_missing
 
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct")
-PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ADMINISTRATOR = "Ask your administrator: show this line."
 
 
@@ -49,7 +49,7 @@ def _commands(report: Report) -> bool:
         administrator = "Install Slurm's client commands as a whole."
         report.add("bad", "Slurm", f"not on PATH: {', '.join(absent)}", student, administrator)
         return "scontrol" not in absent
-    if not _conf():
+    if not backends.conf():
         report.add("ok", "Slurm", f"{shutil.which('sbatch')}")
         return True  # without a configuration it does not even tell its version
     good, version = ask("sbatch", "--version")
@@ -61,19 +61,14 @@ def _commands(report: Report) -> bool:
     return True
 
 
-def _conf() -> str | None:
-    """The path of Slurm's configuration, as named by SLURM_CONF or in one of its places."""
-    return os.environ.get("SLURM_CONF") or next((p for p in PLACES if Path(p).is_file()), None)
-
-
 def _configuration(report: Report) -> bool:
     """Whether a cluster is known, so that a controller which is silent is a fault."""
-    found, named = _conf(), "SLURM_CONF" in os.environ
+    found = backends.conf()
     if found and not Path(found).is_file():
         student = "Unset SLURM_CONF, or set it to the path of the cluster's slurm.conf."
         report.add("bad", "slurm.conf", f"SLURM_CONF={found}, which is not there", student, _WHERE)
     elif found:
-        report.add("ok", "slurm.conf", found + (", set by SLURM_CONF" if named else ""))
+        report.add("ok", "slurm.conf", found + _whose(found))
     elif slurm_missing():
         student = (
             "Jobs run on this machine, by the local backend. SLURM_CONF can name a cluster's slurm.conf."
@@ -83,6 +78,12 @@ def _configuration(report: Report) -> bool:
     else:
         report.add("ok", "slurm.conf", "Slurm finds it by itself")
     return True
+
+
+def _whose(found: str) -> str:
+    if os.environ.get("SLURM_CONF"):
+        return ", set by SLURM_CONF"
+    return ", of the Slurm that `make slurm` started here" if found == backends.one_machine() else ""
 
 
 _WHERE = "Put slurm.conf where Slurm looks for it, or run configless (slurmd --conf-server, DNS SRV)."

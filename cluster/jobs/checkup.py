@@ -175,8 +175,9 @@ def file_system(path: Path) -> str:
 
 def ask(*command: str, text: str | None = None) -> tuple[bool, str]:
     """(whether it went well, what it printed, else its complaint) of a command, within ANSWER seconds."""
+    env = backends.environment()
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER, input=text)
+        said = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER, input=text, env=env)
     except subprocess.TimeoutExpired:
         return False, f"{command[0]} did not answer within {ANSWER} s"
     except OSError as e:

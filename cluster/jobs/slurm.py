@@ -19,7 +19,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import answers, attempts, endings, ledger, limits, state, states
+from . import answers, attempts, backends, endings, ledger, limits, state, states
 from .errors import BackendError, Refused
 from .sbatch import array, ranges, script
 from .state import Status
@@ -291,8 +291,9 @@ def _try(*command: str) -> str | None:
 def _ask(*command: str, timeout: float = ANSWER, **options: Any) -> str:
     """What a command of Slurm's prints. Raises BackendError with its stderr, or when it does not answer."""
     calls[command[0]] += 1
+    env = backends.environment(options.pop("env", os.environ))
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+        said = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, **options)
     except subprocess.TimeoutExpired:
         raise BackendError(f"{command[0]} did not answer within {timeout} s.") from None
     except OSError as e:

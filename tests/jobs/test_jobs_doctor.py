@@ -49,7 +49,7 @@ def commands(tmp_path, monkeypatch):
     monkeypatch.setattr(backends, "_seen", {})
     monkeypatch.setattr(checkslurm, "built", lambda: (True, True))
     monkeypatch.setattr(checkup, "built", lambda: (True, True))
-    monkeypatch.setattr(checkslurm, "PLACES", ())
+    monkeypatch.setattr(backends, "PLACES", ())
 
     def play(**texts):
         for name, text in (WELL | texts).items():

@@ -20,6 +20,20 @@ def default_state() -> Path:
 
 
 def conf() -> Path | None:
-    """What SLURM_CONF has to be for the one-machine Slurm of this machine, or None where none was started."""
-    path = default_state() / "slurm.conf"
-    return path if path.exists() else None
+    """What SLURM_CONF has to be for the one-machine Slurm of this machine, or None where none runs.
+
+    A state folder that belongs neither to root nor to this user, or that others can write to, is no one's:
+    its slurm.conf can name plugins, which every command of Slurm's loads.
+    """
+    from . import processes
+
+    state = default_state()
+    path = state / "slurm.conf"
+    try:
+        seen = [os.stat(p) for p in (state, path, state / "processes.json")]
+        if any(s.st_uid not in (0, os.getuid()) or s.st_mode & 0o022 for s in seen):
+            return None
+        controller = processes.Ledger(state / "processes.json").all().get("slurmctld")
+    except (OSError, ValueError):
+        return None
+    return path if processes.alive(controller) else None

@@ -1,0 +1,90 @@
+"""The one-machine Slurm of `make slurm` is found by itself, where it runs and can be trusted."""
+
+import json
+import os
+import subprocess
+import sys
+
+import programs
+import pytest
+
+from cluster.deploy.slurm import processes
+from cluster.jobs import backends, errors, slurm, submit
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    """A state folder as `make slurm` leaves it, with this process in the place of slurmctld."""
+    monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.setattr(backends, "PLACES", ())
+    monkeypatch.setattr(backends, "_seen", {})
+    folder = tmp_path / "slurm"
+    folder.mkdir(mode=0o755)
+    (folder / "slurm.conf").write_text("ClusterName=course\n")
+    (folder / "processes.json").write_text(json.dumps({"slurmctld": processes.identify(os.getpid())}))
+    return folder
+
+
+def test_where_it_runs_its_commands_get_its_configuration(state, tmp_path, monkeypatch):
+    (tmp_path / "bin").mkdir()
+    for name in ("sbatch", "scontrol"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} UP $SLURM_CONF $EXTRA"\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    assert backends.conf() == str(state / "slurm.conf") and backends.no_slurm() is None
+    assert slurm._ask("sbatch").split() == ["sbatch", "UP", str(state / "slurm.conf")]
+    env = {"PATH": os.environ["PATH"], "EXTRA": "1"}
+    assert slurm._ask("sbatch", env=env).split()[2:] == [str(state / "slurm.conf"), "1"]
+    assert "SLURM_CONF" not in os.environ
+
+
+def test_what_was_named_or_is_usual_comes_first(state, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", "/named")
+    assert backends.conf() == backends.environment()["SLURM_CONF"] == "/named"
+    monkeypatch.delenv("SLURM_CONF")
+    usual = tmp_path / "usual.conf"
+    usual.touch()
+    monkeypatch.setattr(backends, "PLACES", (str(usual),))
+    assert backends.conf() == str(usual) and "SLURM_CONF" not in backends.environment()
+
+
+@pytest.mark.parametrize(
+    "how", ["stopped", "gone", "damaged", "folder for all", "file for all", "of another"]
+)
+def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
+    """A slurm.conf can name a plugin, which sbatch would load: another user's is not touched."""
+    if how == "stopped":
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        record = processes.identify(ended.pid)
+        ended.wait()
+        (state / "processes.json").write_text(json.dumps({"slurmctld": record}))
+    elif how == "gone":
+        (state / "slurm.conf").unlink()
+    elif how == "damaged":
+        (state / "processes.json").write_text("{")
+    elif how == "of another":
+        if os.getuid():
+            pytest.skip("only root can make what belongs to another user")
+        os.chown(state / "slurm.conf", 12345, -1)
+    else:
+        (state if how == "folder for all" else state / "slurm.conf").chmod(0o777)
+    assert backends.conf() is None and "SLURM_CONF" not in backends.environment()
+
+
+@pytest.mark.slurm
+def test_a_job_goes_to_the_real_one_without_any_variable(own, tmp_path, monkeypatch):
+    """In this process and in a new one, as in a notebook and in a shell."""
+    monkeypatch.setenv("CLUSTER_STATE", str(own.folder))
+    for name in ("SLURM_CONF", "CLUSTER_BACKEND"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(slurm, "_answers", {})
+    job = submit(programs.counts_calls, str(tmp_path / "calls"))
+    assert job.backend == "slurm" and job.result() == 1
+    code = "import os; from cluster import submit; print(submit(os.getppid).wait().backend)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split()[-1] == "slurm"
+    with pytest.raises(errors.Refused, match="invalid partition"):
+        submit(programs.sleeps, 1, partition="gpu")
