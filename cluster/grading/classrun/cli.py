@@ -28,6 +28,31 @@ def add(commands, command):
                    help="a limit of the sandbox: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip
     c.set_defaults(run=run)
 
+    c = command("collect", "collect what students handed in: no links, the owner's name, the server's time")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--inbox", metavar="FOLDER", help="the folder students submit to (nbgrader's exchange)")
+    c.add_argument("--student", metavar="NAME", help="only this student")
+    c.add_argument("--in-time", action="store_true", help="of several, the newest that is not late")
+    c.add_argument("--any-owner", action="store_true",
+                   help="do not compare a folder's owner with the student's name: for an inbox that only"
+                   " you can write to")  # fmt: skip
+    c.set_defaults(run=collect)
+
+    c = command("due", "set the due date of an assignment, or show it")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("when", nargs="?", help="as '2026-12-01 23:59 Europe/Berlin'; 'none' takes it back")
+    c.set_defaults(run=due)
+
+    c = command("extend", "give a student more time for an assignment")
+    c.add_argument("student", help="the student's name")
+    c.add_argument("assignment", help=ONE)
+    more = c.add_mutually_exclusive_group(required=True)
+    more.add_argument(
+        "--days", type=int, metavar="N", help="so many days after the due date; 0 takes it back"
+    )
+    more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
+    c.set_defaults(run=extend)
+
 
 def number(text):
     n = int(text) if text.isdecimal() else 0
@@ -110,11 +135,58 @@ def tell(root, assignment, result):
         say(f"  points: median {statistics.median(got):g}, {min(got):g} … {max(got):g} of {most:g}")
 
 
-def scored(root, assignment, private=None):
-    """{student: (points, of)} in nbgrader's database, lateness not taken off."""
+def collect(root, options):
+    """Collect an assignment; returns what was refused."""
+    from cluster.grading.classrun import collect as collecting
+    from cluster.grading.classrun import late
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    where = options.inbox or collecting.inbox(course.coursedir, course.config)
+    limits = late.due_dates(course, assignment) if options.in_time else None
+    new, same, refused = collecting.collect(
+        course.coursedir, assignment, where,
+        student=options.student, check_owner=not options.any_owner, due=limits,
+    )  # fmt: skip
+    say(f"{assignment}: {len(new)} collected, {len(same)} unchanged, {len(refused)} refused, from {where}")
+    for student, one in new.items():
+        say(f"  {student}: handed in {one.when:%Y-%m-%d %H:%M:%S} UTC")
+    return [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
+
+
+def due(root, options):
+    """Set or show a due date."""
+    from cluster.grading.classrun import late
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    with opened(course) as book:
+        if options.when:
+            late.set_due(book, course, assignment, options.when)
+        say(late.told(book, course, assignment))
+    return []
+
+
+def extend(root, options):
+    """Give an extension."""
+    from cluster.grading.classrun import late
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    with opened(course) as book:
+        say(late.extend(book, course, options.student, assignment, days=options.days, until=options.until))
+    return []
+
+
+def opened(course):
+    """nbgrader's database of a course, as a context."""
     from nbgrader.api import Gradebook
 
-    course = Course(root, private)
-    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+    return Gradebook(course.coursedir.db_url, course.coursedir.course_id)
+
+
+def scored(root, assignment, private=None):
+    """{student: (points, of)} in nbgrader's database, lateness not taken off."""
+    with opened(Course(root, private)) as book:
         found = book.assignment_submissions(assignment)
         return {row.student_id: (row.score, row.max_score) for row in found}

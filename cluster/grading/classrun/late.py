@@ -140,11 +140,41 @@ def extension(coursedir, book, student, assignment):
     return max(datetime.timedelta(0), moment(given["until"]) - due) or None
 
 
-def extend(course, book, student, assignment, *, days=None, until=None):
+def found(book, assignment):
+    """nbgrader's Assignment. Raises CourseError where it was not released yet."""
+    from nbgrader.api import MissingEntry
+
+    try:
+        return book.find_assignment(assignment)
+    except MissingEntry:
+        raise CourseError(
+            f"the gradebook knows no assignment {assignment!r}: `make exercises` first"
+        ) from None
+
+
+def set_due(book, course, assignment, text):
+    """Set the due date ("none" takes it back), and what follows from it for all who handed in."""
+    found(book, assignment).duedate = None if text == "none" else moment(text)
+    book.db.commit()
+    settle(book, course, assignment)
+
+
+def settle(book, course, assignment):
+    """Put extensions and penalties into the gradebook as they follow from the dates now."""
+    rows = book.assignment_submissions(assignment)
+    for row in rows:
+        row.extension = extension(course.coursedir, book, row.student_id, assignment)
+    book.db.commit()
+    charge_all(book, course.config, [row.student_id for row in rows])
+
+
+def extend(book, course, student, assignment, *, days=None, until=None):
     """Give an extension, replace it, or take it back (days=0); returns the new due date in words."""
-    due = book.find_assignment(assignment).duedate
+    due = found(book, assignment).duedate
     if due is None:
         raise CourseError(f"{assignment} has no due date; set it first: grade due {assignment[:2]} WHEN")
+    if days is not None and not 0 <= days <= 366:
+        raise CourseError(f"--days {days}: from 0, which takes an extension back, to 366")
     if until is not None and moment(until) <= due:
         raise CourseError(f"{until!r} is not after the due date, {shown(due)}")
     path, known = extensions(course.coursedir)
@@ -152,15 +182,41 @@ def extend(course, book, student, assignment, *, days=None, until=None):
         known.get(assignment, {}).pop(student, None)
     else:
         known.setdefault(assignment, {})[student] = {"days": days} if until is None else {"until": until}
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     store.write(path, json.dumps(known, indent=1))
+    settle(book, course, assignment)
     more = extension(course.coursedir, book, student, assignment)
-    for row in book.assignment_submissions(assignment):
-        if row.student_id == student:
-            row.extension = more
-    book.db.commit()
-    charge_all(book, course.config, [student])
-    return f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)))}"
+    new = " (nothing handed in so far)" if student not in handed_in(book, assignment) else ""
+    return f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)))}{new}"
+
+
+def handed_in(book, assignment):
+    return {row.student_id for row in book.assignment_submissions(assignment)}
+
+
+def told(book, course, assignment):
+    """The due date and the extensions in words."""
+    due = found(book, assignment).duedate
+    if due is None:
+        return f"{assignment} has no due date: nobody is late"
+    lines = [f"{assignment} is due {shown(due)}"]
+    for student in sorted(extensions(course.coursedir)[1].get(assignment, {})):
+        more = extension(course.coursedir, book, student, assignment)
+        lines.append(f"  {student}: until {shown(due + (more or datetime.timedelta(0)))}")
+    return "\n".join(lines)
+
+
+def due_dates(course, assignment):
+    """A lookup {student: naive UTC} of until when each may hand in; nobody is in it without a due date."""
+    from nbgrader.api import Gradebook
+
+    class Dates(dict):
+        def get(self, student, default=None):
+            more = extension(course.coursedir, book, student, assignment)
+            return due + (more or datetime.timedelta(0)) if due else default
+
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        due = found(book, assignment).duedate
+        return Dates()
 
 
 def shown(when):
