@@ -143,7 +143,8 @@ def collect(root, options):
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
     where = options.inbox or collecting.inbox(course.coursedir, course.config)
-    limits = late.due_dates(course, assignment) if options.in_time else None
+    with opened(course) as book:
+        limits = late.deadlines(book, course, assignment) if options.in_time else None
     new, same, refused = collecting.collect(
         course.coursedir, assignment, where,
         student=options.student, check_owner=not options.any_owner, due=limits,

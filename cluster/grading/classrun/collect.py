@@ -131,10 +131,10 @@ def copy(source, target, owners):
 
 
 def newest(taken, due=None):
-    """{student: the Handed that counts}: the newest; with `due` ({student: naive UTC}) the newest in time."""
+    """{student: the Handed that counts}: the newest, or with `due` (of a student) the newest in time."""
     chosen = {}
     for one in sorted(taken, key=lambda one: one.when):
-        limit = (due or {}).get(one.student)
+        limit = due(one.student) if due else None
         late = limit is not None and one.when.replace(tzinfo=None) > limit
         if one.student not in chosen or not late:
             chosen[one.student] = one

@@ -205,18 +205,12 @@ def told(book, course, assignment):
     return "\n".join(lines)
 
 
-def due_dates(course, assignment):
-    """A lookup {student: naive UTC} of until when each may hand in; nobody is in it without a due date."""
-    from nbgrader.api import Gradebook
-
-    class Dates(dict):
-        def get(self, student, default=None):
-            more = extension(course.coursedir, book, student, assignment)
-            return due + (more or datetime.timedelta(0)) if due else default
-
-    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
-        due = found(book, assignment).duedate
-        return Dates()
+def deadlines(book, course, assignment):
+    """A function of a student: until when (naive, UTC) the student may hand in, None without a due date."""
+    due = found(book, assignment).duedate
+    given = extensions(course.coursedir)[1].get(assignment, {})
+    more = {student: extension(course.coursedir, book, student, assignment) for student in given}
+    return lambda student: due and due + (more.get(student) or datetime.timedelta(0))
 
 
 def shown(when):

@@ -1,0 +1,144 @@
+"""What is taken from the folder that students can write to, and what is refused."""
+
+import datetime
+import os
+import pwd
+
+import pytest
+
+from cluster.grading.classrun import collect
+from cluster.grading.course import Course, CourseError
+
+NAME = "99_doubling"
+ME = pwd.getpwuid(os.getuid()).pw_name
+
+
+class Inbox:
+    """An exchange folder, and a course that collects from it."""
+
+    def __init__(self, course, folder):
+        self.course, self.folder = Course(course), folder
+        folder.mkdir()
+
+    def submit(self, student=ME, time="2001-01-01 00:00:00 UTC", text="{}", extra=""):
+        made = self.folder / f"{student}+{NAME}+{time}{extra}"
+        made.mkdir()
+        (made / "doubling.ipynb").write_text(text)
+        (made / "timestamp.txt").write_text(time)
+        return made
+
+    def collect(self, **more):
+        return collect.collect(self.course.coursedir, NAME, self.folder, **more)
+
+    def place(self, student=ME):
+        return self.course.folder("submitted", student, NAME)
+
+
+@pytest.fixture
+def inbox(course, tmp_path):
+    return Inbox(course, tmp_path / "inbound")
+
+
+def test_the_servers_time_and_nothing_for_others(inbox):
+    """Does a forged time count for nothing, and can nobody else read the copy, whatever its mode was?"""
+    made = inbox.submit()
+    (made / "runs").mkdir()
+    (made / "runs" / "run.json").write_text("1")
+    for path in (made, *made.rglob("*")):
+        path.chmod(0o777)
+    before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
+    new, same, refused = inbox.collect()
+    assert list(new) == [ME] and not same and not refused and new[ME].when > before
+    when = inbox.course.coursedir.get_existing_timestamp(str(inbox.place()))
+    assert abs(when - new[ME].when.replace(tzinfo=None)) < datetime.timedelta(seconds=1)
+    for path in (inbox.place().parent, inbox.place(), *inbox.place().rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert (inbox.place() / "runs" / "run.json").read_text() == "1"
+    assert inbox.collect()[1] == [ME]
+
+
+def test_the_newest_counts_and_with_in_time_the_newest_that_is(inbox):
+    """Does a second folder replace the first, unless only the first was in time?"""
+    inbox.submit(text="first")
+    first = inbox.collect()[0][ME]
+    while datetime.datetime.now(datetime.UTC) <= first.when + datetime.timedelta(milliseconds=50):
+        pass
+    inbox.submit(time="1999-01-01 00:00:00 UTC", text="second")
+    limit = first.when.replace(tzinfo=None) + datetime.timedelta(milliseconds=20)
+    assert inbox.collect(due=lambda student: limit)[1] == [ME]
+    assert list(inbox.collect()[0]) == [ME] and (inbox.place() / "doubling.ipynb").read_text() == "second"
+
+
+def link(made, secret):
+    (made / "x").symlink_to(secret)
+
+
+def folder_link(made, secret):
+    (made / "runs").symlink_to(secret.parent)
+
+
+def second_name(made, secret):
+    os.link(secret, made / "x")
+
+
+def pipe(made, secret):
+    os.mkfifo(made / "x")
+
+
+def as_link(made, secret):
+    aside = made.rename(made.with_name("aside"))
+    made.symlink_to(aside)
+
+
+@pytest.mark.parametrize("trick", [link, folder_link, second_name, pipe, as_link])
+def test_tricks_are_refused(inbox, tmp_path, trick):
+    """Is a submission with a link or a special file refused whole, and are the others taken?"""
+    secret = tmp_path / "secret"
+    secret.write_text("the solutions")
+    trick(inbox.submit(), secret)
+    new, _, refused = inbox.collect()
+    assert not new and len(refused) == 1 and not inbox.place().exists()
+
+
+def test_the_owner_is_the_student(inbox):
+    """Is work refused that somebody else wrote in a student's name, unless the inbox is one's own?"""
+    inbox.submit("ada")
+    new, _, refused = inbox.collect()
+    assert not new and f"claims to be ada's and belongs to {ME}" in next(iter(refused.values()))
+    assert list(inbox.collect(check_owner=False)[0]) == ["ada"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives files away")
+def test_a_file_of_anothers_is_refused(inbox):
+    """Is a folder refused that holds a file of another user?"""
+    os.chown(inbox.submit() / "doubling.ipynb", 65534, 65534)
+    assert "belongs to nobody" in next(iter(inbox.collect()[2].values()))
+
+
+@pytest.mark.parametrize("name", ["..", ".hidden", "a b", "-x"])
+def test_names_that_are_none(inbox, name):
+    """Can no folder's name lead out of the course's folder?"""
+    inbox.submit(name)
+    assert not inbox.collect(check_owner=False)[0]
+
+
+def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path):
+    """Does Formgrader's button refuse a link as well?"""
+    from nbgrader.apps.api import NbGraderAPI
+
+    inbox.course.config.Exchange.root = str(tmp_path / "exchange")
+    folder = tmp_path / "exchange" / inbox.course.coursedir.course_id / "inbound"
+    folder.parent.mkdir(parents=True)
+    inbox.folder.rename(folder)
+    inbox.folder = folder
+    inbox.submit()
+    (inbox.submit("ada") / "x").symlink_to("/etc/passwd")
+    said = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
+    assert said["success"] and "1 collected, 0 unchanged, 1 refused" in said["log"], said
+    assert inbox.place().is_dir() and not inbox.place("ada").exists()
+
+
+def test_no_inbox(inbox, tmp_path):
+    """Is a missing folder said, with the option that names one?"""
+    with pytest.raises(CourseError, match="--inbox"):
+        collect.collect(inbox.course.coursedir, NAME, tmp_path / "none")

@@ -1,0 +1,117 @@
+"""Dates with zones, extensions, and what lateness costs."""
+
+import datetime
+
+import pytest
+from test_classrun import FULL, NAME, many  # noqa: F401 (a fixture)
+
+from cluster.grading.classrun import cli, late
+from cluster.grading.course import CourseError
+
+
+@pytest.mark.parametrize(
+    ("text", "utc"),
+    [
+        ("2026-12-01 23:59 UTC", "2026-12-01 23:59:00"),
+        ("2026-12-01T23:59Z", "2026-12-01 23:59:00"),
+        ("2026-12-01 23:59:30 +01:00", "2026-12-01 22:59:30"),
+        ("2026-12-01 9:05 -0530", "2026-12-01 14:35:00"),
+        ("2026-12-01 23:59 Europe/Berlin", "2026-12-01 22:59:00"),
+        ("2026-07-01 23:59 Europe/Berlin", "2026-07-01 21:59:00"),
+    ],
+)
+def test_moments(text, utc):
+    """Is a date with a zone what it is in UTC, summer time included?"""
+    assert str(late.moment(text)) == utc
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("2026-12-01 23:59", "is no moment"),
+        ("2026-12-01", "is no moment"),
+        ("1.12.2026 23:59 UTC", "is no moment"),
+        ("2026-02-30 12:00 UTC", "day is out of range|day 30 must be in range"),
+        ("2026-12-01 23:59 PST", "no time zone"),
+        ("2026-12-01 23:59 Europe/Berln", "no time zone"),
+        ("2026-12-01 23:59 +25:00", "no offset"),
+        ("2026-03-29 02:30 Europe/Berlin", "does not exist"),
+        ("2026-10-25 02:30 Europe/Berlin", "happens twice"),
+    ],
+)
+def test_what_is_no_moment_is_refused(text, words):
+    """Is a date refused that nbgrader would take for another time?"""
+    with pytest.raises(CourseError, match=words):
+        late.moment(text)
+
+
+@pytest.mark.parametrize(("seconds", "days"), [(0, 0), (600, 0), (601, 1), (86400, 1), (86401, 2)])
+def test_days_are_counted_once_begun(seconds, days):
+    """Ten minutes of grace, then whole days?"""
+    assert late.days_begun(seconds, 10) == days
+
+
+def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):  # noqa: F811
+    """25 hours late costs two tenths; an extension takes that back, also where it is given beforehand?"""
+    with many.book() as book, pytest.raises(CourseError, match="set it first"):
+        late.extend(book, many.course, "ada", NAME, days=1)
+    with many.book() as book:
+        late.set_due(book, many.course, NAME, "2026-01-01 00:00 UTC")
+        late.extend(book, many.course, "bob", NAME, until="2026-01-02 02:00 +01:00")
+    for name in ("ada", "bob"):
+        many.hand_in(name, when="2026-01-02 01:00:00")
+    many.run()
+
+    def penalties():
+        with many.book() as book:
+            found = {name: book.find_submission(NAME, name) for name in ("ada", "bob")}
+            return {name: row.late_submission_penalty for name, row in found.items()}
+
+    worth = sum(FULL.values())
+    assert penalties() == {"ada": pytest.approx(0.2 * worth), "bob": 0}
+    with many.book() as book:
+        said = late.extend(book, many.course, "ada", NAME, days=1)
+        assert said == f"ada may hand in {NAME} until 2026-01-02 00:00 UTC"
+    assert penalties()["ada"] == pytest.approx(0.1 * worth)
+    many.course.config.LatePenalty.free_days = 1
+    with many.book() as book:
+        late.charge_all(book, many.course.config, ["ada"])
+    assert penalties()["ada"] == 0
+    many.course.config.LatePenalty.free_days = 0
+    monkeypatch.setattr("cluster.grading.classrun.head.ENGINE", "standin:Engine")
+    many.course.autograde(NAME, "ada")
+    assert penalties() == {"ada": pytest.approx(0.1 * worth), "bob": 0}
+    with many.book() as book:
+        late.extend(book, many.course, "ada", NAME, days=0)
+        told = late.told(book, many.course, NAME)
+    assert "bob: until 2026-01-02 01:00 UTC" in told and "ada" not in told
+    assert penalties()["ada"] == pytest.approx(0.2 * worth)
+
+
+def test_free_days_go_in_the_order_of_the_due_dates():
+    """Of three free days, does the first assignment take two and the second the last?"""
+    day = datetime.timedelta(days=1)
+
+    class Row:
+        def __init__(self, name, due, days):
+            self.name, self.duedate, self.total_seconds_late = name, due, days * late.DAY
+
+    class Book:
+        def find_student(self, student):
+            start = datetime.datetime(2026, 1, 1)
+            rows = [Row("02", start + day, 2), Row("01", start, 2), Row("03", start + 2 * day, 1)]
+            return type("Student", (), {"submissions": [*rows, Row("04", None, 0)]})
+
+    assert late.LatePenalty(free_days=3).charged(Book(), "ada") == {"01": 0, "02": 1, "03": 1}
+
+
+@pytest.mark.parametrize("text", ["cells=1", "cell=fast", "cell=-1", "memory=G"])
+def test_limits_that_are_none(text):
+    """Is a misspelt limit refused, with those that there are?"""
+    with pytest.raises(Exception, match=r"there are cell|positive number"):
+        cli.limit(text)
+
+
+def test_limits():
+    """Are bytes and seconds read?"""
+    assert cli.limit("memory=2G") == ("memory", 2 * 2**30) and cli.limit("cell=90") == ("cell", 90.0)
