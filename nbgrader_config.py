@@ -59,11 +59,16 @@ c.LatePenalty.per_day = 0.1  # of the score, for each day begun
 c.LatePenalty.free_days = 0  # a student's, in all assignments together
 c.LatePenalty.grace = 10  # minutes
 
-c.HTMLExporter.sanitize_html = True  # a student's HTML would otherwise run in the grader's browser session
+# A student's HTML would otherwise run in the grader's browser session; nbconvert cleans all but Markdown.
+c.HTMLExporter.sanitize_html = True
+c.HTMLExporter.filters = {"markdown2html": "cluster.grading.feedback.markdown"}
 
-# nbgrader's feedback shows the hidden checks whole; ours blanks them.
+# nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, says what a failed
+# check points to, and is a page in which nothing runs and nothing is loaded.
+c.GenerateFeedback.exporter_class = "cluster.grading.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
     "nbgrader.preprocessors.GetGrades",
     "cluster.grading.feedback.HideHiddenTests",
+    "cluster.grading.feedback.Explain",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]

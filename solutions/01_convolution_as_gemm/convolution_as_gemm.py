@@ -154,7 +154,7 @@ def im2col(x, k, stride=1, padding=0):
 # %%
 print(im2col(small, k=2))
 
-# %% check="im2col-by-hand" points=2
+# %% check="im2col-by-hand" points=2 see="1.3"
 """The four windows of the small image, and the order of channels inside a row (2 points)."""
 by_hand = np.array([[1, 2, 4, 5], [2, 3, 5, 6], [4, 5, 7, 8], [5, 6, 8, 9]], float)
 expect(
@@ -192,7 +192,7 @@ def im2col_by_definition(x, k, stride=1, padding=0):
     return convolve_loops(x, pick, np.zeros(size), stride, padding).reshape(-1, size)
 
 
-# %% check="im2col-stride-padding" points=2
+# %% check="im2col-stride-padding" points=2 see="1.3"
 """Padding goes on all four sides, windows start `stride` apart, images need not be square (2 points)."""
 x = integers(2, 5, 6, 2)  # five rows, six columns
 one_side = np.pad(x, ((0, 0), (0, 2), (0, 2), (0, 0)))
@@ -270,7 +270,7 @@ print(small_filter[:, :, 0, 0])
 # %%
 print(forward(small, small_filter, b=np.zeros(1))[0, :, :, 0])
 
-# %% check="forward-by-hand" points=1
+# %% check="forward-by-hand" points=1 see="1.2"
 """One filter on the small image; the bias is added once to each value (1 point)."""
 by_hand = np.array([[37.0, 47.0], [67.0, 77.0]]).reshape(1, 2, 2, 1)
 turned = convolve_loops(small, small_filter[::-1, ::-1], np.zeros(1))
@@ -290,7 +290,7 @@ expect(
     "forward(small, small_filter, 100)",
 )
 
-# %% check="forward-equals-loops" points=2
+# %% check="forward-equals-loops" points=2 see="1.3"
 """With several images, channels and filters the product gives what the loops give (2 points)."""
 x, w, b = integers(2, 5, 5, 3), integers(3, 3, 3, 4), integers(4)
 turned = convolve_loops(x, w[::-1, ::-1], b)
@@ -321,7 +321,7 @@ for shape, k, K, stride, padding in [
 small32, filter32 = small.astype(np.float32), small_filter.astype(np.float32)
 # AUTOTEST forward(small32, filter32, np.ones(1, np.float32), padding=1)
 
-# %% check="forward-is-a-gemm" points=1
+# %% check="forward-is-a-gemm" points=1 see="1.3"
 """forward() uses im2col: one matrix product for the whole batch, not the loops again (1 point)."""
 two_images = np.concatenate([small, 2 * small])  # (2, 3, 3, 1)
 loops = "forward() calls convolve_loops; its result should come from one matrix product"
@@ -386,7 +386,7 @@ def loss_differences(loss, parameters):
 dw, db = filter_gradient(np.ones((1, 2, 2, 1)), small, k=2)
 print(dw[:, :, 0, 0], db)
 
-# %% check="filter-gradient" points=2
+# %% check="filter-gradient" points=2 see="1.5"
 """dw is what one step in each weight does to the loss (2 points)."""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b)), w)
@@ -420,7 +420,7 @@ for shape, k, K, stride, padding in [
     )
 ### END HIDDEN TESTS
 
-# %% check="bias-gradient" points=1
+# %% check="bias-gradient" points=1 see="1.5"
 """db is what one step in each bias does to the loss (1 point)."""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda b: np.sum(dy * convolve_loops(x, w, b)), b)
@@ -487,7 +487,7 @@ def col2im(columns, shape, k, stride=1, padding=0):
 # %%
 print(col2im(np.ones((4, 4)), small.shape, k=2)[0, :, :, 0])
 
-# %% check="col2im-by-hand" points=1
+# %% check="col2im-by-hand" points=1 see="1.5"
 """In how many windows each pixel of the small image lies (1 point)."""
 by_hand = np.array([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]]).reshape(1, 3, 3, 1)
 expect(
@@ -500,7 +500,7 @@ expect(
     "col2im of ones",
 )
 
-# %% check="col2im-adjoint" points=2
+# %% check="col2im-adjoint" points=2 see="1.5"
 """⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩, also with stride and padding (2 points)."""
 for k, stride, padding in [(2, 1, 0), (3, 2, 0), (3, 1, 1)]:
     x = integers(2, 5, 5, 2)
@@ -551,7 +551,7 @@ def input_gradient(dy, w, shape, stride=1, padding=0):
 # %%
 print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 0])
 
-# %% check="input-gradient" points=2
+# %% check="input-gradient" points=2 see="1.5"
 """dx is what one step in each pixel does to the loss (2 points)."""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, b)), x)
@@ -634,7 +634,7 @@ def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, itemsize=4, with_im2col=F
 print(layer_flops(N=1, H=3, W=3, C=1, K=1, k=2), "FLOPs")
 print(layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2), "bytes")
 
-# %% check="flops-by-hand" points=1
+# %% check="flops-by-hand" points=1 see="1.6"
 """4 windows of 4 multiply-adds each (1 point)."""
 expect(
     layer_flops(N=1, H=3, W=3, C=1, K=1, k=2),
@@ -646,7 +646,7 @@ expect(
     "layer_flops of the small image",
 )
 
-# %% check="flops-of-layers" points=1
+# %% check="flops-of-layers" points=1 see="1.6"
 """Layers of AlexNet and ResNet-50, with batches, strides and padding (1 point)."""
 # HASHED AUTOTEST layer_flops(N=1, H=227, W=227, C=3, K=96, k=11, stride=4)
 # HASHED AUTOTEST layer_flops(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
@@ -655,7 +655,7 @@ expect(layer_flops(N=8, H=14, W=14, C=1024, K=256, k=1), 2 * 8 * 14 * 14 * 1024 
 expect(layer_flops(N=3, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1), 28_350, name="stride 2, not square")
 ### END HIDDEN TESTS
 
-# %% check="bytes-by-hand" points=1
+# %% check="bytes-by-hand" points=1 see="1.6"
 """9 pixels, 4 weights, 1 bias, 4 results, of 4 bytes each; im2col writes and reads 16 more (1 point)."""
 expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2),
@@ -693,7 +693,7 @@ def intensity(**layer):
     return layer_flops(**sizes) / layer_bytes(**layer)
 
 
-# %% check="intensity" points=1
+# %% check="intensity" points=1 see="1.6"
 """Intensities in float32, with and without im2col (1 point)."""
 resnet = dict(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
 # AUTOTEST intensity(**resnet)
