@@ -14,7 +14,14 @@ import tomllib
 
 ROOT = pathlib.Path(__file__).parents[1]
 DATA, TABLE = ROOT / "lectures" / "claims.toml", ROOT / "lectures" / "CLAIMS.md"
-STATUSES = ("reproduced", "reproduced at small scale", "arithmetic only", "contradicted", "not yet")
+STATUSES = (
+    "reproduced",
+    "reproduced at small scale",
+    "arithmetic only",
+    "not seen at small scale",
+    "contradicted",
+    "not yet",
+)
 FIELDS = {"source", "says", "lecture", "status", "shown", "note"}
 
 

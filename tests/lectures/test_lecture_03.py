@@ -1,0 +1,176 @@
+"""Lecture 03: do its counts hold, and are its networks those of the record? Tried on its own code cells."""
+
+import ast
+import importlib.util
+import json
+import math
+import pathlib
+
+import jupytext
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+LECTURES = ROOT / "lectures"
+TEXT = LECTURES / "text" / "03_from_lenet_to_resnet.py"
+SETTINGS = {"POOLING", "KEPT", "VGG", "RESNETS", "MODULES"}  # values that the functions refer to
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """The imports, functions and settings of the lecture's code cells; nothing is trained or drawn."""
+    wanted = []
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            targets = {getattr(t, "id", None) for t in getattr(node, "targets", ())}
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or targets & SETTINGS:
+                wanted.append(node)
+    names = {"__name__": "lecture_03", "cross_entropy": None}
+    for node in wanted:  # a compiled function of a cell would be made at import: leave it a function
+        if isinstance(node, ast.FunctionDef):
+            node.decorator_list = []
+    exec(compile(ast.Module(wanted, []), str(TEXT), "exec"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script that made the record."""
+    spec = importlib.util.spec_from_file_location(
+        "small_networks", LECTURES / "runs" / "03_small_networks.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((LECTURES / "runs" / "03_small_networks.json").read_text())
+
+
+# build, arguments, trainable parameters and, where two sources agree on them, multiply-adds
+PUBLISHED = {
+    "LeNet-5": ("lenet5", {}, 61_706, 416_520),
+    "AlexNet on two cards": ("alexnet", {}, 60_965_224, 724_406_816),
+    "VGG-16": ("vgg", {"which": "D"}, 138_357_544, 15_470_264_320),
+    "VGG-19": ("vgg", {"which": "E"}, 143_667_240, None),
+    "GoogLeNet": ("googlenet", {}, 6_998_552, None),
+    "ResNet-50": ("resnet", {"depth": 50}, 25_557_032, None),
+    "ResNet-50 with biases": ("resnet", {"depth": 50, "bias": True}, 25_583_592, None),
+    "ResNet-152": ("resnet", {"depth": 152}, 60_192_808, None),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_network_has_its_published_size(lecture, name):
+    """Does the lecture's counter find it, and does Keras find the same in the variables?"""
+    build, options, parameters, multiply_adds = PUBLISHED[name]
+    model = lecture["sketch"](lecture[build], **options)
+    table = lecture["count"](model)
+    assert sum(math.prod(v.shape) for v in model.trainable_variables) == parameters
+    assert table["parameters"].sum() == parameters
+    assert multiply_adds in (None, table["multiply-adds"].sum())
+
+
+def test_counter_by_hand(lecture):
+    """7 × 9 pixels of 4 channels, 6 filters 3 × 3 at stride 2 in 2 groups, then 5 units: with a pencil."""
+    import keras
+
+    image = keras.Input((7, 9, 4))
+    x = keras.layers.Conv2D(6, 3, 2, groups=2)(image)  # (3, 4, 6): each sum has 3 · 3 · 2 products
+    x = keras.layers.Flatten()(keras.layers.BatchNormalization()(x))
+    table = lecture["count"](keras.Model(image, keras.layers.Dense(5, use_bias=False)(x)))
+    assert table["parameters"].tolist() == [6 * 18 + 6, 2 * 6, 5 * 72]
+    assert table["multiply-adds"].tolist() == [72 * 18, 0, 5 * 72]
+    assert table["kept"].tolist() == [72, 72, 5]
+
+
+def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
+    """Does check() fail when the counter is wrong? (A check that cannot fail is worth nothing.)"""
+    lecture["tf"].get_logger().setLevel("ERROR")
+    assert lecture["check"]("LeNet-5", lecture["lenet5"])["parameters"].sum() == 61_706
+    right = lecture["multiply_adds"]
+    for counter, wrong in [
+        ("multiply_adds", lambda layer: right(layer) + 1),
+        ("parameters", lambda layer: 1),
+    ]:
+        with monkeypatch.context() as patch, pytest.raises(AssertionError, match="counts"):
+            patch.setitem(lecture, counter, wrong)
+            lecture["check"]("LeNet-5", lecture["lenet5"])
+
+
+def test_receptive_fields(lecture):
+    """One 3 × 3 sees 3; two see 5; at stride 2 the second sees 7; VGG-16's last pooling sees 212."""
+    see = lecture["receptive_field"]
+    assert [see([]), see([(3, 1)]), see([(3, 1)] * 2), see([(3, 2), (3, 1)])] == [1, 3, 5, 7]
+    chain = [step for n in lecture["VGG"]["D"] for step in [(3, 1)] * n + [(2, 2)]]
+    assert see(chain) == 212
+
+
+def settings(model):
+    """What the layers of two equal networks have in common: kind, shape and settings, not names or seeds."""
+    keep = ("kernel_size", "strides", "padding", "use_bias", "activation", "momentum", "pool_size", "units")
+    return [
+        (type(layer).__name__, layer.output.shape, {k: layer.get_config().get(k) for k in keep})
+        for layer in model.layers
+    ]
+
+
+@pytest.mark.parametrize("removed", ["none", "7", "6, 7", "3, 4", "3, 4, 6, 7"])
+def test_mini_alexnet_is_the_one_that_was_trained(lecture, script, removed):
+    skip = script.REMOVED[removed]
+    ours, theirs = (lecture["sketch"](f, skip) for f in (lecture["mini_alexnet"], script.mini_alexnet))
+    assert settings(ours) == settings(theirs)
+    if removed == "none":
+        assert ours.count_params() == 154_954
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+def test_stack_is_the_one_that_was_trained(lecture, script, residual, norm):
+    ours, theirs = (lecture["sketch"](f, 2, residual, norm=norm) for f in (lecture["stack"], script.stack))
+    assert settings(ours) == settings(theirs)
+
+
+def test_record_is_whole(record):
+    """Three experiments, three seeds each, every network in each seed; curves of every epoch, in percent."""
+    parts = [job["arguments"]["part"].strip("'") for job in record["jobs"]]
+    assert sorted(parts) == sorted(["depth", "residual", "norm"] * 3)
+    for part, job in zip(parts, record["jobs"], strict=True):
+        assert len(job["rows"]) == {"depth": 5, "residual": 6, "norm": 16}[part]
+        assert {str(row["seed"]) for row in job["rows"]} == {job["arguments"]["seed"]}
+        for row in job["rows"]:
+            assert len(row["epochs"]["test"]) == record["epochs"][part]
+            assert all(0 <= error <= 100 for error in row["epochs"]["test"] + row["epochs"]["train"])
+
+
+def errors(record, part, **which):
+    """Final test errors, one for each seed."""
+    rows = [row for job in record["jobs"] if part in job["arguments"]["part"] for row in job["rows"]]
+    return [r["epochs"]["test"][-1] for r in rows if all(r[k] == v for k, v in which.items())]
+
+
+def test_depth_reduction_is_not_seen_in_small(record):
+    """Without layers 3, 4, 6 and 7 the error stays within a point of the whole network's."""
+    whole, least = (errors(record, "depth", removed=name) for name in ("none", "3, 4, 6, 7"))
+    assert abs(sum(whole) - sum(least)) / 3 < 1 and max(least) < 20
+
+
+def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
+    """In each seed: 56 plain layers err twice as often as 20 or more, residual ones at most 3 points more."""
+    for kind, holds in [(False, lambda a, b: b > 2 * a), (True, lambda a, b: b < a + 3)]:
+        shallow, deep = (errors(record, "residual", residual=kind, blocks=n) for n in (3, 9))
+        assert len(deep) == 3 and all(map(holds, shallow, deep))
+
+
+def test_batch_norm_allows_larger_learning_rates(record):
+    """At 0.3 and above no network without it learns; with it, each seed does, at every rate."""
+    for rate in (0.3, 1.0, 3.0):
+        assert min(errors(record, "norm", norm=False, rate=rate)) > 85
+        assert max(errors(record, "norm", norm=True, rate=rate)) < 60
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25
