@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import backends, compose, fingerprint, ledger, record
+from . import backends, compose, fingerprint, ledger, record, rounds, state
 from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
 from .job import say
 from .plan import FORMAT, Plan, plan
@@ -135,6 +135,8 @@ def recorded(asked: Asked) -> Sweep | None:
     if folder is None:
         return None
     sweep = Sweep(folder)
+    for item in rounds.items(folder, sweep.last).values():
+        state.decided(item)
     now = sweep.status
     if not now.ended:
         if asked.rerun:

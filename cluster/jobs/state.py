@@ -9,6 +9,8 @@ from typing import Any
 from . import endings, ledger, rounds
 from .states import Row
 
+CUT_OFF = 30.0  # seconds within which Slurm lists a job whose submission was cut off, if it has it
+
 
 class Status(str):
     """A state in a word, with what is known about it.
@@ -111,10 +113,18 @@ def of(folder: Path) -> Status:
         if found is None:
             what = "Its submission was cut off, and Slurm does not answer whether it has the job."
             return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
-        if run["backend"] == "slurm" and time.time() - (folder / "run.json").stat().st_mtime < 30:
-            return Status("pending", "Its submission was cut off; Slurm may still be about to list it.")
+        if run["backend"] == "slurm" and time.time() - (folder / "run.json").stat().st_mtime < CUT_OFF:
+            what = "Its submission was cut off; Slurm may still be about to list it."
+            return Status("pending", what, source="cut off")
         return lost(folder)
     return backends.get(backend["backend"]).status(folder, backend)
+
+
+def decided(folder: Path) -> Status:
+    """The status, once it is known whether a submission that was cut off reached Slurm."""
+    while (now := of(folder)).source == "cut off":
+        time.sleep(0.1)
+    return now
 
 
 def lost(folder: Path) -> Status:

@@ -10,7 +10,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import attempts, backends, ledger, record
+from . import attempts, backends, ledger, record, state
 from .errors import Refused, StillRunning
 from .job import Job, say
 from .plan import Plan, plan
@@ -106,7 +106,7 @@ def recorded(asked: Plan) -> Job | None:
     if folder is None:
         return None
     job = Job(folder)
-    now = job.status
+    now = state.decided(job.folder)
     if not now.ended:
         if asked.options.rerun:
             raise StillRunning(

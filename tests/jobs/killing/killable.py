@@ -1,0 +1,44 @@
+"""What is submitted, and killed: each call leaves a line in the folder CALLED, and obeys the files there."""
+
+import os
+import time
+from pathlib import Path
+
+import cluster
+from cluster.jobs import log
+
+
+def called(item):
+    place = Path(os.environ["CALLED"])
+    with open(place / "calls", "a") as f:
+        f.write(f"{item}\n")
+    log(step=1, steps=1)
+    if (place / "fail").exists():
+        raise ValueError("told to fail")
+    if (place / "wait").exists():
+        time.sleep(300)
+    return item * 10
+
+
+def ask(kind, folder, backend=None):
+    """A job, or a sweep, in `folder`/runs; its calls are counted in `folder`."""
+    os.environ.update(CALLED=str(folder), CLUSTER_RUNS=str(folder / "runs"))
+    options = {"memory": "100M", "requeue": kind.endswith("cancelled")}
+    if kind.startswith("submit"):
+        return cluster.submit(called, 7, **options)
+    return cluster.map(called, [7, 8] if kind == "map of two" else [7], **options)
+
+
+def result(kind, job):
+    """What `ask` is to bring, as a list."""
+    return [job.result(progress=False)] if kind.startswith("submit") else job.results(progress=False)
+
+
+def former(kind, folder):
+    """Make the run that a submission of this kind finds: one that failed, or was cancelled."""
+    folder.mkdir(parents=True)
+    (folder / "fail" if kind.endswith("failed") else folder / "wait").touch()
+    job = ask(kind, folder)
+    while kind.endswith("cancelled") and not (folder / "calls").exists():
+        time.sleep(0.05)
+    assert (job.cancel() if kind.endswith("cancelled") else job.wait(progress=False)).status != "done"

@@ -1,0 +1,47 @@
+"""Submits, and is ended on the way: `submitter.py KIND PLACE [made]`, once for each step of a submission.
+
+The first submission, in PLACE/dry, is left alone and tells the steps. Then each way to be ended (see
+sitecustomize) is tried by a forked process, in a folder of its own, PLACE/<step>-<how>; prints their names.
+With `made` only those are tried that come after the job's folder is there.
+"""
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import killable
+import sitecustomize
+
+from cluster.jobs.plan import plan
+
+
+def forked(folder, *choices):
+    """Submit in a forked process; returns whether it was ended on the way."""
+    folder.mkdir(parents=True)
+    if (place / "former").exists():
+        shutil.copytree(place / "former/runs", folder / "runs")
+    pid = os.fork()
+    if pid == 0:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sitecustomize.arm(str(folder / "runs"), *choices)
+        killable.ask(kind, folder)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code in (0, -signal.SIGKILL), f"{folder.name}: {code}"
+    return code != 0
+
+
+kind, place = sys.argv[1], Path(sys.argv[2])
+plan(killable.called, (7,), {}).run("local")  # so that versions are looked up here, once for all
+if "-" in kind:
+    killable.former(kind, place / "former")
+assert not forked(place / "dry", str(place / "steps"))
+steps = (place / "steps").read_text().splitlines()
+made = next(n for n, step in enumerate(steps, 1) if step.startswith("os.rename .new-")) if sys.argv[3:] else 0
+for at, how in sitecustomize.ways(steps):
+    if at <= made:
+        continue
+    assert forked(place / f"{at}-{how}", None, at, how), f"step {at} was not reached"
+    print(f"{at}-{how}", flush=True)

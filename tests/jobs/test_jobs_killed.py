@@ -1,0 +1,170 @@
+"""A kill at any moment: of who submits, of launcher and queue, of a rank and of its supervisor.
+
+Each step of theirs that changes a file or starts a process is found by a first run that is left alone. Then
+one run after another is ended right before it, half-way through its write, or right after its start.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster import attach, jobs
+from cluster.jobs import backends, errors, slurm, state
+
+KILLING = Path(__file__).parent / "killing"
+STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
+sys.path.insert(0, str(KILLING))
+import killable  # noqa: E402
+import sitecustomize  # noqa: E402
+
+
+@pytest.fixture(params=["local", "slurm"])
+def backend(request, tmp_path, monkeypatch):
+    """This machine, or a stand-in for Slurm that takes each job and runs it at once."""
+    monkeypatch.setenv("CLUSTER_BACKEND", request.param)
+    monkeypatch.setenv("PYTHONPATH", str(KILLING))
+    monkeypatch.setattr(state, "CUT_OFF", 1.0)
+    monkeypatch.setattr(slurm, "FRESH", 0.3)
+    monkeypatch.setattr(backends, "_seen", {})
+    for name in ("sbatch", "srun", "squeue", "scontrol", "sacct", "scancel", "sinfo"):
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(f"#!{sys.executable}\n{(KILLING / 'standin.py').read_text()}")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("STANDIN", str(tmp_path))
+    return request.param
+
+
+def settle(folder):
+    """Wait until nothing of what a folder holds runs any more; its jobs, all of which can be read."""
+    deadline = time.monotonic() + 60
+    while True:
+        found = jobs(folder=folder)
+        assert not found.unreadable, found.unreadable
+        assert {str(job.status) for job in found} <= STATES
+        if all(job.status.ended for job in found):
+            return found
+        assert time.monotonic() < deadline, repr(found)
+        time.sleep(0.05)
+
+
+def calls(folder):
+    path = folder / "calls"
+    return sorted(path.read_text().split()) if path.exists() else []
+
+
+def look(folder):
+    """What anyone can see of a folder of runs, without what is hidden."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("[!.]*") if "/." not in str(p))
+
+
+def submitted(kind, place, *which):
+    """Submit, and be killed, at each step; check what is there afterwards, and yield what differs."""
+    command = [sys.executable, str(KILLING / "submitter.py"), kind, str(place), *which]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert said.returncode == 0, said.stderr
+    names = [n for n in said.stdout.split() if (place / n).is_dir()]
+    assert len(names) >= 4 + 6 * (not which) and {n.partition("-")[2] for n in names} == {
+        "before",
+        "half",
+        "after",
+    }
+    seen = set()
+    for folder in (place / n for n in names):
+        found = settle(folder / "runs")
+        assert calls(folder) == ["7"] * any(job.status == "done" for job in found), folder.name
+        for job in found:
+            assert attach(job.id, folder / "runs").status.ended
+        shape = (*look(folder / "runs"), *(str(job.status) for job in found))
+        if shape not in seen:
+            seen.add(shape)
+            yield folder
+    assert len(seen) >= 2 + (not which), seen  # not made, made but not started, done
+
+
+def again(kind, folder):
+    """The same call once more: exactly one run in the end, with the right result."""
+    assert killable.result(kind, killable.ask(kind, folder)) == [70], folder.name
+    assert calls(folder) == ["7"], folder.name
+    assert [job.status for job in jobs(state="done")] == ["done"]
+
+
+@pytest.mark.parametrize("kind", ["submit", "map"])
+def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
+    """Whatever was there when it was killed: the same call again gives the result, after exactly one run.
+
+    Until the folder is there both backends do the same, so that there one is enough.
+    """
+    for folder in submitted(kind, tmp_path, *(["made"] if backend == "slurm" else [])):
+        again(kind, folder)
+
+
+@pytest.mark.parametrize("backend", ["local"], indirect=True)
+@pytest.mark.parametrize("kind", ["submit-failed", "submit-cancelled", "map-failed", "map-cancelled"])
+def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, kind):
+    """The same, where there is a run already that failed, or that goes on after it was cancelled."""
+    for folder in submitted(kind, tmp_path):
+        again(kind, folder)
+
+
+WHO = {  # who is ended: what is submitted, and the states that this may end in
+    "cluster.jobs.launch forked": ("submit", {"lost", "done"}),
+    "cluster.jobs.queue forked": ("map of two", {"lost", "done"}),
+    "cluster.jobs.runner first": ("submit", {"failed"}),
+    "cluster.jobs.runner forked": ("submit", {"failed"}),
+}
+
+
+@pytest.mark.parametrize("backend", ["local"], indirect=True)
+@pytest.mark.parametrize("who", WHO)
+def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkeypatch, who):
+    """Launcher, queue, a rank's supervisor, the rank: an end is told, and the same call again mends it."""
+    kind, states = WHO[who]
+    expected = [70, 80] if kind == "map of two" else [70]
+    monkeypatch.setenv("KILL_WHO", who)
+    monkeypatch.setenv("KILL_LOG", str(tmp_path / "steps"))
+
+    def start(name):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv("KILL_FOLDER", str(tmp_path / name / "runs"))
+        try:
+            killable.ask(kind, tmp_path / name)
+        except errors.BackendError as e:
+            assert "did not start" in str(e)
+        return tmp_path / name
+
+    settle(start("dry") / "runs")
+    steps = (tmp_path / "steps").read_text().splitlines()
+    monkeypatch.setenv("KILL_LOG", "")
+    folders = []
+    for at, how in sitecustomize.ways(steps):
+        monkeypatch.setenv("KILL_AT", f"{at} {how}")
+        folders.append(start(f"{at}-{how}"))
+    monkeypatch.delenv("KILL_WHO")
+    seen = set()
+    for folder in folders:
+        found = settle(folder / "runs")
+        assert len(found) == 1, folder.name
+        shape = (str(found[0].status), *sorted({p.name for p in (folder / "runs").rglob("[!.]*")}))
+        if shape not in seen:
+            seen.add(shape)
+            assert killable.result(kind, killable.ask(kind, folder)) == expected, folder.name
+    assert len(steps) > 3 and {shape[0] for shape in seen} == states, (steps, seen)
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("kind", ["submit", "map"])
+def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, monkeypatch, kind):
+    """The same on the real Slurm, around its sbatch: what it has taken is found, and runs once."""
+    cluster.enter(monkeypatch)
+    monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
+    monkeypatch.setenv("PYTHONPATH", str(KILLING))
+    monkeypatch.setattr(state, "CUT_OFF", 5.0)
+    monkeypatch.setattr(slurm, "FRESH", 0.3)
+    monkeypatch.setattr(backends, "_seen", {})
+    for folder in submitted(kind, tmp_path, "made"):
+        again(kind, folder)
