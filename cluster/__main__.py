@@ -100,6 +100,8 @@ def parser() -> argparse.ArgumentParser:
     c = command("states", "print what Slurm's states and reasons mean, and what to do", _states)
     c.add_argument("--write", action="store_true", help="write cluster/jobs/STATES.md instead")
 
+    command("grade", "grade a class: collect, run, report, … (an instructor's; `grade --help`)", _grade)
+
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
     return top
@@ -107,7 +109,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; returns 0, 1 when the job ended badly or the doctor found a fault, 2 for an error."""
-    options = parser().parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["grade"]:  # has a parser of its own
+        return _grade(given[1:])
+    options = parser().parse_args(given)
     try:
         return options.run(options) or 0
     except JobError as e:
@@ -199,6 +204,15 @@ def _doctor(o: argparse.Namespace) -> int:
     report = jobs.doctor(o.try_it)
     print(report)
     return 0 if report.ok else 1
+
+
+def _grade(arguments: list[str]) -> int:
+    try:
+        from .grading.__main__ import main as grade
+    except ImportError:
+        print("Grading is the instructor's: it is not part of this copy of the package.", file=sys.stderr)
+        return 2
+    return grade(arguments, prog="python -m cluster grade")
 
 
 def _tell(job: Job) -> int:

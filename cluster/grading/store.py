@@ -4,6 +4,7 @@
     <runs>/<assignment>/items/<student>/<key>/    prepared.ipynb, files/, item.json; at the end verdict.json
     <runs>/<assignment>/items/<student>/recorded.json   what of the student's stands in the gradebook
     <runs>/<assignment>/dispatches/<id>/          plan.json: who works on what; a worker stops when it is gone
+    <runs>/<assignment>/void.json                 names of checks that count as passed for everybody
     <runs>/<assignment>/journal.jsonl             what each part of a dispatch took: seconds, cores
 
 The key of an item is a hash of all that its verdict depends on, so a verdict never has to be trusted: another
@@ -86,6 +87,10 @@ class Store:
         """Remember what of a student's stands in the gradebook: the key of the work, or its problem."""
         (self.items / student).mkdir(mode=0o700, exist_ok=True)
         write(self.items / student / "recorded.json", json.dumps(facts))
+
+    def void(self):
+        """The names of the checks that count as passed for everybody."""
+        return load(self.folder / "void.json") or []
 
     def journal(self, facts):
         """Add a line to what the grading of this assignment took."""

@@ -53,6 +53,25 @@ def add(commands, command):
     more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
     c.set_defaults(run=extend)
 
+    c = command("regrade", "grade one check anew: its points or its text have changed, or it was wrong")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
+    void = c.add_mutually_exclusive_group()
+    void.add_argument("--void", action="store_const", const=True, help="it counts as passed for everybody")
+    void.add_argument("--count", dest="void", action="store_const", const=False, help="takes --void back")
+    c.set_defaults(run=regrade, backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
+
+    c = command("report", "what the class has shown: points, checks, misunderstandings, time (HTML and CSV)")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
+    c.set_defaults(run=report)
+
+    c = command("export", "write the final points as CSV for a learning management system")
+    c.add_argument("assignment", nargs="*", help="the assignments (all that are in the gradebook)")
+    c.add_argument("--format", choices=["plain", "canvas", "moodle"], default="plain", help="(plain)")
+    c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
+    c.set_defaults(run=export)
+
 
 def number(text):
     n = int(text) if text.isdecimal() else 0
@@ -177,6 +196,59 @@ def extend(root, options):
     with opened(course) as book:
         say(late.extend(book, course, options.student, assignment, days=options.days, until=options.until))
     return []
+
+
+def regrade(root, options):
+    """Grade one check anew."""
+    from cluster.grading.classrun import head
+    from cluster.grading.classrun import regrade as again
+
+    [assignment] = assignments(root, options.assignment)
+    this = head.Head(Course(root), assignment, place(options, {}))
+    result, anew = again.regrade(this, options.check, options.void)
+    executed = [name for name in result.graded if name not in anew]
+    say(f"{assignment}, {options.check}: {len(result.students)} students; {len(executed)} executed again")
+    say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
+    return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
+
+
+def report(root, options):
+    """Write the report."""
+    from pathlib import Path
+
+    from cluster.grading import store
+    from cluster.grading.classrun import page
+    from cluster.grading.classrun import report as reporting
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    found = reporting.facts(root, course, assignment)
+    folder = Path(options.to or course.private / "reports" / assignment)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in (reporting.tables(found) | {"report.html": page.page(found)}).items():
+        store.write(folder / name, text)
+        say(f"{folder / name}")
+    return []
+
+
+def export(root, options):
+    """Write final points."""
+    from pathlib import Path
+
+    from cluster.grading import store
+    from cluster.grading.classrun import export as exporting
+
+    course = Course(root)
+    with opened(course) as book:
+        known = sorted(found.name for found in book.assignments)
+        names = [name for wanted in options.assignment for name in assignments(root, wanted)] or known
+        if unknown := sorted(set(names) - set(known)):
+            raise CourseError(f"{', '.join(unknown)}: not in the gradebook, which has {', '.join(known)}")
+        text, warnings = exporting.export(book, names, options.format)
+    target = Path(options.to or course.private / f"grades-{options.format}.csv")
+    store.write(target, text)
+    say(f"{target}: {len(names)} assignments")
+    return warnings
 
 
 def opened(course):

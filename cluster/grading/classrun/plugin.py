@@ -51,8 +51,9 @@ class Judge(Step):
             key, verdict = self.verdict(work, where)
             notebook = nbformat.from_dict(verdict["notebook"])
             when, _ = gradebook.handed_in(folder)
+            points = gradebook.marks(self.source, notebook, verdict, where.void())
             gradebook.record(
-                book, self.source, self.student, gradebook.marks(self.source, notebook, verdict), notebook,
+                book, self.source, self.student, points, notebook,
                 when=when, extension=late.extension(self.coursedir, book, self.student, self.assignment),
                 new=where.recorded(self.student).get("key") != key,
             )  # fmt: skip

@@ -1,0 +1,132 @@
+"""The report as one HTML file: nothing is loaded from elsewhere, nothing in it runs."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; font-size: 0.9rem; }
+th, td { text-align: left; padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
+img { max-width: 100%; } code { font-size: 0.9em; }
+"""
+
+
+def page(found):
+    """The HTML of `report.facts`."""
+    students, took = found["students"], found["time"]
+    looks = [row["student"] for row in students if row["look"]]
+    hours = ", ".join(f"{hours:.3g} core hours on {kind}" for kind, hours in took["core hours"].items())
+    parts = [
+        f"<h1>{html.escape(found['assignment'])}</h1>",
+        f"<p>{len(students)} students, {found['of']:g} points. Executing took {took['seconds']:g} s in all"
+        + (f", {took['median']:g} s a student, {took['longest']:g} s at most" if took["median"] else "")
+        + (f"; workers had {hours}" if hours else "")
+        + ".</p>",
+        f"<p><b>To look at:</b> {html.escape(', '.join(looks))}</p>" if looks else "",
+        picture(distribution(found), "Histogram of the students' points before lateness is taken off"),
+        "<h2>Checks</h2>",
+        picture(failures(found), "Share of the students that lose points in each check"),
+        table(
+            ["check", "points", "mean", "lost by", "rate", "s", "most frequent error"],
+            [
+                [
+                    r["check"],
+                    r["points"],
+                    r["mean"],
+                    r["failed"],
+                    f"{r['rate']:.0%}",
+                    r["seconds"],
+                    r["error"],
+                ]
+                for r in found["checks"]
+            ],
+        ),
+        "<h2>Misunderstandings</h2>",
+        "<p>From the checks that failed together, by the assignment's wrong solutions; a student may show"
+        " more than one.</p>",
+        table(["misunderstanding", "students"], found["misunderstandings"]),
+        "<h2>Students</h2>",
+        table(
+            ["student", "points", "late days", "penalty", "final", "s", "shows"],
+            [
+                [
+                    *(r[n] for n in ("student", "points", "late days", "penalty", "final", "seconds")),
+                    "; ".join(r["shows"]),
+                ]
+                for r in students
+            ],
+        ),
+    ]
+    title = html.escape(found["assignment"])
+    head = (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
+    )
+    return head + "\n".join(parts) + "</html>\n"
+
+
+def table(columns, rows):
+    """An HTML table; numbers stand right."""
+
+    def cell(kind, value):
+        number = isinstance(value, int | float) or str(value).endswith("%")
+        shown = "" if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
+        return f"<{kind}{' class=n' if number else ''}>{html.escape(shown)}</{kind}>"
+
+    lines = ["".join(cell("th", name) for name in columns)]
+    lines += ["".join(cell("td", value) for value in row) for row in rows]
+    return "<table>" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+
+
+def picture(figure, words):
+    """A figure as an image inside the page."""
+    data = io.BytesIO()
+    figure.savefig(data, format="svg", metadata={"Date": None})
+    text = base64.b64encode(data.getvalue()).decode()
+    return f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{text}">'
+
+
+def drawing(width, height):
+    """A figure and its axes in the course's style, without a display."""
+    from matplotlib import style
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with style.context("cluster.course"):
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        return figure, figure.add_subplot()
+
+
+def distribution(found):
+    """How many students have how many points."""
+    import numpy as np
+
+    figure, axes = drawing(7.2, 3.0)
+    points = [row["points"] for row in found["students"]]
+    most = max(found["of"], *points)
+    width = max(1.0, round(most / 20))
+    axes.hist(points, bins=np.arange(-width / 2, most + width, width), rwidth=0.9, color="#0072B2")
+    middle = float(np.median(points))
+    axes.axvline(middle, color="#D55E00", linestyle="--", marker="")
+    axes.annotate(
+        f"median {middle:g}", (middle, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center"
+    )
+    axes.set(xlabel=f"points of {found['of']:g}", ylabel="students")
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    return figure
+
+
+def failures(found):
+    """The share of students that lose points in each check, in the order of the notebook."""
+    checks = found["checks"]
+    figure, axes = drawing(7.2, 0.8 + 0.26 * len(checks))
+    names = [f"{row['check']} ({row['points']:g})" for row in checks]
+    axes.barh(names, [100 * row["rate"] for row in checks], color="#0072B2")
+    axes.invert_yaxis()
+    axes.set(xlabel="students that lose points here (%)", xlim=(0, 100))
+    axes.grid(axis="y", visible=False)
+    return figure

@@ -1,0 +1,152 @@
+"""What an instructor sees and sends on: the report, the export, one check graded anew."""
+
+import csv
+import io
+import re
+
+import pytest
+from conftest import write_mutant
+from test_classrun import ENGINE, FULL, NAME, many  # noqa: F401 (a fixture)
+
+from cluster.grading import __main__ as command
+from cluster.grading.classrun import export, head, page, regrade, report
+from cluster.grading.course import CourseError
+
+A, B, C, D = "thinks A", "thinks B", "thinks C", "thinks D"
+MUTANTS = [(A, frozenset("pq")), (B, frozenset("q")), (C, frozenset("r")), (D, frozenset("r"))]
+
+
+@pytest.mark.parametrize(
+    ("failed", "shown"),
+    [
+        ("", []),
+        ("q", [B]),
+        ("pq", [A]),
+        ("pqr", [A, f"{C} or: {D}"]),
+        ("qs", [B, report.UNKNOWN]),
+        ("s", [report.UNKNOWN]),
+    ],
+)
+def test_misunderstandings_from_checks_that_fail_together(failed, shown):
+    """Is the one that explains most named, what cannot be told apart as one, and the rest as unknown?"""
+    assert report.shows(dict.fromkeys(failed, "AssertionError"), MUTANTS) == shown
+
+
+def test_an_empty_hole_is_no_misunderstanding():
+    """Does a check that met an empty hole point to nothing?"""
+    assert report.shows({"q": "NotImplementedError: "}, MUTANTS) == []
+
+
+@pytest.fixture
+def graded(many):  # noqa: F811
+    """Three students, of whom one fails the last check and one handed in no notebook."""
+    write_mutant(many.root, "thrice", {"double-of-others"}, "3 * x")
+    for name, answer in (("ada", "x = 1"), ("bob", "HALF"), ("=cmd|x", "x = 2")):
+        many.hand_in(name, answer)
+    many.hand_in("eve", text="{")
+    many.run()
+    return many
+
+
+def test_the_report_is_right_and_stands_alone(graded):
+    """Are rates, means and misunderstandings as counted by hand, and is nothing loaded from elsewhere?"""
+    found = report.facts(graded.root, graded.course, NAME)
+    rows = {row["check"]: (row["mean"], row["failed"], row["rate"]) for row in found["checks"]}
+    assert rows == {"double-of-one": (0.75, 1, 0.25), "double-of-others": (1.0, 2, 0.5)}
+    assert found["misunderstandings"] == [("thrice", 1)] and found["of"] == 3
+    assert [row["student"] for row in found["students"] if row["look"]] == ["eve"]
+    assert found["time"]["seconds"] == 1.5 and found["time"]["core hours"]["local"] > 0
+    text = page.page(found)
+    assert text.count("data:image/svg+xml") == 2 and "=cmd|x" in text
+    assert not re.search(r'(src|href)="(?!data:)|<script|@import|url[(]', text)
+    tables = report.tables(found)
+    [head_row, first, *_] = csv.reader(io.StringIO(tables["students.csv"]))
+    assert first[0] == "'=cmd|x" and head_row[-2:] == ["double-of-one", "double-of-others"]
+    assert len(tables["checks.csv"].splitlines()) == 3
+
+
+def test_the_export(graded):
+    """Has each form its columns, is lateness taken off, and are those named who need a look first?"""
+    with graded.book() as book:
+        book.find_submission(NAME, "ada").notebooks[0].late_submission_penalty = 0.5
+        book.update_or_create_student("zoe", first_name="Zoe", last_name="Z")
+        book.db.commit()
+        made = {form: export.export(book, [NAME], form) for form in export.FORMS}
+    rows = {form: list(csv.reader(io.StringIO(text))) for form, (text, _) in made.items()}
+    assert {row[0]: row[-1] for row in rows["moodle"]} == {
+        "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "0.0", "zoe": "",
+    }  # fmt: skip
+    assert rows["canvas"][0][3] == "SIS Login ID" and rows["canvas"][1][-1] == "3.0"
+    assert rows["plain"][0][-1] == f"{NAME} (of 3)" and rows["canvas"][-1][0] == "Z, Zoe"
+    assert [words.partition(",")[0] for words in made["plain"][1]] == ["eve"]
+
+
+def again(graded, check="double-of-others", void=None):
+    this = head.Head(graded.course, NAME, head.Local(2), engine=ENGINE)
+    return regrade.regrade(this, check, void)
+
+
+def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
+    """Has everybody the points, also after a later run, until it counts again?"""
+    before = graded.executed()
+    again(graded, void=True)
+    assert {name: p["double-of-others"] for name, p in graded.points().items() if name != "eve"} == {
+        name: 2.0 for name in ("ada", "bob", "=cmd|x")
+    }
+    graded.run()
+    assert graded.points()["bob"] == FULL and graded.executed() == before
+    again(graded, void=False)
+    assert graded.points()["bob"]["double-of-others"] == 0.0 and graded.executed() == before
+
+
+def test_other_points_are_counted_and_another_text_is_executed(graded):
+    """Is nothing executed for new points, and for a new text that alone, other marks untouched?"""
+    before = graded.executed()
+    with graded.book() as book:
+        book.find_grade_cell("double-of-others", "doubling", NAME).max_score = 5.0
+        cell = book.find_source_cell("double-of-others", "doubling", NAME)
+        cell.checksum = checksum(cell)
+        book.db.commit()
+    _, anew = again(graded)
+    assert sorted(anew) == ["=cmd|x", "ada", "bob"] and graded.executed() == before
+    assert graded.points()["ada"] == FULL | {"double-of-others": 5.0}
+    assert graded.run().graded == [] and graded.executed() == before
+    with graded.book() as book:
+        cell = book.find_source_cell("double-of-others", "doubling", NAME)
+        cell.source += "\n# another text"
+        cell.checksum = checksum(cell)
+        book.find_grade("double-of-one", "doubling", NAME, "ada").auto_score = 0.25
+        book.db.commit()
+    graded.hand_in("bob", "y = 7")
+    result, anew = again(graded)
+    assert anew == [] and sorted(result.graded) == ["=cmd|x", "ada"] and "bob" in result.notes
+    assert graded.points()["ada"]["double-of-one"] == 0.25
+
+
+def checksum(cell):
+    """nbgrader's, of a graded source cell."""
+    import nbformat
+    from nbgrader.utils import compute_checksum
+
+    role = {"grade": True, "solution": False, "locked": True, "grade_id": cell.name, "points": 5.0}
+    return compute_checksum(nbformat.v4.new_code_cell(cell.source, metadata={"nbgrader": role}))
+
+
+def test_a_check_that_is_none(graded):
+    """Does a misspelt check name those that there are?"""
+    with pytest.raises(CourseError, match="double-of-one, double-of-others"):
+        again(graded, "double")
+
+
+def test_the_commands(graded, monkeypatch, capsys):
+    """Do the commands write their files, say where, and say what is wrong?"""
+    monkeypatch.chdir(graded.root)
+    assert command.main(["report", "99"]) == 0
+    assert command.main(["due", "99", "2026-12-01 12:00 UTC"]) == 0
+    assert command.main(["extend", "bob", "99", "--until", "2026-12-02 12:00 UTC"]) == 0
+    assert command.main(["export", "--format", "moodle"]) == 1, "eve has to be looked at"
+    said = capsys.readouterr()
+    assert "report.html" in said.out and "bob may hand in" in said.out and "eve" in said.err
+    assert (graded.root / ".grading/reports" / NAME / "report.html").stat().st_mode & 0o077 == 0
+    assert command.main(["extend", "bob", "99", "--until", "tomorrow"]) == 1
+    assert "is no moment" in capsys.readouterr().err
