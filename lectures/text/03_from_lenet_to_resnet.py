@@ -156,7 +156,9 @@ def count(model):
 # %%
 table = count(lenet5())
 display(table)
-print(table[["parameters", "multiply-adds", "kept"]].sum().to_string())
+totals = table[["parameters", "multiply-adds", "kept"]].sum()
+print(totals.to_string())
+compare("multiply-adds for each parameter, LeNet-5", totals["multiply-adds"] / totals["parameters"])
 
 # %% [markdown]
 # Read the shapes from top to bottom: the picture shrinks from 32 to 5 pixels a side while the maps grow from
@@ -500,11 +502,12 @@ print(f"predicted {kept / 1e3:.0f} kB an image, measured {slope / 1e3:.0f} kB")
 compare("memory of a step over what is kept", slope / kept, "×")
 
 # %% [markdown]
-# More than predicted, and less than twice as much or a little above it. On the way back, the gradient of an
-# output needs as much room as the output, and while the gradients of the largest layers are computed most of
-# the outputs are still there; a library's scratch memory comes on top. So the formula is a **lower bound**,
-# and twice the part of the images is a good guess for what a step takes. What remains true is the shape: the
-# *fixed* part goes with the parameters, the part that grows with the batch goes with the first layers.
+# More than predicted: from run to run between one and a half and a little more than two times. On the way
+# back, the gradient of an output needs as much room as the output, and while the gradients of the largest
+# layers are computed most of the outputs are still there; a library's scratch memory comes on top. So the
+# formula is a **lower bound**, and twice the part of the images is a good guess for what a step takes. What
+# remains true is the shape: the *fixed* part goes with the parameters, the part that grows with the batch
+# goes with the first layers.
 
 # %% [markdown]
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
@@ -1093,11 +1096,13 @@ for n, said in {3: 0.27, 5: 0.46, 9: 0.85}.items():
     assert abs(counted - said) < 0.005
 
 # %% [markdown]
-# Now the slide's line as a whole, in one unit:
+# That also answers the question of 3.1, and then the slide's line as a whole can be put into one unit:
 
 # %%
 said = {"AlexNet": 1.5, "VGG-19": 19.6, "ResNet-34": 3.6, "ResNet-152": 11.6}
 facts |= {f"ResNet-{d}": t for d, t in resnets.items()}
+reuse = summary(facts)["multiply-adds a parameter"]
+compare("multiply-adds for each parameter, ResNet-50", reuse["ResNet-50"])
 table = summary(facts).loc[list(said), ["G multiply-adds"]]
 table["GFLOP"] = 2 * table["G multiply-adds"]
 table["in AlexNets"] = table["GFLOP"] / table.loc["AlexNet", "GFLOP"]
@@ -1267,7 +1272,7 @@ for i, (name, images) in enumerate(rows.items()):
         axes[i, c].grid(False)
         if i == 0:
             axes[i, c].set_title(CLASSES[c], fontsize=8)
-    axes[i, 0].set_ylabel(name.replace(" ", "\n"), rotation=0, ha="right", va="center")
+    axes[i, 0].set_ylabel(name.replace(" ", "\n", 1), rotation=0, ha="right", va="center")
 plt.show()
 
 # %% [markdown]
@@ -1287,9 +1292,10 @@ plt.show()
 #
 # Now the picture we have been working for. Computation and parameters are *our counts*. The accuracies on
 # ImageNet are those that torchvision publishes for its weights (top-1, one 224×224 crop, version 1 of the
-# weights), one recipe of training for all, which is fairer than the papers' own. Its AlexNet and GoogLeNet
-# are slight variants of ours, its bottlenecks have the late stride. **Guess:** AlexNet has 57%. With which
-# top-1 accuracy does VGG-16 reward you for 21 times the work?
+# weights), measured in one way for all, which is fairer than the papers' own. (Its AlexNet and GoogLeNet are
+# slight variants of ours, GoogLeNet's weights were taken over, and its bottlenecks have the late stride.)
+# **Guess:** AlexNet has 57%. With which top-1 accuracy does VGG-16 reward you for 21 times the work?
+
 
 # %%
 guesses["top-1 of VGG-16"] = None
@@ -1306,8 +1312,9 @@ by_kind = residual.groupby(["layers", "residual"])["test"].mean()
 errors = {f"{KINDS[flag]} {deep}": error for (deep, flag), error in by_kind.items()}
 errors["mini-AlexNet"] = depth[depth["removed"] == "none"]["test"].mean()
 small["top1"] = 100 - pd.Series(errors)
-for table in (published, small):
-    display(table.round(2))
+display(published.round(2))
+in_small = {"M parameters": "k parameters", "G multiply-adds": "M multiply-adds", "MB kept": "kB kept"}
+display((small * [1e3, 1e3, 1e3, 1, 1]).rename(columns=in_small).round(1))
 
 
 # %%
@@ -1327,9 +1334,11 @@ def bubbles(ax, table, unit, colour, hatch, scale, offsets):
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(9.8, 4.6), width_ratios=[1.6, 1])
 apart = {"GoogLeNet": (-8, 9), "ResNet-18": (12, -15), "VGG-16": (-4, -36), "VGG-19": (2, 26)}
-bubbles(axes[0], published, "G", palette[0], None, 9, apart | {"AlexNet": (0, 17)})
+bubbles(axes[0], published, "G", palette[0], None, 9, apart | {"AlexNet": (0, 17), "ResNet-152": (0, 12)})
 apart = {"plain 8": (0, -15), "residual 20": (-14, 11), "plain 20": (0, -19), "mini-AlexNet": (14, -21)}
-bubbles(axes[1], small, "million", palette[1], "//", 1500, apart | {"residual 56": (-6, 16)})
+bubbles(
+    axes[1], small, "million", palette[1], "//", 1500, apart | {"residual 56": (-6, 16), "plain 56": (0, 13)}
+)
 axes[1].set_xticks([1, 3, 10], ["1", "3", "10"])
 axes[0].set_title("ImageNet: computation counted here,\naccuracy published", fontsize=10.5)
 axes[1].set_title("Fashion-MNIST, 5,000 images:\nour recorded runs", fontsize=10.5)
@@ -1343,9 +1352,10 @@ plt.show()
 # near 85%, but for the plain one of 56 layers, which lies far below the residual one of the same size.)*
 
 # %%
-ranks = published.rank().corr()["top1"]
+bare = {n: facts[n].loc[facts[n]["layer"] != "batchnormalization", "kept"].sum() for n in published.index}
+ranks = published.assign(bare=bare).rename(columns={"bare": "kept, without batch norm"}).rank().corr()["top1"]
 print("rank correlation with the accuracy, nine published networks:")
-print(ranks[["M parameters", "G multiply-adds", "MB kept", "multiply-adds a parameter"]].round(2).to_string())
+print(ranks.drop("top1").round(2).to_string())
 
 # %% [markdown]
 # **So what do you pay for accuracy?** Not parameters: AlexNet and ResNet-152 have the same number, and their
@@ -1353,10 +1363,10 @@ print(ranks[["M parameters", "G multiply-adds", "MB kept", "multiply-adds a para
 # doubling a little less than the one before, but ResNet-34 beats VGG-16 at a quarter of the work and a sixth
 # of the parameters, and our plain network of 56 layers pays for its depth with a *loss*. And, of all three,
 # what goes with accuracy most closely is the **memory**, which nobody prints: who uses a parameter again and
-# again, at many places and in many layers, must keep the outcome of each use. (Nine networks, chosen because
-# they were good, are a small sample, and we counted the outputs of batch normalisation, which the older ones
-# lack: a correlation to think about, no law.) Memory bounds the batch; so this is where the next lectures
-# begin.
+# again, at many places and in many layers, must keep the outcome of each use. (The number stays as high
+# without the outputs of batch normalisation, which the older networks lack. But nine networks, chosen because
+# they were good, are a small sample: a correlation to think about, no law.) Memory bounds the batch; so this
+# is where the next lectures begin.
 #
 # On our side of the picture nothing of the kind can be seen, except the last point. Six of seven networks, an
 # order of magnitude apart in work, make nearly the same errors: 5,000 small pictures are used up. What small

@@ -1,0 +1,651 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment 03: count and build
+#
+# A network is three sizes: its parameters, its multiply-adds and the numbers it must keep in memory. **Can
+# you tell all three before a single weight exists, and then build a network that has them?**
+#
+# You will
+#
+# - count a convolution, and with it any network,
+# - predict which batch fits into a given memory,
+# - say how far a network sees, and what a 1×1 reduction saves,
+# - fold a batch normalisation into the convolution before it,
+# - build a residual block whose identity path is one, and a ResNet from a specification.
+#
+# The background is lecture 03. There are 20 points in 14 checks. Fill the holes marked `YOUR CODE HERE`, run
+# the free cell below each, then the checks; a check that fails says what it saw. Some checks also try cases
+# that are not shown.
+#
+# | symbol | meaning | | symbol | meaning |
+# |---|---|---|---|---|
+# | N | images in a batch | | K | filters (maps out) |
+# | H, W | height and width of the maps | | k | size of a filter, k × k |
+# | C | channels in | | | a multiply-add is counted once |
+
+# %% given="setup"
+import math
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow's start-up messages say nothing we need
+
+import keras
+import matplotlib.pyplot as plt
+import numpy as np
+from keras import layers
+
+from cluster.grading import expect
+from cluster.training.models import small_resnet
+
+plt.style.use("cluster.course")
+rng = np.random.default_rng(3)
+
+# %% [markdown]
+# ## 1. Count a convolution
+#
+# Do one by hand first. Maps of 4 × 5 pixels with 2 channels meet 3 filters of 3 × 3, with biases, stride 1
+# and no padding. How many places does a filter find? How many weights has it? How many products is each
+# output the sum of? (Lecture 03, section 3.1.)
+
+
+# %% solution="conv_cost"
+def conv_cost(H, W, C, K, k, stride=1, padding=0, bias=True):
+    """What a convolution of K filters of k × k costs for one image of H × W pixels and C channels.
+
+    padding is the number of rows and columns of zeros on each side. Returns three things, all int:
+    the shape of the output (H_out, W_out, K), the number of parameters, the number of multiply-adds.
+    """
+    assert k <= H + 2 * padding and k <= W + 2 * padding, f"a filter of {k} does not fit into {H} × {W}"
+    ### BEGIN SOLUTION
+    H_out = (H + 2 * padding - k) // stride + 1
+    W_out = (W + 2 * padding - k) // stride + 1
+    shape = (H_out, W_out, K)
+    parameters = (k * k * C + bias) * K
+    multiply_adds = H_out * W_out * K * k * k * C
+    ### END SOLUTION
+    return shape, parameters, multiply_adds
+
+
+# %%
+print(conv_cost(4, 5, 2, K=3, k=3))
+
+# %% check="conv-by-hand" points=2 see="3.1"
+"""2 × 3 places, 3 · (18 + 1) parameters, 2 · 3 · 3 sums of 18 products (2 points)."""
+expect(
+    conv_cost(4, 5, 2, K=3, k=3),
+    ((2, 3, 3), 57, 324),
+    {
+        "the biases are missing; each filter has one (lecture 03, 3.1).": ((2, 3, 3), 54, 324),
+        "there is one bias for each filter, not one for each of its weights or outputs.": (
+            (2, 3, 3),
+            72,
+            324,
+        ),
+        "a filter has weights for each channel: k·k·C of them (lecture 03, 3.1).": ((2, 3, 3), 30, 162),
+        "a filter of 3 × 3 fits into 4 × 5 pixels at 2 × 3 places only.": ((4, 5, 3), 57, 1080),
+        "each multiply-add was counted twice; FLOPs are twice the multiply-adds (3.2).": ((2, 3, 3), 57, 648),
+        "the biases were counted as products; they are only added.": ((2, 3, 3), 57, 342),
+    },
+    "conv_cost(4, 5, 2, K=3, k=3)",
+)
+expect(conv_cost(4, 5, 2, K=3, k=3, bias=False)[1], 54, name="parameters without biases")
+
+# %% check="conv-of-layers" points=2 see="3.2"
+"""Stride, padding and real layers: AlexNet's first, a ResNet's first, a 1 × 1 (2 points)."""
+expect(
+    conv_cost(7, 9, 4, K=5, k=3, stride=2, padding=1)[0],
+    (4, 5, 5),
+    {
+        "padding goes on both sides of an axis.": (3, 4, 5),
+    },
+    "the shape with stride 2 and padding 1",
+)
+# HASHED AUTOTEST conv_cost(227, 227, 3, K=96, k=11, stride=4)
+# HASHED AUTOTEST conv_cost(224, 224, 3, K=64, k=7, stride=2, padding=3, bias=False)
+### BEGIN HIDDEN TESTS
+expect(
+    conv_cost(28, 20, 192, K=16, k=1),
+    ((28, 20, 16), 193 * 16, 28 * 20 * 192 * 16),
+    name="a 1 × 1 convolution",
+)
+expect(
+    conv_cost(10, 6, 3, K=2, k=4, stride=3, padding=2, bias=False),
+    ((4, 3, 2), 96, 4 * 3 * 2 * 48),
+    name="a filter of even size, stride 3",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# A network is a list of layers, and your function counts it. Pooling and flattening have no parameters, a
+# fully connected layer is a convolution of one pixel.
+
+
+# %% given="network"
+def network_cost(chain, shape):
+    """Rows (name, shape of the output, parameters, multiply-adds) of a chain of layers, for one image."""
+    rows = []
+    for layer in chain:
+        H, W, C = shape
+        kind, *numbers = layer
+        if kind == "conv":
+            shape, parameters, multiply_adds = conv_cost(H, W, C, *numbers)
+        elif kind == "pool":
+            k, stride = numbers
+            shape, parameters, multiply_adds = ((H - k) // stride + 1, (W - k) // stride + 1, C), 0, 0
+        else:
+            shape, parameters, multiply_adds = conv_cost(1, 1, H * W * C, *numbers, 1)
+        rows.append((" ".join(map(str, layer)), shape, parameters, multiply_adds))
+    return rows
+
+
+LENET = [("conv", 6, 5), ("pool", 2, 2), ("conv", 16, 5), ("pool", 2, 2), ("dense", 120), ("dense", 84)]
+LENET += [("dense", 10)]
+
+# %%
+for name, shape, parameters, multiply_adds in network_cost(LENET, (32, 32, 1)):
+    print(f"{name:10} {shape!s:14} {parameters:8,} {multiply_adds:10,}")
+
+# %% check="lenet" points=1 see="3.1"
+"""LeNet-5 for 32 × 32 pixels, the sums over all layers (1 point)."""
+rows = network_cost(LENET, (32, 32, 1))
+# HASHED AUTOTEST [sum(row[2] for row in rows), sum(row[3] for row in rows)]
+assert [row[1] for row in rows][-4] == (5, 5, 16), "the maps before the classifier are 5 × 5 × 16"
+
+# %% [markdown]
+# ## 2. What fits into a given memory
+#
+# A training step holds for each parameter the weight, its gradient and its momentum; and for each image of
+# the batch all outputs, for the way back (lecture 03, section 3.4). In float32, a number has 4 bytes.
+#
+# **Predict**: a network has 1,000 parameters and 50 outputs an image. Bytes for a batch of 10?
+
+
+# %% solution="training_bytes"
+def training_bytes(parameters, outputs, batch, itemsize=4):
+    """Bytes of a training step with momentum, as an int, at the least.
+
+    parameters and outputs (for one image) are numbers of numbers; itemsize is the bytes of one.
+    """
+    ### BEGIN SOLUTION
+    needed = itemsize * (3 * parameters + batch * outputs)
+    ### END SOLUTION
+    return needed
+
+
+# %%
+print(training_bytes(1_000, 50, 10), "bytes")
+
+# %% check="memory-by-hand" points=2 see="3.4"
+"""3 · 1,000 numbers and 10 · 50, of 4 bytes each (2 points)."""
+expect(
+    training_bytes(1_000, 50, 10),
+    14_000,
+    {
+        "the weights alone were counted; each has a gradient and a momentum (lecture 03, 3.4).": 6_000,
+        "the momentum is missing (lecture 03, 3.4).": 10_000,
+        "the outputs of one image were counted; each image of the batch has its own.": 12_200,
+        "the parameters were counted once for each image; all images share them.": 122_000,
+        "numbers were counted, not bytes.": 3_500,
+    },
+    "training_bytes(1_000, 50, 10)",
+)
+# HASHED AUTOTEST training_bytes(138_357_544, 15_086_568, 32)
+### BEGIN HIDDEN TESTS
+expect(training_bytes(7, 3, 5, itemsize=2), 72, name="numbers of two bytes")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now the other way round: the memory is given, the batch is asked for.
+
+
+# %% solution="largest_batch"
+def largest_batch(parameters, outputs, memory, itemsize=4):
+    """The largest number of images whose training step fits into `memory` bytes; 0 where not one does."""
+    ### BEGIN SOLUTION
+    left = memory - 3 * parameters * itemsize
+    batch = max(0, left // (outputs * itemsize))
+    ### END SOLUTION
+    return batch
+
+
+# %%
+print(largest_batch(1_000, 50, 14_000), largest_batch(1_000, 50, 13_999))
+
+# %% check="memory-fits" points=2 see="3.4"
+"""The batch that just fits, one byte less, and a network that does not fit at all (2 points)."""
+for memory, images in [(14_000, 10), (13_999, 9), (12_199, 0), (12_200, 1), (5_000, 0)]:
+    found = largest_batch(1_000, 50, memory)
+    assert found == images, (
+        f"with {memory} bytes {found} images were found, not {images}. 12,000 bytes are fixed, an image "
+        "takes 200: a part of an image does not fit, and there are no fewer than 0 images (lecture 03, 3.4)"
+    )
+### BEGIN HIDDEN TESTS
+for parameters, outputs, itemsize in [(7, 3, 4), (11_689_512, 4_766_184, 4), (500, 1, 2)]:
+    for batch in (1, 6, 31):
+        memory = itemsize * (3 * parameters + batch * outputs)
+        found = [largest_batch(parameters, outputs, memory + d, itemsize) for d in (-1, 0, 1)]
+        assert found == [batch - 1, batch, batch], f"{found} images fit, not {[batch - 1, batch, batch]}"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. How far a network sees
+#
+# The receptive field of an output is the number of input pixels, along one side, that it depends on. Draw
+# two layers of 3 × 3, the first with stride 2: which pixels does an output of the second see? (Lecture 03,
+# section 3.3: carry the field r and the distance j of neighbouring outputs.)
+
+
+# %% solution="receptive_field"
+def receptive_field(chain):
+    """chain [(k, stride), …] from the input on -> pixels of the input that an output sees, along a side."""
+    ### BEGIN SOLUTION
+    field, distance = 1, 1
+    for k, stride in chain:
+        field += (k - 1) * distance
+        distance *= stride
+    ### END SOLUTION
+    return field
+
+
+# %%
+print(receptive_field([(3, 2), (3, 1)]))
+
+# %% check="receptive-field" points=2 see="3.3"
+"""Two 3 × 3 see 5 pixels, 7 when the first has stride 2, 5 when the second has (2 points)."""
+two = [[(3, 1), (3, 1)], [(3, 2), (3, 1)], [(3, 1), (3, 2)]]
+expect(
+    [receptive_field(chain) for chain in two],
+    [5, 7, 5],
+    {
+        "the sizes were added; neighbouring windows overlap, so each layer adds k − 1 steps.": [6, 9, 6],
+        "the strides were left out: after a stride of 2, neighbours are 2 pixels apart (3.3).": [5, 5, 5],
+        "a layer's own stride was used for it; it acts on the layers after it (3.3).": [5, 9, 7],
+        "the strides must be multiplied, from the input on; they were counted from the output.": [5, 5, 7],
+    },
+    "the fields of the three chains",
+)
+### BEGIN HIDDEN TESTS
+vgg = [step for n in (2, 2, 3, 3, 3) for step in [(3, 1)] * n + [(2, 2)]]
+expect(receptive_field(vgg), 212, name="the field of VGG-16's last pooling")
+expect(receptive_field([]), 1, name="the field of no layer")
+expect(receptive_field([(7, 2), (3, 2), (1, 1), (3, 3), (2, 1)]), 31, name="strides 2, 2 and 3")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. What a 1 × 1 reduction saves
+#
+# GoogLeNet puts a 1 × 1 convolution with r filters before its K filters of k × k (lecture 03, section 3.5).
+# At each pixel, the direct way costs k·k·C·K multiply-adds. And the way round? **Predict** for C = 192, K =
+# 32, k = 5: with how many r does the way round become *dearer* than the direct one?
+
+
+# %% solution="reduced_cost"
+def reduced_cost(C, K, k, r):
+    """Multiply-adds for each pixel, as an int: a 1 × 1 convolution from C to r, then k × k from r to K."""
+    ### BEGIN SOLUTION
+    multiply_adds = C * r + k * k * r * K
+    ### END SOLUTION
+    return multiply_adds
+
+
+# %% solution="break_even"
+def break_even(C, K, k):
+    """The largest r for which the way round costs less than the direct convolution, as an int; 0 if none."""
+    ### BEGIN SOLUTION
+    direct, each = k * k * C * K, C + k * k * K
+    r = (direct - 1) // each
+    ### END SOLUTION
+    return r
+
+
+# %%
+print(
+    reduced_cost(192, 32, 5, 16), "instead of", 25 * 192 * 32, "; it saves up to r =", break_even(192, 32, 5)
+)
+
+# %% check="reduction-cost" points=1 see="3.5"
+"""4 channels to 2, then 3 × 3 to 5 maps: 4·2 + 9·2·5 (1 point)."""
+expect(
+    reduced_cost(4, 5, 3, 2),
+    98,
+    {
+        "the 1 × 1 convolution itself is missing; it has C·r weights (lecture 03, 3.5).": 90,
+        "the k × k filters still see all C channels; after the reduction there are r (3.5).": 188,
+        "the reduction sees C channels and not K.": 100,
+    },
+    "reduced_cost(4, 5, 3, 2)",
+)
+# HASHED AUTOTEST reduced_cost(192, 32, 5, 16)
+
+# %% check="break-even" points=1 see="3.5"
+"""The largest r that still saves: one more, and it saves no longer (1 point)."""
+for C, K, k in [(192, 32, 5), (4, 5, 3), (256, 256, 3), (4, 2, 2), (64, 64, 1), (1, 1, 1)]:
+    r, direct = break_even(C, K, k), k * k * C * K
+    most = [r for r in range(direct + 1) if C * r + k * k * r * K < direct][-1]
+    assert r == most, (
+        f"C={C}, K={K}, k={k}: r={r} was found, but {most} is the largest r for which C·r + k·k·r·K is "
+        f"*less* than {direct}. Equal cost is no saving (lecture 03, 3.5)."
+    )
+### BEGIN HIDDEN TESTS
+expect([break_even(C, 2, 2) for C in (1, 8, 24, 100)], [0, 3, 5, 7], name="break_even with K=2, k=2")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. A batch normalisation that disappears
+#
+# When a network is *used*, a batch normalisation is nothing but a multiplication and an addition for each
+# channel (lecture 03, section 3.7): it subtracts the moving mean μ, divides by the root of the moving
+# variance σ² + ε, scales by γ and shifts by β. The convolution before it multiplies and adds, too. So the
+# two can be *one* convolution, with another kernel and another bias:
+#
+# $$\gamma\,\frac{(w * x + b) - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta \;=\; w' * x + b'$$
+
+
+# %% solution="fold"
+def fold(w, b, gamma, beta, mean, variance, epsilon=1e-3):
+    """Kernel and bias of the one convolution that does the work of a convolution and its normalisation.
+
+    w (k, k, C, K); b, gamma, beta, mean and variance (K,). Returns w' (k, k, C, K) and b' (K,).
+    """
+    assert b.shape == gamma.shape == beta.shape == mean.shape == variance.shape == w.shape[-1:]
+    ### BEGIN SOLUTION
+    scale = gamma / np.sqrt(variance + epsilon)
+    folded_w = w * scale
+    folded_b = (b - mean) * scale + beta
+    ### END SOLUTION
+    assert folded_w.shape == w.shape and folded_b.shape == b.shape
+    return folded_w, folded_b
+
+
+# %% [markdown]
+# By hand: one weight 2, bias 1, γ = 3, β = 10, μ = 5, σ² = 4, and ε = 0. What are w' and b'?
+
+# %% given="one-weight"
+one = [np.array([number]) for number in (1.0, 3.0, 10.0, 5.0, 4.0)]  # b, gamma, beta, mean, variance
+
+# %%
+print(fold(np.array([[[[2.0]]]]), *one, epsilon=0.0))
+
+# %% check="fold-by-hand" points=1 see="3.7"
+"""The scale is 3 / 2: the weight becomes 3, the bias (1 − 5) · 3 / 2 + 10 (1 point)."""
+w, b = fold(np.array([[[[2.0]]]]), *one, epsilon=0.0)
+expect(
+    [float(np.ravel(w)[0]), float(b[0])],
+    [3.0, 4.0],
+    {
+        "the bias of the convolution was left as it is; it is normalised, too (lecture 03, 3.7).": [3.0, 3.5],
+        "the bias was scaled, but the mean was not subtracted.": [3.0, 11.5],
+        "the mean was subtracted without being scaled.": [3.0, 6.5],
+        "it is divided by the variance; the standard deviation is its root (lecture 03, 3.7).": [1.5, 7.0],
+        "γ is missing.": [1.0, 8.0],
+        "β is missing.": [3.0, -6.0],
+    },
+    "the folded weight and bias",
+)
+
+# %% check="fold-in-a-layer" points=1 see="3.7"
+"""On random maps the one convolution gives what convolution and normalisation gave (1 point)."""
+for k, C, K, epsilon in [(1, 3, 4, 1e-3), (3, 2, 5, 1e-3), (3, 4, 4, 0.5)]:
+    w, x = rng.normal(size=(k, k, C, K)), rng.normal(size=(20, k, k, C))  # 20 windows
+    b, gamma, beta, mean = rng.normal(size=(4, K))
+    variance = rng.uniform(0.01, 2, K)
+    folded_w, folded_b = fold(w, b, gamma, beta, mean, variance, epsilon)
+    before = np.tensordot(x, w, 3) + b  # (20, K): each window meets each filter
+    after = gamma * (before - mean) / np.sqrt(variance + epsilon) + beta
+    expect(np.tensordot(x, folded_w, 3) + folded_b, after, name=f"20 outputs with k={k}, C={C}, K={K}")
+
+# %% [markdown]
+# ## 6. A residual block
+#
+# y = ReLU(x + F(x)) (lecture 03, section 3.8). F is convolution 3 × 3, batch normalisation, ReLU, convolution
+# 3 × 3, batch normalisation; the convolutions have no biases, and the first has the stride. The way around F
+# is the **identity** where shapes agree. Only where they do not, it is a 1 × 1 convolution with that stride
+# and without bias, and a batch normalisation.
+#
+# Two tools are given. `conv` makes one such convolution with its normalisation.
+
+
+# %% given="conv"
+def conv(x, maps, k, stride=1):
+    """x (N, H, W, C) -> (N, H / stride, W / stride, maps): convolution without bias, batch normalisation."""
+    x = layers.Conv2D(maps, k, stride, padding="same", use_bias=False)(x)
+    return layers.BatchNormalization()(x)
+
+
+# %% solution="residual_block"
+def residual_block(x, maps, stride=1):
+    """x (N, H, W, C) -> (N, H / stride, W / stride, maps), Keras tensors; see above."""
+    ### BEGIN SOLUTION
+    F = layers.ReLU()(conv(x, maps, 3, stride))
+    F = conv(F, maps, 3)
+    shortcut = x if x.shape == F.shape else conv(x, maps, 1, stride)
+    y = layers.ReLU()(layers.Add()([shortcut, F]))
+    ### END SOLUTION
+    return y
+
+
+# %% [markdown]
+# And `try_block` builds a block, gives each convolution the same simple filters, each normalisation the same
+# β (and γ so that it changes nothing else), and sends the numbers −2, −1, 0, 1, 2 through it. `kernel=0`
+# makes all convolutions zero; `kernel=-1` makes each give back its input with the opposite sign.
+
+
+# %% given="try-block"
+def try_block(kernel, beta, C=1, maps=1, stride=1):
+    """Outputs of a block for maps filled with −2 … 2, its output's shape and its number of parameters."""
+    image = keras.Input((4, 4, C))
+    model = keras.Model(image, residual_block(image, maps, stride))
+    for layer in model.layers:
+        if isinstance(layer, layers.Conv2D):
+            w = np.zeros(layer.kernel.shape, np.float32)
+            w[layer.kernel_size[0] // 2, layer.kernel_size[1] // 2] = kernel
+            layer.set_weights([w, *(0 * v for v in layer.get_weights()[1:])])
+        elif isinstance(layer, layers.BatchNormalization):
+            layer.gamma.assign(np.full(layer.gamma.shape, math.sqrt(1 + layer.epsilon)))
+            layer.beta.assign(np.full(layer.beta.shape, beta))
+    x = np.arange(-2.0, 3.0, dtype=np.float32)[:, None, None, None] * np.ones((1, 4, 4, C), np.float32)
+    outputs = [round(float(v), 3) for v in model(x).numpy()[:, 0, 0, 0]]
+    parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
+    return {"outputs": outputs, "shape": list(model.output.shape[1:]), "parameters": int(parameters)}
+
+
+# %%
+print(try_block(kernel=0, beta=0))
+
+# %% check="block-identity" points=2 see="3.8"
+"""Where F is zero, the block does nothing but its last ReLU; its way around has no parameters (2 points)."""
+found = try_block(kernel=0, beta=0)
+expect(
+    found["outputs"],
+    [0.0, 0.0, 0.0, 1.0, 2.0],
+    {
+        "nothing of x arrives: there is no way around F, or it is a convolution (lecture 03, 3.8).": [0.0]
+        * 5,
+        "the last ReLU is missing.": [-2.0, -1.0, 0.0, 1.0, 2.0],
+        "x arrives twice.": [0.0, 0.0, 0.0, 2.0, 4.0],
+    },
+    "the outputs for −2 … 2 with all filters zero",
+)
+expect(
+    try_block(kernel=0, beta=0, C=6, maps=6)["parameters"],
+    2 * 9 * 36 + 4 * 6,
+    {
+        "the way around is a 1 × 1 convolution although the shapes agree (lecture 03, 3.8).": 2 * 9 * 36
+        + 36
+        + 6 * 6,
+        "there is a convolution or a normalisation too few.": 9 * 36 + 2 * 6,
+    },
+    "the parameters of a block from 6 to 6 maps",
+)
+
+# %% check="block-order" points=1 see="3.8"
+"""x is added before the last ReLU, and there is a ReLU inside F (1 point)."""
+expect(
+    try_block(kernel=0, beta=-1)["outputs"],
+    [0.0, 0.0, 0.0, 0.0, 1.0],
+    {
+        "F goes through the last ReLU before x is added; add first (lecture 03, 3.8).": [
+            -2.0,
+            -1.0,
+            0.0,
+            1.0,
+            2.0,
+        ],
+        "F goes through a ReLU of its own before x is added (lecture 03, 3.8).": [0.0, 0.0, 0.0, 1.0, 2.0],
+        "the normalisation after the second convolution is missing.": [0.0, 0.0, 0.0, 1.0, 2.0],
+    },
+    "the outputs with F = −1",
+)
+expect(
+    try_block(kernel=-1, beta=0)["outputs"],
+    [0.0, 0.0, 0.0, 1.0, 2.0],
+    {"there is no ReLU between the two convolutions of F.": [0.0, 0.0, 0.0, 2.0, 4.0]},
+    "the outputs with filters that turn the sign",
+)
+
+# %% check="block-changes-shape" points=1 see="3.8"
+"""From 6 to 10 maps with stride 2: half the pixels, and a 1 × 1 convolution on the way around (1 point)."""
+found = try_block(kernel=0, beta=0, C=6, maps=10, stride=2)
+expect(found["shape"], [2, 2, 10], name="the shape of the output")
+expect(
+    found["parameters"],
+    9 * 60 + 9 * 100 + 60 + 6 * 10,
+    {
+        "the way around has no normalisation.": 9 * 60 + 9 * 100 + 60 + 4 * 10,
+        "the way around has a bias.": 9 * 60 + 9 * 100 + 60 + 7 * 10,
+        "the way around is a 3 × 3 convolution; 1 × 1 is enough to change a shape.": 9 * 60 * 2
+        + 9 * 100
+        + 60,
+    },
+    "the parameters of a block from 6 to 10 maps",
+)
+### BEGIN HIDDEN TESTS
+expect(try_block(0, 0, C=6, maps=6, stride=2)["parameters"], 2 * 9 * 36 + 36 + 6 * 6, name="6 to 6, stride 2")
+expect(try_block(0, 0, C=2, maps=6)["parameters"], 9 * 12 + 9 * 36 + 12 + 6 * 6, name="2 to 6, stride 1")
+expect(try_block(1, 0, C=1, maps=2)["outputs"], [0.0, 0.0, 0.0, 3.0, 6.0], name="1 to 2 maps, filters of 1")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. A ResNet from its specification
+#
+# A network of 6n + 2 layers, for pictures of 28 × 28 pixels:
+#
+# 1. `conv` 3 × 3 to f maps, and ReLU;
+# 2. three stages of n residual blocks each, with f, 2f and 4f maps; the first block of the second and of the
+#    third stage has stride 2;
+# 3. global average pooling, and a fully connected layer to 10 classes, with biases.
+
+
+# %% solution="resnet"
+def resnet(n, f):
+    """A keras.Model for (N, 28, 28, 1) with 6n + 2 layers, built from conv and residual_block; see above."""
+    x = image = keras.Input((28, 28, 1))
+    ### BEGIN SOLUTION
+    x = layers.ReLU()(conv(x, f, 3))
+    for stage in range(3):
+        for i in range(n):
+            x = residual_block(x, f * 2**stage, stride=2 if stage > 0 and i == 0 else 1)
+    y = layers.Dense(10)(layers.GlobalAveragePooling2D()(x))
+    ### END SOLUTION
+    return keras.Model(image, y)
+
+
+# %% given="describe"
+def describe_resnet(n, f):
+    """Trainable parameters, number of convolutions in the main line, and shape of the last maps."""
+    model = resnet(n, f)
+    maps = [layer for layer in model.layers if isinstance(layer, layers.GlobalAveragePooling2D)]
+    return {
+        "parameters": int(sum(math.prod(v.shape) for v in model.trainable_variables)),
+        "3 × 3 convolutions": sum(
+            layer.kernel_size == (3, 3) for layer in model.layers if hasattr(layer, "filters")
+        ),
+        "last maps": list(maps[-1].input.shape[1:]) if maps else [],
+        "classes": int(model.output.shape[-1]),
+    }
+
+
+# %%
+print(describe_resnet(1, 16))
+
+# %% check="resnet-specification" points=1 see="3.8"
+"""n = 1, f = 16 is the small ResNet of the course; deeper and wider ones by the same rule (1 point)."""
+known = small_resnet(blocks=1, filters=16)
+expect(
+    describe_resnet(1, 16),
+    {
+        "parameters": int(sum(math.prod(v.shape) for v in known.trainable_variables)),
+        "3 × 3 convolutions": 7,
+        "last maps": [7, 7, 64],
+        "classes": 10,
+    },
+    name="describe_resnet(1, 16)",
+)
+### BEGIN HIDDEN TESTS
+deep = small_resnet(blocks=2, filters=4)
+expect(
+    describe_resnet(2, 4),
+    {
+        "parameters": int(sum(math.prod(v.shape) for v in deep.trainable_variables)),
+        "3 × 3 convolutions": 13,
+        "last maps": [7, 7, 16],
+        "classes": 10,
+    },
+    name="describe_resnet(2, 4)",
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## What did it buy?
+#
+# With your own counter: parameters against multiply-adds of AlexNet's layers (whole, without groups). Which
+# of the eight points would you take out to make the network *smaller*, and which to make it *faster*?
+
+# %%
+ALEXNET = [
+    ("conv", 96, 11, 4),
+    ("pool", 3, 2),
+    ("conv", 256, 5, 1, 2),
+    ("pool", 3, 2),
+    ("conv", 384, 3, 1, 1),
+]
+ALEXNET += [("conv", 384, 3, 1, 1), ("conv", 256, 3, 1, 1), ("pool", 3, 2)]
+ALEXNET += [("dense", 4096), ("dense", 4096), ("dense", 1000)]
+costs = [row for row in network_cost(ALEXNET, (227, 227, 3)) if row[2]]
+figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+for i, (name, _, parameters, multiply_adds) in enumerate(costs):
+    axes.loglog(parameters, multiply_adds, "s" if name.startswith("dense") else "o", color=f"C{i % 7}")
+    place = (6, -14) if i == 4 else (6, 5)  # the third and the fifth convolution are equally large
+    axes.annotate(name, (parameters, multiply_adds), textcoords="offset points", xytext=place, fontsize=9)
+axes.set(xlabel="parameters", ylabel="multiply-adds an image", title="AlexNet, layer by layer")
+plt.show()
+
+# %% [markdown]
+# *Parameters against multiply-adds of AlexNet's eight layers, both logarithmic. The five convolutions (round)
+# lie at the upper left, with few parameters and much work; the three fully connected layers (square) at the
+# lower right, on the line where each parameter is used once.*
+#
+# ## What you have learned
+#
+# - Shapes alone give parameters, multiply-adds and memory, to the last number.
+# - Parameters cost memory once, outputs cost it for every image.
+# - A field grows by k − 1 steps a layer, and a stride makes all later steps longer.
+# - A batch normalisation costs nothing once it is folded.
+# - A residual block that computes nothing does no harm: that is what makes it trainable.
+#
+# ## Questions to take with you
+#
+# 1. Your counter knows no bandwidth. Which of AlexNet's layers would take longer than its multiply-adds say?
+# 2. Recomputing outputs on the way back saves memory and costs work. Which outputs would you drop first?
+# 3. Why can the normalisation not be folded while the network is *trained*?

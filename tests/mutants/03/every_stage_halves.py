@@ -1,0 +1,13 @@
+MISUNDERSTANDING = "Each stage begins with stride 2, also the first."
+FAILS = {
+    "resnet-specification",
+}
+REPLACE = {
+    "resnet": """
+x = layers.ReLU()(conv(x, f, 3))
+for stage in range(3):
+    for i in range(n):
+        x = residual_block(x, f * 2**stage, stride=2 if i == 0 else 1)
+y = layers.Dense(10)(layers.GlobalAveragePooling2D()(x))
+""",
+}
