@@ -72,6 +72,8 @@ def test_what_fits_best_is_said():
 def test_places_exist(assignment):
     """Does each check lead to a section of its notebook, and each `see` to one of a lecture?"""
     source = explain.source_of(ROOT, assignment)
+    if source is None:
+        pytest.skip("its notebook has not been made yet")
     for cell in source.cells:
         if cell.metadata.get("nbgrader", {}).get("grade"):
             assert "above" in explain.where(ROOT, assignment, cell.metadata.nbgrader.grade_id)

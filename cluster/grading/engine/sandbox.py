@@ -1,5 +1,6 @@
 """The bubblewrap around a process: no network, no files but what it needs, and nothing of it outlives it."""
 
+import compileall
 import contextlib
 import os
 import shutil
@@ -8,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 import cluster
 from cluster.grading.course import CourseError
@@ -21,6 +23,7 @@ SYSTEM = [
     *("--unshare-all", "--unshare-user", "--hostname", "sandbox", "--die-with-parent", "--new-session"),
     *("--clearenv", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
 ]
+UNCHECKED = PycInvalidationMode.UNCHECKED_HASH
 LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
 CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
 NAMES = {  # just enough for a process to know itself and for ranks to meet on 127.0.0.1
@@ -104,6 +107,10 @@ class Sandbox:
         (engine / "__init__.py").touch()
         for name in INSIDE:
             shutil.copyfile(Path(__file__).with_name(f"{name}.py"), engine / f"{name}.py")
+        # Nothing can write there later, and each rank of a job would compile all of it again.
+        compileall.compile_dir(
+            package, quiet=2, stripdir=package, prependdir="/course", invalidation_mode=UNCHECKED
+        )
         (self.place / "etc").mkdir()
         for name, text in NAMES.items():
             (self.place / "etc" / name).write_text(text)
