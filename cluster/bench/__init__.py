@@ -14,7 +14,7 @@ from types import ModuleType
 
 __all__ = ["part", "parts"]
 
-TOOLS = ("measure", "record", "rivals", "traffic", "__main__")
+TOOLS = ("measure", "record", "rivals", "scheduler", "traffic", "__main__")
 
 
 def parts() -> list[str]:

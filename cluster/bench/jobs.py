@@ -10,14 +10,58 @@ import tempfile
 import time
 from pathlib import Path
 
-from .measure import Found, interleaved, rows
+from . import rivals, scheduler, traffic
+from .measure import Found, Row, interleaved, rows, spread
 
+OURS = "cluster.jobs"
 ABOUT = "time to start and to the result, scheduler calls, the table of jobs"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this part."""
     parser.add_argument("--records", type=int, default=1000, help="recorded runs to list (1000)")
+    parser.add_argument("--watched", type=int, default=50, help="jobs that are watched at one time (50)")
+    parser.add_argument("--window", type=float, default=20, help="seconds for which calls are counted (20)")
+
+
+def versions() -> dict[str, str]:
+    """Of what else is measured."""
+    return scheduler.versions()
+
+
+def latency(options: argparse.Namespace) -> Found:
+    """A function of 0.1 s through cluster.jobs, through sbatch and squeue, through submitit, in turn."""
+    with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
+        folder = Path(name)
+        sides = {
+            OURS: lambda: rivals.ours(folder, "slurm"),
+            "sbatch, squeue each second": lambda: rivals.plain(folder),
+            "submitit": lambda: rivals.submitit(folder),
+        }
+        values = interleaved(sides, options.repeats or 9)
+    ours, theirs = (sorted(values["end to result", side]) for side in (OURS, "submitit"))
+    aims = [
+        (f"{OURS}: each result is there within a second of the job's end", ours[-1] < 1),
+        ("no later than submitit's, by the median", _median(ours) <= _median(theirs)),
+    ]
+    return Found(rows(values), aims, [f"On {which}; the function itself takes 0.1 s."])
+
+
+def calls(options: argparse.Namespace) -> Found:
+    """Calls to Slurm's commands a minute while jobs wait in its queue, and the most at one time."""
+    found, aims = [], []
+    with scheduler.running() as which, tempfile.TemporaryDirectory() as name, _quiet():
+        sides = [(1, *s) for s in traffic.ONE.items()]
+        for n, side, watch in sides + [(options.watched, *s) for s in traffic.MANY.items()]:
+            counted = traffic.count(watch, n, options.window, Path(name))
+            jobs = f"{n} job{'s' * (n > 1)}"
+            found.append(Row(f"calls a minute, {jobs}", side, "", [counted.a_minute]))
+            found.append(Row(f"most calls at one time, {jobs}", side, "", [float(counted.at_once)]))
+            if side.startswith(OURS):
+                seldom = counted.at_once <= 1 and counted.a_minute <= 60
+                aims.append((f"{side}, {jobs}: one call at a time, at most one a second", seldom))
+    remark = f"On {which}; counted for {options.window:g} s, 3 s after the watching began; the jobs are held."
+    return Found(found, aims, [remark])
 
 
 def table(options: argparse.Namespace) -> Found:
@@ -32,24 +76,30 @@ def table(options: argparse.Namespace) -> Found:
             at = time.perf_counter()
             found = cluster.jobs(folder=runs)
             between = time.perf_counter()
-            with contextlib.redirect_stdout(io.StringIO()):
+            with _quiet():
                 print(found)
             return {"jobs()": between - at, "print(jobs())": time.perf_counter() - at}
 
         values = interleaved({f"{options.records} recorded runs": listing}, options.repeats or 7)
+    printed = next(v for (what, _), v in values.items() if what == "print(jobs())")
     aim = f"print(jobs()) with {options.records} recorded runs takes less than 1 s"
-    return Found(rows(values), [(aim, max(v for w, v in _medians(values) if w == "print(jobs())") < 1)])
+    return Found(rows(values), [(aim, _median(printed) < 1)])
 
 
-def _medians(values: dict) -> list[tuple[str, float]]:
-    return [(what, sorted(v)[len(v) // 2]) for (what, _), v in values.items()]
+def _median(values: list[float]) -> float:
+    return spread(values)["median"]
+
+
+def _quiet() -> contextlib.AbstractContextManager:
+    """What submit and watch say is not for the bench's reader."""
+    return contextlib.redirect_stdout(io.StringIO())
 
 
 def _recorded(runs: Path, n: int) -> None:
     """Folders of n runs that are copies of one real run."""
     from cluster.jobs import ledger, submit
 
-    with contextlib.redirect_stdout(io.StringIO()):
+    with _quiet():
         job = submit(os.getpid, folder=runs, backend="local").wait(progress=False)
     files = {p.name: p.read_bytes() for p in job.folder.iterdir() if p.is_file()}
     run = ledger.read(job.folder / "run.json")
@@ -61,4 +111,4 @@ def _recorded(runs: Path, n: int) -> None:
         ledger.write(folder / "run.json", run | {"key": f"{i:064x}", "own": f"{i:016x}", "name": "train"})
 
 
-SECTIONS = {"table": table}
+SECTIONS = {"latency": latency, "calls": calls, "table": table}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import shutil
+import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,6 @@ from typing import Any
 from .rivals import executor, stamps
 
 COMMANDS = ("squeue", "sacct", "scontrol", "sinfo", "sbatch", "scancel", "srun")
-
-
 SCRIPT = """\
 #!/bin/sh
 echo begin {name} >>"$CALLS"
@@ -45,7 +45,13 @@ def count(side: Callable[[int, Path], Any], n: int, window: float, folder: Path)
         time.sleep(3)  # until all watch
         log.write_text("")
         time.sleep(window)
-        lines = [x.split() for x in log.read_text().splitlines()]
+        text = log.read_text()
+    return evaluate(text, window)
+
+
+def evaluate(text: str, window: float) -> Counted:
+    """What the scripts have written in `window` seconds: a line where a call begins, and where it ends."""
+    lines = [x.split() for x in text.splitlines()]
     begun = Counter(name for what, name in lines if what == "begin")
     running, most = 0, 0
     for what, _ in lines:
@@ -81,13 +87,18 @@ def _ours(n: int, folder: Path) -> list[Any]:
     return [submit(stamps, 1.0 + i, **held) for i in range(n)]
 
 
+def _theirs(n: int, folder: Path) -> list[Any]:
+    made = executor(folder, slurm_additional_parameters={"hold": True})
+    return [made.submit(stamps) for _ in range(n)]
+
+
 @contextlib.contextmanager
 def waits(n: int, folder: Path) -> Iterator[None]:
     """n threads of one process, each in `job.wait()`."""
     jobs = _ours(n, folder)
     with _threads([lambda j=j: j.wait(progress=False) for j in jobs]):
         yield
-    _cancel(jobs)
+    _cancel(map(_number, jobs))
 
 
 @contextlib.contextmanager
@@ -98,21 +109,34 @@ def watches(n: int, folder: Path) -> Iterator[None]:
     jobs = _ours(n, folder)
     with _threads([lambda: watch(jobs)]):
         yield
-    _cancel(jobs)
+    _cancel(map(_number, jobs))
 
 
 @contextlib.contextmanager
 def submitit(n: int, folder: Path) -> Iterator[None]:
     """n threads, each in submitit's `job.wait()`."""
-    made = executor(folder, slurm_additional_parameters={"hold": True})
-    jobs = [made.submit(stamps) for _ in range(n)]
+    jobs = _theirs(n, folder)
     with _threads([j.wait for j in jobs]):
         yield
-    for j in jobs:
-        j.cancel()
+    _cancel(j.job_id for j in jobs)
 
 
-SIDES = {"cluster.jobs, wait()": waits, "cluster.jobs, watch()": watches, "submitit, wait()": submitit}
+@contextlib.contextmanager
+def in_turn(n: int, folder: Path) -> Iterator[None]:
+    """One thread that waits for submitit's first job, then for the next."""
+    jobs = _theirs(n, folder)
+    with _threads([lambda: [j.wait() for j in jobs]]):
+        yield
+    _cancel(j.job_id for j in jobs)
+
+
+ONE = {"cluster.jobs, wait()": waits, "submitit, wait()": submitit}  # sides that watch a single job
+MANY = {
+    "cluster.jobs, wait() in threads": waits,
+    "cluster.jobs, watch() of all": watches,
+    "submitit, wait() in threads": submitit,
+    "submitit, wait() in turn": in_turn,
+}
 
 
 @contextlib.contextmanager
@@ -137,6 +161,9 @@ def _until_told(work: Callable[[], Any]) -> None:
         work()
 
 
-def _cancel(jobs: list[Any]) -> None:
-    for j in jobs:
-        j.cancel(wait=False)
+def _cancel(numbers: Iterable[str]) -> None:
+    subprocess.run(["scancel", *numbers], check=True)
+
+
+def _number(job: Any) -> str:
+    return json.loads((job.folder / "backend.json").read_text())["job_id"]

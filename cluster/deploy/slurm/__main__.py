@@ -36,7 +36,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     say(f"Memory limits by {last['memory']}" + (f": {last['why']}" if last["why"] else "") + ".")
     if last["host"]:
         say("No namespaces on this machine: the daemons listen on all its addresses (munge keeps them shut).")
-    say("It is up. What a shell needs to use it:")
+    say("It is up, and the course's jobs find it by themselves. What Slurm's own commands need in a shell:")
     say(status.export(state))
     return 0
 

@@ -1,0 +1,60 @@
+"""A Slurm to measure on: the one that answers here, or one of the bench's own for as long as it measures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from cluster.deploy.slurm import machine
+from cluster.deploy.slurm.description import Cluster
+from cluster.deploy.slurm.start import start
+from cluster.deploy.slurm.stop import stop
+from cluster.jobs import backends
+from cluster.jobs.errors import BackendError
+
+PORT = 27110  # the first of those of its own, apart from `make slurm`'s
+
+
+@contextlib.contextmanager
+def running() -> Iterator[str]:
+    """What Slurm it is, in words. While the body runs, each of its commands finds it by SLURM_CONF."""
+    before = os.environ.get("SLURM_CONF")
+    with contextlib.ExitStack() as stack:
+        if backends.no_slurm() is None:
+            conf, words = backends.conf(), "the Slurm that answers here"
+        else:
+            conf, words = stack.enter_context(_own()), "a one-machine Slurm of its own"
+        if conf:
+            os.environ["SLURM_CONF"] = str(conf)
+        try:
+            yield words
+        finally:
+            os.environ.pop("SLURM_CONF", None)
+            os.environ.update({"SLURM_CONF": before} if before else {})
+
+
+def versions() -> dict[str, str]:
+    """Of Slurm and of submitit."""
+    said = subprocess.run(["sbatch", "--version"], env=backends.environment(), capture_output=True, text=True)
+    return {"slurm": (said.stdout.split() or ["?"])[-1], "submitit": metadata.version("submitit")}
+
+
+@contextlib.contextmanager
+def _own() -> Iterator[Path]:
+    if why := machine.missing():
+        raise BackendError(f"There is no Slurm to measure on: {why}.", "Start one: make slurm.")
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/tmp"))  # short: sockets lie under it
+    folder.chmod(0o755)
+    state = folder / "slurm"
+    try:
+        start(Cluster(name="bench", node="bench", port=PORT), state, lambda line: None)
+        yield state / "slurm.conf"
+    finally:
+        stop(state, lambda line: None, purge=True)
+        shutil.rmtree(folder)
