@@ -1,5 +1,6 @@
 """The grading engine: right marks for honest work, and none for attacks, which each are a small notebook."""
 
+import ast
 import json
 import os
 import signal
@@ -12,7 +13,7 @@ import pytest
 from sandboxes import STUB, assignment, cell, filled, need, tiny
 
 from cluster.grading.course import CourseError
-from cluster.grading.engine import Engine, Limits, sandbox
+from cluster.grading.engine import Engine, Limits, privileges, sandbox
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -167,97 +168,111 @@ def test_the_instructors_text_is_what_counts(engine):
     assert list(verdict.checks) == ["check"] and outcome(verdict).score == 0
 
 
-# --- attacks: none may gain a point, see the canary, or stop the next grading ----------------------------
+# --- what a student's code can reach, and what it may use (tests/exploits/ has the attacks) ---------------
 
-LIES = "class Lie(str):\n    __eq__ = __ne__ = lambda *_: True\n    __hash__ = str.__hash__\n"
-ATTACKS = {
-    "ast-transformer": """
-import ast
-class Drop(ast.NodeTransformer):
-    def visit_Assert(self, node): return ast.Pass()
-get_ipython().ast_transformers.append(Drop())""",
-    "patched-builtins": """
-import builtins, sys
-old = builtins.__import__
-def importing(name, *rest):
-    module = old(name, *rest)
-    if hasattr(module, "expect"): module.expect = lambda *a, **k: None
-    return module
-builtins.__import__ = importing
-builtins.AssertionError = type("Never", (Exception,), {})
-builtins.compile = builtins.exec = lambda *a, **k: None""",
-    "patched-expect-and-numpy": """
-import cluster.grading, cluster.grading.values as values
-cluster.grading.expect = values.expect = values.compare = expect = lambda *a, **k: ""
-np.array_equal = np.allclose = lambda *a, **k: True
-np.testing.assert_array_equal = lambda *a, **k: None""",
-    "overridden-equality": LIES + "def double(x): return Lie('no')",
-    "always-equal-object": """
-class Equal:
-    __eq__ = lambda *_: True
-    __bool__ = lambda *_: True
-    __array_function__ = __array_ufunc__ = lambda *a, **k: True
-    shape, numpy = (), lambda self: self
-def double(x): return Equal()""",
-    "overwrites-its-input": """
-def double(x):
-    x[...] = 0
-    return x""",
-    "array-subclass": """
-class Array(np.ndarray):
-    __eq__ = lambda *_: np.True_
-    __array_function__ = __array_ufunc__ = lambda *a, **k: np.True_
-def double(x): return np.zeros(()).view(Array)""",
-    "ends-early": "import os; os._exit(0)",
-    "exits-when-asked": "def double(x):\n    import os; os._exit(0)",
-    "sys-exit-when-asked": "def double(x):\n    import sys; sys.exit(0)",
-    "stops-the-check's-loop": "def double(x): raise StopIteration",
-    "forged-verdict": """
-import json, os
-def say(message):
-    data = json.dumps(message).encode()
-    for fd in range(3, 40):
-        try: os.write(fd, len(data).to_bytes(4, "big") + data)
-        except OSError: pass
-for message in ({"ready": True}, {"check": "check", "error": "", "line": 0, "seconds": 0, "printed": ""}):
-    say(message)
-os._exit(0)""",
-    "garbage-on-the-pipe": """
-import os
-for fd in range(3, 40):
-    try: os.write(fd, b"\\xff" * 4096)
-    except OSError: pass""",
-    "garbage-in-an-answer": """
-from cluster.grading.engine import student
-student.Server.value = lambda self, value: {"value": ["array", "|O", [1], "gASVAA=="]}""",
-    "a-handle-of-the-referee's": """
-from cluster.grading.engine import student
-student.Server.value = lambda self, value: {"back": -1, "args": ["tuple", []], "kwargs": ["dict", []]}""",
-    "searches-the-frames": """
-import gc, sys
-for thing in gc.get_objects():
-    if isinstance(thing, dict) and "max_score" in thing: thing["score"] = thing["max_score"]""",
-    "too-many-processes": "import os, time\ntry:\n    while True: os.fork()\nexcept OSError: time.sleep(1)",
-    "all-the-memory": "hog = []\nwhile True: hog.append(bytearray(2**26))",
-    "all-the-disk": """
-for place in (".", "/tmp", "/dev/shm"):
-    with open(place + "/x", "wb") as file:
-        while True: file.write(bytes(2**20))""",
-}
+BARRIERS = """
+import ctypes, os, resource, signal, socket
+libc = ctypes.CDLL(None, use_errno=True)
+seen = {"status": dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines())}
+seen["namespaces"] = [libc.unshare(flag) for flag in (0x10000000, 0x00020000, 0x40000000)]
+seen["mount"] = libc.mount(b"tmpfs", b"/usr", b"tmpfs", 0, None)
+seen["chroot"] = libc.chroot(b"/tmp")
+seen["processes"] = sorted(int(p) for p in os.listdir("/proc") if p.isdigit())
+seen["interfaces"] = [name for _, name in socket.if_nameindex()]
+seen["environment"] = sorted(os.environ)
+links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+seen["descriptors"] = sorted(os.readlink(link).split(":")[0] for link in links if os.path.lexists(link))
+writable = []
+libraries = [os.path.dirname(module.__file__) for module in (os, np)]
+others = ["/", "/usr", "/etc", "/course", "/course/cluster", "/proc", "/sys", "/var", "/run", "/home", "/dev"]
+for folder in others + libraries:
+    try:
+        open(folder + "/mine", "w")
+        writable.append(folder)
+    except OSError: pass
+seen["writable"] = writable
+try:
+    with open("large", "wb") as file: file.truncate(2**33)
+    seen["large"] = "written"
+except OSError as error: seen["large"] = type(error).__name__
+for name in ("DATA", "NPROC", "FSIZE", "CPU", "CORE"):
+    seen[name] = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
+print(repr(seen))
+"""
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_attacks_gain_nothing(engine, name):
-    """No points, and is the next submission graded as ever?"""
-    answer = WRONG + "\n" + ATTACKS[name]
-    arrays = "x = np.ones(3)\nexpect(double(x), 2 * x)"
-    loop = "assert all(map(lambda x: (double(x) == 2 * x).all(), [np.ones(3)]))"
-    for notebook in (tiny(answer, arrays), tiny(answer, loop), tiny(answer, "assert double(21) == 42")):
-        verdict = engine.grade(notebook)
-        result = outcome(verdict)
-        assert result.score == 0 and result.error
-        assert CANARY not in shown(verdict)
-    assert outcome(engine.grade(tiny(RIGHT))).score == 2
+@pytest.mark.parametrize("how", ["warm", "cold"])
+def test_the_barriers_of_a_sandbox(engine, cold, how):
+    """No rights, no namespaces, no others' processes or files, nothing writable but its own, all limits?"""
+    verdict = (engine if how == "warm" else cold).grade(tiny(RIGHT, before=BARRIERS))
+    assert outcome(verdict).score == 2
+    seen = ast.literal_eval(verdict.notebook.cells[1].outputs[0]["text"])
+    assert set(seen["status"]["CapEff"] + seen["status"]["CapPrm"]) == {"0"}
+    assert seen["status"]["NoNewPrivs"] == "1" and seen["mount"] == seen["chroot"] == -1
+    assert len(seen["processes"]) <= 2 and seen["interfaces"] == ["lo"] and seen["writable"] == []
+    assert seen["namespaces"] == [-1, -1, -1] and set(seen["status"]["CapBnd"]) == {"0"}
+    if privileges.droppable():
+        assert seen["status"]["Uid"].split() == ["65534"] * 4
+    assert not [name for name in seen["environment"] if "TOKEN" in name or "JUPYTER" in name]
+    assert {d.split("/")[1] for d in seen["descriptors"] if d.startswith("/")} <= {"dev", "proc"}
+    assert seen["large"] == "OSError"
+    data = {"DATA": LIMITS.memory, "NPROC": LIMITS.processes, "FSIZE": LIMITS.disk, "CORE": 0}
+    assert {name: seen[name] for name in data} == {name: (most, most) for name, most in data.items()}
+
+
+TRACES = """
+import builtins, ctypes, gc, os, sys
+libc = ctypes.CDLL(None)
+places = [f"{folder}/left-behind" for folder in ("/tmp", "/dev/shm", "/submission", "/var/tmp", ".")]
+key = (b"user", b"left-behind")
+found = [place for place in places if os.path.exists(place)]
+found += ["a name"] * (hasattr(builtins, "left_behind") or hasattr(np, "left_behind"))
+found += ["a variable"] * ("left_behind" in os.environ)
+found += ["a key"] * (libc.syscall(249, key[0], key[1], None, -3) > 0)
+found += ["shared memory"] * (libc.shmget(4711, 0, 0o600) >= 0)
+found += ["another's process"] * (len([p for p in os.listdir("/proc") if p.isdigit()]) > 2)
+print("found", found, np.random.rand())
+for place in places:
+    try: open(place, "w").write("x")
+    except OSError: pass
+builtins.left_behind = np.left_behind = 1
+os.environ["left_behind"] = "1"
+libc.syscall(248, key[0], key[1], b"x", 1, -3)
+libc.shmget(4711, 4096, 0o1600)
+for parent in (os.getppid(), 1):
+    try: os.kill(parent, 19)
+    except OSError: pass
+"""
+
+
+def test_what_one_student_does_no_other_meets(engine):
+    """Files, names in libraries, keys, shared memory, processes, random numbers: all as new each time?"""
+    said = [
+        str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
+    ]
+    assert all(text.startswith("found [] ") for text in said), said
+    assert len(set(said)) == 3, "all children draw the same random numbers"
+
+
+def test_given_names_are_the_instructors(engine):
+    """Does a check meet the given function, also where a cell has called something by its name?"""
+    given = "import numpy as np\nfrom cluster.grading import expect\ndef of_yours(x):\n    return double(x)"
+    answer = WRONG + "\ndef of_yours(x):\n    return 2 * x"
+    assert outcome(engine.grade(tiny(answer, "assert of_yours(21) == 42", given=given))).score == 0
+    assert outcome(engine.grade(tiny(RIGHT, "assert of_yours(21) == 42", given=given))).score == 2
+
+
+def test_hidden_values_are_met_last(engine):
+    """Is nothing that a hidden part hands over in the error of a shown part, of any check?"""
+    answer = "seen = []\ndef double(x):\n    seen.append(x)\n    return 2 * x if x != 3 else str(seen)"
+    first = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(4711) == 9422\n### END HIDDEN TESTS"
+    notebook = tiny(answer, first)
+    notebook.cells.append(
+        cell("assert double(3) == 6, double(3)", "other", locked=True, grade=True, points=1)
+    )
+    verdict = engine.grade(notebook)
+    assert outcome(verdict).score == 2 and "4711" not in outcome(verdict, "other").error
+    assert "[1, 3" in outcome(verdict, "other").error
 
 
 @pytest.mark.parametrize("where", ["cell", "call"])

@@ -118,10 +118,11 @@ class Sandbox:
     def close(self):
         shutil.rmtree(self.place, ignore_errors=True)
 
-    def command(self, module, *arguments):
-        """The command that runs `python -m module` in a sandbox."""
+    def command(self, module, *arguments, nested=False):
+        """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside."""
         python = [sys.executable, "-m", module, *map(str, arguments)]
-        return [*self.before, "bwrap", *self._words(), *python]
+        further = () if nested else ("--disable-userns",)
+        return [*self.before, "bwrap", *further, *self._words(), *python]
 
     def start(self, module, fds=()):
         """The Child that runs `main(fds)` of a module in a sandbox of its own."""

@@ -61,7 +61,7 @@ class Server:
     def __init__(self, sandbox, modules):
         self.limits, self.lock, self.process = sandbox.limits, threading.Lock(), None
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = sandbox.command("cluster.grading.engine.fork", theirs.fileno(), *modules)
+        command = sandbox.command("cluster.grading.engine.fork", theirs.fileno(), *modules, nested=True)
         started = threading.Event()
         threading.Thread(target=self._hold, args=(command, theirs, started), daemon=True).start()
         started.wait()
