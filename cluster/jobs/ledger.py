@@ -11,6 +11,7 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear:
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
     ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
     out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
+    out-R.part-N     the end of what it printed, while that is more than its log may hold (see `output`)
     interrupted.json when Slurm was first seen to have ended it, and to be about to start it again
     cancel.json      someone asked for its end
     end.json         how it ended, once and for all, with the hashes of the results

@@ -9,9 +9,10 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import forms, ledger
+from . import forms, ledger, output
 from .bar import notebook
 from .curves import Curves, ago, since, span
 from .forms import Row, View
@@ -114,10 +115,17 @@ def _one(w: Source, logs: int) -> View:
         for axis, name in w.curves.panels()
     ]
     if logs:
-        made.log = "\n".join(job.logs().splitlines()[-logs:])
+        made.log = "\n".join(_printed(w.folder, p)[-logs:])
     error = job.error() if status.ended else None
     made.error = f"{type(error).__name__}: {error}" if error else ""
     return made
+
+
+def _printed(folder: Path, ranks: int) -> list[str]:
+    """The last lines of each rank, as `job.logs()` has them, or of what starts them."""
+    texts = [(r, output.end(folder / f"out-{r}.log").decode(errors="replace")) for r in range(ranks)]
+    lines = [x for r, text in texts if text for x in (f"--- rank {r}", *text.rstrip().splitlines())]
+    return lines or output.end(folder / "job.log").decode(errors="replace").splitlines()
 
 
 def _many(watched: list[Source]) -> View:

@@ -68,10 +68,13 @@ def variables(threads: str) -> dict[str, str]:
 
 
 def command(name: str, arguments: dict[str, Any], options: dict[str, Any]) -> str:
-    """The call of submit that makes the run again."""
-    from .spec import Options
+    """The call of submit that makes the run again; `options` as they are once checked."""
+    from .spec import check, clock
 
-    given = {k: v for k, v in options.items() if v != getattr(Options, k) and k not in ("rerun", "folder")}
+    usual = vars(check({}))
+    given = {k: v for k, v in options.items() if v != usual[k] and k not in ("rerun", "folder")}
+    forms = {"memory": lambda mib: f"{mib}M", "time": clock}
+    given = {k: forms[k](v) if k in forms else v for k, v in given.items()}
     parts = [name, *(f"{k}={short(v)}" for k, v in (arguments | given).items())]
     return f"submit({', '.join(parts)})"
 

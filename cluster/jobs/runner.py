@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import attempts, ledger, output, private, rendezvous, results, trace
+from . import attempts, finish, ledger, output, private, rendezvous, results, trace
 from .errors import JobError, NotYours
 from .modules import Submitted
 
@@ -71,6 +71,8 @@ def main(folder: Path) -> int:
     record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
     if not attempts.superseded(folder):
         ledger.write(folder / f"rank-{here.rank}.json", record)
+        if code == 0 and os.environ["CLUSTER_LAUNCHER"] == "slurm":  # elsewhere the launcher sees it at once
+            finish.last_rank(folder)
     return code if code >= 0 else 128 - code
 
 

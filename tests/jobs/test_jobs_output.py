@@ -42,7 +42,10 @@ def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path
     log = written(path, text, 16_000, chunk)
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 16_000
     running = output.read(path)
+    last = output.end(path)
+    assert len(last) >= 4000 and text.endswith(last)
     log.close()
+    assert output.end(path) == path.read_bytes()[-output.CHUNK :]
     said = path.read_bytes()
     assert said == running and len(said) < 16_200
     cut = CUT.search(said)

@@ -93,3 +93,20 @@ def test_a_function_in_c_that_tells_no_parameters_takes_positional_ones():
     assert spec.bind(time.sleep, (3,), {}) == {"argument 0": 3}
     with pytest.raises(OptionError, match="no such parameter"):
         spec.split(time.sleep, {"seconds": 3})
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, ""),
+        ({"memory": "1.5G", "time": "1:00:00", "nodes": 2}, ", nodes=2, memory='1536M', time='01:00:00'"),
+    ],
+)
+def test_the_recorded_command_makes_the_run_again(options, words):
+    """Its options are given in the form that submit takes, and those that are as always are left out."""
+    from cluster.jobs import record
+
+    command = record.command("train", {"epochs": 3}, vars(spec.check(options)))
+    assert command == f"submit(train, epochs=3{words})"
+    again = eval(command, {"submit": lambda target, epochs, **given: given, "train": None})
+    assert vars(spec.check(again)) == vars(spec.check(options))
