@@ -10,7 +10,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lab demo drill test lint format lectures claims exercises mutants student doctor slurm slurm-stop bench lock clean
+.PHONY: help setup setup-test lab demo drill test lint format lectures claims exercises mutants exploits student doctor slurm slurm-stop bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -29,8 +29,11 @@ test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, 
 drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)
 	CLUSTER_DRILL=$(or $(STUDENTS),100) $(PY) -m pytest tests/grading/test_drill.py -k killed -s
 
-mutants: setup  ## run stub, solution and wrong solutions through nbgrader; print mutants against checks
+mutants: setup  ## grade stub, solution and wrong solutions; print mutants against checks
 	$(PY) -m cluster.grading mutants
+
+exploits: setup  ## grade a class of attacks on grading; print what each got (STOCK=1: stock nbgrader as well)
+	$(PY) -m cluster.grading exploits $(if $(STOCK),--stock --report tests/exploits/README.md)
 
 lectures: setup  ## regenerate and execute the lectures from lectures/text
 	$(PY) lectures/build.py $(LECTURE)

@@ -13,7 +13,7 @@ import pytest
 from sandboxes import STUB, assignment, cell, filled, need, tiny
 
 from cluster.grading.course import CourseError
-from cluster.grading.engine import Engine, Limits, privileges, sandbox
+from cluster.grading.engine import Engine, Limits, leftovers, privileges, sandbox
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -374,6 +374,17 @@ def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
     monkeypatch.setattr(sandbox, "SYSTEM", [*sandbox.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
     verdict = cold.grade(tiny(RIGHT))
     assert verdict.outcome == "again" and "nowhere" in verdict.why
+
+
+def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
+    """Does the next one remove the folder of a dead one, and not that of one that lives?"""
+    monkeypatch.setattr(leftovers.tempfile, "tempdir", str(tmp_path))
+    for name in ("dead", "alive"):
+        (tmp_path / f"grading-{name}").mkdir()
+    leftovers.claim(tmp_path / "grading-dead").close()
+    with leftovers.claim(tmp_path / "grading-alive"):
+        leftovers.sweep()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["grading-alive"]
 
 
 def test_without_bubblewrap_nothing_is_graded(monkeypatch):

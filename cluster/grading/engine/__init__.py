@@ -2,7 +2,8 @@
 
 grader    the engine: starts the two processes, watches the clock, writes the verdict
 work      one submission on its way through it
-sandbox   the bubblewrap around each process; privileges (never as root) and groups (limits of all together)
+sandbox   the bubblewrap around each process; privileges: never as root; groups: limits of all together
+leftovers   what an engine that was killed has left, removed by the next
 warm      the fork server that holds the libraries imported, as the engine sees it
 fork, namespaces   the same inside its sandbox: each child makes itself a sandbox of its own
 student   runs in the sandbox: the notebook's cells but the checks, then what the referee asks for

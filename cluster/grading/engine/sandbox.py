@@ -13,7 +13,7 @@ from py_compile import PycInvalidationMode
 
 import cluster
 from cluster.grading.course import CourseError
-from cluster.grading.engine import privileges
+from cluster.grading.engine import leftovers, privileges
 from cluster.grading.engine.groups import Group
 from cluster.grading.student import chosen
 
@@ -83,7 +83,9 @@ class Sandbox:
         if why := missing():
             raise CourseError(why)
         self.limits = limits
-        self.place = Path(tempfile.mkdtemp(prefix="grading-"))
+        leftovers.sweep()
+        self.place = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX))
+        self.claim = leftovers.claim(self.place)
         try:
             self._copy_package(Path(cluster.__file__).parents[1])
             self.before, self.python = privileges.words(self.place)
@@ -117,6 +119,7 @@ class Sandbox:
 
     def close(self):
         shutil.rmtree(self.place, ignore_errors=True)
+        self.claim.close()
 
     def command(self, module, *arguments, nested=False):
         """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside."""
