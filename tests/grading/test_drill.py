@@ -48,12 +48,23 @@ def own(monkeypatch):
         yield cluster
 
 
-def start(root, private, name):
-    command = [sys.executable, "-c", HEAD, str(root), str(private), name, json.dumps(LIMITS)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+@pytest.fixture
+def start():
+    """Starts a head; what is left at the end is killed."""
+    started = []
+
+    def begin(root, private, name):
+        command = [sys.executable, "-c", HEAD, str(root), str(private), name, json.dumps(LIMITS)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        with process:
+            process.kill()
 
 
-def wait(condition, seconds=120):
+def wait(condition, seconds=200):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"nothing happened for {seconds} s"
@@ -116,7 +127,7 @@ def right(course, handed, name):
 
 @pytest.mark.slurm
 @pytest.mark.timeout(1500)
-def test_a_node_and_the_head_are_killed(own, released, tmp_path):
+def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     """Has each student the right score after both, with no submission graded that had a verdict?"""
     root, name, students = (conftest.ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
@@ -137,8 +148,8 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path):
     killed = kill_node(own, node)
     assert killed, "nothing ran on the node"
     wait(lambda: len(verdicts()) >= students // 3)
-    with first:
-        first.kill()
+    first.kill()
+    first.wait()
     before = verdicts()
     assert len(before) < students, "the class was through before the head was killed"
     second = start(root, tmp_path, name)

@@ -22,7 +22,7 @@ MUTANTS = [(A, frozenset("pq")), (B, frozenset("q")), (C, frozenset("r")), (D, f
         ("", []),
         ("q", [B]),
         ("pq", [A]),
-        ("pqr", [A, f"{C} or: {D}"]),
+        ("pqr", [A, f"{C}; or: {D}"]),
         ("qs", [B, report.UNKNOWN]),
         ("s", [report.UNKNOWN]),
     ],

@@ -99,7 +99,7 @@ def shows(failed, mutants):
         chosen = [(text, fails) for text, fails in fitting if len(fails & rest) == best]
         tightest = min(len(fails) for _, fails in chosen)
         _, first = next(pair for pair in chosen if len(pair[1]) == tightest)
-        found.append(" or: ".join(text for text, fails in chosen if fails == first))
+        found.append("; or: ".join(text.rstrip(".") for text, fails in chosen if fails == first))
         rest -= first
     return found
 
