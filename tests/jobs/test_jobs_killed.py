@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster import attach, jobs
-from cluster.jobs import backends, errors, slurm, state
+from cluster import attach, jobs, submit
+from cluster.jobs import backends, errors, slurm, state, submission
+from cluster.jobs.plan import plan
 
 KILLING = Path(__file__).parent / "killing"
+PATHS = os.pathsep.join([str(KILLING), str(Path(state.__file__).parents[2])])
 STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 sys.path.insert(0, str(KILLING))
 import killable  # noqa: E402
@@ -26,8 +28,8 @@ import sitecustomize  # noqa: E402
 def backend(request, tmp_path, monkeypatch):
     """This machine, or a stand-in for Slurm that takes each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
-    monkeypatch.setenv("PYTHONPATH", str(KILLING))
-    monkeypatch.setattr(state, "CUT_OFF", 1.0)
+    monkeypatch.setenv("PYTHONPATH", PATHS)
+    monkeypatch.setattr(state, "CUT_OFF", 0.2)
     monkeypatch.setattr(slurm, "FRESH", 0.3)
     monkeypatch.setattr(backends, "_seen", {})
     for name in ("sbatch", "srun", "squeue", "scontrol", "sacct", "scancel", "sinfo"):
@@ -39,14 +41,15 @@ def backend(request, tmp_path, monkeypatch):
     return request.param
 
 
-def settle(folder):
-    """Wait until nothing of what a folder holds runs any more; its jobs, all of which can be read."""
+def settle(folder, at_work=False):
+    """Wait until what a folder holds has ended, or is at work; its jobs, all of which can be read."""
     deadline = time.monotonic() + 60
     while True:
         found = jobs(folder=folder)
         assert not found.unreadable, found.unreadable
         assert {str(job.status) for job in found} <= STATES
-        if all(job.status.ended for job in found):
+        working = at_work and calls(folder.parent)
+        if all(job.status.ended or (working and job.status == "running") for job in found):
             return found
         assert time.monotonic() < deadline, repr(found)
         time.sleep(0.05)
@@ -75,20 +78,24 @@ def submitted(kind, place, *which):
     }
     seen = set()
     for folder in (place / n for n in names):
-        found = settle(folder / "runs")
-        assert calls(folder) == ["7"] * any(job.status == "done" for job in found), folder.name
+        found = settle(folder / "runs", at_work=True)
+        assert calls(folder) == ["7"] * any(job.status == "running" for job in found), folder.name
         for job in found:
-            assert attach(job.id, folder / "runs").status.ended
+            assert attach(job.id, folder / "runs").status == job.status
         shape = (*look(folder / "runs"), *(str(job.status) for job in found))
         if shape not in seen:
             seen.add(shape)
             yield folder
-    assert len(seen) >= 2 + (not which), seen  # not made, made but not started, done
+        (folder / "wait").unlink(missing_ok=True)
+        settle(folder / "runs")
+    assert len(seen) >= 2 + (not which), seen  # not made, made but not started, at work
 
 
 def again(kind, folder):
     """The same call once more: exactly one run in the end, with the right result."""
-    assert killable.result(kind, killable.ask(kind, folder)) == [70], folder.name
+    job = killable.ask(kind, folder)
+    (folder / "wait").unlink()
+    assert killable.result(kind, job) == [70], folder.name
     assert calls(folder) == ["7"], folder.name
     assert [job.status for job in jobs(state="done")] == ["done"]
 
@@ -156,13 +163,27 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
     assert len(steps) > 3 and {shape[0] for shape in seen} == states, (steps, seen)
 
 
+@pytest.mark.parametrize("backend", ["slurm"], indirect=True)
+def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, monkeypatch):
+    """While Slurm might still list the job of a submission that was cut off, the next call waits for that."""
+    monkeypatch.setattr(state, "CUT_OFF", 1.0)
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("CALLED", str(tmp_path))
+    asked = plan(killable.called, (7,), {})
+    _, held = submission.make(asked, asked.run("slurm"))
+    held.close()
+    assert jobs()[0].status.source == "cut off"
+    assert submit(killable.called, 7).result() == 70
+    assert [str(job.status) for job in jobs()] == ["done", "lost"]
+
+
 @pytest.mark.slurm
 @pytest.mark.parametrize("kind", ["submit", "map"])
 def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, monkeypatch, kind):
     """The same on the real Slurm, around its sbatch: what it has taken is found, and runs once."""
     cluster.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
-    monkeypatch.setenv("PYTHONPATH", str(KILLING))
+    monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(state, "CUT_OFF", 5.0)
     monkeypatch.setattr(slurm, "FRESH", 0.3)
     monkeypatch.setattr(backends, "_seen", {})

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 name, words = Path(sys.argv[0]).name, sys.argv[1:]
@@ -12,6 +13,7 @@ if name == "sbatch":
     array = re.search(r"--array=([\d-]+)", Path("job.sh").read_text())
     first, _, last = array[1].partition("-") if array else ("", "", "")
     tasks = range(int(first), int(last or first) + 1) if array else [""]
+    time.sleep(0.6)  # as a busy controller
     with open(state / "accepted", "a") as f:
         number = 1 + len((state / "accepted").read_text().splitlines())
         f.write(f"{number}|{os.getcwd()}|{' '.join(map(str, tasks))}\n")
@@ -20,7 +22,8 @@ if name == "sbatch":
         env["SLURM_ARRAY_TASK_ID"] = str(task)
         log = words[words.index("--output") + 1].replace("%a", str(task))
         run = f"bash job.sh >>'{log}' 2>&1; touch {state}/ended-{number}-{task}"
-        subprocess.Popen(["bash", "-c", run], env=env, start_new_session=True, stdout=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.Popen(["bash", "-c", run], env=env, start_new_session=True, **quiet)
     print(number)
 elif name == "srun":
     words = [w for w in words if not w.startswith("--")]

@@ -20,6 +20,8 @@ from cluster.jobs.plan import plan
 def forked(folder, *choices):
     """Submit in a forked process; returns whether it was ended on the way."""
     folder.mkdir(parents=True)
+    if folder.name != "dry":
+        (folder / "wait").touch()  # so that what has begun is found at work
     if (place / "former").exists():
         shutil.copytree(place / "former/runs", folder / "runs")
     pid = os.fork()
