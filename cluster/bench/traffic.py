@@ -38,11 +38,16 @@ class Counted:
     by_command: Counter[str]
 
 
-def count(side: Callable[[int, Path], Any], n: int, window: float, folder: Path) -> Counted:
-    """Submit n jobs that are held in the queue, let `side` watch them, count calls for `window` seconds."""
+def count(
+    side: Callable[[int, Path], Any], n: int, window: float, folder: Path, settle: float = 3
+) -> Counted:
+    """Submit n jobs that are held in the queue, let `side` watch them, count calls for `window` seconds.
+
+    settle: seconds before the counting begins, until all watch.
+    """
     log = folder / f"calls-{time.monotonic_ns()}"
     with _counted(folder, log), side(n, folder):
-        time.sleep(3)  # until all watch
+        time.sleep(settle)
         log.write_text("")
         time.sleep(window)
         text = log.read_text()

@@ -50,7 +50,7 @@ def test_each_side_brings_its_result_and_is_watched(cluster, tmp_path, monkeypat
         whole = times["submission to start"] + 0.1 + times["end to result"]
         assert whole == pytest.approx(times["submission to result"], abs=0.1)
     for name, side in traffic.MANY.items():
-        counted = traffic.count(side, 2, 2.0, tmp_path)
+        counted = traffic.count(side, 2, window=1.0, folder=tmp_path, settle=0.5)
         assert counted.at_once == 1 or not name.startswith(part.OURS)
     while cluster.ask("squeue", "--me", "--noheader"):
         pass

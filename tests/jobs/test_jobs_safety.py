@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import py_compile
+import shutil
 import stat
 import subprocess
 import sys
@@ -35,10 +36,17 @@ def open_umask():
     os.umask(before)
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A run that has ended."""
+    return submit(one, folder=tmp_path_factory.mktemp("runs"), backend="local").wait().folder
+
+
 @pytest.fixture
-def recorded(runs):
-    """A run that has ended, in the folder of runs."""
-    return submit(one).wait()
+def recorded(original, runs):
+    """The same in the folder of runs."""
+    runs.mkdir(mode=0o700)
+    return attach(shutil.copytree(original, runs / original.name))
 
 
 def test_folders_are_private_whatever_the_umask(backend, open_umask, tmp_path):
