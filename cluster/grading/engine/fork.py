@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 
-from cluster.grading.engine import namespaces
+from cluster.grading.engine import namespaces, shell
 
 PRIVATE = ("/dev/shm", "/tmp", "/submission")
 MOST = 8  # file descriptors
@@ -26,6 +26,7 @@ def main():
     for name in sys.argv[2:]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    shell.prepare()
     gc.collect()
     gc.freeze()  # what is here now is shared by all children: their collector shall not touch its pages
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)

@@ -113,9 +113,17 @@ class Shell(InteractiveShell):
         )
 
 
+def prepare():
+    """The shell of this process, with all that IPython loads for a first cell; a fork server calls this."""
+    shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
+    shell.record = Record(0)
+    shell.run_cell("pass", silent=True)
+    return shell
+
+
 def make(room):
     """The shell of this process, with sys.stdout and sys.stderr turned to its record."""
-    shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
+    shell = Shell.instance() if Shell.initialized() else prepare()
     shell.record = Record(room)
     sys.stdout, sys.stderr = Stream("stdout", shell.record), Stream("stderr", shell.record)
     return shell
