@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 
 import pytest
 
@@ -71,6 +72,9 @@ def test_a_section_is_recorded_beside_the_others_and_the_table_follows(part, tmp
     assert found["good"]["arguments"] == {"repeats": None, "n": 2}
     assert found["good"]["command"].endswith("jobs --sections good --n 2")
     assert {"date", "machine", "versions"} <= found["good"].keys()
+    assert re.fullmatch(
+        r"Load of the machine when it began: [\d.]+ on \d+ cores\.", found["good"]["remarks"][0]
+    )
     text = (tmp_path / "README.md").read_text()
     assert text.count("<!-- jobs:") == 1 and "| time | ours | 3.00 s |" in text and "2.00 s" not in text
     assert "**Does not hold**: also fast" in text and "DOES NOT HOLD: also fast" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 
@@ -37,7 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     }
     for section in [] if options.table else options.sections:
         print(f"{options.part}: {section}", flush=True)
+        load = os.getloadavg()[0]
         found = module.SECTIONS[section](options)
+        found.remarks.append(f"Load of the machine when it began: {load:.1f} on {os.cpu_count()} cores.")
         for row in found.rows:
             s = row.summary()
             low, high = s["quartiles"]
