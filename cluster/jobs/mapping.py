@@ -44,16 +44,21 @@ def map(
 
     Raises what `submit` raises; nothing is run then.
 
-    >>> from cluster import jobs                                                    # doctest: +SKIP
+    >>> from cluster import jobs
     >>> def train(rate, epochs):
-    ...     from cluster.training import data, models
-    ...     x, y = data.fashion_mnist("train", limit=5000)
-    ...     model = models.build("linear")
-    ...     return {"loss": 0.5}
-    >>> sweep = jobs.map(train, [0.01, 0.1, 1.0], epochs=1)                         # doctest: +SKIP
-    >>> sweep.results()                   # one for each item, in order             # doctest: +SKIP
-    >>> sweep.table()                     # rate, status, loss, ... as a DataFrame  # doctest: +SKIP
-    >>> sweep.figure("loss")              # loss against rate                       # doctest: +SKIP
+    ...     import keras
+    ...     from cluster.training import data
+    ...     keras.utils.set_random_seed(1)
+    ...     x, y = data.fashion_mnist("train", limit=1000)
+    ...     model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(10, "softmax")])
+    ...     loss = "sparse_categorical_crossentropy"
+    ...     model.compile(keras.optimizers.SGD(rate), loss, metrics=["accuracy"])
+    ...     history = model.fit(x, y, batch_size=50, epochs=epochs, verbose=0).history
+    ...     return {name: values[-1] for name, values in history.items()}
+    >>> sweep = jobs.map(train, [0.001, 0.01, 0.1, 10.0], epochs=2)                 # doctest: +SKIP
+    >>> best = min(sweep.results(), key=lambda r: r["loss"])                        # doctest: +SKIP
+    >>> table = sweep.table()          # rate, status, accuracy, loss, ... as a DataFrame    # doctest: +SKIP
+    >>> figure = sweep.figure("loss")  # loss against rate, as a picture                     # doctest: +SKIP
     """
     asked = survey(target, items, max_parallel, keywords)
     found = recorded(asked)
@@ -184,13 +189,12 @@ def _plain(v: Any) -> Any:
 
 
 def _told(asked: Asked, sweep: Sweep, run: list[int]) -> str:
-    """'8 items of 2 ranks, 3 are recorded, 2 at a time'."""
+    """What there is to say of it: '8 items of 2 ranks (3 are recorded), 2 at a time,'."""
     n, p = len(sweep), sweep.ranks
-    parts = [f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")]
+    said = f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")
     equal = n - len(set(sweep.spec["keys"]))
-    for number, what in ((equal, "equal to others"), (n - equal - len(run), "recorded")):
-        parts += [f"{number} {'are' if number > 1 else 'is'} {what}"] if number else []
+    counts = [(equal, "equal to others"), (n - equal - len(run), "recorded")]
+    known = [f"{k} {'are' if k > 1 else 'is'} {what}" for k, what in counts if k]
+    said += f" ({', '.join(known)})" if known else ""
     at_once = backends.get(sweep.backend).at_once(sweep.spec, asked.max_parallel)
-    if run and at_once and at_once < len(run):
-        parts.append(f"{at_once} at a time")
-    return ", ".join(parts)
+    return f"{said}, {at_once} at a time," if run and at_once and at_once < len(run) else said

@@ -35,6 +35,19 @@ def figure(width: float, height: float) -> Any:
     return made
 
 
+def shown(fig: Any) -> Any:
+    """The same figure, which a notebook shows also where nobody has imported pyplot."""
+
+    def png() -> bytes:
+        data = io.BytesIO()
+        with style():
+            fig.savefig(data, format="png", dpi=100, bbox_inches=None)
+        return data.getvalue()
+
+    fig._repr_png_ = png
+    return fig
+
+
 def image(fig: Any, words: str) -> str:
     """A figure as an <img> with its alternative text; drawn at twice its size, so that it stays sharp."""
     data = io.BytesIO()

@@ -108,7 +108,7 @@ def figure(sweep: Sweep, y: str | None, x: str | None) -> Any:
         ax.set_xlabel(x)
         ax.set_ylabel(y)
         ax.set_title(f"{sweep.name}: {len(sweep)} items")
-    return fig
+    return picture.shown(fig)
 
 
 def page(sweep: Sweep) -> str:

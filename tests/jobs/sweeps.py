@@ -1,6 +1,5 @@
 """What the tests of sweeps run for each item."""
 
-import os
 import time
 from pathlib import Path
 
@@ -53,23 +52,3 @@ def goes_on(item, steps=3):
         if attempts.current() == 1 and item == "stops":
             time.sleep(300)
     return [item, attempts.current()]
-
-
-def trains(rate, epochs=1):
-    """A softmax regression on 1,000 pictures of Fashion-MNIST; returns its last loss and its accuracy."""
-    import keras
-    import numpy as np
-
-    from cluster.training import data
-
-    keras.utils.set_random_seed(1)
-    x, y = data.fashion_mnist("train", 1000)
-    model = keras.Sequential([keras.Input((28, 28, 1)), keras.layers.Flatten(), keras.layers.Dense(10)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(rate), loss, metrics=["accuracy"])
-    history = model.fit(x, y, batch_size=50, epochs=epochs, verbose=0).history
-    for epoch, value in enumerate(history["loss"]):
-        log(step=epoch + 1, steps=epochs, epoch=epoch, loss=value)
-    if not np.isfinite(history["loss"][-1]):
-        raise FloatingPointError(f"the loss is {history['loss'][-1]} with rate {rate}")
-    return {"loss": history["loss"][-1], "accuracy": history["accuracy"][-1], "process": os.getpid()}

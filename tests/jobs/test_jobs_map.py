@@ -1,5 +1,6 @@
 """Sweeps: one function over many items, the same on this machine and as an array of Slurm."""
 
+import doctest
 import os
 import signal
 import subprocess
@@ -98,7 +99,7 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
     second = start(["a", "fails", "b"])
     assert second.id == first.id and second.results() == ["A", "FAILS", "B"]
     assert calls(tmp_path) == ["a", "b", "fails", "fails"]
-    assert "2 are recorded" in capsys.readouterr().out
+    assert "3 items (2 are recorded) on the" in capsys.readouterr().out
     assert first.status.what == "2 done, 1 failed"  # the handle stays with what it saw
     assert start(["a", "fails", "b"]).results() == ["A", "FAILS", "B"]
     assert "not run again" in capsys.readouterr().out
@@ -217,16 +218,18 @@ def test_interrupted_items_go_on_where_they_were(runs):
     assert (again[0].folder / "attempts/1/end.json").exists()
 
 
-def test_a_learning_rate_sweep_finds_the_middle(runs):
-    """Too small a rate learns little, too large a one does harm: is the best in between?"""
-    rates = [1e-4, 1e-2, 1e-1, 1e3]
-    sweep = cluster.map(sweeps.trains, rates, epochs=2)
-    table = sweep.wait(120).table()
-    assert table.rate.tolist() == rates and table.status.isin(["done", "failed"]).all()
-    assert table.loss.idxmin() in (1, 2)
-    axes = sweep.figure("loss").axes[0]
-    assert (axes.get_xlabel(), axes.get_xscale()) == ("rate", "log")
-    assert "loss" in sweep._repr_html_() and "0.0001" in sweep._repr_html_()
+def test_the_example_finds_the_learning_rate(runs):
+    """The docstring's own code: too small a rate learns little, too large a one does harm."""
+    names = {}
+    for example in doctest.DocTestParser().get_examples(cluster.map.__doc__):
+        exec(example.source, names)
+    sweep, table = names["sweep"], names["table"]
+    assert table.rate.tolist() == [0.001, 0.01, 0.1, 10.0] and (table.status == "done").all()
+    assert table.rate[table.loss.idxmin()] == 0.1 and names["best"]["loss"] == table.loss.min()
+    axes = names["figure"].axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("rate", "loss", "log")
+    assert names["figure"]._repr_png_().startswith(b"\x89PNG")
+    assert f"loss {table.loss[2]:.4g}" in sweep._repr_html_()
 
 
 def test_the_array_is_the_golden_one():
