@@ -14,6 +14,8 @@ from pathlib import Path
 import killable
 import sitecustomize
 
+from cluster import jobs
+from cluster.jobs import slurm, state
 from cluster.jobs.plan import plan
 
 
@@ -32,10 +34,14 @@ def forked(folder, *choices):
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code in (0, -signal.SIGKILL), f"{folder.name}: {code}"
+    slurm._answers.clear()
+    for job in jobs(folder=folder / "runs"):  # someone looks at once, while what it had started goes on
+        assert job.status in ("pending", "running", "lost", "failed", "cancelled", "done")
     return code != 0
 
 
 kind, place = sys.argv[1], Path(sys.argv[2])
+state.CUT_OFF = 0.0  # the lock alone tells whether what was started still submits
 plan(killable.called, (7,), {}).run("local")  # so that versions are looked up here, once for all
 if "-" in kind:
     killable.former(kind, place / "former")
