@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -33,16 +34,18 @@ def running() -> Iterator[str]:
         if conf:
             os.environ["SLURM_CONF"] = str(conf)
         try:
+            versions()
             yield words
         finally:
             os.environ.pop("SLURM_CONF", None)
             os.environ.update({"SLURM_CONF": before} if before else {})
 
 
+@functools.cache
 def versions() -> dict[str, str]:
-    """Of Slurm and of submitit."""
-    said = subprocess.run(["sbatch", "--version"], env=backends.environment(), capture_output=True, text=True)
-    return {"slurm": (said.stdout.split() or ["?"])[-1], "submitit": metadata.version("submitit")}
+    """Of Slurm, which tells it only where it has its configuration, and of submitit."""
+    said = subprocess.run(["sbatch", "--version"], capture_output=True, text=True).stdout.split()
+    return {"slurm": said[-1], "submitit": metadata.version("submitit")} if said else {}
 
 
 @contextlib.contextmanager
