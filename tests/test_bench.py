@@ -92,3 +92,13 @@ def test_every_part_keeps_the_form():
         part = bench.part(name)
         assert part.ABOUT and part.__doc__ and all(callable(f) for f in part.SECTIONS.values())
         part.arguments(argparse.ArgumentParser())
+
+
+@pytest.mark.parametrize("name", bench.parts())
+def test_the_tables_are_those_of_the_record(name):
+    """What README.md shows was measured; it is made anew by `python -m cluster.bench PART --table`."""
+    recorded = record.read(name)
+    assert not recorded or record.table(name) in record.README.read_text()
+    for section, entry in recorded.items():
+        assert section in bench.part(name).SECTIONS
+        assert all(r["median"] == measure.spread(r["values"])["median"] for r in entry["rows"])
