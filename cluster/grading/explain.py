@@ -9,7 +9,7 @@ import re
 from functools import cache
 
 EMPTY = "NotImplementedError"
-NOT_THEIRS = ("TimeLimit", "NoAnswer", "NotGraded")  # the engine's words, which say what happened
+NOT_THEIRS = ("TimeLimit", "NoAnswer")  # the engine's words, which say what happened
 MOST = 2  # misunderstandings that fit equally well
 
 
@@ -19,6 +19,8 @@ def explain(root, assignment, check, failed, said):
     failed: the names of all checks that failed (frozenset); said: the error of this one.
     """
     lines = []
+    if said.startswith("NotGraded"):
+        return ""
     if said.startswith(EMPTY):
         lines.append("**The hole is still empty**, or calls a function whose hole is.")
     elif not said.startswith(NOT_THEIRS) and "Likely:" not in said:
