@@ -382,6 +382,7 @@ paper = {"A": 133, "B": 133, "D": 138, "E": 144}  # millions, table 2 of the pap
 vggs = {name: check(f"VGG {name}", vgg, name) for name in "DE"}
 vggs |= {name: count(sketch(vgg, name)) for name in "AB"}
 for name, millions in paper.items():
+    print(f"VGG {name}: {vggs[name]['parameters'].sum() / 1e6:.2f} M parameters, the paper: {millions}")
     assert round(vggs[name]["parameters"].sum() / 1e6) == millions
 layer_bars(vggs["D"], "VGG-16")
 
@@ -436,6 +437,7 @@ for name, t in {"AlexNet": alex, "VGG-16": vggs["D"], "VGG-19": vggs["E"]}.items
 guesses["images of VGG-16 in 3 GB"] = None
 
 
+# %%
 def images_that_fit(table, memory=3e9):
     """The largest batch by the formula above; 0 where not even the parameters fit."""
     return max(0, int((memory / 4 - 3 * table["parameters"].sum()) // table["kept"].sum()))
@@ -449,7 +451,7 @@ compare("images of VGG-16 in 3 GB", images_that_fit(vggs["D"]))
 # %% [markdown]
 # A formula for memory must be measured like everything else. Here is a mini-AlexNet for the 28×28 pictures of
 # Fashion-MNIST, which will be with us for the rest of the lecture: eight layers, of which any can be left
-# out. We train it for two steps with larger and larger batches, and ask the operating system for the largest
+# out. We run it forward and back with larger and larger batches, and ask the operating system for the largest
 # memory this process ever had. The slope is the bytes that an image costs.
 
 
@@ -507,7 +509,18 @@ compare("memory of a step over what is kept", slope / kept, "×")
 # layers are computed most of the outputs are still there; a library's scratch memory comes on top. So the
 # formula is a **lower bound**, and twice the part of the images is a good guess for what a step takes. What
 # remains true is the shape: the *fixed* part goes with the parameters, the part that grows with the batch
-# goes with the first layers.
+# goes with the first layers. Was it for this that AlexNet needed two cards? Its authors say that 3 GB limited
+# the network that they could train:
+
+# %%
+fixed, each = 12 * alex["parameters"].sum() / 1e9, 4 * alex["kept"].sum() / 1e9  # GB
+bound, doubled = fixed + 128 * each, fixed + 2 * 128 * each
+print(f"AlexNet, batch 128: at least {bound:.1f} GB, with the part of the images doubled {doubled:.1f} GB")
+
+# %% [markdown]
+# By our count it would have fitted on one card, whole. What else their program kept, one cannot tell from the
+# shapes; nor whether a network with two halves was chosen for memory or for time. Counts answer what they
+# are asked.
 
 # %% [markdown]
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
@@ -546,13 +559,15 @@ def inception(x, one, three, five, pool):
 
 # %%
 guesses["1×1 reduction before the 5×5"] = None
+
+# %%
 direct, reduced = 25 * 192 * 32, 192 * 16 + 25 * 16 * 32  # weights; each is used 28² times
 print(f"{direct * 28**2 / 1e6:.1f} and {reduced * 28**2 / 1e6:.1f} million multiply-adds")
 compare("1×1 reduction before the 5×5", direct / reduced, "×")
 
 # %% [markdown]
-# The whole network is nine such modules, and in place of the fully connected layers an average over the whole
-# map. (We leave out the two auxiliary classifiers, which exist in training only.)
+# The whole network is nine such modules, and in place of the large fully connected layers an average over
+# the whole map. (We leave out the two auxiliary classifiers, which exist in training only.)
 
 # %%
 MODULES = {  # 1×1, (reduce, 3×3), (reduce, 5×5), pool projection; the paper's K parameters, M operations
@@ -605,7 +620,7 @@ print(f"our network: {google['parameters'].sum() / 1e6:.2f} M")
 # and in others they differ by up to 7%, although the filters are the paper's own: with the printed widths, 4a
 # cannot have 364 K. (And the 2.7 K of its first layer cannot be 7·7·3·64 = 9,408.) We believe the widths.
 #
-# The slide of another of our sources gives GoogLeNet **5M** parameters. That is the abstract of the paper
+# The slide of another of our sources gives GoogLeNet **5M** parameters. That is the introduction of the paper
 # speaking, "12 times fewer" than AlexNet's 60; its own table sums up to 6.8, and the network has 7.0. A
 # figure can be copied for years without being counted once.
 
@@ -696,23 +711,24 @@ plt.show()
 # %% [markdown]
 # *(Figure: points of error above the whole network, for five networks, on the left of the training and on the
 # right of the validation or test set. Grey bars, AlexNet on ImageNet: near zero or below for one or two
-# missing layers, above thirty for four. Circles, our mini-AlexNet: all of them within about two points of
+# missing layers, above thirty for four. Circles, our mini-AlexNet: all of them within three points of
 # zero.)*
 #
 # **Ours does not show what the textbook shows.** The network without four layers, with a tenth of the
 # parameters, is as good as the whole one, within the spread of three seeds. What differs? Look at the
 # *training* error, the left half. Theirs without four layers gets 71% of its *training* images wrong: what is
-# left cannot even represent the task. Ours fits its training images about as well as before. Ten kinds of
-# clothing in 28×28 grey pixels are no task for which eight layers are needed, so taking some away cannot
+# left does not even learn its own examples. Ours fits its training images about as well as before. Ten kinds
+# of clothing in 28×28 grey pixels are no task for which eight layers are needed, so taking some away cannot
 # hurt. An experiment on depth needs a task that is hard enough for depth to matter. We report what we found,
 # and turn the question round: what happens if we make the network *deeper*?
 
 # %% [markdown]
 # ## 3.7 Batch normalisation: what does it change?
 #
-# Very deep networks did not train at all before 2015. Ioffe and Szegedy's remedy is a layer that takes each
-# channel over the whole batch, subtracts the mean, divides by the standard deviation, and then lets the
-# network choose scale $\gamma$ and shift $\beta$ for itself:
+# In 2014 the deepest networks were trained with crutches: VGG's began with the weights of a shallower one,
+# trained before, and GoogLeNet had its auxiliary classifiers. Ioffe and Szegedy's remedy (2015) is a
+# layer that takes each channel over the whole batch, subtracts the mean, divides by the standard deviation,
+# and then lets the network choose scale $\gamma$ and shift $\beta$ for itself:
 #
 # $$y = \gamma\,\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta, \qquad \mu, \sigma^2
 # \text{ over } N, H, W \text{ of the batch}.$$
@@ -937,7 +953,8 @@ def probe(model):
 # %% [markdown]
 # And a second, sharper question. A gradient is a promise: go a short way $\delta$ against it, and the loss
 # falls by $\delta$ times its length. So take the step and see **which share of the promise is kept**. We
-# measure $\delta$ in units of the length of all weights. (For each seed the weights are drawn anew.)
+# measure $\delta$ in units of the length of all weights. (For each seed the weights are drawn anew. The cell
+# takes half a minute, most of it for compiling 56 layers.)
 
 # %%
 STEPS = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2]
@@ -1003,8 +1020,9 @@ display(pd.DataFrame(shares, index=[f"step {s:g}" for s in STEPS]).T.round(2))
 # about where it goes. Depth makes every network rougher; but with shortcuts, 56 layers keep more of their
 # promises than 20 plain ones. Others have called this the *shattered gradients* of deep networks (Balduzzi et
 # al., arXiv 1702.08591), and have derived the explosion from batch normalisation itself (Yang et al.,
-# 1902.08129). Our measurement is one of the start of training, on 64 pictures. That the plain network learns
-# at all later shows that training smooths its surface, slowly.
+# 1902.08129). Our measurement is one of the start of training, on 64 pictures, and of 56 narrow layers; the
+# paper reports gradients of healthy length for 34 wide ones. That the plain network learns at all later shows
+# that training smooths its surface, slowly.
 
 # %% [markdown]
 # ### The full family
@@ -1199,7 +1217,7 @@ def occlusion(image, label, side=6):
 
 # %%
 def show_occlusion(ax, index):
-    """Draw the map of one test image; returns what the network sees once the worst place is covered."""
+    """Draw the map of one test image; print what the network sees once the worst place is covered."""
     label, image = int(test_y[index]), test_x[index].copy()
     left = occlusion(image, label)
     shown = ax.imshow(left, cmap="cividis", vmin=0, vmax=1, extent=(2, 26, 26, 2))
@@ -1299,6 +1317,8 @@ plt.show()
 
 # %%
 guesses["top-1 of VGG-16"] = None
+
+# %%
 TOP1 = {"AlexNet": 56.522, "VGG-16": 71.592, "VGG-19": 72.376, "GoogLeNet": 69.778, "ResNet-18": 69.758}
 TOP1 |= {"ResNet-34": 73.314, "ResNet-50": 76.130, "ResNet-101": 77.374, "ResNet-152": 78.312}
 facts |= {f"ResNet-{d}": t for d, t in late.items()}
@@ -1404,7 +1424,7 @@ print(ranks.drop("top1").round(2).to_string())
 # 4. Put $\gamma = 0$ into the last batch normalisation of each block. What does `promises` say for 56 layers?
 #    (Lecture 08 meets this trick again, with large batches.)
 # 5. Cover with white (0) and with the mean picture in place of grey. Which of the occlusion maps change?
-# 6. Rerun `python runs/03_small_networks.py --seeds 3 4` and add the seeds: does any row of 3.6 move out of
-#    the spread?
+# 6. Run `python runs/03_small_networks.py --seeds 3 4 --out runs/more_seeds.json` (some minutes) and add
+#    these seeds: does any row of 3.6 move out of the spread?
 #
 # Next: **04, one device, fast**, asks how long all these multiply-adds take, and why it is not in proportion.
