@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from . import jobs
-from .jobs import Job, JobError, attach, submit, watch
+from .jobs import Job, JobError, Sweep, attach, submit, watch
 from .jobs.errors import OptionError
 
 EXAMPLES = """\
@@ -24,7 +24,8 @@ examples:
   python -m cluster logs train-3fa9 --follow
   python -m cluster doctor --run
 
-A job is named by its id, the beginning of its id, its folder, or its number in Slurm.
+A job is named by its id, the beginning of its id, its folder, or its number in Slurm; so is a sweep, what
+jobs.map() made, and train-3fa9/4 is its item 4.
 Job folders lie in `runs` under the current directory, or where CLUSTER_RUNS points.
 """
 
@@ -179,10 +180,12 @@ def _script(o: argparse.Namespace) -> None:
 
 def _logs(o: argparse.Namespace) -> None:
     job = attach(o.job)
+    if isinstance(job, Sweep) and (o.follow or o.rank is not None):
+        raise OptionError(f"{job.id} is a sweep.", f"Name one of its items: {job.id}/0. Or: watch {job.id}.")
     if o.follow:
         job.follow(o.rank)
     else:
-        print(job.logs(o.rank).rstrip())
+        print((job.logs() if o.rank is None else job.logs(o.rank)).rstrip())
 
 
 def _watch(o: argparse.Namespace) -> int:
@@ -215,7 +218,7 @@ def _grade(arguments: list[str]) -> int:
     return grade(arguments, prog="python -m cluster grade")
 
 
-def _tell(job: Job) -> int:
+def _tell(job: Job | Sweep) -> int:
     """Print the job's error, if it has one; the exit status that goes with it."""
     error = job.error()
     if error:

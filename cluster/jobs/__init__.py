@@ -4,6 +4,7 @@
     job = submit(train, epochs=2, nodes=2)
     job.result()
 
+`jobs.map(train, [0.01, 0.1])` runs a function once for each item, as one sweep.
 On the ranks, `log(step=..., loss=...)` reports numbers and `run_folder()` is the place for files.
 The package itself can be called: `jobs()` is the table of the jobs recorded here.
 """

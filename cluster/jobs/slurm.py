@@ -133,11 +133,8 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         row = dataclasses.replace(states.reason(said), what=attempts.waiting(folder))
         return _remember(folder, "pending", row, f"{found}, {said}")
     if row.ending is None:
-        waits = found in WAITING
-        why = states.reason(said) if found == "PENDING" else row
-        return _remember(
-            folder, "pending" if waits else "running", why, f"{found}, {said}" if waits else found
-        )
+        now, words = ("pending", f"{found}, {said}") if found in WAITING else ("running", found)
+        return _remember(folder, now, states.reason(said) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
     state.finish(folder, row.ending or None)
@@ -177,9 +174,8 @@ def _squeue() -> dict[str, list[str]] | None:
 
     def ask() -> dict[str, list[str]] | None:
         said = _try("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%Z")
-        if said is None:
-            return None
-        return {i: rest for i, *rest in (r.split("|", 3) for r in said.splitlines())}
+        rows = [r.split("|", 3) for r in (said or "").splitlines()]
+        return None if said is None else {i: rest for i, *rest in rows}
 
     return _fresh("queue", ask)
 

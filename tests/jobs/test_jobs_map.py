@@ -86,6 +86,7 @@ def test_the_sweep_is_one_row_and_can_be_taken_up_again(mixed, capsys):
     assert again.failures.keys() == {3} and again.results(failed=0)[0]["inverse"] == 1.0
     assert attach(f"{mixed.id}/2").result()["inverse"] == 0.25
     assert main(["show", mixed.id]) == 1 and "map(inverse, [1, 2, 4, 5, 2, 8]" in capsys.readouterr().out
+    assert main(["logs", mixed.id, "--follow"]) == 2 and f"{mixed.id}/0" in capsys.readouterr().err
     assert main(["logs", f"{mixed.id}/5"]) == 0 and capsys.readouterr().out == "--- rank 0\nitem 8\n"
 
 
