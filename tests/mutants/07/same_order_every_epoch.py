@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "One shuffle is enough: each rank learns from its own part of the data for ever."
-FAILS = {"shards-reshuffled"}
+FAILS = {"shards-reshuffled", "shards-make-one-batch"}
 REPLACE = {
     "shard": """
 shuffle = np.random.default_rng(seed).permutation(n)
