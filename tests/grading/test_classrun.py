@@ -79,6 +79,9 @@ def test_a_class_is_graded_once(many):
     assert many.points()["cyd"]["double-of-others"] == 0.0
     assert many.executed() == {"ada": 1, "bob": 1, "cyd": 2}
     assert not list(many.root.glob(".grading/runs/*/dispatches/*"))
+    lines = (many.root / ".grading/runs" / NAME / "journal.jsonl").read_text().splitlines()
+    facts = json.loads(lines[0])
+    assert len(lines) == 2 and facts["kind"] == "local" and facts["ended"] >= facts["began"]
 
 
 def test_solutions_do_not_travel_with_the_work(many):
@@ -153,30 +156,14 @@ def wait(condition):
         time.sleep(0.01)
 
 
-def test_killed_between_gradebook_and_note(many):
-    """Is a student whose marks were written, but not the note of it, recorded again, not executed?"""
-    many.hand_in("ada")
-    many.run()
-    (many.root / ".grading/runs" / NAME / "items/ada/recorded.json").unlink()
-    shutil.rmtree(many.course.folder("autograded", "ada", NAME))
-    assert many.run().unchanged == ["ada"] and many.executed() == {"ada": 1}
-    assert (many.course.folder("autograded", "ada", NAME) / "doubling.ipynb").exists()
-
-
 def test_the_infrastructure_costs_no_points(many, capfd):
     """Is what brings its worker down, or always fails, left ungraded, and are the others graded?"""
-    for name in ("ada", "bob", "cyd", "dan"):
-        many.hand_in(name)
-    many.hand_in("again", "AGAIN")
-    many.hand_in("broken", "BROKEN")
-    many.hand_in("crash", "CRASH")
+    for name, answer in (("ada", "x = 1"), ("again", "AGAIN"), ("crash", "CRASH")):
+        many.hand_in(name, answer)
     result = many.run()
-    assert sorted(result.graded) == ["ada", "bob", "cyd", "dan"]
-    assert set(result.ungraded) == {"again", "broken", "crash"} and set(many.points()) == set(result.graded)
-    assert "the machine is tired" in result.ungraded["again"] and "no space" in result.ungraded["broken"]
+    assert result.graded == ["ada"] and set(many.points()) == {"ada"}
+    assert set(result.ungraded) == {"again", "crash"} and "is tired" in result.ungraded["again"]
     assert 2 <= many.executed()["again"] <= 3, "of three attempts the one beside the crash may not have ended"
-    many.hand_in("crash")
-    assert many.run("crash").graded == ["crash"]
 
 
 def test_what_a_person_entered_survives(many):
@@ -188,9 +175,11 @@ def test_what_a_person_entered_survives(many):
         grade.manual_score, grade.extra_credit, grade.needs_manual_grade = 1.5, 0.5, False
         book.find_comment("double", "doubling", NAME, "ada").manual_comment = "nearly"
         book.db.commit()
+    # As after a kill between the gradebook and the note of it.
     (many.root / ".grading/runs" / NAME / "items/ada/recorded.json").write_text("")
     shutil.rmtree(many.course.folder("autograded", "ada", NAME))
-    many.run()
+    assert many.run().unchanged == ["ada"] and many.executed() == {"ada": 1}
+    assert (many.course.folder("autograded", "ada", NAME) / "doubling.ipynb").exists()
     many.hand_in("ada", "y = 1")
     many.run()
     with many.book() as book:
@@ -255,12 +244,3 @@ def test_names_that_are_wrong(many):
     many.hand_in("ada")
     with pytest.raises(CourseError, match="eva: nothing handed in"):
         many.run("eva")
-
-
-def test_the_journal_tells_what_it_took(many):
-    """Is the time of each part kept, for the report?"""
-    many.hand_in("ada")
-    many.run()
-    lines = (many.root / ".grading/runs" / NAME / "journal.jsonl").read_text().splitlines()
-    facts = json.loads(lines[0])
-    assert len(lines) == 1 and facts["kind"] == "local" and facts["ended"] >= facts["began"]
