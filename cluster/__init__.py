@@ -8,17 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import jobs
-    from .jobs import attach, doctor, map, submit, watch
+    from .jobs import attach, doctor, submit, watch
+    from .jobs import map as map
 
-__all__ = ["attach", "doctor", "jobs", "map", "submit", "watch"]
+__all__ = ["attach", "doctor", "jobs", "submit", "watch"]
+_NAMES = {*__all__, "map"}  # `from cluster import *` leaves Python's own map alone
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _NAMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     jobs = import_module("cluster.jobs")  # the package can be called: jobs() lists the jobs
     return jobs if name == "jobs" else getattr(jobs, name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_NAMES})

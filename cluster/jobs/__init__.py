@@ -15,7 +15,7 @@ from typing import Any
 
 from .errors import JobError, JobFailed
 from .job import Job, attach
-from .mapping import map
+from .mapping import map  # noqa: F401 (not in __all__: `import *` leaves Python's own map alone)
 from .metrics import log, run_folder
 from .state import Status
 from .submission import submit
@@ -30,7 +30,6 @@ __all__ = [
     "attach",
     "doctor",
     "log",
-    "map",
     "run_folder",
     "submit",
     "watch",

@@ -233,6 +233,14 @@ def test_the_example_finds_the_learning_rate(runs):
     assert f"loss {table.loss[2]:.4g}" in sweep._repr_html_()
 
 
+def test_pythons_own_map_stays():
+    """Do the star imports leave it alone, and is ours found all the same?"""
+    names = {}
+    exec("from cluster import *\nfrom cluster.jobs import *", names)
+    assert "submit" in names and "map" not in names
+    assert cluster.map is cluster.jobs.map and "map" in dir(cluster)
+
+
 def test_the_array_is_the_golden_one():
     """Look at a difference before you copy it into the golden file: this text runs on clusters."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab/round-2")
