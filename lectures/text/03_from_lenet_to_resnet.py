@@ -47,6 +47,7 @@ plt.style.use("cluster.course")
 palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
 tf.config.threading.set_intra_op_parallelism_threads(2)
 tf.get_logger().setLevel("ERROR")
+keras.utils.set_random_seed(3)
 print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
 
 # %% [markdown]
@@ -953,8 +954,8 @@ def probe(model):
 # %% [markdown]
 # And a second, sharper question. A gradient is a promise: go a short way $\delta$ against it, and the loss
 # falls by $\delta$ times its length. So take the step and see **which share of the promise is kept**. We
-# measure $\delta$ in units of the length of all weights. (For each seed the weights are drawn anew. The cell
-# takes half a minute, most of it for compiling 56 layers.)
+# measure $\delta$ in units of the length of all weights. (For each seed the weights of the convolutions
+# are drawn anew. The cell takes half a minute, most of it for compiling 56 layers.)
 
 # %%
 STEPS = [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2]
