@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -19,6 +18,8 @@ DROPPED += ("MPLBACKEND",)  # a notebook's way to draw; the ranks have none
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of Python and of what the results depend on, without importing any of it."""
+    import importlib.metadata  # slow to import, and only needed here
+
     found = {"python": platform.python_version()}
     for name in ("tensorflow-cpu", "tensorflow", "keras", "horovod", "numpy"):
         try:
