@@ -28,7 +28,9 @@ def parser(prog="python -m cluster.grading"):
     mutants.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
     exploits = command("exploits", "grade a class of attacks on grading; print what each got")
     exploits.add_argument("--only", nargs="+", metavar="NAME", help="these attacks only")
-    exploits.add_argument("--stock", action="store_true", help="the same against nbgrader's own grading")
+    exploits.add_argument(
+        "--stock", nargs="*", metavar="NAME", help="these, or all, against nbgrader's own grading too"
+    )
     exploits.add_argument("--report", metavar="FILE", help="write the report, Markdown, to this file")
     cli.add(commands, command)
     command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
