@@ -12,7 +12,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cluster.grading.classrun import head, sample
+from cluster.grading.classrun import array, head, sample
+from cluster.grading.classrun.dispatch import Dispatch, parts
 from cluster.grading.course import Course, CourseError
 
 NAME, ENGINE = "99_doubling", "standin:Engine"
@@ -244,3 +245,43 @@ def test_names_that_are_wrong(many):
     many.hand_in("ada")
     with pytest.raises(CourseError, match="eva: nothing handed in"):
         many.run("eva")
+
+
+def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
+    """Is Slurm's refusal said with the options that mend it, and can the class be graded here afterwards?"""
+
+    def ask(*command):
+        raise array.Refusal("invalid partition specified: x")
+
+    monkeypatch.setattr(array, "ask", ask)
+    many.hand_in("ada")
+    with pytest.raises(CourseError, match=r"invalid partition specified: x.*--partition"):
+        head.run(many.root, NAME, place=array.Array(partition="x"), engine=ENGINE)
+    assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
+
+
+def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
+    """Is an array of which Slurm says nothing neither ended nor lost, and one that it does not list gone?"""
+
+    def ask(*command):
+        raise TimeoutError
+
+    place = array.Array()
+    plan = {"job": "grade-x", "kind": "slurm", "parts": [[["ada", "k"]]], "sent": 0.0}
+    sent = Dispatch(tmp_path, plan, place)
+    monkeypatch.setattr(array, "ask", ask)
+    assert place.running(sent) is None and sent.lost() == {} and "does not answer" in place.said()
+    monkeypatch.setattr(array, "ASK", 0.0)
+    monkeypatch.setattr(array, "ask", lambda *command: "0|PENDING|Nodes required for job are DOWN\n")
+    assert place.running(sent) == {0} and sent.lost() == {} and "1 tasks wait" in place.said()
+    monkeypatch.setattr(array, "ask", lambda *command: "")
+    place.settle = 0.0
+    assert sent.lost() == {} and sent.lost() == {("ada", "k"): "its worker ended without a word"}
+
+
+@pytest.mark.parametrize(("attempt", "sizes"), [(1, [4, 4, 2]), (2, [1] * 10), (3, [1] * 10)])
+def test_parts_become_smaller(attempt, sizes):
+    """Does what failed go out in smaller parts, at last one by one, and nothing get lost in dividing?"""
+    items = [("s", str(i)) for i in range(10)]
+    divided = parts(items, attempt, 3, 32)
+    assert [len(part) for part in divided] == sizes and [item for part in divided for item in part] == items

@@ -56,7 +56,6 @@ class Array:
         try:
             ask("sbatch", "--parsable", str(dispatch.folder / "array.sh"))
         except Refusal as refusal:
-            dispatch.plan["parts"] = []
             raise CourseError(
                 f"Slurm does not take the array: {refusal}. Nothing is lost; see --account, --partition,"
                 " --cpus and --limit memory=…, or grade on this machine with --backend local"

@@ -100,11 +100,18 @@ def limit(text):
 
 def run(root, options):
     """Grade a class; returns what an instructor has to do about, line by line."""
+    from sqlalchemy.exc import OperationalError
+
     from cluster.grading.classrun import head
 
     [assignment] = assignments(root, options.assignment)
     limits = dict(options.limit) or None
-    result = head.run(root, assignment, options.student, place=place(options, limits or {}), limits=limits)
+    where = place(options, limits or {})
+    try:
+        result = head.run(root, assignment, options.student, place=where, limits=limits)
+    except (OSError, OperationalError) as error:  # a full disk, a gradebook that another process holds
+        said = str(getattr(error, "orig", error))
+        raise CourseError(f"{said}. Nothing is lost: mend that, and give the same command again") from error
     tell(root, assignment, result)
     return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
 

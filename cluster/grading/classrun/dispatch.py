@@ -8,6 +8,7 @@ import time
 import uuid
 
 from cluster.grading import store
+from cluster.grading.course import CourseError
 
 ATTEMPTS = 3
 LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
@@ -51,7 +52,11 @@ class Dispatch:
         }
         store.write(folder / "plan.json", json.dumps(plan))
         made = cls(folder, plan, place)
-        place.start(made)
+        try:
+            place.start(made)
+        except CourseError:
+            made.close(where)
+            raise
         return made
 
     def settle(self, item):

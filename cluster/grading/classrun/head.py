@@ -62,7 +62,7 @@ class Head:
             for student in self.result.students:
                 self.survey(student, known.get(student))
             self.take_up()
-            if self.waiting:
+            if self.waiting or self.live:
                 self.execute()
             late.charge_all(self.book, self.course.config, self.result.students)
         return self.result
@@ -175,8 +175,9 @@ class Head:
         """{item: why} of items whose worker is gone; dispatches that are through are closed."""
         failed = {}
         for dispatch in list(self.live):
-            lost = dispatch.lost()
-            failed |= {item: why for item, why in lost.items() if item in self.waiting}
+            for part in dispatch.open:  # of an array taken up: what has been graded or handed in anew since
+                part.intersection_update(self.waiting)
+            failed |= dispatch.lost()
             if dispatch.through():
                 dispatch.close(self.store)
                 self.live.remove(dispatch)
@@ -185,7 +186,7 @@ class Head:
     def leave(self):
         """Interrupted: local workers end, an array goes on and is taken up by the next run."""
         for dispatch in self.live:
-            if dispatch.plan["kind"] == "local" or not dispatch.plan["parts"]:
+            if dispatch.plan["kind"] == "local":
                 dispatch.close(self.store)
 
     def record(self, found, key, verdict):

@@ -25,7 +25,7 @@ class Progress:
         """Draw the line anew if something has changed; `said` is what there is to say of the workers."""
         now, every = time.monotonic(), 0.5 if self.tty else 20.0
         last = self.done == self.total
-        if now - self.shown < every and not last:
+        if not self.total or (now - self.shown < every and not last):
             return
         text = self.line(said)
         if text == self.text:
