@@ -55,7 +55,7 @@ def map(
     ...     model.compile(keras.optimizers.SGD(rate), loss, metrics=["accuracy"])
     ...     history = model.fit(x, y, batch_size=50, epochs=epochs, verbose=0).history
     ...     return {name: values[-1] for name, values in history.items()}
-    >>> sweep = jobs.map(train, [0.001, 0.01, 0.1, 10.0], epochs=2)                 # doctest: +SKIP
+    >>> sweep = jobs.map(train, [0.001, 0.1, 10.0], epochs=2)                       # doctest: +SKIP
     >>> best = min(sweep.results(), key=lambda r: r["loss"])                        # doctest: +SKIP
     >>> table = sweep.table()          # rate, status, accuracy, loss, ... as a DataFrame    # doctest: +SKIP
     >>> figure = sweep.figure("loss")  # loss against rate, as a picture                     # doctest: +SKIP

