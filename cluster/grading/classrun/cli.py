@@ -127,7 +127,7 @@ def place(options, limits):
     try:
         chosen, why = backends.choose(options.backend)
     except BackendError as error:
-        raise CourseError(str(error)) from None
+        raise CourseError(f"{error.what} Grade here with --backend local, or see `make doctor`") from None
     if chosen == "slurm":
         whole = Limits(**limits)
         memory = -(-whole.memory // 2**20)
