@@ -14,19 +14,21 @@
 # # Assignment 03: count and build
 #
 # A network is three sizes: its parameters, its multiply-adds and the numbers it must keep in memory. **Can
-# you tell all three before a single weight exists, and then build a network that has them?**
+# you tell the first two exactly, and of the third the least, before a single weight exists, and then build a
+# network that has them?**
 #
 # You will
 #
 # - count a convolution, and with it any network,
 # - predict which batch fits into a given memory,
-# - say how far a network sees, and what a 1×1 reduction saves,
+# - say how deep a network must be to see far enough, and what a 1×1 reduction saves,
 # - fold a batch normalisation into the convolution before it,
 # - build a residual block whose identity path is one, and a ResNet from a specification.
 #
 # The background is lecture 03. There are 20 points in 14 checks. Each function has one hole, which sets what
 # the function returns. Fill the holes marked `YOUR CODE HERE`, run the free cell below each, then the checks;
-# a check that fails says what it saw. Some checks also try cases that are not shown.
+# a check that fails says what it saw. Some checks also try cases that are not shown. A check with a hash
+# knows whether your number is right without showing it; it cannot say what is wrong.
 #
 # | symbol | meaning | | symbol | meaning |
 # |---|---|---|---|---|
@@ -55,7 +57,9 @@ rng = np.random.default_rng(3)
 #
 # Do one by hand first. Maps of 4 × 5 pixels with 2 channels meet 3 filters of 3 × 3, with biases, stride 1
 # and no padding. How many places does a filter find? How many weights has it? How many products is each
-# output the sum of? (Lecture 03, section 3.1.)
+# output the sum of? (Lecture 03, section 3.1.) Along an axis of $H$ pixels with padding $p$ on both sides and
+# stride $s$ there are $\lfloor (H + 2p - k) / s \rfloor + 1$ places, rounded down: a filter that would hang
+# over the edge is left out.
 
 
 # %% solution="conv_cost"
@@ -238,47 +242,64 @@ for parameters, outputs, itemsize in [(7, 3, 4), (11_689_512, 4_766_184, 4), (50
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. How far a network sees
+# ## 3. How deep must a network be to see far enough?
 #
-# The receptive field of an output is the number of input pixels, along one side, that it depends on. Draw
-# two layers of 3 × 3, the first with stride 2: which pixels does an output of the second see? (Lecture 03,
-# section 3.3: carry the field r and the distance j of neighbouring outputs.)
+# The receptive field of an output is the number of input pixels, along one side, that it depends on. Lecture
+# 03 computes it (section 3.3); here is its function. You ask the other way round: how many layers of 3 × 3
+# does it take until an output sees a given number of pixels? The layers number `every`, 2 · `every`, … have
+# stride 2, the others stride 1; `every=0` means that none has stride 2.
+#
+# **Predict** for 224 pixels: how many layers without strides? And when every second layer has stride 2?
 
 
-# %% solution="receptive_field"
+# %% given="field-of-a-chain"
 def receptive_field(chain):
     """chain [(k, stride), …] from the input on -> pixels of the input that an output sees, along a side."""
-    ### BEGIN SOLUTION
     field, distance = 1, 1
     for k, stride in chain:
         field += (k - 1) * distance
         distance *= stride
-    ### END SOLUTION
     return field
 
 
-# %%
-print(receptive_field([(3, 2), (3, 1)]))
+# %% solution="layers_to_see"
+def layers_to_see(pixels, every=0):
+    """The smallest number of 3 × 3 layers, an int, until an output sees at least `pixels` ≥ 1 along a side.
 
-# %% check="receptive-field" points=2 see="3.3"
-"""Two 3 × 3 see 5 pixels, 7 when the first has stride 2, 5 when the second has (2 points)."""
-two = [[(3, 1), (3, 1)], [(3, 2), (3, 1)], [(3, 1), (3, 2)]]
+    The layers number every, 2 · every, 3 · every, … have stride 2 (counted from 1), the others stride 1.
+    """
+    ### BEGIN SOLUTION
+    chain = []
+    while receptive_field(chain) < pixels:
+        number = len(chain) + 1
+        chain.append((3, 2 if every and number % every == 0 else 1))
+    number_of_layers = len(chain)
+    ### END SOLUTION
+    return number_of_layers
+
+
+# %%
+print(layers_to_see(224), layers_to_see(224, every=2))
+
+# %% check="layers-to-see" points=2 see="3.3"
+"""Without strides, then with stride 2 in every second layer, and with every layer of stride 2 (2 points)."""
+asked = [(5, 0), (6, 0), (9, 2), (10, 2), (15, 1)]
 expect(
-    [receptive_field(chain) for chain in two],
-    [5, 7, 5],
+    [layers_to_see(*case) for case in asked],
+    [2, 3, 3, 4, 3],
     {
-        "the sizes were added; neighbouring windows overlap, so each layer adds k − 1 steps.": [6, 9, 6],
-        "the strides were left out: after a stride of 2, neighbours are 2 pixels apart (3.3).": [5, 5, 5],
-        "a layer's own stride was used for it; it acts on the layers after it (3.3).": [5, 9, 7],
-        "the strides must be multiplied, from the input on; they were counted from the output.": [5, 5, 7],
+        "the strides were left out: after one of 2, neighbours are 2 pixels apart (3.3).": [2, 3, 4, 5, 7],
+        "a layer's own stride was used for it, or came a layer too early (3.3).": [2, 3, 3, 3, 3],
+        "a number that is reached exactly is enough; one layer more was taken.": [3, 3, 4, 4, 4],
+        "a field of n layers is 1 + 2n, not 3n: neighbouring windows overlap (3.3).": [2, 2, 3, 4, 5],
     },
-    "the fields of the three chains",
+    "the layers for (pixels, every) = (5, 0), (6, 0), (9, 2), (10, 2) and (15, 1)",
 )
+# HASHED AUTOTEST [layers_to_see(224), layers_to_see(224, every=2)]
 ### BEGIN HIDDEN TESTS
-vgg = [step for n in (2, 2, 3, 3, 3) for step in [(3, 1)] * n + [(2, 2)]]
-expect(receptive_field(vgg), 212, name="the field of VGG-16's last pooling")
-expect(receptive_field([]), 1, name="the field of no layer")
-expect(receptive_field([(7, 2), (3, 2), (1, 1), (3, 3), (2, 1)]), 31, name="strides 2, 2 and 3")
+expect(layers_to_see(1), 0, name="layers to see one pixel")
+expect(layers_to_see(100, every=3), 13, name="layers to see 100 pixels, stride 2 in every third")
+expect([layers_to_see(29, 2), layers_to_see(30, 2)], [6, 7], name="layers to see 29 and 30 pixels")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -286,7 +307,7 @@ expect(receptive_field([(7, 2), (3, 2), (1, 1), (3, 3), (2, 1)]), 31, name="stri
 #
 # GoogLeNet puts a 1 × 1 convolution with r filters before its K filters of k × k (lecture 03, section 3.5).
 # At each pixel, the direct way costs k·k·C·K multiply-adds. And the way round? **Predict** for C = 192, K =
-# 32, k = 5: with how many r does the way round become *dearer* than the direct one?
+# 32, k = 5: up to how many r does the way round *save*?
 
 
 # %% solution="reduced_cost"
@@ -511,7 +532,7 @@ expect(
 )
 
 # %% check="block-changes-shape" points=1 see="3.8"
-"""From 6 to 10 maps with stride 2: half the pixels, and a 1 × 1 convolution on the way around (1 point)."""
+"""From 6 to 10 maps with stride 2; and, not shown, where only maps or only pixels change (1 point)."""
 found = try_block(kernel=0, beta=0, C=6, maps=10, stride=2)
 expect(found["shape"], [2, 2, 10], name="the shape of the output")
 expect(
@@ -574,7 +595,7 @@ def describe_resnet(n, f):
 print(describe_resnet(1, 16))
 
 # %% check="resnet-specification" points=1 see="3.8"
-"""n = 1, f = 16 has 77,754 parameters; deeper and narrower ones by the same rule (1 point)."""
+"""n = 1, f = 16 has 77,754 parameters; a deeper, narrower one, not shown, by the same rule (1 point)."""
 expect(
     describe_resnet(1, 16),
     {
@@ -617,24 +638,32 @@ ALEXNET += [("dense", 4096), ("dense", 4096), ("dense", 1000)]
 costs = [row for row in network_cost(ALEXNET, (227, 227, 3)) if row[2]]
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for i, (name, _, parameters, multiply_adds) in enumerate(costs):
-    axes.loglog(parameters, multiply_adds, "s" if name.startswith("dense") else "o", color=f"C{i % 7}")
-    place = (6, -14) if i == 4 else (6, 5)  # the third and the fifth convolution are equally large
-    axes.annotate(name, (parameters, multiply_adds), textcoords="offset points", xytext=place, fontsize=9)
+    dense = name.startswith("dense")
+    axes.loglog(parameters, multiply_adds, "s" if dense else "o", color="C1" if dense else "C0")
+    place, side = ((8, -14) if dense or i == 4 else (6, 5)), "left"
+    if i == 2:  # the third and the fifth convolution are equally large
+        place, side = (-8, 4), "right"
+    axes.annotate(name, (parameters, multiply_adds), place, textcoords="offset points", ha=side, fontsize=9)
+axes.axline((1e6, 1e6), (1e7, 1e7), color="0.5", ls=":", marker="")
+axes.text(1.1e6, 1.6e6, "each parameter used once", color="0.3", fontsize=9, ha="right")
+axes.margins(x=0.2)
 axes.set(xlabel="parameters", ylabel="multiply-adds an image", title="AlexNet, layer by layer")
 plt.show()
 
 # %% [markdown]
 # *Parameters against multiply-adds of AlexNet's eight layers, both logarithmic. The five convolutions (round)
 # lie at the upper left, with few parameters and much work; the three fully connected layers (square) at the
-# lower right, on the line where each parameter is used once.*
+# lower right, on the dotted line where each parameter is used once. A convolution is named by its maps, the
+# side of its filters, its stride and its padding.*
 #
 # ## What you have learned
 #
-# - Shapes alone give parameters, multiply-adds and memory, to the last number.
+# - Shapes alone give parameters and multiply-adds to the last number, and of the memory the least.
 # - Parameters cost memory once, outputs cost it for every image.
 # - A field grows by k − 1 steps a layer, and a stride makes all later steps longer.
 # - A batch normalisation costs nothing once it is folded.
-# - A residual block that computes nothing does no harm: that is what makes it trainable.
+# - A residual block that computes nothing does no harm: so a deeper network need not be worse than a
+#   shallower one.
 #
 # ## Questions to take with you
 #

@@ -1,12 +1,14 @@
-MISUNDERSTANDING = "A layer's stride already widens its own window."
+MISUNDERSTANDING = "A stride also acts on the layer that has it."
 FAILS = {
-    "receptive-field",
+    "layers-to-see",
 }
 REPLACE = {
-    "receptive_field": """
-field, distance = 1, 1
-for k, stride in chain:
-    distance *= stride
-    field += (k - 1) * distance
+    "layers_to_see": """
+field, distance, number_of_layers = 1, 1, 0
+while field < pixels:
+    number_of_layers += 1
+    if every and number_of_layers % every == 0:
+        distance *= 2
+    field += 2 * distance
 """,
 }

@@ -1,11 +1,11 @@
 MISUNDERSTANDING = "The receptive field depends on the sizes of the filters only."
 FAILS = {
-    "receptive-field",
+    "layers-to-see",
 }
 REPLACE = {
-    "receptive_field": """
-field = 1
-for k, _ in chain:
-    field += k - 1
+    "layers_to_see": """
+number_of_layers = 0
+while receptive_field([(3, 1)] * number_of_layers) < pixels:
+    number_of_layers += 1
 """,
 }
