@@ -116,7 +116,7 @@ def test_every_assignment_has_five_mutants(assignment):
 
 @pytest.mark.notebook
 @pytest.mark.ranks
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_all_mutants_are_caught(assignment):
     """Does each wrong solution in tests/mutants lose what it should, the stub all, the solution nothing?"""
