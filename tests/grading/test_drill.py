@@ -167,6 +167,7 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
         "verdicts before the head was killed": len(before), "of these graded again": len(again),
         "processes killed with the node": killed, "seconds": round(took, 1),
         "taken up": "taking up the array" in said, "machine": record.machine(), "versions": record.versions(),
+        "date": time.strftime("%Y-%m-%d"), "command": f"make drill STUDENTS={STUDENTS}",
     }  # fmt: skip
     assert facts["taken up"], "the second head did not follow the array of the first"
     print(json.dumps(facts, indent=1))
