@@ -19,6 +19,7 @@ sys.path.insert(0, str(conftest.ROOT / "tests"))
 import slurm
 
 from cluster.grading.classrun import array, head, sample
+from cluster.grading.course import CourseError
 from cluster.grading.engine import Engine
 from cluster.grading.store import Store, load, runs
 from cluster.jobs import record
@@ -64,7 +65,7 @@ def start():
             process.kill()
 
 
-def wait(condition, seconds=200):
+def wait(condition, seconds=900 if STUDENTS else 200):
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, f"nothing happened for {seconds} s"
@@ -126,7 +127,7 @@ def right(course, handed, name):
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600 if STUDENTS else 1500)
 def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     """Has each student the right score after both, with no submission graded that had a verdict?"""
     root, name, students = (conftest.ROOT, "01_convolution_as_gemm", STUDENTS)
@@ -153,7 +154,7 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     before = verdicts()
     assert len(before) < students, "the class was through before the head was killed"
     second = start(root, tmp_path, name)
-    said, _ = second.communicate(timeout=1200)
+    said, _ = second.communicate(timeout=2400 if STUDENTS else 1200)
     took = time.time() - began
     assert second.returncode == 0 and json.loads(said.splitlines()[-1]) == {}, said
     after = verdicts()
@@ -174,6 +175,28 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     if STUDENTS:
         RECORD.write_text(json.dumps(facts, indent=1) + "\n")
     own.start()
+
+
+@pytest.mark.slurm
+def test_an_array_that_would_wait_for_ever(own, released, tmp_path):
+    """Are tasks cut to fit their partition's time, and is an array that an account forbids called off?"""
+    fitted = {}
+    for partition in (None, "long"):
+        fitted[partition] = place = array.Array(partition=partition, memory=1024, seconds=120)
+        place.fit()
+    assert fitted[None].largest == 24  # 12 times two of 2 minutes, and 5, are not over 30 minutes
+    assert fitted["long"].largest == array.LARGEST
+    wide = array.Array(cpus=4, memory=4096)
+    wide.fit()
+    assert wide.cpus == wide.workers == 1  # a node has 8 GiB
+    with pytest.raises(CourseError, match=r"time='00:35:00', but partition 'short' allows 00:30:00"):
+        array.Array(memory=1024, seconds=1800).fit()
+    course, _ = sample.make(released, "99_doubling", tmp_path, 2)
+    place = array.Array(account=slurm.ACCOUNT, cpus=1, tasks=1, memory=64, seconds=60)
+    with pytest.raises(CourseError, match="AssocMaxWallDurationPerJobLimit"):
+        head.Head(course, "99_doubling", place).run()
+    wait(lambda: not own.ask("squeue", "--noheader"))
+    assert list(Store(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
 
 
 def test_the_script_of_an_array(tmp_path):

@@ -6,6 +6,7 @@ moment, is followed by one that finds the array in the queue, or can tell that t
 
 from __future__ import annotations
 
+import itertools
 import math
 import shlex
 import subprocess
@@ -28,12 +29,14 @@ OVER = (
     "OUT_OF_MEMORY",
     "PREEMPTED",
 )
+LARGEST = 32  # submissions of a task
+START = 5  # minutes of a task's time limit for what is not grading
 SPARE = 1024  # MiB of a worker beside what a student's process may have: the checks' process, the grader
 
 
 @dataclass
 class Array:
-    """One array for each dispatch. cpus: of a task, and how many submissions it grades at a time."""
+    """One array for each dispatch. cpus: of a task, and how many submissions it grades at a time, at most."""
 
     account: str | None = None
     partition: str | None = None
@@ -42,12 +45,49 @@ class Array:
     memory: int = 4096  # MiB that the process of one student may have
     seconds: float = 600  # that one submission may take
 
-    kind, largest = "slurm", 32
+    kind = "slurm"
     settle = 15.0  # seconds a shared file system may take to show what a worker wrote before it ended
 
     def __post_init__(self):
-        self.workers, self.places = self.cpus, self.tasks
+        self.workers, self.places, self.largest = self.cpus, self.tasks, LARGEST
         self.asked, self.answers = {}, {}
+
+    def fit(self):
+        """Take no more, of time for a task and of a node, than the partition offers, if Slurm tells it.
+
+        Raises CourseError where not even one submission would ever be started.
+        """
+        from cluster.jobs import errors, limits
+
+        try:
+            said = ask("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}")
+        except (Refusal, TimeoutError):
+            return
+        offers = limits.read(said.splitlines())
+        for cpus, n in itertools.product(range(self.cpus, 0, -1), range(LARGEST, 0, -1)):
+            try:
+                limits.check(self.request(cpus, n), offers)
+            except errors.CanNeverRun as error:
+                why = error.what
+                continue
+            self.cpus, self.workers, self.largest = cpus, cpus, n
+            return
+        raise CourseError(
+            f"Slurm would let the array wait for ever. {why} See --partition and --limit total=… memory=…,"
+            " or grade on this machine with --backend local"
+        )
+
+    def request(self, cpus, submissions):
+        """What a task asks for, in the words of `cluster.jobs`."""
+        return {
+            "partition": self.partition, "nodes": 1, "ranks_per_node": 1, "gpus_per_rank": 0,
+            "cpus_per_rank": cpus, "memory": cpus * (self.memory + SPARE),
+            "time": 60 * self.minutes(cpus, submissions),
+        }  # fmt: skip
+
+    def minutes(self, cpus, submissions):
+        """The time limit of a task that grades so many submissions, as many at a time as it has CPUs."""
+        return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
 
     def start(self, dispatch):
         """sbatch the array. Raises CourseError where Slurm refuses it; without an answer the queue tells."""
@@ -75,9 +115,24 @@ class Array:
                 answer = None
             self.asked[name] = time.monotonic(), answer
             self.answers[name] = answer
+        if answer and {state for _, state, _ in answer} == {"PENDING"}:
+            self.refuse_to_wait(dispatch, answer[0][2])
         if answer is None or (not answer and time.time() - dispatch.plan["sent"] < self.settle):
             return None
         return {int(number) for number, state, _ in answer if state not in OVER}
+
+    def refuse_to_wait(self, dispatch, reason):
+        """Where Slurm will never start the array: call it off. Raises CourseError, which says why."""
+        from cluster.jobs import states
+
+        row = states.reason(reason)
+        if row.never:
+            (dispatch.folder / "plan.json").unlink(missing_ok=True)
+            ask("scancel", f"--name={dispatch.plan['job']}")
+            raise CourseError(
+                f"Slurm would let the array wait for ever ({reason}): {row.what} It was cancelled; nothing is"
+                " lost. See --account, --partition, --cpus and --limit total=…, or --backend local"
+            )
 
     def end(self, dispatch):
         """Nothing is cancelled: a task that finds no plan any more ends by itself."""
@@ -98,14 +153,13 @@ class Array:
 def script(plan, folder, array, python=sys.executable):
     """The batch script of a plan, as text."""
     longest = max(len(part) for part in plan["parts"])
-    minutes = math.ceil(longest / array.cpus) * array.seconds / 60 + 5
     place = str(folder).replace("%", "%%")
     options = {
         "job-name": plan["job"],
         "array": f"0-{len(plan['parts']) - 1}%{array.tasks}",
         "cpus-per-task": array.cpus,
         "mem": f"{array.cpus * (array.memory + SPARE)}M",
-        "time": math.ceil(minutes),
+        "time": array.minutes(array.cpus, longest),
         "output": f"{place}/part-%a.log",
         "export": "NONE",
         "account": array.account,

@@ -35,7 +35,8 @@ class Dispatch:
 
     @classmethod
     def send(cls, where, place, groups, engine, limits):
-        """Write a plan for `groups` ([(attempt, items)]), and only then start it."""
+        """Write a plan for `groups` ([(attempt, items)]), and only then start it. Raises CourseError."""
+        place.fit()
         number = uuid.uuid4().hex[:12]
         folder = where.dispatches / number
         folder.mkdir(mode=0o700)

@@ -132,7 +132,9 @@ def unreadable(submission, sanitiser):
     import nbformat
 
     text = f"**This submission could not be graded.** {submission.problem}"
-    notebook = sanitiser(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)]))
+    notebook = sanitiser(nbformat.v4.new_notebook())
+    notebook.metadata["unreadable"] = True
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text))
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata["nbgrader"]["grade"]:
             error = f"NotGraded: {submission.problem}"

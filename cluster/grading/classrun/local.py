@@ -24,6 +24,9 @@ class Local:
         self.places = max(1, jobs // self.workers)
         self.waiting, self.live = [], []  # [(dispatch, part)], [(dispatch, part, process)]
 
+    def fit(self):
+        """This machine takes what it is given."""
+
     def start(self, dispatch):
         self.waiting += [(dispatch, number) for number in range(len(dispatch.plan["parts"]))]
         self.fill()
