@@ -21,7 +21,7 @@ HEAD = f"# Made by `make lock` from the pins of pyproject.toml, resolved for Pyt
 def main():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     optional = project["optional-dependencies"]
-    pins = project["dependencies"] + optional["mpi"] + optional["test"]
+    pins = project["dependencies"] + optional["mpi"] + optional["hub"] + optional["test"]
     with tempfile.TemporaryDirectory() as nowhere:
         report = Path(nowhere, "report.json")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]

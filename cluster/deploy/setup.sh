@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
 # Builds the course's environment in $VENV (default .venv): system packages, Python packages, Horovod.
 #   cluster/deploy/setup.sh         what the course needs
-#   cluster/deploy/setup.sh test    and what `make test` needs: a real Slurm, the test tools
+#   cluster/deploy/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy
+#   cluster/deploy/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
 # A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 want=${1:-course}
+hub=; case $want in hub | test) hub=yes ;; esac
 VENV=${VENV:-.venv}
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
-test_packages="slurm-wlm slurmdbd munge mariadb-server-core bubblewrap"
+hub_packages="bubblewrap"
+command -v node >/dev/null || hub_packages="$hub_packages nodejs"
+command -v npm >/dev/null || hub_packages="$hub_packages npm"
+test_packages="slurm-wlm slurmdbd munge mariadb-server-core"
 
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
 digest() { sha256sum | cut -c1-12; }
@@ -53,6 +58,7 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
 
 # --- system packages: only Debian's are known by name --------------------------------------------------
 packages=$course_packages
+[ -n "$hub" ] && packages="$packages $hub_packages"
 [ "$want" = test ] && packages="$packages $test_packages"
 install_packages() {
     export DEBIAN_FRONTEND=noninteractive
@@ -102,6 +108,9 @@ make_venv() {
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }
 install_course() { pip install -c constraints.txt -e .; }
+install_hub() { pip install -c constraints.txt -e '.[hub]'; }
+install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
+proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
 install_test() { pip install -c constraints.txt -e '.[test]'; }
 install_mpi() { if have_mpi; then pip install -c constraints.txt -e '.[mpi]'; fi; }
 install_horovod() {
@@ -122,6 +131,7 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Glo
 pins=$({ grep -h '==' pyproject.toml; cat constraints.txt; } | digest)
 compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
 steps=("venv@$(pwd | digest)" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
+[ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
 [ "$want" = test ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 [ -n "${todo:-}" ] || exit 0
@@ -132,5 +142,7 @@ step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about 500 MB t
 step "${steps[2]}" "mpi4py, where there is an MPI" install_mpi
 step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
 step "${steps[4]}" "Horovod imports and has Gloo" check
-[ "$want" = test ] && step "${steps[5]}" "test tools" install_test
+[ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
+[ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
+[ "$want" = test ] && step "test@$pins" "test tools" install_test
 bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"
