@@ -61,14 +61,15 @@ c.LatePenalty.grace = 10  # minutes
 
 # A student's HTML would otherwise run in the grader's browser session; nbconvert cleans all but Markdown.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "cluster.grading.feedback.markdown"}
+c.HTMLExporter.filters = {"markdown2html": "cluster.grading.markdown.markdown"}
 
-# nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, says what a failed
-# check points to, and is a page in which nothing runs and nothing is loaded.
+# nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, lists the checks by
+# name, says what a failed one points to, and is a page in which nothing runs and nothing is loaded.
 c.GenerateFeedback.exporter_class = "cluster.grading.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
-    "nbgrader.preprocessors.GetGrades",
+    "cluster.grading.feedback.Marks",
     "cluster.grading.feedback.HideHiddenTests",
+    "cluster.grading.feedback.Contents",
     "cluster.grading.feedback.Explain",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]

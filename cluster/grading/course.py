@@ -29,15 +29,18 @@ def find_root(start=None):
 
 
 def assignments(root, wanted=None):
-    """Names of the assignments (folders of solutions/ with a text twin), or the one that `wanted` begins."""
+    """Names of the assignments (folders of solutions/ with a text twin), or the one that `wanted` begins.
+
+    A number may lack its zero: 1 is 01. Raises CourseError where none, or more than one, begins so.
+    """
     found = sorted({twin.parent.name for twin in (root / "solutions").glob("*/*.py")})
     if wanted is None:
         return found
-    chosen = [name for name in found if name.startswith(wanted)]
+    start = wanted.zfill(2) if wanted.isdecimal() else wanted
+    chosen = [name for name in found if name.startswith(start)]
     if len(chosen) != 1:
-        raise CourseError(
-            f"{wanted!r} names {len(chosen)} assignments; there are {', '.join(found) or 'none'}"
-        )
+        said = f"begins {' and '.join(chosen)}" if chosen else "is no assignment"
+        raise CourseError(f"{wanted!r} {said}; there are {', '.join(found) or 'none'}")
     return chosen
 
 

@@ -1,26 +1,41 @@
 """What a student's feedback shows: never a hidden check, nor how one failed; where to look again.
 
-Three parts, named in nbgrader_config.py: a preprocessor that hides, one that explains, and the exporter. Its
-pages work without a network: no script, mathematics as MathML, and a policy that lets nothing be loaded.
+Its parts are named in nbgrader_config.py: preprocessors that read the marks, hide, list the checks and
+explain, and the exporter. Its pages (templates/teach) work without a network: no script, mathematics as
+MathML, and a policy that lets nothing be loaded.
 """
 
+import ast
 import re
-from functools import cache
 from pathlib import Path
 
 from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
+from nbgrader.preprocessors import GetGrades
 from traitlets import Bool
 
 from cluster.grading.engine.outputs import HIDDEN
 
 INSTEAD = "# (hidden checks)"
+NOT_GRADED = "NotGraded: "
+NOTHING = "No response."  # what nbgrader says of an empty answer
+POINTS = re.compile(r"\s*\(\d+(\.\d+)? points?\)\.?")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
     " style-src 'unsafe-inline'\">"
 )
+
+
+class Marks(GetGrades):
+    """nbgrader's step that reads the marks, and whether a person has to look at one before it counts."""
+
+    def _get_score(self, cell, resources):
+        super()._get_score(cell, resources)
+        name = cell.metadata.nbgrader["grade_id"]
+        grade = self.gradebook.find_grade(name, self.notebook_id, self.assignment_id, self.student_id)
+        cell.metadata.nbgrader["waiting"] = bool(grade.needs_manual_grade)
 
 
 class HideHiddenTests(Preprocessor):
@@ -57,6 +72,57 @@ def hide(output, lines, secret=False):
     return type(output)(output_type="error", ename="HiddenCheck", evalue=said, traceback=[said])
 
 
+class Contents(Preprocessor):
+    """The list of checks and comments that heads the page, and what is to be said of the whole submission."""
+
+    enabled = Bool(True, help="Whether the page has a list of checks.").tag(config=True)
+
+    def preprocess(self, notebook, resources):
+        about = resources["nbgrader"]
+        about["checks"] = [listed(cell) for cell in notebook.cells if worth_a_line(cell)]
+        about["banners"] = sorted(
+            {said[11:] for _, said in failures(notebook) if said.startswith(NOT_GRADED)}
+        )
+        about["whole"] = not notebook.metadata.get("unreadable")
+        about["title"] = heading(notebook.cells) or about["assignment"]
+        if not about["whole"]:  # there is no work to show, only the checks' text
+            notebook.cells = []
+            about["banners"].append("It could not be graded so far; a person will look at it.")
+        return notebook, resources
+
+
+def worth_a_line(cell):
+    """Is this cell one with points, or one with a comment that a person wrote?"""
+    role = cell.metadata.get("nbgrader", {})
+    return role.get("grade") or role.get("task") or role.get("comment", NOTHING) not in (None, "", NOTHING)
+
+
+def listed(cell):
+    """What the template shows of a cell: nbgrader's metadata and a title."""
+    role = cell.metadata.nbgrader
+    role["title"] = title(cell)
+    return role
+
+
+def title(cell):
+    """The first line of a check's docstring, without its points; else what kind of cell it is."""
+    role = cell.metadata.nbgrader
+    if not role.get("solution") and cell.cell_type == "code":
+        try:
+            words = ast.get_docstring(ast.parse(cell.source)) or ""
+        except SyntaxError:  # a magic of IPython's
+            words = ""
+        return POINTS.sub("", words.partition("\n")[0]).replace("`", "").rstrip(".") or role["grade_id"]
+    return "Written answer" if role.get("grade") else "Task" if role.get("task") else "Your answer"
+
+
+def heading(cells):
+    """The first heading of the first order in a notebook's texts, or ""."""
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    found = re.search(r"^# +(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else ""
+
+
 class Explain(Preprocessor):
     """Puts below each failed check which misunderstanding it may show, and where to read again."""
 
@@ -77,7 +143,7 @@ class Explain(Preprocessor):
                 from cluster.grading.explain import explain
 
                 if words := explain(root, assignment, name, failed, said[name]):
-                    cells.append(new_markdown_cell(words))
+                    cells.append(new_markdown_cell(words, metadata={"hint": True}))
         notebook.cells = cells
         return notebook, resources
 
@@ -92,71 +158,14 @@ def failures(notebook):
 
 
 class Feedback(HTMLExporter):
-    """nbgrader's page, without what needs a network or could run."""
+    """A page of its own, without what needs a network or could run."""
+
+    def __init__(self, **kw):
+        # Given as arguments, these count more than the template that nbgrader names in the configuration.
+        folder = str(Path(__file__).with_name("templates"))
+        super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
 
     def from_notebook_node(self, nb, resources=None, **kw):
         page, resources = super().from_notebook_node(nb, resources, **kw)
         page = SCRIPTS.sub("", page)
         return page.replace("<head>", f"<head>\n{POLICY}", 1), resources
-
-
-TAGS = [
-    *("a", "abbr", "b", "blockquote", "br", "code", "dd", "del", "div", "dl", "dt", "em", "h1", "h2", "h3"),
-    *(
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "i",
-        "img",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "s",
-        "span",
-        "strong",
-        "sub",
-        "sup",
-        "table",
-    ),
-    *("tbody", "td", "th", "thead", "tr", "ul"),
-]
-CODE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>)", re.DOTALL)
-FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL)
-
-
-def markdown(source):
-    """HTML of a Markdown text that anybody may have written: no script, formulas as MathML."""
-    import bleach
-    from nbconvert.filters import markdown2html
-
-    attributes = {"*": ["class", "id", "title", "align"], "a": ["href"], "img": picture}
-    html = bleach.clean(
-        markdown2html(source), TAGS, attributes, protocols=["http", "https", "mailto", "data"], strip=True
-    )
-    parts = CODE.split(html)
-    return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
-
-
-def picture(tag, name, value):
-    """Is this attribute of an <img> allowed? A picture from elsewhere would tell who looks at it."""
-    return name in ("alt", "title", "width", "height") or (name == "src" and value.startswith("data:image/"))
-
-
-@cache
-def mathml(text, display):
-    from latex2mathml.converter import convert
-
-    return convert(text, display=display)
-
-
-def formula(found):
-    """A formula as MathML, or as it was written where it is none."""
-    from html import unescape
-
-    block, inline = found.groups()
-    try:
-        return mathml(unescape(block or inline), "block" if block else "inline")
-    except Exception:  # whatever the converter stumbles over: TeX can be read, too
-        return f"<code>{found.group()}</code>"

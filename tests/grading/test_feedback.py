@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from conftest import ROOT, write_mutant
 
-from cluster.grading import explain, feedback
+from cluster.grading import explain, feedback, markdown
 from cluster.grading.course import Course, assignments
 from cluster.grading.mutants import fill
 from cluster.grading.release import release
@@ -34,10 +34,26 @@ def test_feedback_hides_hidden_checks(course, answer, failed):
     assert ("A hidden check failed" in text) == failed
     assert ("Perhaps you think:" in text and "at_most_five" in text) == failed
     assert ("“Doubling” above" in text) == failed
+    got = ("✗", "0 of 2", "1 of 3") if failed else ("✓", "2 of 2", "3 of 3")
+    row = re.search(r'<a href="#double-of-others">Other numbers</a>.*?</tr>', text, re.DOTALL).group()
+    assert got[1] in row and f"{got[2]} points</title>" in text and "Test cell" not in text
+    assert f"{got[0]} Other numbers" in text and 'id="double-of-others"' in text
     assert "<script" not in text.lower() and "Content-Security-Policy" in text
     assert not re.search(r"(src|href)=.https?:", text)
     instructors = nbformat.read(graded.folder("autograded", "student", "99_doubling") / "doubling.ipynb", 4)
     assert any("double(17) == 34" in cell.source for cell in instructors.cells)
+
+
+def test_a_check_is_called_by_what_it_asks():
+    """Is it the first line of its docstring without points, else its name, whatever the cell holds?"""
+    for source, role, words in [
+        ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of x"),
+        ("%timeit x", {"grade": True}, "rows"),
+        ('"""Mine."""', {"grade": True, "solution": True}, "Written answer"),
+        ("", {"solution": True}, "Your answer"),
+    ]:
+        cell = nbformat.v4.new_code_cell(source, metadata={"nbgrader": role | {"grade_id": "rows"}})
+        assert feedback.title(cell) == words
 
 
 def test_a_hidden_failure_shows_nothing_of_itself():
@@ -82,10 +98,12 @@ def test_places_exist(assignment):
 def test_markdown_is_cleaned_and_formulas_can_be_read():
     """No script, no picture from elsewhere, TeX as MathML but not inside code?"""
     text = "# a\n\n<script>x</script><img src='http://a/b.png' onerror='y'> $\\frac{1}{p}$ and `$HOME`\n"
-    html = feedback.markdown(text + "\n$$\n\\sum_i a_i < b\n$$\n\n| a |\n|---|\n| 1 |\n")
+    html = markdown.markdown(text + "\n$$\n\\sum_i a_i < b\n$$\n\n| a |\n|---|\n| 1 |\n")
     assert (
         "<script" not in html
         and "http" not in html.replace("http://www.w3.org", "")
         and "onerror" not in html
     )
+    table = markdown.markdown("| a | b |\n|---|--:|\n| 1 | 2 |\n")
+    assert '<td align="right">2' in table and "style" not in table
     assert html.count("<math") == 2 and "<mfrac>" in html and "$HOME" in html and "<table>" in html

@@ -150,3 +150,5 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert (graded.root / ".grading/reports" / NAME / "report.html").stat().st_mode & 0o077 == 0
     assert command.main(["extend", "bob", "99", "--until", "tomorrow"]) == 1
     assert "is no moment" in capsys.readouterr().err
+    assert command.main(["run", "42"]) == 1
+    assert f"'42' is no assignment; there are {NAME}" in capsys.readouterr().err
