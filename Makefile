@@ -10,7 +10,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test lab demo drill test lint format lectures claims exercises mutants exploits student doctor slurm slurm-stop bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book claims exercises mutants exploits student doctor slurm slurm-stop bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -38,6 +38,9 @@ exploits: setup  ## grade a class of attacks on grading; print what each got (ST
 lectures: setup  ## regenerate and execute the lectures from lectures/text
 	$(PY) lectures/build.py $(LECTURE)
 
+book: setup-book  ## build the site of the executed lectures, for reading: build/book/index.html
+	$(PY) lectures/book
+
 claims: setup  ## print what became of each figure of the source decks; write lectures/CLAIMS.md
 	$(PY) lectures/claims.py
 
@@ -61,6 +64,9 @@ bench: setup-test  ## measure what the course's tools cost: PART=jobs (cluster/b
 
 setup:  ## build the environment where it is missing, nothing more
 	@cluster/deploy/setup.sh
+
+setup-book:
+	@cluster/deploy/setup.sh book
 
 setup-test:
 	@cluster/deploy/setup.sh test

@@ -2,6 +2,7 @@
 # Builds the course's environment in $VENV (default .venv): system packages, Python packages, Horovod.
 #   cluster/deploy/setup.sh         what the course needs
 #   cluster/deploy/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy
+#   cluster/deploy/setup.sh book    and what `make book` needs: Sphinx
 #   cluster/deploy/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
 # A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
 set -uo pipefail
@@ -111,7 +112,8 @@ install_course() { pip install -c constraints.txt -e .; }
 install_hub() { pip install -c constraints.txt -e '.[hub]'; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
-install_test() { pip install -c constraints.txt -e '.[test]'; }
+install_book() { pip install -c constraints.txt -e '.[book]'; }
+install_test() { pip install -c constraints.txt -e '.[book,test]'; }
 install_mpi() { if have_mpi; then pip install -c constraints.txt -e '.[mpi]'; fi; }
 install_horovod() {
     local mpi=0; have_mpi && mpi=1
@@ -132,6 +134,7 @@ pins=$({ grep -h '==' pyproject.toml; cat constraints.txt; } | digest)
 compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
 steps=("venv@$(pwd | digest)" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
+[ "$want" = book ] && steps+=("book@$pins")
 [ "$want" = test ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 [ -n "${todo:-}" ] || exit 0
@@ -144,5 +147,6 @@ step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)"
 step "${steps[4]}" "Horovod imports and has Gloo" check
 [ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
+[ "$want" = book ] && step "book@$pins" "Sphinx, for the book" install_book
 [ "$want" = test ] && step "test@$pins" "test tools" install_test
 bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

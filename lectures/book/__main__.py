@@ -1,0 +1,50 @@
+"""Build the book, a site of the executed lectures for reading:  python lectures/book  (or `make book`).
+
+It takes the lectures and assignments as they are and executes nothing; every warning of Sphinx's, such as a
+link to nowhere, is an error. The site is made beside build/book and then renamed: a failed build leaves the
+old one.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sources import BookError, assemble
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def build(root, target):
+    """Make the site of the course at `root` in `target`, in place of what is there; return its pages."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".book-", dir=target.parent) as place:
+        new, old = Path(place, "new"), Path(place, "old")
+        pages = assemble(root, Path(place, "sources"))
+        command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
+        command += ["-b", "html", "-d", f"{place}/doctrees", f"{place}/sources", str(new)]
+        if subprocess.run(command).returncode:
+            raise BookError("Sphinx stopped at what it says above; the book is left as it was")
+        if target.exists():
+            target.rename(old)
+        new.rename(target)
+    return pages
+
+
+def main():
+    keep = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
+    parser.add_argument("--to", type=Path, default=ROOT / "build" / "book", help="default: build/book")
+    target = parser.parse_args().to.absolute()
+    if target.exists() and not (target / "searchindex.js").is_file():
+        sys.exit(f"{target} exists and is no book: remove it, or give another --to")
+    try:
+        pages = build(ROOT, target)
+    except BookError as error:
+        sys.exit(str(error))
+    print(f"{len(pages) + 1} pages: open {target}/index.html in a browser")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""The book's pages as Sphinx is to read them: lectures, assignments, the ledger of claims, the contents.
+
+The folder that `assemble` makes has the repository's own layout, so that the links between its files hold.
+Where a link leads to something that is no page, the file comes along if students may have it; else its words
+stay.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+import nbformat
+from mdit_py_plugins.anchors.index import slugify
+
+from cluster.grading.student import chosen
+
+HERE = Path(__file__).parent
+LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
+DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
+WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
+HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
+
+
+class BookError(Exception):
+    """A page that cannot enter the book; the message says which, and what to do."""
+
+
+def assemble(root, target):
+    """Write the sources of the book to the folder `target`; return the pages' paths in reading order."""
+    lectures = sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))
+    assignments = sorted((root / "exercises").glob("[0-9][0-9]_*/*.ipynb"))
+    if not lectures:
+        raise BookError(f"{root / 'lectures'} holds no lecture: run `make lectures` first")
+    ledger = root / "lectures" / "CLAIMS.md"
+    pages = [*lectures, *assignments, ledger]
+    shutil.copytree(HERE / "static", target / "static")
+    for file in ("conf.py", "mathml.py"):
+        shutil.copy(HERE / file, target)
+    headings = {page: set(HEADING.findall(words(page))) for page in pages}
+    free = set(chosen(root))
+    for page in pages:
+        write(page, root, target, headings, free)
+    take(["lectures/figures/loop.svg"], root / "index.md", root, target)
+    (target / "index.md").write_text(contents(root, lectures, assignments, ledger))
+    return [page.relative_to(root) for page in pages]
+
+
+def write(page, root, target, headings, free):
+    """Put one page into the book, its links mended, with the pictures it shows."""
+
+    def mend(text):
+        take(PICTURE.findall(text), page, root, target)
+        return LINK.sub(lambda found: link(found, page, root, target, headings, free), text)
+
+    place = target / page.relative_to(root)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if page.suffix == ".md":
+        table = re.sub(r"^\|", "{.ledger}\n|", mend(page.read_text()), count=1, flags=re.MULTILINE)
+        place.write_text(WIDE + table)
+    else:
+        nbformat.write(prepared(page, mend), place)
+
+
+def words(page):
+    """The Markdown of a page."""
+    if page.suffix == ".md":
+        return page.read_text()
+    return "\n\n".join(c.source for c in nbformat.read(page, 4).cells if c.cell_type == "markdown")
+
+
+def prepared(page, mend):
+    """The notebook with its links mended, an alternative text for each picture, and no grading marks."""
+    notebook = nbformat.read(page, as_version=4)
+    notebook.metadata.pop("widgets", None)
+    for index, cell in enumerate(notebook.cells):
+        if cell.cell_type == "markdown":
+            cell.source = DESCRIPTION.sub(lambda found: "{.described}\n" + found.group(), mend(cell.source))
+        elif any(kind.startswith("image/") for o in cell.get("outputs", ()) for kind in o.get("data", ())):
+            cell.metadata["mystnb"] = {"image": {"alt": alternative(notebook.cells, index, page)}}
+    return notebook
+
+
+def alternative(cells, index, page):
+    """The first sentence of the description that follows the picture of cell `index`, as plain text."""
+    for cell in cells[index + 1 :]:
+        if any("image/png" in output.get("data", {}) for output in cell.get("outputs", ())):
+            break
+        if cell.cell_type == "markdown" and (found := DESCRIPTION.search(cell.source)):
+            text = re.sub(r"[`*$\\]", "", " ".join(found["words"].split())).lstrip(":, ")
+            first, _, rest = text.partition(". ")
+            return f"Figure: {first}." + (" The text below describes it further." if rest else "")
+    source = cells[index].source.splitlines()
+    raise BookError(
+        f"{page.name}: no description follows the picture of the cell that begins {source[0]!r}; "
+        "write one below it: *(Figure: what there is to see)*"
+    )
+
+
+def link(found, page, root, target, headings, free):
+    """A link as the book needs it: to a page, to a file that comes along, or just its words."""
+    text, address = found.groups()
+    if re.match(r"[a-z]+:|#", address):
+        return found.group()
+    path, _, anchor = address.partition("#")
+    there = (page.parent / path).resolve()
+    if there.is_dir() and (notebook := next(iter(sorted(there.glob("*.ipynb"))), None)):
+        there, path = notebook, f"{path.rstrip('/')}/{notebook.name}"
+    if there in headings:
+        if not anchor and text in headings[there]:
+            anchor = slugify(text)
+        return f"[{text}]({path}{'#' + anchor if anchor else ''})"
+    if there in free and not there.is_dir():
+        take([path], page, root, target)
+        return f"[{text}]({path})"
+    return text
+
+
+def take(paths, page, root, target):
+    """Copy files that a page names, by paths relative to it, to the same place in the book."""
+    for path in paths:
+        source = (page.parent / path).resolve()
+        if re.match(r"[a-z]+:", path) or not source.is_relative_to(root):
+            continue
+        place = target / source.relative_to(root)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, place)
+
+
+def contents(root, lectures, assignments, ledger):
+    """The first page, from index.md beside this file: the list of all there is, and the tree of contents."""
+    entries = {"lectures": [], "assignments": []}
+    trees = {"lectures": [], "assignments": []}
+    for kind, pages in (("lectures", lectures), ("assignments", assignments)):
+        for page in pages:
+            text, path = words(page), page.relative_to(root)
+            title = HEADING.search(text).group(1)
+            question = re.search(r"^\*\*(.+?\?)\*\*\s*$", text, re.MULTILINE)
+            entries[kind].append(f"- [{title}]({path})" + (f"  \n  {question[1]}" if question else ""))
+            trees[kind].append(str(path))
+    page = (HERE / "index.md").read_text()
+    for kind in entries:
+        page = page.replace(f"<!-- {kind} -->", "\n".join(entries[kind]))
+        page = page.replace(f"<!-- tree of {kind} -->", "\n".join(trees[kind]))
+    return page.replace("<!-- ledger -->", str(ledger.relative_to(root)))

@@ -1,0 +1,143 @@
+"""Is the book whole: every lecture, no dead link, no picture without words, nothing from outside?"""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOOK = ROOT / "lectures" / "book"
+LOADING = {"src", "data", "poster", "srcset"}
+
+
+class Page(HTMLParser):
+    """What a page refers to: links, what it loads, its anchors, its pictures, its formulas."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.loads, self.ids, self.pictures, self.formulas = [], [], set(), [], 0
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.ids |= {found.get("id"), found.get("name")}
+        self.formulas += tag == "math"
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if tag == "img":
+            self.pictures.append((found.get("src"), found.get("alt")))
+        if tag == "link" and "canonical" not in found.get("rel", ""):
+            self.loads.append(found["href"])
+        self.loads += [value for name, value in attrs if name in LOADING and value]
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """The site, built from the lectures and assignments as they are: {path: Page}, and its folder."""
+    target = tmp_path_factory.mktemp("site") / "book"
+    done = subprocess.run([sys.executable, BOOK, "--to", target], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target, {path: Page(path) for path in target.rglob("*.html") if "_static" not in path.parts}
+
+
+def test_every_lecture_and_assignment_is_in_the_contents(book):
+    """Does the first page link each lecture, each assignment and the ledger?"""
+    target, pages = book
+    linked = {urlsplit(link).path for link in pages[target / "index.html"].links}
+    notebooks = [*(ROOT / "lectures").glob("*.ipynb"), *(ROOT / "exercises").glob("*/*.ipynb")]
+    wanted = {str(path.relative_to(ROOT).with_suffix(".html")) for path in notebooks}
+    assert notebooks and wanted | {"lectures/CLAIMS.html"} <= linked
+
+
+def test_internal_links_lead_somewhere(book):
+    """Does each link within the book lead to a file that is there, and to an anchor that is in it?"""
+    _, pages = book
+    checked = 0
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert there.is_file(), f"{path.name}: {link}"
+            if parts.fragment and there in pages:
+                assert unquote(parts.fragment) in pages[there].ids, f"{path.name}: {link}"
+            checked += 1
+    assert checked > 100
+
+
+def test_nothing_is_loaded_from_another_host(book):
+    """Do pages and style sheets load only files of the book's own?"""
+    target, pages = book
+    for path, page in pages.items():
+        assert page.loads
+        for address in page.loads:
+            parts = urlsplit(address)
+            assert parts.scheme == "data" or not (parts.scheme or parts.netloc), f"{path.name}: {address}"
+            assert parts.scheme or (path.parent / parts.path).exists(), f"{path.name}: {address}"
+    for path in target.rglob("*.css"):
+        assert not re.search(r"(url\(\s*|@import\s+)['\"]?(https?:)?//", path.read_text()), path
+
+
+def test_every_picture_has_words(book):
+    """Has each picture an alternative text that says something?"""
+    _, pages = book
+    pictures = [(path.name, *picture) for path, page in pages.items() for picture in page.pictures]
+    assert len(pictures) > 15
+    for name, source, words in pictures:
+        assert words and len(words) > 20 and not words.endswith((".png", ".svg")), f"{name}: {source}"
+
+
+def test_formulas_are_drawn_without_a_script(book):
+    """Is mathematics MathML, with no TeX left over?"""
+    target, pages = book
+    first = target / "lectures" / "01_convolution_as_gemm.html"
+    assert pages[first].formulas > 20
+    for path in pages:
+        formulas = re.findall(r"<math.*?</math>", path.read_text(), re.DOTALL)
+        left = [formula for formula in formulas if re.search(r"\\[a-zA-Z]+", formula)]
+        assert not left, f"{path.name}: {left[0]}"
+
+
+def test_no_solution_is_in_the_book(book):
+    """Are the pages of assignments those that students get, holes and all?"""
+    target, _ = book
+    text = "".join(path.read_text() for path in target.rglob("*.html"))
+    assert "YOUR CODE HERE" in text
+    assert "BEGIN SOLUTION" not in text and "BEGIN HIDDEN TESTS" not in text
+
+
+@pytest.fixture
+def sources(monkeypatch):
+    monkeypatch.syspath_prepend(str(BOOK))
+    import sources
+
+    return sources
+
+
+def test_picture_without_description_is_refused(sources):
+    """Is a cell that draws, with no description before the next picture, named with what to do?"""
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+    drawn = [new_output("display_data", {"image/png": ""})]
+    cells = [
+        new_code_cell("plot(1)", outputs=drawn),
+        new_code_cell("plot(2)", outputs=drawn),
+        new_markdown_cell("*(Figure: the **second** $x^2$ only. More.)*"),
+    ]
+    said = sources.alternative(cells, 1, Path("a.ipynb"))
+    assert said == "Figure: the second x^2 only. The text below describes it further."
+    with pytest.raises(sources.BookError, match=r"a\.ipynb: no description .* 'plot\(1\)'"):
+        sources.alternative(cells, 0, Path("a.ipynb"))
+
+
+def test_no_other_folder_is_replaced(tmp_path):
+    """Does a folder that is no book stay as it is, with a word that says so?"""
+    (tmp_path / "thesis.txt").write_text("kept")
+    done = subprocess.run([sys.executable, BOOK, "--to", tmp_path], capture_output=True, text=True)
+    assert done.returncode and "is no book" in done.stderr
+    assert (tmp_path / "thesis.txt").read_text() == "kept"
