@@ -1,0 +1,132 @@
+"""Train the matched variants of lecture 08 and record them: python lectures/runs/08_large_batches.py
+
+08_large_batches/train.py is one script; each variant differs from its parent in one line: VARIANTS. Each is
+trained with five seeds. The runs are a sweep of jobs, one at a time, each with one thread. What the ledger of
+runs holds already is not run again, so this script can be interrupted.
+
+The record, 08_large_batches.json, holds for each run its key (the hash of code, arguments and resources), the
+hash of its script, versions, machine and date, the loss of its updates and its test errors;
+08_large_batches.npz holds the trained weights of some, as float16. Both are written at the end, beside and
+then renamed.
+"""
+
+import argparse
+import hashlib
+import json
+import pathlib
+import tempfile
+
+import numpy as np
+
+from cluster import jobs
+
+HERE = pathlib.Path(__file__).parent
+SCRIPT = HERE / "08_large_batches" / "train.py"
+VARIANTS = {  # name: parent, a line of it, the line in its place
+    "plain": (None, "", ""),
+    "linear": ("plain", "return B  # <-", "return B * k  # <-"),
+    "sqrt": ("plain", "return B  # <-", "return B * k**0.5  # <-"),
+    "constant": ("linear", "return B * k  # <-", "return B if t < W else B * k  # <-"),
+    "gradual": ("linear", "return B * k  # <-", "return B + (B * k - B) * min(1, t / W)  # <-"),
+    "LARS": (
+        "gradual",
+        "return g  # <-",
+        "return g if len(w.shape) == 1 else 0.001 * tf.norm(w) / tf.norm(g) * g  # <-",
+    ),
+    "gamma 0": ("gradual", "GAMMA = 1.0  # <-", "GAMMA = 0.0  # <-"),
+    "uncorrected": ("gradual", "momentum = 0.9 * eta / last  # <-", "momentum = 0.9  # <-"),
+    "shuffles": (
+        "gradual",
+        "order = rng.permutation(N)  # <-",
+        "order = np.concatenate([rng.permutation(N)[: N // k] for _ in range(k)])  # <-",
+    ),
+    "half": ("plain", "B = 0.1  # <-", "B = 0.05  # <-"),
+    "double": ("plain", "B = 0.1  # <-", "B = 0.2  # <-"),
+    "gradual, half": ("gradual", "B = 0.1  # <-", "B = 0.05  # <-"),
+    "gradual, double": ("gradual", "B = 0.1  # <-", "B = 0.2  # <-"),
+}
+LARGE = ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles")
+RUNS = [  # variant, ranks
+    ("plain", 1),
+    *((name, 32) for name in LARGE),
+    ("gradual", 8),
+    ("gradual", 128),
+    *((name, 1) for name in ("half", "double")),
+    *((name, 32) for name in ("gradual, half", "gradual, double")),
+]
+KEPT = {("plain", 1), ("plain", 32), ("linear", 32), ("gradual", 32)}  # whose weights are recorded
+
+
+def script(name):
+    """The text of a variant: that of its parent with one line replaced."""
+    parent, old, new = VARIANTS[name]
+    if parent is None:
+        return SCRIPT.read_text()
+    text = script(parent)
+    if text.count(old) != 1:
+        raise ValueError(f"variant {name!r}: the line {old!r} is {text.count(old)} times in {parent!r}")
+    return text.replace(old, new)
+
+
+def experiment(item):
+    """One run: the item's script with its k and seed."""
+    import sys
+
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    sys.argv = ["train.py", str(item["k"]), str(item["seed"])]
+    names = {"__name__": "train"}
+    exec(compile(item["script"], "train.py", "exec"), names)
+    losses, errors, weights = names["main"]()
+    whole = max(1, len(losses) // 120)  # at most 120 numbers: means of as many updates
+    losses = np.reshape(losses, (-1, whole)).mean(1)
+    return {
+        "updates": len(losses) * whole,
+        "losses": [round(float(v), 5) if np.isfinite(v) else None for v in losses],
+        "errors": errors,  # test errors after each epoch, in percent
+        "weights": {str(i): w.astype("float16") for i, w in enumerate(weights)},
+    }
+
+
+def write(path, save):
+    """Write beside and rename: `save` gets the open file."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        save(file)
+    pathlib.Path(file.name).chmod(0o644)
+    pathlib.Path(file.name).rename(path)
+
+
+def main():
+    keep = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="all of them when left out")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "08_large_batches.json")
+    arguments = parser.parse_args()
+    items = [
+        {"variant": name, "k": k, "seed": seed, "script": script(name)}
+        for seed in arguments.seeds
+        for name, k in RUNS
+        if name in arguments.variants
+    ]
+    options = {"backend": "local", "time": "00:20:00", "memory": "3G", "name": "08-large-batches"}
+    sweep = jobs.map(experiment, items, max_parallel=1, **options)
+    command = "python lectures/runs/08_large_batches.py"
+    record, weights = {"seeds": arguments.seeds, "command": command, "runs": []}, {}
+    for item, job, result in zip(items, sweep, sweep.results(), strict=True):
+        spec = {name: job.spec[name] for name in ("key", "submitted", "versions", "machine")}
+        what = {name: item[name] for name in ("variant", "k", "seed")}
+        what["script"] = hashlib.sha256(item["script"].encode()).hexdigest()
+        record["runs"].append(what | {name: result[name] for name in ("updates", "losses", "errors")} | spec)
+        if (item["variant"], item["k"]) in KEPT:
+            prefix = f"{item['variant']} {item['k']} {item['seed']} "
+            weights |= {prefix + i: w for i, w in result["weights"].items()}
+    write(arguments.out.with_suffix(".npz"), lambda f: np.savez_compressed(f, **weights))
+    write(arguments.out, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))
+    print(f"{arguments.out}: {len(items)} runs")
+
+
+if __name__ == "__main__":
+    main()
