@@ -260,6 +260,29 @@ def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
     assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
 
 
+def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
+    """Two arrays of a killed head hold one submission: is it waited for while the second may still run?"""
+    many.hand_in("ada")
+    slurm = array.Array()
+    slurm.settle = 0.0
+    course = head.Head(many.course, NAME, slurm, engine=ENGINE)
+    with many.book() as course.book:
+        course.survey("ada", None)
+        [item] = course.waiting
+        for attempt, job in enumerate(("first", "second"), 1):
+            plan = {"job": job, "kind": "slurm", "sent": 0.0, "parts": [[item]], "attempts": [attempt]}
+            folder = course.store.dispatches / job
+            folder.mkdir(parents=True)
+            (folder / "plan.json").write_text(json.dumps(plan))
+        queue = {"first": "", "second": "0|PENDING|JobArrayTaskLimit\n"}
+        monkeypatch.setattr(array, "ASK", 0.0)
+        monkeypatch.setattr(array, "ask", lambda *command: queue[command[3].removeprefix("--name=")])
+        course.take_up()
+        assert course.tries[item] == 2 and course.losses() == course.losses() == {}
+        queue["second"] = ""
+        assert (course.losses(), list(course.losses())) == ({}, [item])
+
+
 def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
     """Is an array of which Slurm says nothing neither ended nor lost, and one that it does not list gone?"""
 

@@ -115,7 +115,7 @@ class Head:
             if plan and plan["kind"] == "slurm" and self.place.kind == "slurm":
                 self.live.append(Dispatch(folder, plan, self.place))
                 for attempt, part in zip(plan["attempts"], plan["parts"], strict=True):
-                    self.tries.update({tuple(item): attempt for item in part})
+                    self.tries |= Counter({tuple(item): attempt for item in part})  # the most of any array
                 say(f"  taking up the array {plan['job']} of an earlier run")
             elif plan:
                 Dispatch(folder, plan, Local(1)).close(self.store)
@@ -124,7 +124,7 @@ class Head:
 
     def execute(self):
         """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
-        ready = [item for item in self.waiting if not any(item in part for d in self.live for part in d.open)]
+        ready = [item for item in self.waiting if not self.sent(item)]
         try:
             with Progress(len(self.waiting)) as progress:
                 while ready or self.live:
@@ -181,7 +181,12 @@ class Head:
             if dispatch.through():
                 dispatch.close(self.store)
                 self.live.remove(dispatch)
-        return failed
+        # What the killed head had sent out a second time is lost when the second time is.
+        return {item: why for item, why in failed.items() if not self.sent(item)}
+
+    def sent(self, item):
+        """Is it still to come from some dispatch?"""
+        return any(item in part for dispatch in self.live for part in dispatch.open)
 
     def leave(self):
         """Interrupted: local workers end, an array goes on and is taken up by the next run."""
