@@ -129,6 +129,11 @@ class JobTable:
     def __getitem__(self, i: int) -> Any:
         return self._rows[i].job
 
+    @property
+    def entries(self) -> list[Entry]:
+        """What the rows are made from, without a `Job` for each."""
+        return list(self._rows)
+
     def __repr__(self) -> str:
         lines = [] if self._rows else [f"No jobs in {relative(self.folder)}, or none that fits."]
         if self._rows:
