@@ -5,6 +5,7 @@ The checks that a student's notebook runs need what is named here and nothing el
 """
 
 from cluster.grading.values import autotest, close, expect
+from cluster.grading.variant import variant
 from cluster.grading.watch import forbidden, in_place, watched
 
-__all__ = ["autotest", "close", "expect", "forbidden", "in_place", "watched"]
+__all__ = ["autotest", "close", "expect", "forbidden", "in_place", "variant", "watched"]

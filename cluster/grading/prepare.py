@@ -7,14 +7,14 @@ Nothing here runs a line of the student's. What nbgrader needs of its database i
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
+from cluster.grading import codes, store
 from cluster.grading.course import CourseError
-from cluster.grading.store import work_files
+from cluster.grading.overwrite import overwrite_with
 
 LARGEST = 50 * 1024 * 1024  # bytes of a notebook: more is no work of a student's, and would fill the memory
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
@@ -61,7 +61,7 @@ class Source:
         }
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
-        self.released = {}
+        self.released, self.codes = {}, None
 
     @classmethod
     def of(cls, coursedir, assignment):
@@ -70,6 +70,8 @@ class Source:
 
         with Gradebook(coursedir.db_url, coursedir.course_id) as book:
             made = cls(book, assignment)
+        if codes.CELL in made.cells:
+            made.codes = codes.Codes(store.runs(coursedir).parent, assignment)
         made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
         return made
 
@@ -137,8 +139,12 @@ def read(student, folder, source, sanitiser):
     if notebook is None:
         return found
     found.notes += differences(notebook, source)
+    if source.codes:
+        found.notes += filter(None, [source.codes.entered(student, found.folder)])
     try:
-        found.notebook = sanitiser(notebook)
+        found.notebook = sanitiser(notebook, student)
+    except CourseError:  # the assignment's own fault, or a key that is missing
+        raise
     except Exception as error:  # whatever nbgrader stumbles over, the class goes on
         found.problem = f"{path.name} is no notebook that nbgrader can read: {str(error).splitlines()[-1]}"
     return found
@@ -147,7 +153,7 @@ def read(student, folder, source, sanitiser):
 def choose(found):
     """The path of the notebook to grade, or None with the problem said."""
     path = found.folder / f"{found.name}.ipynb"
-    others = sorted(p for p in work_files(found.folder).values() if p.suffix == ".ipynb")
+    others = sorted(p for p in store.work_files(found.folder).values() if p.suffix == ".ipynb")
     if path in others:
         extra = [p.relative_to(found.folder).as_posix() for p in others if p != path]
         if extra:
@@ -227,8 +233,8 @@ class Sanitiser:
         kinds = (ClearOutput, DeduplicateIds, overwrite_with(source), CheckCellMetadata)
         self.steps = [kind(config=config) for kind in kinds]
 
-    def __call__(self, notebook):
-        """A sanitised copy of the notebook."""
+    def __call__(self, notebook, student=None):
+        """A sanitised copy of the notebook, with the student's own numbers where there are variants."""
         notebook = copy.deepcopy(notebook)
         without_broken_roles(notebook)
         if self.source.kernelspec:
@@ -240,53 +246,9 @@ class Sanitiser:
             names = set(cell.metadata) - {"nbgrader"} if cell.cell_type == "code" else ()
             for name in names:  # as nbconvert's ClearMetadata does after the execution
                 del cell.metadata[name]
+        if student is not None and self.source.codes:
+            codes.stamp(notebook, self.source.codes.of(student))
         return notebook
-
-
-def overwrite_with(source):
-    """nbgrader's OverwriteCells, asking `source`. It also gives known cells their role back and restores
-    given cells: nbgrader restores checks only, and stumbles where the cell before one is gone too.
-    """
-    from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
-
-    order = source.order()
-
-    class Overwrite(OverwriteCells):
-        def preprocess(self, notebook, resources):
-            self.notebook_id, self.assignment_id = source.name, source.assignment
-            self.gradebook = source
-            notebook, resources = NbGraderPreprocessor.preprocess(self, notebook, resources)
-            self.restore(notebook)
-            return notebook, resources
-
-        def preprocess_cell(self, cell, resources, index):
-            name = cell.metadata.get("nbgrader", {}).get("grade_id")
-            if name in source.cells:
-                cell.metadata.nbgrader.update(source.role(name))
-            return super().preprocess_cell(cell, resources, index)
-
-        def restore(self, notebook):
-            """Put missing locked cells and tasks behind the cell that stood before them."""
-            names = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells]
-            at = 0
-            for name in order:
-                role = source.role(name)
-                if name in names:
-                    at = names.index(name) + 1
-                elif role["locked"] or role["grade"] or role["task"]:
-                    made = self.missing_cell_transform(source.cells[name], source.points.get(name, 0))
-                    made.metadata["nbgrader"].update(
-                        {key: role[key] for key in role if key != "task" or role[key]}
-                    )
-                    if not role["grade"]:
-                        made.metadata["nbgrader"].pop("points", None)
-                    if notebook.nbformat_minor >= 5:
-                        made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-                    notebook.cells.insert(at, made)
-                    names.insert(at, name)
-                    at += 1
-
-    return Overwrite
 
 
 def without_broken_roles(notebook):

@@ -27,7 +27,7 @@ from cluster.grading.course import CourseError
 
 NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
 PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
-CODE = ("jobs", "training", "grading/engine", "grading/values.py", "grading/watch.py")
+CODE = ("jobs", "training", "grading/engine", "grading/values.py", "grading/variant.py", "grading/watch.py")
 
 
 def write(path, text):

@@ -29,6 +29,7 @@ FILES = (
     # Of grading only what the checks in the exercises call.
     "cluster/grading/__init__.py",
     "cluster/grading/values.py",
+    "cluster/grading/variant.py",
     "cluster/grading/watch.py",
 )
 # What an assignment asks for stays out until the class is past it (`--after 07`).

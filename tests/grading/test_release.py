@@ -141,6 +141,7 @@ def test_students_folder_holds_no_solution(tmp_path):
     assert sorted(p.name for p in (folder / "cluster/grading").iterdir()) == [
         "__init__.py",
         "values.py",
+        "variant.py",
         "watch.py",
     ]
     for name in assignments(ROOT):

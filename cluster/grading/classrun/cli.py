@@ -53,6 +53,13 @@ def add(commands, command):
     more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
     c.set_defaults(run=extend)
 
+    c = command("variants", "make the codes with which students have numbers of their own")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+    c.add_argument("--samples", type=number, default=3, metavar="N",
+                   help="random variants in which all solutions are graded before (3)")  # fmt: skip
+    c.set_defaults(run=variants)
+
     c = command("regrade", "grade one check anew: its points or its text have changed, or it was wrong")
     c.add_argument("assignment", help=ONE)
     c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
@@ -202,6 +209,25 @@ def extend(root, options):
     course = Course(root)
     with opened(course) as book:
         say(late.extend(book, course, options.student, assignment, days=options.days, until=options.until))
+    return []
+
+
+def variants(root, options):
+    """Prove some variants, then write the students' codes."""
+    from cluster.grading.classrun import variants as making
+    from cluster.grading.course import alone
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    with alone(course.private / "variants" / f".trial-{assignment}") as place:
+        count, wrong = making.prove(root, assignment, place, options.samples)
+    if wrong:
+        return [*wrong, f"no codes were written: the variants of {assignment} are not equally hard"]
+    target = course.private / "variants" / f"{assignment}.csv"
+    with opened(course) as book:
+        given = making.give(course, book, assignment, options.student, target)
+    say(f"{count} gradings in {options.samples} random variants, each with the points it should have")
+    say(f"{target}: the codes of {given} students; give each their own")
     return []
 
 

@@ -33,7 +33,7 @@ class Sanitise(Step):
 
     def preprocess(self, notebook, resources):
         self.open(resources)
-        return prepare.Sanitiser(self.config, self.source)(notebook), resources
+        return prepare.Sanitiser(self.config, self.source)(notebook, self.student), resources
 
 
 class Judge(Step):

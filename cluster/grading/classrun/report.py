@@ -11,7 +11,7 @@ import json
 import statistics
 from collections import Counter
 
-from cluster.grading import store
+from cluster.grading import codes, store
 from cluster.grading.classrun import late
 from cluster.grading.course import CourseError
 
@@ -33,6 +33,10 @@ def facts(root, course, assignment):
             raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
         [work] = book.find_assignment(assignment).notebooks
         worth = {cell.name: cell.max_score for cell in work.grade_cells}
+        if codes.CELL in {cell.name for cell in work.source_cells}:
+            known = codes.Codes(store.runs(course.coursedir).parent, assignment)
+            for found in students:
+                found["variant"] = known.of(found["student"])
     order = next((s["order"] for s in students if s["order"]), [])
     names = sorted(worth, key=lambda name: (order.index(name) if name in order else len(order), name))
     for row in students:
@@ -150,6 +154,7 @@ def time_used(where, students):
 def tables(found):
     """{file name: CSV} of the students and of the checks."""
     checks = [row["check"] for row in found["checks"]]
+    own = any("variant" in row for row in found["students"])  # numbers of their own
     students = [
         [
             "student",
@@ -162,6 +167,7 @@ def tables(found):
             "to look at",
             "shows",
             *checks,
+            *(["variant"] if own else []),
         ]
     ]
     for row in found["students"]:
@@ -169,6 +175,7 @@ def tables(found):
             [row["student"], row["points"], found["of"], row["late days"], row["penalty"], row["final"]]
             + [row["seconds"], "yes" if row["look"] else "", "; ".join(row["shows"])]
             + [row["scores"].get(name) for name in checks]
+            + ([row["variant"]] if own else [])
         )
     columns = ["check", "points", "mean", "failed", "rate", "seconds", "error"]
     by_check = [columns, *([row[name] for name in columns] for row in found["checks"])]
