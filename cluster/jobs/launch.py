@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import ledger, state
+from . import ledger, state, warm
 from .runner import die_with_parent
 
 GRACE = 2.0  # seconds the other ranks have to end by themselves when one has failed
@@ -50,7 +50,7 @@ def detach(folder: Path, lock: int) -> int | None:
     return None
 
 
-def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen:
+def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen | warm.Rank:
     command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.runner", str(folder)]
     layout = ",".join([str(run["options"]["ranks_per_node"])] * run["options"]["nodes"])
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": str(rank), "CLUSTER_LAYOUT": layout}
@@ -60,6 +60,9 @@ def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen:
         env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # not permitted in many containers
         root = ["--allow-run-as-root"] if os.getuid() == 0 else []
         command = ["mpirun", *root, "-n", str(run["ranks"]), "--oversubscribe", "--bind-to", "none", *command]
+    elif warm.VARIABLE in env:
+        with contextlib.suppress(OSError):
+            return warm.Rank(folder, env)
     return subprocess.Popen(
         command, env=env, cwd=folder, stdin=subprocess.DEVNULL,
         start_new_session=True, preexec_fn=die_with_parent,  # safe: this process has one thread
@@ -67,7 +70,7 @@ def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen:
 
 
 def _watch(
-    folder: Path, run: dict[str, Any], processes: list[subprocess.Popen], asked: list[int]
+    folder: Path, run: dict[str, Any], processes: list[subprocess.Popen | warm.Rank], asked: list[int]
 ) -> str | None:
     """Wait for all; returns the ending that was brought about from here, if any."""
     deadline = time.monotonic() + run["options"]["time"]
@@ -86,7 +89,7 @@ def _watch(
     return None
 
 
-def _kill(processes: list[subprocess.Popen]) -> None:
+def _kill(processes: list[subprocess.Popen | warm.Rank]) -> None:
     """SIGTERM, then SIGKILL, to every process group that a rank started."""
     for number, patience in [(signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)]:
         for p in processes:

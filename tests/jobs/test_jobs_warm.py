@@ -1,0 +1,80 @@
+"""Ranks forked from a process that holds the libraries: they behave as ranks that were started."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from cluster.jobs import errors, submit, warm
+
+SERVER = """
+import json, socket, sys
+from cluster.jobs import warm
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen(8)
+sys.modules["held"] = json  # what only a forked rank has
+print("ready", flush=True)
+warm.serve(listener)
+"""
+
+
+@pytest.fixture
+def server(tmp_path, runs, monkeypatch):
+    """A warm process, to which launchers are sent."""
+    place = str(tmp_path / "ranks")
+    command = [sys.executable, "-c", SERVER, place]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        monkeypatch.setenv(warm.VARIABLE, place)
+        yield process
+        process.kill()
+
+
+def about():
+    print("printed", os.environ["CLUSTER_LAUNCHER"])
+    return "held" in sys.modules, os.getcwd(), os.environ.get("MINE"), sys.stdout.fileno()
+
+
+def fails(how):
+    os.kill(os.getpid(), signal.SIGSEGV) if how == "signal" else sys.exit(3)
+
+
+def sleeps():
+    time.sleep(600)
+
+
+def test_a_forked_rank_is_a_rank(server):
+    """Has it the job's environment, folder and log, and is its end told whichever it is?"""
+    job = submit(about, env={"MINE": "1"})
+    assert job.result() == (True, os.getcwd(), "1", 1) and "printed local" in job.logs(0)
+    with pytest.raises(errors.RankKilled, match="SIGSEGV"):
+        submit(fails, "signal").result()
+    with pytest.raises(errors.RankFailed, match="3"):
+        submit(fails, "exit").result()
+    job = submit(sleeps, ranks_per_node=1)
+    job.cancel()
+    with pytest.raises(errors.Cancelled):
+        job.result()
+
+
+def test_a_rank_ends_with_its_launcher(server):
+    job = submit(sleeps)
+    while not (job.folder / "ready-0.json").exists():
+        time.sleep(0.05)
+    forked = psutil.Process(server.pid).children(recursive=True)  # who watches, the rank, its work
+    os.kill(json.loads((job.folder / "backend.json").read_text())["pid"], signal.SIGKILL)
+    assert len(forked) == 3 and psutil.wait_procs(forked, 30)[1] == []
+    with pytest.raises(errors.JobError):
+        job.result()
+
+
+def test_where_nobody_answers_ranks_are_started(server):
+    server.kill()
+    server.wait()
+    assert submit(about).result()[0] is False
