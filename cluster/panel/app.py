@@ -1,0 +1,51 @@
+"""The extension: its settings, its pages, and how JupyterLab comes to know of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
+from traitlets import List, Unicode
+
+from . import handlers
+from .work import Work
+
+HERE = Path(__file__).parent
+
+
+class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
+    """Start page and jobs, at <base_url>/course. Paths are relative to the server's root unless absolute."""
+
+    name = "course_panel"
+    extension_url = "/course"
+    static_paths = [str(HERE / "static")]  # noqa: RUF012 (a trait's value)
+    template_paths = [str(HERE / "templates")]  # noqa: RUF012
+
+    lectures = Unicode("lectures", help="the folder of the lectures").tag(config=True)
+    assignments = List(
+        Unicode(), ["exercises", "assignments"], help="folders that hold one folder an assignment"
+    ).tag(config=True)
+    released = Unicode(
+        "", help="nbgrader's folder of released assignments, EXCHANGE/COURSE/outbound, where there is one"
+    ).tag(config=True)
+    dates = Unicode(
+        "dates.json", help="due dates: {assignment: ISO date with its zone} (cluster.panel.dates writes it)"
+    ).tag(config=True)
+
+    def _link_jupyter_server_extension(self, serverapp):
+        """Before JupyterLab is set up: where its half of this extension lies."""
+        super()._link_jupyter_server_extension(serverapp)
+        lab = serverapp.config.LabApp
+        lab.extra_labextensions_path = [*lab.get("extra_labextensions_path", []), str(HERE / "labextension")]
+
+    def initialize_settings(self):
+        """One thread looks at jobs, so that a Slurm that does not answer never stops the server."""
+        pool = ThreadPoolExecutor(1, thread_name_prefix="course-panel")
+        self.settings |= {"course_work": Work(Path(self.serverapp.root_dir)), "course_pool": pool}
+
+    def initialize_handlers(self):
+        self.handlers.extend(handlers.PAGES)
+
+    async def stop_extension(self):
+        self.settings["course_pool"].shutdown(wait=False, cancel_futures=True)

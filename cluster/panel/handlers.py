@@ -1,0 +1,190 @@
+"""The pages. All need a login; what changes anything is a POST with the server's XSRF token."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jupyter_core.paths import jupyter_data_dir
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, ExtensionHandlerMixin
+from tornado.web import HTTPError, authenticated
+
+from . import chart, course
+from .work import Unknown
+
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+POLICY += "base-uri 'none'; form-action 'self'"
+
+
+class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
+    """A page of the course: its templates know where things are, and its policy lets no other script run."""
+
+    @property
+    def content_security_policy(self) -> str:
+        return f"{super().content_security_policy}; {POLICY}"
+
+    def get_template(self, name: str) -> Any:
+        return self.settings["course_panel_jinja2_env"].get_template(name)
+
+    async def ask(self, call: Any, *arguments: Any) -> Any:
+        """What a call that reads files, or asks Slurm, returns; the server goes on meanwhile."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.settings["course_pool"], call, *arguments)
+        except Unknown as error:
+            raise HTTPError(404, log_message=str(error), reason="No such job") from None
+
+    def show(self, template: str, **values: Any) -> None:
+        base = self.base_url + "course"
+        self.set_header("Cache-Control", "no-store")
+        self.finish(
+            self.render_template(
+                template, base=base, lab=self.lab, job_url=self.job_url, file_url=self.file_url,
+                static=self.static_url, when=when, until=until, chart=chart.svg,
+                state_class=state_class, form=self.xsrf_form_html, **values,
+            )
+        )  # fmt: skip
+
+    def static_url(self, path: str, *_: Any, **__: Any) -> str:
+        return f"{self.base_url}static/course_panel/{path}"
+
+    def lab(self, path: str = "") -> str:
+        return f"{self.base_url}lab" + (f"/tree/{quote(path)}" if path else "")
+
+    def file_url(self, path: str) -> str:
+        return f"{self.base_url}files/{quote(path)}"
+
+    def job_url(self, of: str, item: int | None = None, page: str = "job") -> str:
+        asked = {"of": of} | ({} if item is None else {"item": item})
+        return f"{self.base_url}course/{page}?{urlencode(asked)}"
+
+    def asked(self) -> tuple[str, int | None]:
+        """(of, item) of the request."""
+        of, item = self.get_argument("of"), self.get_argument("item", None)
+        if item is not None and not re.fullmatch(r"\d{1,6}", item):
+            raise HTTPError(404, reason="No such job")
+        return of, None if item is None else int(item)
+
+
+class Start(Page):
+    """The map of the course."""
+
+    @authenticated
+    async def get(self) -> None:
+        lectures, assignments = await self.ask(self.read)
+        jobs, _ = await self.ask(self.settings["course_work"].lines)
+        active = [job for job in jobs if not job.ended]
+        self.show("start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs))
+
+    def read(self) -> tuple[list, list]:
+        app, root = self.settings["course_panel"], self.settings["course_work"].root
+        cache = Path(jupyter_data_dir(), "nbgrader_cache")
+        given = app.assignments, app.released, app.dates, cache
+        return course.lectures(root, app.lectures), course.assignments(root, *given)
+
+
+class Jobs(Page):
+    """The list of jobs."""
+
+    @authenticated
+    async def get(self) -> None:
+        jobs, unreadable = await self.ask(self.settings["course_work"].lines)
+        self.show("jobs.html", jobs=jobs, unreadable=unreadable, said=summary(jobs))
+
+
+class Job(Page):
+    """One job, or one sweep with its items."""
+
+    @authenticated
+    async def get(self) -> None:
+        of, item = self.asked()
+        self.show("job.html", of=of, item=item, **await self.ask(self.read, of, item))
+
+    def read(self, of: str, item: int | None) -> dict[str, Any]:
+        work = self.settings["course_work"]
+        job = work.job(of, item)
+        view, items = work.view(job)
+        sweep = hasattr(job, "statuses")
+        return {
+            "job": job,
+            "sweep": sweep,
+            "status": job.status,
+            "view": view,
+            "items": items,
+            "command": job.spec.get("command", ""),
+            "script": "" if sweep else job.script(),
+        }
+
+
+class Cancel(Page):
+    """Asks whether a job shall end, and ends it."""
+
+    @authenticated
+    async def get(self) -> None:
+        of, item = self.asked()
+        job, status = await self.ask(self.read, of, item)
+        self.show("cancel.html", of=of, item=item, job=job, status=status, trouble="")
+
+    @authenticated
+    async def post(self) -> None:
+        of, item = self.asked()
+        job, status, trouble = await self.ask(self.end, of, item)
+        if trouble:
+            self.set_status(503)
+            return self.show("cancel.html", of=of, item=item, job=job, status=status, trouble=trouble)
+        self.redirect(self.job_url(of, item))
+
+    def read(self, of: str, item: int | None) -> tuple[Any, Any]:
+        job = self.settings["course_work"].job(of, item)
+        return job, job.status
+
+    def end(self, of: str, item: int | None) -> tuple[Any, Any, str]:
+        from cluster.jobs.errors import JobError
+
+        job = self.settings["course_work"].job(of, item)
+        try:
+            job.cancel(wait=False)
+        except JobError as error:
+            return job, job.status, str(error)
+        return job, job.status, ""
+
+
+PAGES = [(r"/course/?", Start), (r"/course/jobs/?", Jobs), (r"/course/job", Job), (r"/course/cancel", Cancel)]
+
+
+def summary(jobs: list) -> str:
+    """'1 running, 2 pending, 7 ended.': what a screen reader says when it changes."""
+    if not jobs:
+        return "No jobs so far."
+    running = sum(job.state == "running" for job in jobs)
+    pending = sum(job.state == "pending" for job in jobs)
+    counts = {"running": running, "pending": pending, "ended": len(jobs) - running - pending}
+    return ", ".join(f"{n} {state}" for state, n in counts.items() if n) + "."
+
+
+def state_class(state: str) -> str:
+    """The style of a state."""
+    return state if state in ("pending", "running", "done") else "bad"
+
+
+def when(moment: datetime.datetime | float) -> str:
+    """A moment as this server's clock has it: 'Sat 21 Nov 2026, 20:04'."""
+    if isinstance(moment, (int, float)):
+        moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
+    local = moment.astimezone()
+    return f"{local:%a} {local.day} {local:%b %Y, %H:%M %Z}"
+
+
+def until(moment: datetime.datetime) -> str:
+    """How far off a due date is: 'in 3 days', '5 hours ago'."""
+    seconds = (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
+    for name, unit in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if (n := int(abs(seconds) // unit)) or name == "minute":
+            break
+    text = f"{n} {name}{'s' * (n != 1)}"
+    return f"in {text}" if seconds > 0 else f"{text} ago"

@@ -1,0 +1,133 @@
+// JupyterLab's half of the course's pages: the menu Course, cards in the launcher, and a tab that shows a page.
+// What JupyterLab asks of an extension's module (init, get) is written by hand here, so that no build is needed.
+(() => {
+  const NAME = "convolution-to-cluster";
+  let shared;
+
+  async function load(name) {
+    const versions = shared[name];
+    if (!versions) throw new Error(`JupyterLab does not share ${name}`);
+    return (await Object.values(versions)[0].get())();
+  }
+
+  function makePanel({ Widget }, { MainAreaWidget }, live, base, commands) {
+    class Panel extends Widget {
+      constructor() {
+        super();
+        this.tree = this.node.attachShadow({ mode: "open" });
+        this.node.style.overflow = "auto";
+        this.url = "";
+        this.tree.addEventListener("click", (event) => this.clicked(event));
+        this.tree.addEventListener("submit", (event) => this.submitted(event));
+        this.stop = live.follow(this.tree, () => this.url, () => this.isVisible);
+      }
+
+      async show(url, options) {
+        let found;
+        try {
+          found = await live.fetched(url, options);
+        } catch (error) {
+          this.put(`<main id="content"><h1>The course's page does not answer</h1></main>`, url);
+          return;
+        }
+        const page = found.page.getElementById("page");
+        if (!page) return void window.open(url, "_blank", "noopener"); // logged out, or an error page
+        page.querySelectorAll(".outside").forEach((node) => node.remove());
+        this.put(page.innerHTML, found.url);
+        this.title.label = (found.page.title || "Course").split(" · ")[0];
+      }
+
+      put(html, url) {
+        const dark = document.body.dataset.jpThemeLight === "false" ? " dark" : "";
+        this.url = url;
+        this.tree.innerHTML =
+          `<link rel="stylesheet" href="${base}static/course_panel/panel.css"><div class="course${dark}">${html}</div>`;
+        this.node.scrollTop = 0;
+        this.tree.querySelector("main")?.focus({ preventScroll: true });
+      }
+
+      clicked(event) {
+        const link = event.target.closest("a");
+        if (!link || event.ctrlKey || event.metaKey || event.shiftKey || link.target) return;
+        const path = new URL(link.href).pathname;
+        if (link.dataset.open) commands.execute("docmanager:open", { path: link.dataset.open });
+        else if (path === `${base}course` || path.startsWith(`${base}course/`)) this.show(link.href);
+        else return;
+        event.preventDefault();
+      }
+
+      submitted(event) {
+        event.preventDefault();
+        const body = new URLSearchParams(new FormData(event.target));
+        this.show(event.target.action, { method: "POST", body });
+      }
+
+      dispose() {
+        this.stop();
+        super.dispose();
+      }
+    }
+    return () => {
+      const content = new Panel();
+      const widget = new MainAreaWidget({ content });
+      widget.id = NAME;
+      widget.title.closable = true;
+      widget.title.label = "Course";
+      content.title.changed.connect(() => { widget.title.label = content.title.label; });
+      return widget;
+    };
+  }
+
+  function plugin(modules, live) {
+    const [apputils, launcher, menus, coreutils, widgets] = modules;
+    return {
+      id: `${NAME}:pages`,
+      description: "The course's start page and jobs.",
+      autoStart: true,
+      optional: [launcher.ILauncher, apputils.ICommandPalette, menus.IMainMenu],
+      activate: (app, cards, palette, menu) => {
+        const { commands, shell } = app;
+        const base = coreutils.PageConfig.getBaseUrl().replace(location.origin, "");
+        const make = makePanel(widgets, apputils, live, base, commands);
+        let widget;
+        const pages = {
+          "course:start": { label: "Course: Where You Are", caption: "Lectures, assignments, jobs at work", page: "course" },
+          "course:jobs": { label: "Course: Jobs", caption: "Running and finished jobs", page: "course/jobs" },
+        };
+        Object.entries(pages).forEach(([command, { label, caption, page }], rank) => {
+          commands.addCommand(command, {
+            label,
+            caption,
+            describedBy: { args: { type: "object", properties: {} } },
+            execute: () => {
+              if (!widget || widget.isDisposed) widget = make();
+              if (!widget.isAttached) shell.add(widget, "main");
+              shell.activateById(widget.id);
+              return widget.content.show(base + page);
+            },
+          });
+          cards?.add({ command, category: "Course", rank });
+          palette?.addItem({ command, category: "Course" });
+        });
+        if (menu) {
+          const own = new widgets.Menu({ commands });
+          own.title.label = "Course";
+          own.id = `jp-mainmenu-${NAME}`;
+          Object.keys(pages).forEach((command) => own.addItem({ command }));
+          menu.addMenu(own, true, { rank: 900 });
+        }
+      },
+    };
+  }
+
+  async function get() {
+    const names = ["apputils", "launcher", "mainmenu", "coreutils"].map((name) => `@jupyterlab/${name}`);
+    const modules = await Promise.all([...names, "@lumino/widgets"].map(load));
+    const live = await import(`${modules[3].PageConfig.getBaseUrl()}static/course_panel/live.js`);
+    const made = plugin(modules, live);
+    return () => ({ default: made });
+  }
+
+  window._JUPYTERLAB = window._JUPYTERLAB || {};
+  window._JUPYTERLAB[NAME] = { init: (scope) => { shared = scope; }, get };
+})();

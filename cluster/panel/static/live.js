@@ -1,0 +1,45 @@
+// Keeps a page of the course up to date: what carries data-live is exchanged when the server's copy differs.
+const EVERY = 3000; // milliseconds
+
+export function parse(text) {
+  return new DOMParser().parseFromString(text, "text/html");
+}
+
+export async function fetched(url, options = {}) {
+  const answer = await fetch(url, { credentials: "same-origin", ...options });
+  const html = (answer.headers.get("Content-Type") || "").startsWith("text/html");
+  if (!html) throw new Error(`${answer.status} ${answer.statusText}`);
+  return { page: parse(await answer.text()), url: answer.url, status: answer.status };
+}
+
+export function renew(root, page) {
+  for (const old of root.querySelectorAll("[data-live]")) {
+    const now = page.getElementById(old.id);
+    if (!now || now.innerHTML === old.innerHTML) continue;
+    const atEnd = old.scrollTop + old.clientHeight >= old.scrollHeight - 4;
+    const within = root.activeElement ?? document.activeElement;
+    const focused = old.contains(within) && within !== old ? within.id : "";
+    old.replaceChildren(...now.childNodes);
+    if (focused) root.querySelector(`#${CSS.escape(focused)}`)?.focus({ preventScroll: true });
+    if (old.tagName === "PRE" && atEnd) old.scrollTop = old.scrollHeight;
+  }
+}
+
+// Looks again and again while the page is seen; `where` says what is shown then, or "" to leave it. Returns a stop.
+export function follow(root, where, seen) {
+  let stopped = false;
+  (async () => {
+    while (!stopped) {
+      await new Promise((done) => setTimeout(done, EVERY));
+      const url = where();
+      if (stopped || !url || document.hidden || !seen()) continue;
+      try {
+        const { page, status } = await fetched(url);
+        if (status === 200 && where() === url) renew(root, page);
+      } catch {
+        // the server is away: the page stays as it was, and the next look may find it again
+      }
+    }
+  })();
+  return () => { stopped = true; };
+}

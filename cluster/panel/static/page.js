@@ -1,0 +1,8 @@
+// A page of the course in a browser tab of its own.
+import { follow } from "./live.js";
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const paint = () => document.body.classList.toggle("dark", dark.matches);
+dark.addEventListener("change", paint);
+paint();
+if (document.querySelector("[data-live]")) follow(document, () => location.href, () => true);

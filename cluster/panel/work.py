@@ -1,0 +1,156 @@
+"""The user's jobs, as far as they lie under the server's root: found, listed, looked at, cancelled.
+
+Jobs are recorded in `runs` beside the notebook that submitted them, so there are many such folders.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs`
+FRESH = 10.0  # seconds for which the found folders hold
+SHOWN = 100  # jobs in the list
+SOURCES = 8  # jobs whose metrics are kept in memory
+LINES = 200  # of what the ranks printed
+SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
+
+
+@dataclass
+class Line:
+    """A job in the list. `of` names it: the path of its folder below the root."""
+
+    of: str
+    name: str
+    state: str
+    what: str
+    done: float | None
+    progress: str
+    ranks: str
+    backend: str
+    took: str
+    at: float
+    place: str
+    ended: bool
+
+
+class Unknown(LookupError):
+    """No such job here; the message says so."""
+
+
+class Work:
+    """The jobs below a root. Not for several threads at a time."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._runs: tuple[float, dict[str, Path]] = (-1e9, {})
+        self._sources: dict[Path, Any] = {}
+
+    def runs(self) -> dict[str, Path]:
+        """{path below the root: folder of runs}, $CLUSTER_RUNS among them."""
+        at, found = self._runs
+        if time.monotonic() - at > FRESH:
+            found = {str(p.relative_to(self.root)): p for p in search(self.root)}
+            if own := os.environ.get("CLUSTER_RUNS"):
+                found["CLUSTER_RUNS"] = Path(own).expanduser().absolute()
+            self._runs = time.monotonic(), found
+        return found
+
+    def lines(self) -> tuple[list[Line], list[str]]:
+        """(the newest jobs, what could not be read, in words)."""
+        from cluster.jobs.errors import JobError
+        from cluster.jobs.table import JobTable
+
+        found, unreadable = [], []
+        for place, folder in self.runs().items():
+            try:
+                table = JobTable(folder=folder, limit=SHOWN)
+            except (JobError, OSError) as error:
+                unreadable.append(f"{place}: {error}")
+                continue
+            found += [line(entry, place) for entry in table.entries]
+            unreadable += [f"{place}/{name}: {why}" for name, why in table.unreadable]
+        found.sort(key=lambda x: (not x.ended, x.at), reverse=True)
+        return found[:SHOWN], unreadable
+
+    def job(self, of: str, item: int | None = None) -> Any:
+        """The Job or Sweep that `of` names, or an item of a sweep. Raises Unknown."""
+        from cluster.jobs.errors import JobError
+        from cluster.jobs.job import Job, handle
+
+        place, _, name = of.rpartition("/")
+        runs = self.runs().get(place)
+        try:
+            if runs is None or name in ("", ".", "..") or name.startswith("."):
+                raise LookupError
+            found = handle(runs / name)
+            if item is None:
+                return found
+            if isinstance(found, Job) or item < 0:
+                raise LookupError
+            return found[item]
+        except (JobError, OSError, ValueError, LookupError) as error:
+            raise Unknown(f"There is no job {of!r} here any more. {error}".strip()) from None
+
+    def view(self, job: Any) -> tuple[Any, list[int]]:
+        """(a moment of a job or sweep, as `watch` shows it; the item of each row, [] for ranks)."""
+        from cluster.jobs import live
+        from cluster.jobs.job import Job
+
+        items = [] if isinstance(job, Job) else [i for i in range(len(job)) if job.here(i)]
+        jobs = [job] if isinstance(job, Job) else [job[i] for i in items]
+        watched = [self._source(j) if len(jobs) <= SOURCES else live.Source(j) for j in jobs]
+        for source in watched:
+            source.look()
+        return live.view(watched, LINES) if watched else None, items if len(items) > 1 else []
+
+    def _source(self, job: Any) -> Any:
+        from cluster.jobs import live
+
+        source = self._sources.pop(job.folder, None)
+        if source is None or source.job.spec.get("submitted") != job.spec.get("submitted"):
+            source = live.Source(job)
+        self._sources[job.folder] = source  # the newest last
+        while len(self._sources) > 2 * SOURCES:
+            del self._sources[next(iter(self._sources))]
+        return source
+
+
+def line(entry: Any, place: str) -> Line:
+    """What the list says of an entry of the table of jobs."""
+    name, state, progress, ranks, backend, took, _, what = entry.cells()
+    done, _, whole = progress.partition(" of ")
+    share = min(1.0, float(done) / float(whole)) if whole and float(whole) else None
+    return Line(
+        f"{place}/{name}", entry.run["name"], state, what, share, progress, ranks, backend, took,
+        entry.at, place, entry.status.ended,
+    )  # fmt: skip
+
+
+def search(root: Path) -> list[Path]:
+    """The folders called `runs` below a folder, not through links, and not in hidden folders."""
+    found, level, seen = [], [root], 0
+    for _ in range(DEPTH):
+        deeper = []
+        for folder in level:
+            try:
+                with os.scandir(folder) as entries:
+                    inside = sorted(
+                        (e for e in entries if e.is_dir(follow_symlinks=False)), key=lambda e: e.name
+                    )
+            except OSError:
+                continue
+            seen += 1
+            if seen > FOLDERS:
+                return found
+            found += [Path(e.path) for e in inside if e.name == "runs"]
+            deeper += [
+                Path(e.path)
+                for e in inside
+                if e.name != "runs" and e.name not in SKIPPED and not e.name.startswith(".")
+            ]
+        level = deeper
+    return found
