@@ -1,0 +1,134 @@
+"""The commands: start, stop, status, sync, backup, restore."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from . import default_state, parts, roster, settings
+from . import state as states
+from .settings import Settings, Trouble
+
+CHECKOUT = Path(__file__).parents[3]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 1 for trouble, or what `status` says."""
+    args = _parser().parse_args(argv)
+    try:
+        state = (args.state or default_state()).absolute()
+        commands = {"start": _start, "stop": _stop, "status": _status}
+        commands |= {"sync": _sync, "backup": _backup, "restore": _restore}
+        return commands[args.command](args, state)
+    except Trouble as e:
+        print(e, file=sys.stderr)
+        return 1
+
+
+def _start(args: argparse.Namespace, state: Path) -> int:
+    from .start import start
+    from .sync import KEPT
+
+    chosen = settings.read(args.settings) if args.settings else states.settings(state)
+    if args.slurm:
+        chosen = settings.make(settings.plain(chosen) | {"slurm": "machine"})
+    people = (args.roster or state / KEPT).absolute()
+    say(f"The course on JupyterHub, in {state}")
+    start(chosen, state, (args.course or CHECKOUT).absolute(), people, say)
+    say(f"It is up: {chosen.public}")
+    say(f"  instructors: {chosen.pages}")
+    book = states.accounts(state, chosen)
+    if book.passwords.exists():
+        say(f"  first passwords of the users that were made here: {book.passwords}")
+    return 0
+
+
+def _stop(args: argparse.Namespace, state: Path) -> int:
+    from .stop import stop
+
+    stop(state, say, args.purge)
+    return 0
+
+
+def _status(args: argparse.Namespace, state: Path) -> int:
+    from .status import status
+
+    code, report = status(state)
+    print(report)
+    return code
+
+
+def _sync(args: argparse.Namespace, state: Path) -> int:
+    from . import sync
+
+    chosen = _started(state)
+    people = roster.read(args.roster)
+    with states.locked(state):
+        changed = sync.sync(state, chosen, people, say)
+        sync.keep(state, args.roster.absolute())
+    say(f"{len(people)} people, {len(changed)} changes")
+    return 0
+
+
+def _backup(args: argparse.Namespace, state: Path) -> int:
+    from .backup import backup
+
+    backup(state, _started(state), args.file.absolute(), say)
+    return 0
+
+
+def _restore(args: argparse.Namespace, state: Path) -> int:
+    from .backup import restore
+
+    restore(state, _started(state), args.file.absolute(), say)
+    return 0
+
+
+def _started(state: Path) -> Settings:
+    if why := parts.missing():
+        raise Trouble(why)
+    if states.record(state) is None:
+        raise Trouble(f"No hub was started in {state}; the state folder is named with --state.")
+    return states.settings(state)
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m cluster.deploy.hub", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, words in {
+        "start": "start what does not run yet, mend what is broken, apply the roster",
+        "stop": "end exactly what start started, servers of students too; all files are kept",
+        "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
+        "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
+        "backup": "write gradebook, submissions, marks, exchange and the hub's users into one file",
+        "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
+    }.items():
+        command = commands.add_parser(name, help=words, description=words)
+        command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
+        if name == "start":
+            text = "the people, as CSV (name, user, role, extension); default: the one last read"
+            command.add_argument("--roster", type=Path, metavar="FILE", help=text)
+            text = "a TOML file; default: what was last started (cluster/deploy/hub/settings.py lists them)"
+            command.add_argument("--settings", type=Path, metavar="FILE", help=text)
+            text = "the course's repository (default: the one of this command)"
+            command.add_argument("--course", type=Path, metavar="FOLDER", help=text)
+            command.add_argument(
+                "--slurm", action="store_true", help="with the one-machine Slurm (slurm = 'machine')"
+            )
+        if name == "stop":
+            text = "remove the state folder and the users made here, with all their files"
+            command.add_argument("--purge", action="store_true", help=text)
+        if name == "sync":
+            command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
+        if name in ("backup", "restore"):
+            command.add_argument("file", type=Path, metavar="FILE", help="a .tar.gz")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

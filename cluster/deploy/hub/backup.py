@@ -1,0 +1,191 @@
+"""One file with the gradebook, all that was handed in, graded and given back; and the way back from it.
+
+Collecting trusts the time at which the file system last saw a submission change, which no backup can put back.
+So `backup` collects first: what was handed in has then its true time, in the grader's own folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import time
+from pathlib import Path
+
+from cluster.deploy.slurm import processes
+from cluster.deploy.slurm.start import Say, run, step
+
+from . import COURSE, parts, postgres, sync, users
+from . import state as states
+from .settings import Settings, Trouble
+
+FORMAT = 1
+BOOK = "gradebook.db"
+OURS = ("outbound", "feedback")  # of the exchange: what the grader put there
+
+
+def backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
+    """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile."""
+    private, exchange = parts.root(settings) / ".grading", state / "exchange" / COURSE
+    with states.locked(state), contextlib.ExitStack() as last:
+        with step("collecting what was handed in", say) as note:
+            note("; ".join(_collect(state, settings, exchange)))
+        beside = file.with_name(f".{file.name}.new")
+        last.callback(beside.unlink, missing_ok=True)
+        with step(str(file), say):
+            about = {"format": FORMAT, "time": time.time(), "inbound": _inbound(exchange / "inbound")}
+            with (
+                open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as f,
+                tarfile.open(fileobj=f, mode="w:gz") as tar,
+            ):
+                _text(tar, "backup.json", json.dumps(about, indent=1).encode())
+                _text(tar, sync.KEPT, (state / sync.KEPT).read_bytes())
+                _text(tar, *_book(state, settings, private))
+                tar.add(private, "grading", filter=_kept)
+                for name in (*OURS, "inbound"):
+                    tar.add(exchange / name, f"exchange/{name}", filter=_kept)
+                tar.close()
+                f.flush()
+                os.fsync(f.fileno())
+            beside.replace(file)
+
+
+def restore(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
+    """Put what `file` holds in the place of gradebook, submissions, marks and feedback.
+
+    What was there is kept beside, as .grading.before; what students have handed in since stays in the exchange,
+    to be collected.
+    """
+    with states.locked(state):
+        with _opened(file) as tar:
+            about = _about(tar, file)
+            book = tar.extractfile(about["book"]).read()
+        formgrader = next(p for p in parts.all_of(settings, state) if p.name == "formgrader")
+        record = states.ledger(state).all().get("formgrader")
+        lives = processes.alive(record)
+        if lives:
+            processes.end([record])
+        root, exchange = parts.root(settings), state / "exchange" / COURSE
+        with step("submissions, marks and feedback", say), open(file, "rb") as f:
+            users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book))
+        if about["book"] != BOOK:
+            if settings.database == "sqlite":
+                raise Trouble(
+                    f"{file} holds a gradebook of PostgreSQL, and the settings say database = 'sqlite'."
+                )
+            with step("gradebook", say):
+                postgres.load(settings, state, "gradebook", book)
+        if lives:
+            run([formgrader], state, say)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
+    say(f"As it was on {when}. Before that: {root}/.grading.before")
+
+
+def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
+    """Collect every released assignment, by the course's own rules; what was said."""
+    said = []
+    for name in sorted(os.listdir(exchange / "outbound")):
+        done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
+        said += [(done.stdout or done.stderr).strip().splitlines()[0] if done.stdout + done.stderr else name]
+    return said or ["nothing is released"]
+
+
+def _inbound(folder: Path) -> dict[str, dict]:
+    """Owner and time of each submission that lies in the exchange: what an archive of it cannot hold."""
+    found = {}
+    for entry in os.scandir(folder):
+        with contextlib.suppress(OSError):
+            about = entry.stat(follow_symlinks=False)
+            found[entry.name] = {"owner": about.st_uid, "changed": about.st_ctime}
+    return found
+
+
+def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
+    """(name in the archive, bytes) of the gradebook as it is at one moment, also while somebody writes."""
+    if settings.database != "sqlite":
+        return "gradebook.sql", postgres.dump(settings, state, "gradebook")
+    copy = private / ".gradebook.copy"
+    users.acting(settings.grader, lambda: _copy(private / BOOK, copy))
+    try:
+        return BOOK, copy.read_bytes()
+    finally:
+        copy.unlink()
+
+
+def _copy(book: Path, copy: Path) -> None:
+    copy.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(book, timeout=60)) as old:
+        with contextlib.closing(sqlite3.connect(copy)) as new:
+            old.backup(new)
+
+
+def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Files and folders; not the gradebook that is being written, nor links."""
+    name = Path(info.name).name
+    kind = info.isreg() or info.isdir()
+    return info if kind and not name.startswith((BOOK, ".gradebook.copy")) else None
+
+
+def _text(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())
+    tar.addfile(info, io.BytesIO(data))
+
+
+def _opened(file: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(file, "r:gz")
+    except (OSError, tarfile.TarError) as e:
+        raise Trouble(f"{file} is no backup that can be read: {e}.") from None
+
+
+def _about(tar: tarfile.TarFile, file: Path) -> dict:
+    try:
+        names = tar.getnames()  # reads it to the end, so a file that was cut off is noticed here
+        about = json.load(tar.extractfile("backup.json"))
+        about["book"] = next(n for n in (BOOK, "gradebook.sql") if n in names)
+    except (KeyError, StopIteration, EOFError, OSError, ValueError, tarfile.TarError) as e:
+        raise Trouble(
+            f"{file} is no whole backup of this hub: {e or 'it is cut off'}. Nothing was changed."
+        ) from None
+    if about["format"] != FORMAT:
+        raise Trouble(
+            f"{file} has format {about['format']}; this version reads {FORMAT}. Nothing was changed."
+        )
+    return about
+
+
+def _replace(f, root: Path, exchange: Path, about: dict, book: bytes) -> None:
+    """As the grader: unpack beside, then rename."""
+    new, old = root / ".grading.restored", root / ".grading.before"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o700)
+    with tarfile.open(fileobj=f, mode="r:gz") as tar:
+        tar.extractall(new, filter="data")
+    if about["book"] == BOOK:
+        (new / "grading" / BOOK).write_bytes(book)
+    for path in (new / "grading").rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    (new / "grading").chmod(0o700)
+    if (root / ".grading").exists():
+        shutil.rmtree(old, ignore_errors=True)
+        (root / ".grading").rename(old)
+    (new / "grading").rename(root / ".grading")
+    for name in OURS:
+        for entry in (new / "exchange" / name).iterdir():
+            target = exchange / name / entry.name
+            if not target.exists():
+                shutil.move(entry, target)
+                _open(target)
+    (new / "exchange/inbound").rename(root / ".grading" / "inbound-of-backup")
+    shutil.rmtree(new)
+
+
+def _open(path: Path) -> None:
+    """As nbgrader leaves what students fetch."""
+    for p in [path, *path.rglob("*")]:
+        p.chmod(0o755 if p.is_dir() else 0o644)

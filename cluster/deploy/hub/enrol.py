@@ -1,0 +1,54 @@
+"""Brings nbgrader's gradebook to the roster; run as the grader, in the course's root.
+
+    python -m cluster.deploy.hub.enrol < roster.json
+
+Who has left the roster and has handed nothing in is taken out; who has handed something in stays, with marks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def enrol(root: Path, people: list[dict]) -> list[str]:
+    """people: dicts of user, first, last, days (more for each assignment). Returns what was changed."""
+    from nbgrader.api import Gradebook
+
+    from cluster.grading.course import Course
+
+    course, said = Course(root), []
+    wanted = {p["user"]: p for p in people}
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        there = {s.id: (s.first_name or "", s.last_name or "") for s in book.students}
+        for user, person in wanted.items():
+            if there.get(user) != (person["first"], person["last"]):
+                book.update_or_create_student(user, first_name=person["first"], last_name=person["last"])
+                said.append(f"{user}: {'renamed' if user in there else 'into the gradebook'}")
+        for user in sorted(there.keys() - wanted.keys()):
+            if not book.student_submissions(user):
+                book.remove_student(user)
+                said.append(f"{user}: out of the gradebook")
+        said += _extensions(book, course, wanted)
+    return said
+
+
+def _extensions(book, course, wanted: dict[str, dict]) -> list[str]:
+    """Days more, for each assignment with a due date; what was given by hand is not shortened."""
+    from cluster.grading.classrun import late
+
+    _, known = late.extensions(course.coursedir)
+    said = []
+    for assignment in book.assignments:
+        if assignment.duedate is None:
+            continue
+        for user, person in wanted.items():
+            given = known.get(assignment.name, {}).get(user)
+            if person["days"] and (given is None or given.get("days", 366) < person["days"]):
+                said.append(late.extend(book, course, user, assignment.name, days=person["days"]))
+    return said
+
+
+if __name__ == "__main__":
+    print(json.dumps(enrol(Path.cwd(), json.load(sys.stdin))))

@@ -1,0 +1,145 @@
+"""Places the course: for students lectures and package, read-only; for the grader the whole course root."""
+
+from __future__ import annotations
+
+import compileall
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from .settings import Settings, Trouble
+from .users import acting
+
+GRADERS = (
+    "solutions/**/*",
+    "exercises/**/*",
+    "lectures/**/*",
+    "cluster/**/*",
+    "tests/mutants/**/*",
+    "autotests.yml",
+    "nbgrader_config.py",
+    "pyproject.toml",
+    "constraints.txt",
+    "LICENSE*",
+)
+SKIPPED = {"__pycache__", ".ipynb_checkpoints", ".nbgrader.log"}
+NOT_FOR_READING = {
+    "exercises",
+    "pyproject.toml",
+    "constraints.txt",
+    "environment.yml",
+}  # fetched, or for make
+MANIFEST = ".placed.json"
+README = """\
+# From Convolution to Cluster
+
+- `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, copy the
+  notebook into your own files (right-click, Copy, and Paste one level up).
+- Assignments are not here: Nbgrader > Assignment List fetches them into `assignments/`, and submits them.
+- `cluster/` is the package that notebooks import.
+"""
+
+
+def students(root: Path, state: Path, settings: Settings) -> bool:
+    """Make state/course what students may see of the course at `root`. True when it changed.
+
+    Raises Trouble when solutions or hidden tests would be among it.
+    """
+    from cluster.grading import student
+
+    files = [p for p in student.chosen(root, settings.after or None) if _read(root, p)]
+    files += [p for p in root.glob("cluster/panel/**/*") if p.is_file() and not SKIPPED & set(p.parts)]
+    texts = {str(p.relative_to(root)): p.read_bytes() for p in files} | {"README.md": README.encode()}
+    target, new = state / "course", state / "course.new"
+    if _hashes(texts) == _manifest(target):
+        return False
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o755)
+    for name, data in texts.items():
+        path = new / name
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o644)
+    if leaks := student.leaks(root, new, settings.after or None):
+        shutil.rmtree(new)
+        raise Trouble("Students would see what they must not:\n  " + "\n  ".join(leaks))
+    (new / MANIFEST).write_text(json.dumps(_hashes(texts)))
+    compileall.compile_dir(new, quiet=2, stripdir=str(new), prependdir=str(target))
+    _exchange(new, target)
+    return True
+
+
+def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]:
+    """Bring the grader's copy of the course up to date; returns the files that were changed there, and kept.
+
+    site: the text of nbgrader_site.py.
+    """
+    found = sorted(
+        {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
+    )
+    files = [p for p in found if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
+    if not (root / "nbgrader_config.py").is_file():
+        raise Trouble(f"{root} is no course: it has no nbgrader_config.py.")
+    texts = {str(p.relative_to(root)): p.read_bytes() for p in files} | {"nbgrader_site.py": site.encode()}
+    return acting(settings.grader, lambda: update(course, texts))
+
+
+def update(course: Path, texts: dict[str, bytes]) -> list[str]:
+    """Write what is new. What somebody has changed in the folder stays, and is returned."""
+    course.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known, new, kept = _manifest(course), _hashes(texts), []
+    for name in [*texts, *(known.keys() - texts.keys())]:
+        path = course / name
+        there = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        if there == new.get(name):
+            continue
+        if there not in (None, known.get(name)):
+            kept.append(name)
+        elif name not in texts:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            beside = path.with_name(f".{path.name}.new")
+            beside.write_bytes(texts[name])
+            beside.replace(path)
+    beside = course / f"{MANIFEST}.new"
+    beside.write_text(json.dumps(new))
+    beside.replace(course / MANIFEST)
+    return sorted(kept)
+
+
+def exchange(state: Path, settings: Settings, course: str) -> None:
+    """nbgrader's exchange. All can write to it; by the sticky bits nobody can exchange another's folder."""
+    root = state / "exchange"
+    root.mkdir(exist_ok=True)
+    root.chmod(0o1777)
+    for name, mode in (("", 0o755), ("inbound", 0o1733), ("outbound", 0o755), ("feedback", 0o711)):
+        path = root / course / name
+        path.mkdir(exist_ok=True)
+        shutil.chown(path, settings.grader, settings.grader)
+        path.chmod(mode)
+
+
+def _read(root: Path, path: Path) -> bool:
+    inside = path.relative_to(root)
+    return inside.parts[0] not in NOT_FOR_READING and "deploy/setup.sh" not in str(inside)
+
+
+def _hashes(texts: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in sorted(texts.items())}
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    path = folder / MANIFEST
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _exchange(new: Path, target: Path) -> None:
+    old = target.with_name(f"{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.rename(target, old)
+    os.rename(new, target)
+    shutil.rmtree(old, ignore_errors=True)

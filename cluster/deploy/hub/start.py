@@ -1,0 +1,88 @@
+"""Start what does not run, mend what is broken, bring everything to the roster."""
+
+from __future__ import annotations
+
+import pwd
+from pathlib import Path
+
+from cluster.deploy.slurm import processes
+from cluster.deploy.slurm.start import Say, run, step
+
+from . import COURSE, accounts, environment, material, parts, postgres, roster, sync, texts
+from . import state as states
+from .roster import Person
+from .settings import Settings, Trouble
+
+
+def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = print) -> None:
+    """Bring the hub up in `state`, with the course at `root` and the people of the roster file `list_`.
+
+    Starting twice is harmless: servers and kernels of students go on running.
+    """
+    if why := parts.missing():
+        raise Trouble(f"The hub cannot be started here: {why}.")
+    people = roster.read(list_)
+    parts.proxy_program()
+    states.begin(state)
+    with states.locked(state):
+        _same(state, settings)
+        with step("environment of the hub", say) as note:
+            note("made" if environment.make(state) else "as it was")
+        _grader(state, settings)
+        with step("course", say) as note:
+            note(_course(root, state, settings))
+        changed = states.configure(state, settings, root)
+        sync.keep(state, list_)
+        for part in parts.all_of(settings, state):
+            _run(part, state, changed, say)
+            if part.name == "postgres":
+                postgres.roles(state)
+        if settings.slurm == "machine":
+            with step("Slurm on this machine", say):
+                accounts.start(state, settings, people, lambda line: None)
+        with step("roster", say) as note:
+            said = sync.sync(state, settings, people, say)
+            note(f"{len(people)} people, {len(said)} changes")
+
+
+def _run(part, state: Path, changed: bool, say: Say) -> None:
+    """Start one part; the hub is started anew when its configuration has changed, which no server notices."""
+    record = states.ledger(state).all().get(part.name)
+    if part.name == "hub" and changed and processes.alive(record):
+        processes.end([record])
+    run([part], state, say)
+
+
+def _same(state: Path, settings: Settings) -> None:
+    """Ports, users and databases of a hub that runs cannot change under it."""
+    last = states.record(state)
+    running = [n for n, r in states.ledger(state).all().items() if processes.alive(r)]
+    old = states.settings(state) if last else settings
+    moved = [
+        k for k in ("port", "grader", "database", "homes", "slurm") if getattr(old, k) != getattr(settings, k)
+    ]
+    if running and moved:
+        raise Trouble(
+            f"{', '.join(running)} run with another {' and '.join(moved)}. Stop first: "
+            f"python -m cluster.deploy.hub stop --state {state}"
+        )
+
+
+def _grader(state: Path, settings: Settings) -> None:
+    """The user of the gradebook, without a password: nobody logs in as it."""
+    book = states.accounts(state, settings)
+    book.ensure(Person("Grader of the course", settings.grader, "instructor"), password=False)
+    home = Path(pwd.getpwnam(settings.grader).pw_dir)
+    if home.stat().st_mode & 0o077:
+        raise Trouble(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+
+
+def _course(root: Path, state: Path, settings: Settings) -> str:
+    if settings.database == "postgresql":
+        postgres.prepare(state, settings.grader)
+    site = texts.site(settings, state, postgres.url(settings, state, "gradebook"))
+    new = material.students(root, state, settings)
+    kept = material.grader(root, parts.root(settings), settings, site)
+    material.exchange(state, settings, COURSE)
+    words = "placed anew" if new else "as it was"
+    return words + (f"; changed in the grader's copy, and kept there: {', '.join(kept)}" if kept else "")

@@ -1,0 +1,38 @@
+"""What runs, what is dead, who is logged in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cluster.deploy.slurm import processes
+
+from . import parts
+from . import state as states
+from .api import Api
+from .settings import Trouble
+
+
+def status(state: Path) -> tuple[int, str]:
+    """(0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
+    if os.getuid():
+        raise Trouble("Only root can read the hub's state (sudo).")
+    if states.record(state) is None:
+        return 3, f"No hub was started in {state}."
+    settings = states.settings(state)
+    records, rows, good, lives = states.ledger(state).all(), [], 0, 0
+    whole = parts.all_of(settings, state)
+    for part in whole:
+        record = records.get(part.name)
+        here = processes.alive(record)
+        answers = here and part.answers()
+        lives, good = lives + here, good + answers
+        words = "answers" if answers else "lives, but does not answer" if here else "dead"
+        rows.append(f"  {part.name:10} {words}" + (f" (process {record['pid']})" if record else ""))
+    if good == len(whole):
+        people = Api(settings, parts.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
+        servers = sorted(p["name"] for p in people if p["server"])
+        rows.append(f"  {len(people)} people; servers: {', '.join(servers) or 'none'}")
+    code = 0 if good == len(whole) else 1 if lives else 3
+    hint = {0: "", 1: "\nTo mend it: start it again.", 3: "\nIt is stopped."}[code]
+    return code, "\n".join([f"The hub in {state}: {settings.public}", *rows]) + hint

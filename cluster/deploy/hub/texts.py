@@ -1,0 +1,190 @@
+"""What is generated: the hub's configuration, and what Jupyter and nbgrader are told by role. Pure text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from . import COURSE, INSTRUCTORS, STUDENTS
+from .settings import Settings
+
+EXTENSIONS = {  # Jupyter's server extensions, by role
+    "student": ("assignment_list", "validate_assignment"),
+    "instructor": ("assignment_list", "validate_assignment", "course_list"),
+    "grader": ("formgrader", "validate_assignment"),
+}
+LAB = {"assignment_list": "assignment-list", "validate_assignment": "validate-assignment"}
+LAB |= {"course_list": "course-list", "formgrader": "formgrader", "create_assignment": "create-assignment"}
+LISTENING = "127.0.0.1"
+
+
+def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[str, str]:
+    """{path in the state folder: text}. panel: the students' package has the start page."""
+    made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
+    for role, names in EXTENSIONS.items():
+        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, panel).items()}
+    exchange = f'c.Exchange.root = "{state}/exchange"\n'
+    for role in ("student", "instructor"):
+        made[f"etc/{role}/nbgrader_config.py"] = STUDENT.format(course=COURSE, exchange=exchange)
+    made["etc/instructor/nbgrader_config.py"] += COURSES
+    return made
+
+
+def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
+    """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
+    lab = [*names, "create_assignment"] if role == "grader" else names
+    on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
+    on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
+    on |= {"cluster.panel": True} if panel else {}
+    off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in lab}
+    made = {
+        "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on}},
+        "labconfig/page_config.json": {"disabledExtensions": off},
+    }
+    texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
+    return texts | ({"jupyter_server_config.py": FRAMES} if role == "grader" else {})
+
+
+def site(settings: Settings, state: Path, gradebook: str | None) -> str:
+    """nbgrader_site.py of the grader's course: the exchange, and the gradebook where it is no file."""
+    lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
+    lines += [f"c.CourseDirectory.db_url = {gradebook!r}"] if gradebook else []
+    return "\n".join(lines) + "\n"
+
+
+def environment(state: Path, python: Path) -> dict[str, str]:
+    """What every server of this hub is given; CLUSTER_HUB marks its processes, so that `stop` finds them."""
+    return {
+        "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "CLUSTER_HUB": str(state),
+        "CLUSTER_STATE": str(state.parent),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
+def hub(settings: Settings, state: Path, python: Path) -> str:
+    """jupyterhub_config.py."""
+    values = {
+        "settings": settings,
+        "state": str(state),
+        "python": str(python),
+        "env": environment(state, python),
+        "course": COURSE,
+        "students": STUDENTS,
+        "instructors": INSTRUCTORS,
+        "spawner": SPAWNERS[settings.spawner].format(account=settings.account),
+        "extra": f"\nload_subconfig({settings.extra!r})\n" if settings.extra else "",
+    }
+    return HUB.format(**values)
+
+
+HUB = '''\
+"""Made by `python -m cluster.deploy.hub start`: change the settings, not this file."""
+import json
+from pathlib import Path
+
+c = get_config()  # noqa: F821
+state = Path("{state}")
+secrets = json.loads((state / "hub/secrets.json").read_text())
+
+# The proxy is a process of its own: open pages and running kernels outlive a restart of the hub.
+c.JupyterHub.bind_url = "{settings.public}"
+c.JupyterHub.hub_bind_url = "{settings.hub}"
+c.ConfigurableHTTPProxy.should_start = False
+c.ConfigurableHTTPProxy.api_url = "{settings.proxy_api}"
+c.ConfigurableHTTPProxy.auth_token = secrets["proxy"]
+c.JupyterHub.cleanup_servers = False
+c.JupyterHub.cleanup_proxy = False
+c.JupyterHub.db_url = secrets["database"]
+c.JupyterHub.cookie_secret_file = f"{{state}}/hub/cookie_secret"
+c.JupyterHub.active_server_limit = {settings.servers}
+c.JupyterHub.concurrent_spawn_limit = 20
+
+# Who may log in: the users that `sync` has put into the hub from the roster, with their Unix password.
+c.JupyterHub.authenticator_class = "pam"
+c.PAMAuthenticator.open_sessions = False
+c.Authenticator.allow_existing_users = True
+c.Authenticator.admin_users = set()
+
+{spawner}
+c.Spawner.cmd = ["{python}", "-m", "jupyterhub.singleuser"]
+c.Spawner.environment = {env}
+c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
+c.Spawner.default_url = "/lab"
+c.Spawner.start_timeout = 180
+c.Spawner.http_timeout = 180
+
+
+def role(spawner):
+    """The extensions of nbgrader that fit the role."""
+    instructs = any(group.name == "{instructors}" for group in spawner.user.groups)
+    path = state / "etc" / ("instructor" if instructs else "student")
+    spawner.environment = spawner.environment | {{"JUPYTER_CONFIG_PATH": str(path)}}
+
+
+c.Spawner.pre_spawn_hook = role
+c.Spawner.server_token_scopes = [
+    "users:activity!user", "access:servers!server",
+    "read:users:name!user", "read:users:groups!user", "list:services", "read:services!service={course}",
+    "access:services!service={course}",
+]
+
+# Formgrader is a server of the user {settings.grader}, in front of which stands the hub: instructors alone.
+c.JupyterHub.load_groups = {{"{instructors}": {{"users": []}}, "{students}": {{"users": []}}}}
+c.JupyterHub.services = [
+    {{"name": "{course}", "url": "{settings.formgrader}", "api_token": secrets["formgrader"],
+     "oauth_no_confirm": True}},
+    {{"name": "sync", "api_token": secrets["sync"]}},
+    {{"name": "idle-culler", "api_token": secrets["culler"]}},
+]
+c.JupyterHub.load_roles = [
+    {{"name": "formgrade", "groups": ["{instructors}"],
+     "scopes": ["access:services!service={course}", "list:services", "read:services!service={course}"]}},
+    {{"name": "sync", "services": ["sync"],
+     "scopes": ["admin:users", "admin:groups", "admin:servers", "list:users", "list:groups", "read:hub"]}},
+    {{"name": "idle-culler", "services": ["idle-culler"],
+     "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},
+]
+{extra}'''
+
+SPAWNERS = {
+    "local": 'c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"',
+    "slurm": """\
+import batchspawner  # noqa: F401 (registers the page that a job calls to say where its server listens)
+
+c.JupyterHub.spawner_class = "batchspawner.SlurmSpawner"
+c.BatchSpawnerBase.exec_prefix = "runuser -u {{username}} --"
+c.BatchSpawnerBase.req_account = "{account}"
+c.BatchSpawnerBase.req_memory = "2G"
+c.BatchSpawnerBase.req_nprocs = "1"
+c.BatchSpawnerBase.req_runtime = "8:00:00"
+c.BatchSpawnerBase.req_partition = "long"
+""",
+}
+
+FRAMES = """\
+c = get_config()  # noqa: F821
+# Lab shows Formgrader in a frame, which the hub's default forbids.
+c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
+"""
+
+STUDENT = """\
+from pathlib import Path
+
+c = get_config()  # noqa: F821
+c.CourseDirectory.course_id = "{course}"
+{exchange}
+mine = Path.home() / "assignments"
+mine.mkdir(exist_ok=True)
+c.Exchange.assignment_dir = str(mine)
+"""
+
+COURSES = """
+import os
+
+if os.environ.get("JUPYTERHUB_API_TOKEN"):  # Course List asks the hub which courses one may grade
+    from nbgrader.auth import JupyterHubAuthPlugin
+
+    c.Authenticator.plugin_class = JupyterHubAuthPlugin
+"""
