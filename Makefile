@@ -10,7 +10,7 @@ ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book claims exercises mutants exploits student doctor slurm slurm-stop bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop setup-hub bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -59,6 +59,12 @@ slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (ne
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
 	$(PY) -m cluster.deploy.slurm stop
 
+hub: setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv (needs root)
+	$(PY) -m cluster.deploy.hub start $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
+
+hub-stop:  ## stop exactly what `make hub` started, servers of students too; all files are kept
+	$(PY) -m cluster.deploy.hub stop $(HUB_ARGS)
+
 bench: setup-test  ## measure what the course's tools cost: PART=jobs (cluster/bench/README.md)
 	$(PY) -m cluster.bench $(PART) $(BENCH_ARGS)
 
@@ -67,6 +73,9 @@ setup:  ## build the environment where it is missing, nothing more
 
 setup-book:
 	@cluster/deploy/setup.sh book
+
+setup-hub:
+	@cluster/deploy/setup.sh hub
 
 setup-test:
 	@cluster/deploy/setup.sh test
