@@ -1,7 +1,7 @@
 """One file with the gradebook, all that was handed in, graded and given back; and the way back from it.
 
-Collecting trusts the time at which the file system last saw a submission change, which no backup can put back.
-So `backup` collects first: what was handed in has then its true time, in the grader's own folder.
+Collecting trusts the time at which the file system last saw a submission change; no backup can put that back.
+So `backup` collects first: what was handed in then has its true time, in the grader's folder.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def backup(state: Path, settings: Settings, file: Path, say: Say = print) -> Non
 def restore(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
     """Put what `file` holds in the place of gradebook, submissions, marks and feedback.
 
-    What was there is kept beside, as .grading.before; what students have handed in since stays in the exchange,
-    to be collected.
+    What was there is kept beside, as .grading.before; what students have handed in since stays in the
+    exchange, to be collected.
     """
     with states.locked(state):
         with _opened(file) as tar:
@@ -118,9 +118,9 @@ def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
 
 def _copy(book: Path, copy: Path) -> None:
     copy.unlink(missing_ok=True)
-    with contextlib.closing(sqlite3.connect(book, timeout=60)) as old:
-        with contextlib.closing(sqlite3.connect(copy)) as new:
-            old.backup(new)
+    reading, writing = sqlite3.connect(book, timeout=60), sqlite3.connect(copy)
+    with contextlib.closing(reading) as old, contextlib.closing(writing) as new:
+        old.backup(new)
 
 
 def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:

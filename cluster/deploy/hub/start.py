@@ -27,14 +27,20 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
     with states.locked(state):
         _same(state, settings)
         with step("environment of the hub", say) as note:
-            note("made" if environment.make(state) else "as it was")
+            fresh = environment.make(state)
+            note("made" if fresh else "as it was")
         _grader(state, settings)
         with step("course", say) as note:
             note(_course(root, state, settings))
         changed = states.configure(state, settings, root)
+        # Started anew, which no server of a student notices: the hub of another configuration, what has old packages.
+        anew = ("hub", "formgrader", "culler") if fresh else ("hub",) if changed else ()
         sync.keep(state, list_)
         for part in parts.all_of(settings, state):
-            _run(part, state, changed, say)
+            record = states.ledger(state).all().get(part.name)
+            if processes.alive(record) and part.name in anew:
+                processes.end([record])
+            run([part], state, say)
             if part.name == "postgres":
                 postgres.roles(state)
         if settings.slurm == "machine":
@@ -43,14 +49,6 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         with step("roster", say) as note:
             said = sync.sync(state, settings, people, say)
             note(f"{len(people)} people, {len(said)} changes")
-
-
-def _run(part, state: Path, changed: bool, say: Say) -> None:
-    """Start one part; the hub is started anew when its configuration has changed, which no server notices."""
-    record = states.ledger(state).all().get(part.name)
-    if part.name == "hub" and changed and processes.alive(record):
-        processes.end([record])
-    run([part], state, say)
 
 
 def _same(state: Path, settings: Settings) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 from cluster.deploy.slurm import processes
 from cluster.deploy.slurm.start import Say, step
 
-from . import accounts, users
+from . import accounts, environment, users
 from . import state as states
 from .settings import Trouble
 
@@ -65,7 +64,7 @@ def _end(state: Path, names: tuple[str, ...], say: Say) -> None:
 def _remove(state: Path) -> None:
     """Delete what this package put into the state folder, and the folder when nothing else is in it."""
     for name in FOLDERS:
-        shutil.rmtree(state / name, ignore_errors=True)
+        environment.remove(state / name)
     for name in FILES:
         (state / name).unlink(missing_ok=True)
     if any(state.iterdir()):
