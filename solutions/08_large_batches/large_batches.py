@@ -1,0 +1,881 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment 08: large batches
+#
+# Sixteen processors can compute the gradient of sixteen times as many images in the time of one. An epoch
+# then has sixteen times fewer updates. **Does the network still learn as much in it, and what must the
+# learning rate do for that?**
+#
+# You will
+#
+# - write the learning rate as a function of the step: three rules, three warmups, drops by steps,
+# - average the gradient of a large batch, and correct the momentum when the learning rate changes,
+# - plan an experiment in which two recipes differ in one thing only, and submit it as one sweep,
+# - say which claims your recorded runs support, which they contradict, and which they leave open.
+#
+# The background is lecture 08. There are 20 points in 14 checks. Fill the nine holes marked `YOUR CODE HERE`,
+# run the free cell below each, then the checks; a check that fails says what it saw. Some checks also try
+# cases that are not shown. All of it is NumPy: the whole sweep takes less than a minute on two cores.
+#
+# | symbol | meaning |
+# |---|---|
+# | n | images of the small batch |
+# | k | how many times as large the large batch is: kn images, k workers with n each |
+# | η | the learning rate that suits the small batch |
+# | W | updates that the warmup lasts |
+
+# %% given="setup"
+import itertools
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from cluster import jobs
+from cluster.grading import expect
+from cluster.jobs import log
+from cluster.training import data
+
+plt.style.use("cluster.course")
+IMAGES, EPOCHS, BATCH, LR = 8_192, 10, 32, 0.08  # N, epochs, n, η
+WARMUP, DROPS = 5, (7, 9)  # epochs of warmup; epochs with which the learning rate falls to a tenth
+MOMENTUM, DECAY = 0.9, 1e-4
+SEEDS = (0, 1, 2, 3, 4)
+
+# %% [markdown]
+# ## 1. How high? Three rules
+#
+# - **none**: keep η. The larger batch gives a better gradient, but k times fewer updates go k times less far.
+# - **linear**: kη. If the gradient hardly changes during k small updates, one update with kη goes as far.
+# - **sqrt**: √k·η. The mean over kn images has a noise √k times smaller; this rule keeps the noise of an
+#   *update*, learning rate times gradient, what it was.
+
+
+# %% solution="target-rate"
+def target_rate(lr, k, rule):
+    """The learning rate for a batch k times as large: a float.
+
+    lr is η; rule is "none", "linear" or "sqrt".
+    """
+    assert rule in ("none", "linear", "sqrt"), f"rule={rule!r}: the rules are none, linear and sqrt"
+    ### BEGIN SOLUTION
+    return lr * {"none": 1, "linear": k, "sqrt": k**0.5}[rule]
+    ### END SOLUTION
+
+
+# %%
+for rule in ("none", "linear", "sqrt"):
+    print(f"{rule:7} {target_rate(0.1, 16, rule):.2f}")
+
+# %% check="rules-by-hand" points=1
+"""η = 0.1 and k = 16: 0.1 without a rule, 1.6 by the linear rule, 0.4 by the square root (1 point)."""
+expect(
+    [round(float(target_rate(0.1, 16, rule)), 9) for rule in ("none", "linear", "sqrt")],
+    [0.1, 1.6, 0.4],
+    {
+        "√k goes with the noise of the gradient, k with the number of updates: they are swapped.": [
+            0.1,
+            0.4,
+            1.6,
+        ],
+        "the learning rate was divided; a larger batch takes a larger one.": [0.1, 0.00625, 0.025],
+        "√ was taken of kη, not of k alone.": [0.1, 1.6, round(1.6**0.5, 9)],
+    },
+    "the rates for none, linear, sqrt",
+)
+### BEGIN HIDDEN TESTS
+for lr, k in [(0.05, 9), (0.2, 2), (0.3, 1)]:
+    found = [float(target_rate(lr, k, rule)) for rule in ("none", "linear", "sqrt")]
+    expect(found, [lr, lr * k, lr * np.sqrt(k).item()], name=f"the rates for η = {lr}, k = {k}")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. How soon? Three warmups
+#
+# At the beginning the weights are random and the loss is curved: a step that is fine later on may throw the
+# network out of reach. So one may *warm up*, in W updates counted from 0:
+#
+# - **none**: the target from the first update on,
+# - **constant**: η before update W, the target from update W on,
+# - **gradual**: η at update 0, then equal increments, so that update W has the target.
+#
+# The last one is that of Goyal et al., [Accurate, large minibatch SGD](https://arxiv.org/abs/1706.02677)
+# (2017).
+
+
+# %% solution="warmed-up"
+def warmed_up(step, lr, target, steps, kind):
+    """The learning rate of update `step` = 0, 1, … with a warmup from lr to target: a float.
+
+    steps is W, a whole number, 0 for no warmup at all; kind is "none", "constant" or "gradual".
+    """
+    assert kind in ("none", "constant", "gradual"), f"kind={kind!r}: none, constant and gradual are known"
+    ### BEGIN SOLUTION
+    if kind == "none" or step >= steps:
+        return target
+    if kind == "constant":
+        return lr
+    return lr + (target - lr) * step / steps
+    ### END SOLUTION
+
+
+# %% [markdown]
+# Where does each line begin, where does it bend, how high is it in the end?
+
+# %%
+plt.figure(figsize=(6, 2.5))
+for kind, marker in [("none", "s"), ("constant", "v"), ("gradual", "o")]:
+    rates = [warmed_up(t, 0.1, 0.8, 10, kind) for t in range(16)]
+    plt.plot(rates, marker=marker, markersize=4, label=kind)
+plt.xlabel("update")
+plt.ylabel("learning rate")
+plt.ylim(0, 0.9)
+plt.legend()
+plt.show()
+
+# %% check="warmup-by-hand" points=2
+"""From 0.1 to 0.5 in four updates, of each kind (2 points)."""
+by_hand = {
+    "none": [0.5] * 6,
+    "constant": [0.1] * 4 + [0.5] * 2,
+    "gradual": [0.1, 0.2, 0.3, 0.4, 0.5, 0.5],
+}
+hints = {
+    "constant": {
+        "the warmup lasts one update too long: update W has the target.": [0.1] * 5 + [0.5],
+        "the warmup is one update too short: W updates, 0 to W - 1, have η.": [0.1] * 3 + [0.5] * 3,
+        "a constant warmup keeps η all the time, then jumps.": by_hand["gradual"],
+    },
+    "gradual": {
+        "it starts at 0; the gradual warmup starts at η, the rate that suits one worker.": [
+            0.0,
+            0.125,
+            0.25,
+            0.375,
+            0.5,
+            0.5,
+        ],
+        "update 0 has grown already; it has η.": [0.2, 0.3, 0.4, 0.5, 0.5, 0.5],
+        "it grows by equal factors; the increments should be equal.": [
+            round(0.1 * 5 ** (min(t, 4) / 4), 9) for t in range(6)
+        ],
+        "it goes on growing after update W.": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+    },
+}
+for kind, want in by_hand.items():
+    found = [round(float(warmed_up(t, 0.1, 0.5, 4, kind)), 9) for t in range(6)]
+    expect(found, want, hints.get(kind), f"the rates of updates 0 to 5 with warmup {kind}")
+
+# %% check="warmup-edges" points=1
+"""Other lengths and targets, also W = 0 and a target that is η (1 point)."""
+# AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "gradual")) for t in (0, 1, 50, 99, 100, 101, 5000)]
+# AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "constant")) for t in (0, 99, 100, 5000)]
+### BEGIN HIDDEN TESTS
+for kind in ("none", "constant", "gradual"):
+    assert float(warmed_up(0, 0.1, 0.4, 0, kind)) == 0.4, f"with W = 0 there is no warmup (kind {kind})"
+    flat = [float(warmed_up(t, 0.1, 0.1, 5, kind)) for t in range(8)]
+    assert np.allclose(flat, 0.1), f"from η to η the rate stays η (kind {kind}): {flat}"
+rises = np.diff([float(warmed_up(t, 0.3, 0.9, 7, "gradual")) for t in range(8)])
+assert np.allclose(rises, 0.6 / 7), "the increments of the gradual warmup are not equal"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. The whole schedule
+#
+# Plans speak of *epochs*: five epochs of warmup, and the learning rate falls to a tenth with epoch 7 and to
+# a tenth of that with epoch 9, epochs counted from 0. The optimizer counts *updates*, and of these a large
+# batch has k times fewer in an epoch. The same plan in epochs is then a different one in updates.
+
+
+# %% solution="learning-rate"
+def learning_rate(step, k, rule, warmup, steps_an_epoch, lr=LR, warmup_epochs=WARMUP, drops=DROPS):
+    """The learning rate of update `step` = 0, 1, …: a float.
+
+    k, rule       the target is target_rate(lr, k, rule)
+    warmup        the kind, which warmed_up() knows; it lasts warmup_epochs epochs
+    drops         epochs: from the first update of each of them on, the rate is a tenth of what it was
+    """
+    assert all(epoch >= warmup_epochs for epoch in drops), "the first drop must come after the warmup"
+    ### BEGIN SOLUTION
+    target = target_rate(lr, k, rule)
+    rate = warmed_up(step, lr, target, warmup_epochs * steps_an_epoch, warmup)
+    fallen = sum(step >= epoch * steps_an_epoch for epoch in drops)
+    return rate * 0.1**fallen
+    ### END SOLUTION
+
+
+# %%
+for k in (1, 16):
+    S = IMAGES // (k * BATCH)
+    rates = [learning_rate(t, k, "linear", "gradual", S) for t in range(EPOCHS * S)]
+    plt.plot(np.arange(EPOCHS * S) / S, rates, label=f"k = {k}, {EPOCHS * S:,} updates")
+plt.xlabel("epoch")
+plt.ylabel("learning rate")
+plt.yscale("log")
+plt.legend()
+plt.show()
+
+# %% check="schedule-by-hand" points=2
+"""η = 0.1, k = 4, two updates an epoch, two epochs of warmup, drops with epochs 3 and 4 (2 points)."""
+plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
+warm = [0.1, 0.175, 0.25, 0.325, 0.4, 0.4]
+expect(
+    [round(float(learning_rate(t, 4, "linear", "gradual", **plan)), 9) for t in range(10)],
+    [*warm, 0.04, 0.04, 0.004, 0.004],
+    {
+        "drops and warmup were counted in updates; they are given in epochs.": [0.1, 0.25, 0.4]
+        + [0.04]
+        + [0.004] * 6,
+        "the warmup was counted in updates; it is given in epochs.": [0.1, 0.25]
+        + [0.4] * 4
+        + [0.04, 0.04, 0.004, 0.004],
+        "the drops were counted in updates; they are given in epochs.": [0.1, 0.175, 0.25]
+        + [0.0325]
+        + [0.004] * 6,
+        "the second drop starts from the target again; each is a tenth of what was.": [*warm] + [0.04] * 4,
+        "a drop comes one update late; the first update of its epoch has it.": [*warm, 0.4]
+        + [0.04] * 2
+        + [0.004],
+        "the rate falls to a tenth of η; a tenth of what it was is a tenth of kη.": [
+            *warm,
+            0.01,
+            0.01,
+            0.001,
+            0.001,
+        ],
+        "nothing falls.": [*warm] + [0.4] * 4,
+    },
+    "the rates of updates 0 to 9",
+)
+
+# %% check="schedule-of-each" points=2
+"""Each rule with each warmup; the small batch keeps η until the first drop (2 points)."""
+plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
+small = [round(float(learning_rate(t, 1, "linear", "gradual", **plan)), 9) for t in range(10)]
+assert small[:6] == [0.1] * 6, f"with k = 1 there is nothing to warm up, but the rates are {small}"
+# AUTOTEST [float(learning_rate(t, 16, "sqrt", "none", 16)) for t in (0, 79, 80, 111, 112, 143, 144, 159)]
+# AUTOTEST [float(learning_rate(t, 16, "linear", "constant", 16)) for t in (0, 79, 80, 111, 112, 143, 144)]
+### BEGIN HIDDEN TESTS
+others = {"steps_an_epoch": 7, "lr": 0.3, "warmup_epochs": 1, "drops": (2, 4, 5)}
+for rule, high in [("none", 0.3), ("sqrt", 0.9), ("linear", 2.7)]:
+    for kind, first in [("none", high), ("constant", 0.3), ("gradual", 0.3)]:
+        found = [float(learning_rate(t, 9, rule, kind, **others)) for t in (0, 7, 13, 14, 27, 28, 34, 35)]
+        fallen = [high] * 2 + [high / 10] * 2 + [high / 100] * 2 + [high / 1000]
+        assert np.allclose(found, [first, *fallen]), f"with rule {rule} and warmup {kind} the rates are wrong"
+no_drops = float(learning_rate(40, 2, "linear", "gradual", 4, lr=0.1, warmup_epochs=3, drops=()))
+assert np.isclose(no_drops, 0.2), "without drops the rate stays at the target"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. The gradient of a large batch
+#
+# Each of k workers sums the gradients of its own images, and the sums travel. The loss that is minimised is
+# the *mean over all images* plus ½λ|w|², the weight decay, *once*. Two ways to get it wrong train well
+# enough to be overlooked: dividing each worker's sum by its own number of images and adding up (a learning
+# rate k times too high), and letting each worker add its λw.
+
+
+# %% solution="batch-gradient"
+def batch_gradient(sums, seen, w, decay):
+    """The gradient of the loss over the images of all workers, with weight decay: (d,).
+
+    sums   (k, d): row j is the sum, over the images of worker j, of the gradients of their losses
+    seen   (k,) whole numbers: how many images each worker has summed over; they may differ
+    w      (d,) the weights; decay is λ
+    """
+    sums, seen, w = np.asarray(sums), np.asarray(seen), np.asarray(w)
+    assert sums.shape == (*seen.shape, *w.shape), f"sums {sums.shape}, seen {seen.shape}, w {w.shape}"
+    ### BEGIN SOLUTION
+    return sums.sum(axis=0) / seen.sum() + decay * w
+    ### END SOLUTION
+
+
+# %% [markdown]
+# Two workers, the first with three images, the second with one. By hand first.
+
+# %%
+print(batch_gradient([[6.0, 0.0], [2.0, 4.0]], [3, 1], w=[10.0, -10.0], decay=0.1))
+
+# %% check="gradient-by-hand" points=1
+"""(6 + 2) / 4 + 0.1 · 10 and (0 + 4) / 4 - 0.1 · 10; other numbers of workers are hidden (1 point)."""
+sums, seen, w = np.array([[6.0, 0.0], [2.0, 4.0]]), np.array([3, 1]), np.array([10.0, -10.0])
+expect(
+    batch_gradient(sums, seen, w, 0.1),
+    np.array([3.0, 0.0]),
+    {
+        "it is the mean of the workers' means, although they saw different numbers of images.": np.array(
+            [3.0, 1.0]
+        ),
+        "the workers' means were added up; the mean is over all images.": np.array([5.0, 3.0]),
+        "each worker has added its weight decay; it belongs to the loss once.": np.array([4.0, -1.0]),
+        "the weight decay was divided by the images as well; only the loss is a mean.": np.array(
+            [2.25, 0.75]
+        ),
+        "the weight decay is missing.": np.array([2.0, 1.0]),
+        "the decay was subtracted: the gradient of ½λ|w|² is λw.": np.array([1.0, 2.0]),
+        "nothing was divided by the number of images.": np.array([9.0, 3.0]),
+    },
+    "the gradient of two workers",
+)
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(8)
+for k in (1, 3, 16):
+    sums, seen, w = rng.integers(-9, 9, (k, 5)) * 1.0, rng.integers(1, 9, k), rng.integers(-9, 9, 5) * 1.0
+    expect(
+        batch_gradient(sums, seen, w, 0.25),
+        np.sum(sums, axis=0) / np.sum(seen) + 0.25 * w,
+        name=f"the gradient of {k} workers",
+    )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Momentum while the learning rate changes
+#
+# Momentum is written in two ways. Some programs keep a mean of gradients, $u_t = m\,u_{t-1} + g_t$, and step
+# by $\eta_t u_t$. Others keep the *step* itself, with the learning rate inside:
+#
+# $$ v_t = m\,v_{t-1} + \eta_t\,g_t, \qquad w_t = w_{t-1} - v_t. $$
+#
+# While η is constant both are the same, $v_t = \eta u_t$. When it changes they are not: $v_{t-1}$ still holds
+# the old learning rate. Goyal et al. call it *momentum correction* to put that right: multiply the old $v$ by
+# what it lacks. What is it?
+
+
+# %% solution="momentum-step"
+def momentum_step(w, v, gradient, lr, lr_before, momentum=MOMENTUM):
+    """One update, with the learning rate inside v: returns the new (w, v), both (d,).
+
+    lr is that of this update, lr_before that of the one before. With the correction the weights are those of
+    the other form, u = momentum * u + gradient, w = w - lr * u.
+    """
+    assert w.shape == v.shape == gradient.shape and lr_before > 0
+    ### BEGIN SOLUTION
+    v = momentum * (lr / lr_before) * v + lr * gradient
+    return w - v, v
+    ### END SOLUTION
+
+
+# %%
+print(momentum_step(np.array([1.0]), np.array([0.2]), np.array([1.0]), lr=0.4, lr_before=0.2, momentum=0.5))
+
+# %% check="momentum-by-hand" points=1
+"""v = 0.2 was made with half of today's learning rate: v = 0.5 · 2 · 0.2 + 0.4 (1 point)."""
+one = np.ones(1)
+expect(
+    [round(part.item(), 9) for part in momentum_step(one, 0.2 * one, one, 0.4, 0.2, momentum=0.5)],
+    [0.4, 0.6],
+    {
+        "the momentum is not corrected: the old step still has the old learning rate.": [0.5, 0.5],
+        "the correction is upside down: it is the new learning rate over the old one.": [0.55, 0.45],
+        "the gradient was corrected as well; it has today's learning rate already.": [0.0, 1.0],
+        "the step was multiplied by the learning rate again; it is in v.": [0.76, 0.6],
+        "the step was added; it goes downhill.": [1.6, 0.6],
+        "the weights moved by the old v.": [0.8, 0.6],
+    },
+    "the new w and v",
+)
+
+# %% check="momentum-same-path" points=1
+"""Thirty updates on a bowl, the learning rate rising and falling: both forms take the same path (1 point)."""
+
+
+def path(rates, momentum):
+    """The weights after each update, by your function and by the other form: (updates, 2) each."""
+    bowl, here, v = np.array([1.0, 0.3]), np.array([1.0, -2.0]), np.zeros(2)
+    other, u, ours, theirs = here, np.zeros(2), [], []
+    for t, rate in enumerate(rates):
+        here, v = momentum_step(here, v, bowl * here, rate, rates[max(t - 1, 0)], momentum)
+        u = momentum * u + bowl * other
+        other = other - rate * u
+        ours.append(here)
+        theirs.append(other)
+    return np.array(ours), np.array(theirs)
+
+
+ours, theirs = path([0.05 * min(t + 1, 10) for t in range(20)] + [0.05] * 10, 0.8)
+assert np.allclose(ours, theirs, rtol=1e-6, atol=1e-9), (
+    f"the forms part at update {np.argmax(~np.isclose(ours, theirs).all(axis=1))}. Is v what it would be, "
+    "had all updates so far been made with today's learning rate?"
+)
+### BEGIN HIDDEN TESTS
+for rates, momentum in [([0.3] * 8, 0.9), ([0.4, 0.1, 0.2, 0.02, 0.3] * 4, 0.5)]:
+    ours, theirs = path(rates, momentum)
+    assert np.allclose(ours, theirs, rtol=1e-6, atol=1e-9), "for other learning rates the two forms part"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. The experiment
+#
+# The network is small, so that thirty trainings take seconds: Fashion-MNIST, shrunk to 14 × 14 pixels, two
+# hidden layers of 64. Its weights lie in one vector w, so that an update is one line. Read these cells; they
+# are given.
+
+
+# %% given="pictures"
+def pictures():
+    """Images (8192, 196) and labels to train with, and 2,000 of each to test with, from Fashion-MNIST."""
+    (x, y), (x_test, y_test) = data.fashion_mnist("train", IMAGES), data.fashion_mnist("test", 2_000)
+    x, x_test = (a.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) for a in (x, x_test))
+    return x - x.mean(axis=0), y, x_test - x.mean(axis=0), y_test
+
+
+# %% given="network"
+SIZES = (196, 64, 64, 10)
+
+
+def layers(w):
+    """The layers in a vector of weights w (d,): [(weights (m, n), biases (n,)), …], views."""
+    found, at = [], 0
+    for m, n in itertools.pairwise(SIZES):
+        found.append((w[at : at + m * n].reshape(m, n), w[at + m * n : at + m * n + n]))
+        at += m * n + n
+    return found
+
+
+def initial(seed):
+    """Random weights (d,), float32: He's initialisation, biases 0."""
+    rng = np.random.default_rng(seed)
+    pairs = list(itertools.pairwise(SIZES))
+    w = np.zeros(sum(m * n + n for m, n in pairs), np.float32)
+    for weights, _ in layers(w):
+        weights[:] = rng.standard_normal(weights.shape) * np.sqrt(2 / len(weights))
+    return w
+
+
+# %% given="gradient-sum"
+def forward(w, x):
+    """What each layer is given, and the logits (N, 10), for images x (N, 196)."""
+    inputs = [x]
+    for weights, biases in layers(w)[:-1]:
+        inputs.append(np.maximum(inputs[-1] @ weights + biases, 0))
+    weights, biases = layers(w)[-1]
+    return inputs, inputs[-1] @ weights + biases
+
+
+def gradient_sum(w, x, y):
+    """Sums over images x (N, 196) with labels y (N,): of the cross-entropy, and of its gradients (d,)."""
+    inputs, logits = forward(w, x)
+    likely = np.exp(logits - logits.max(axis=1, keepdims=True))
+    likely /= likely.sum(axis=1, keepdims=True)  # (N, 10)
+    loss = -np.log(likely[np.arange(len(y)), y] + 1e-30).sum()
+    likely[np.arange(len(y)), y] -= 1  # ∂ loss / ∂ logits
+    total, slope = np.empty_like(w), likely
+    for (weights, _), (dw, db), a in zip(layers(w)[::-1], layers(total)[::-1], inputs[::-1], strict=True):
+        dw[:], db[:] = a.T @ slope, slope.sum(axis=0)
+        slope = (slope @ weights.T) * (a > 0)
+    return float(loss), total
+
+
+# %% given="error"
+def error(w, x, y):
+    """How many of the images x (N, 196) the network gets wrong, in percent."""
+    return round(100 * float(np.mean(forward(w, x)[1].argmax(axis=1) != y)), 2)
+
+
+# %% given="train"
+def train(recipe):
+    """Train once with each seed as a recipe says: {"name": …, "k": …, "rule": …, "warmup": …}.
+
+    Returns the test errors in percent, one a seed; the losses of the first updates with the first seed; and
+    the learning rate of each update.
+    """
+    x, y, x_test, y_test = pictures()
+    batch = recipe["k"] * BATCH
+    S = IMAGES // batch  # updates an epoch
+    plan = [recipe["k"], recipe["rule"], recipe["warmup"], S]
+    rates = [float(learning_rate(t, *plan)) for t in range(EPOCHS * S)]
+    found = {"error": [], "first": [], "rates": np.array(rates)}
+    for seed in SEEDS:
+        w, rng = initial(seed), np.random.default_rng(seed)
+        v = np.zeros_like(w)
+        for epoch in range(EPOCHS):
+            losses = []
+            for step, indices in enumerate(data.batches(rng.permutation(IMAGES), batch), epoch * S):
+                w, v, loss = update(w, v, x[indices], y[indices], rates[step], rates[max(step - 1, 0)] or LR)
+                losses.append(loss)
+            found["first"] += losses[:8] if seed == SEEDS[0] and epoch == 0 else []
+            log(
+                step=seed * EPOCHS + epoch + 1,
+                steps=len(SEEDS) * EPOCHS,
+                epoch=epoch + 1,
+                loss=np.mean(losses),
+            )
+        found["error"].append(error(w, x_test, y_test))
+    return found
+
+
+# %% given="update"
+def update(w, v, x, y, lr, lr_before):
+    """One update with your functions: the new w and v, float32, and the mean loss before it."""
+    with np.errstate(all="ignore"):  # where a training diverges, numbers overflow; it goes on to its bad end
+        loss, total = gradient_sum(w, x, y)
+        gradient = batch_gradient(total[None], np.array([len(y)]), w, DECAY)
+        w, v = momentum_step(w, v, np.asarray(gradient, np.float32), lr, lr_before)
+    return np.asarray(w, np.float32), np.asarray(v, np.float32), loss / len(y)
+
+
+# %% [markdown]
+# Six recipes, all with the same images, epochs, seeds, momentum and decay:
+#
+# | name | |
+# |---|---|
+# | `small` | the small batch, as it is |
+# | `naive` | sixteen times the batch, nothing else changed |
+# | `sqrt` | as `naive`, but the learning rate by the square-root rule |
+# | `linear` | as `naive`, but the learning rate by the linear rule |
+# | `constant` | as `linear`, but with a constant warmup |
+# | `gradual` | as `linear`, but with a gradual warmup |
+
+
+# %% solution="recipes"
+def recipes():
+    """The six recipes, in the order of the table: a list of {"name", "k", "rule", "warmup"}."""
+    keys = ("name", "k", "rule", "warmup")
+    ### BEGIN SOLUTION
+    rows = [
+        ("small", 1, "none", "none"),
+        ("naive", 16, "none", "none"),
+        ("sqrt", 16, "sqrt", "none"),
+        ("linear", 16, "linear", "none"),
+        ("constant", 16, "linear", "constant"),
+        ("gradual", 16, "linear", "gradual"),
+    ]
+    ### END SOLUTION
+    return [dict(zip(keys, row, strict=True)) for row in rows]
+
+
+# %%
+recipes()
+
+# %% check="recipes-matched" points=2
+"""Two recipes that are compared differ in one thing only, and it is the one in question (2 points)."""
+found = {recipe["name"]: recipe for recipe in recipes()}
+names = ["small", "naive", "sqrt", "linear", "constant", "gradual"]
+assert list(found) == names, f"the recipes are {list(found)}; they should be {names}"
+pairs = [
+    ("small", "naive", "k"),
+    ("naive", "sqrt", "rule"),
+    ("naive", "linear", "rule"),
+    ("linear", "constant", "warmup"),
+    ("linear", "gradual", "warmup"),
+]
+for one, other, what in pairs:
+    differ = {key for key in ("k", "rule", "warmup") if found[one][key] != found[other][key]}
+    assert differ == {what}, (
+        f"{one} and {other} differ in {sorted(differ) or 'nothing'}, and should differ in {what} only. If "
+        "two things change at once, nobody can say which of them made the difference."
+    )
+for name, key, value in [
+    ("small", "k", 1),
+    ("naive", "k", 16),
+    ("naive", "rule", "none"),
+    ("naive", "warmup", "none"),
+    ("linear", "rule", "linear"),
+    ("sqrt", "rule", "sqrt"),
+    ("constant", "warmup", "constant"),
+    ("gradual", "warmup", "gradual"),
+]:
+    expect(found[name][key], value, name=f"{key} of {name}")
+
+# %% [markdown]
+# **Predict.** Which test error do you expect of each, in percent, if guessing has 90? Nobody grades your
+# guess; but write it down before you look.
+
+# %%
+my_guess = {"small": None, "naive": None, "sqrt": None, "linear": None, "constant": None, "gradual": None}
+
+# %% [markdown]
+# The six recipes are a *sweep*: one function, a list of items, a job for each item. `jobs.map(function,
+# items)` submits it, on a cluster as one array of jobs, here as a queue, and returns at once.
+
+
+# %% solution="submit-sweep"
+def submit_sweep(items):
+    """Submit `train` over a list of recipes, as one sweep: returns the Sweep."""
+    ### BEGIN SOLUTION
+    return jobs.map(train, items)
+    ### END SOLUTION
+
+
+# %%
+sweep = submit_sweep(recipes())
+sweep.results()
+sweep.table()[["name", "k", "rule", "warmup", "status", "loss", "seconds"]]
+
+# %% [markdown]
+# The sweep is recorded in `runs/`, beside this notebook: run the cell again and nothing is computed. **Hand
+# in `runs/` with the notebook.** What you say below is about these runs.
+
+
+# %% given="recorded"
+def recorded():
+    """What each recipe's job returned: {name: {"error": [5 numbers], "first": […], "rates": array}}."""
+    outcomes = sweep.results(progress=False)
+    return {item["name"]: outcome for item, outcome in zip(sweep.items, outcomes, strict=True)}
+
+
+# %%
+for name, outcome in recorded().items():
+    mean, spread = np.mean(outcome["error"]), np.std(outcome["error"], ddof=1)
+    print(f"{name:9} {mean:5.1f} ± {spread:4.1f} %   guess {my_guess[name]}   each {outcome['error']}")
+
+# %% check="sweep-recorded" points=1
+"""One sweep of six jobs, all done, each with five trainings of ten epochs (1 point)."""
+assert hasattr(sweep, "items") and len(sweep) == 6, "submit the six recipes with one call of jobs.map"
+states = [str(status) for status in sweep.statuses]
+assert states == ["done"] * 6, f"the items of the sweep are {states}; sweep.failures says what happened"
+outcomes = recorded()
+assert list(outcomes) == ["small", "naive", "sqrt", "linear", "constant", "gradual"], (
+    f"the sweep has the recipes {list(outcomes)}; run recipes() and the sweep again"
+)
+for name, outcome in outcomes.items():
+    updates = EPOCHS * IMAGES // (BATCH * (1 if name == "small" else 16))
+    assert len(outcome["rates"]) == updates, f"{name} has {len(outcome['rates'])} updates, not {updates}"
+    assert len(outcome["error"]) == len(SEEDS), f"{name} has {len(outcome['error'])} errors, one a seed is 5"
+
+# %% check="runs-recomputed" points=2
+"""The recorded runs had the schedules of their recipes, and a part of them is computed again (2 points)."""
+outcomes = recorded()
+x, y, x_test, y_test = pictures()
+first = np.random.default_rng(SEEDS[0]).permutation(IMAGES)
+before = {name: outcome["first"][0] for name, outcome in outcomes.items()}
+for name, k in [("small", 1), ("naive", 16)]:
+    indices = first[: k * BATCH]
+    loss = gradient_sum(initial(SEEDS[0]), x[indices], y[indices])[0] / len(indices)
+    assert np.isclose(before[name], loss, rtol=1e-4), (
+        f"{name} begins with the loss {before[name]:.4f}; before any update it is {loss:.4f}"
+    )
+### BEGIN HIDDEN TESTS
+high = {"small": 1, "naive": 1, "sqrt": 4, "linear": 16, "constant": 16, "gradual": 16}
+reference = {}
+for name in high:
+    S = 256 if name == "small" else 16
+    t = np.arange(10 * S)
+    warm = {"constant": t >= 5 * S, "gradual": np.minimum(t / (5 * S), 1)}.get(name, np.ones(10 * S))
+    reference[name] = (0.08 + 0.08 * (high[name] - 1) * warm) / 10.0 ** ((t >= 7 * S) * 1.0 + (t >= 9 * S))
+    expect(np.asarray(outcomes[name]["rates"]), reference[name], name=f"the learning rates of {name}")
+
+
+def again(name, updates):
+    """The first losses of seed 0 in the other form of momentum, and the error after the last update."""
+    w, rng, losses = initial(0), np.random.default_rng(0), []
+    u, batch = np.zeros_like(w), 32 if name == "small" else 512
+    while len(losses) < updates:
+        for indices in data.batches(rng.permutation(8_192), batch):
+            loss, total = gradient_sum(w, x[indices], y[indices])
+            losses.append(loss / batch)
+            u = np.float32(0.9) * u + total / np.float32(batch) + np.float32(1e-4) * w
+            w = w - np.float32(reference[name][len(losses) - 1]) * u
+            if len(losses) == updates:
+                break
+    return losses, error(w, x_test, y_test)
+
+
+for name in high:
+    losses = again(name, 8)[0]
+    assert np.allclose(outcomes[name]["first"], losses, rtol=2e-3), (
+        f"{name}: the first losses, computed again, are not the recorded ones"
+    )
+for name in ("naive", "gradual"):
+    end, recorded_end = again(name, 160)[1], outcomes[name]["error"][0]
+    assert abs(end - recorded_end) < 4, (
+        f"{name}: trained again the error is {end:.1f} %, recorded {recorded_end:.1f} %"
+    )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Look at how they got there. Each line is the mean loss of an epoch, over the seeds; the band goes from the
+# lowest to the highest seed.
+
+# %%
+curves = sweep.metrics()
+styles = ["-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1))]
+for i, name in enumerate(recorded()):
+    epochs = curves[curves["item"] == i].groupby("epoch")["loss"]
+    plt.plot(epochs.mean(), linestyle=styles[i], label=name)
+    plt.fill_between(epochs.mean().index, epochs.min(), epochs.max(), alpha=0.15)
+plt.xlabel("epoch")
+plt.ylabel("training loss")
+plt.ylim(0, 3)
+plt.legend(ncols=2)
+plt.show()
+
+# %% [markdown]
+# *The figure:* six falling curves or curves that do not fall, each with a band. Guessing has a loss of
+# ln 10 = 2.3. A recipe whose band is wide is one whose end depends on luck.
+#
+# ## 7. How sure?
+#
+# Each recipe was trained five times. Is one better than another, or was it luck? The seeds are the same in
+# both, and with the seed the initial weights. So compare seed by seed: five differences, whose mean has an
+# uncertainty. With $m$ differences $d_i$ the 95 % interval of their mean is
+#
+# $$ \bar d \;\pm\; t_m\, \frac{s}{\sqrt m}, \qquad s^2 = \frac{1}{m-1} \sum_i (d_i - \bar d)^2, $$
+#
+# with Student's $t$ for m − 1 degrees of freedom, which stands below. (It takes the differences for normally
+# distributed, which five numbers cannot show; take it as a measure, not as a proof.)
+
+# %% given="student-t"
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}  # of m
+
+
+# %% solution="interval"
+def interval(errors, others):
+    """The 95 % interval of the mean of errors - others, seed by seed: (low, high), floats.
+
+    errors and others are lists of m numbers, one a seed, in the order of the seeds.
+    """
+    assert len(errors) == len(others) and len(errors) in T95
+    ### BEGIN SOLUTION
+    d = np.array(errors) - np.array(others)
+    half = T95[len(d)] * d.std(ddof=1) / np.sqrt(len(d))
+    low, high = float(d.mean() - half), float(d.mean() + half)
+    ### END SOLUTION
+    return low, high
+
+
+# %%
+print(interval([21, 24, 27, 30, 33], [20, 22, 24, 26, 28]))
+
+# %% check="interval-by-hand" points=1
+"""Differences 1, 2, 3, 4, 5: their mean is 3, s² = 2.5, t = 2.776 (1 point)."""
+errors, others = [21, 24, 27, 30, 33], [20, 22, 24, 26, 28]
+
+
+def around(mean, half):
+    return (round(mean - half, 6), round(mean + half, 6))
+
+
+expect(
+    tuple(round(float(end), 6) for end in interval(errors, others)),
+    around(3, 2.776 * 0.5**0.5),
+    {
+        "the difference has the other sign: errors - others.": around(-3, 2.776 * 0.5**0.5),
+        "s² was divided by m, not by m - 1.": around(3, 2.776 * 0.4**0.5),
+        "√m is missing: s is the spread of the seeds, s/√m that of their mean.": around(3, 2.776 * 2.5**0.5),
+        "t is missing.": around(3, 0.5**0.5),
+        "the seeds were not compared one by one, so that their common luck counts twice.": around(
+            3, 2.776 * (22.5 / 5 + 10 / 5) ** 0.5
+        ),
+    },
+    "the interval",
+)
+### BEGIN HIDDEN TESTS
+for m in (2, 3, 7):
+    rng = np.random.default_rng(m)
+    errors, others = rng.integers(10, 90, m).astype(float), rng.integers(10, 90, m).astype(float)
+    d = errors - others
+    half = T95[m] * np.sqrt(np.sum((d - d.mean()) ** 2) / (m - 1) / m)
+    found = interval(errors.tolist(), others.tolist())
+    assert np.allclose(found, (d.mean() - half, d.mean() + half)), f"with {m} seeds the interval is wrong"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. What do the runs say?
+#
+# Nine claims. Give each of them one of four answers:
+#
+# - `"supported"`: the interval of the difference lies wholly on the claim's side of 0,
+# - `"contradicted"`: it lies wholly on the other side,
+# - `"undecided"`: it holds 0; the runs leave it open,
+# - `"not shown"`: no run of the sweep measured what the claim is about.
+
+# %% given="claims"
+CLAIMS = {
+    "A": "Sixteen times the batch, with nothing else changed, has a higher error than the small batch.",
+    "B": "At 16n the square-root rule has a lower error than no rule.",
+    "C": "At 16n the linear rule without warmup has a lower error than no rule.",
+    "D": "At 16n a constant warmup makes the error of the linear rule lower than without warmup.",
+    "E": "At 16n the linear rule has a lower error with a gradual warmup than with a constant one.",
+    "F": "At 16n the linear rule with gradual warmup has a lower error than the square-root rule.",
+    "G": "At 16n the linear rule with gradual warmup still has a higher error than the small batch.",
+    "H": "On sixteen processors, 16n with gradual warmup is trained in less time than n on one.",
+    "I": "A ResNet-50 on ImageNet with a batch of 8,192 images needs a gradual warmup.",
+}
+ANSWERS = ("supported", "contradicted", "undecided", "not shown")
+
+# %%
+errors = {name: outcome["error"] for name, outcome in recorded().items()}
+for one, other in [("naive", "small"), ("gradual", "small")]:  # add the pairs that you need
+    low, high = interval(errors[one], errors[other])
+    print(f"{one:9} - {other:9} {low:7.2f} to {high:6.2f} points")
+
+# %% solution="conclusions"
+conclusions = {claim: None for claim in CLAIMS}
+### BEGIN SOLUTION
+for claim, lower, higher in [
+    ("A", "small", "naive"),
+    ("B", "sqrt", "naive"),
+    ("C", "linear", "naive"),
+    ("D", "constant", "linear"),
+    ("E", "gradual", "constant"),
+    ("F", "gradual", "sqrt"),
+    ("G", "small", "gradual"),
+]:
+    low, high = interval(errors[lower], errors[higher])
+    conclusions[claim] = "supported" if high < 0 else "contradicted" if low > 0 else "undecided"
+conclusions["H"] = conclusions["I"] = "not shown"
+### END SOLUTION
+
+# %% check="conclusions-measured" points=2
+"""Claims A to G, judged by the runs that you hand in, whatever these say (2 points)."""
+results = {name: outcome["error"] for name, outcome in recorded().items()}
+claimed = {"A": "small naive", "B": "sqrt naive", "C": "linear naive"}
+claimed |= {"D": "constant linear", "E": "gradual constant", "F": "gradual sqrt"}
+claimed["G"] = "small gradual"
+for claim, pair in claimed.items():
+    one, other = (np.array(results[name]) for name in pair.split())
+    assert conclusions[claim] in ANSWERS, f"{claim}: {conclusions[claim]!r} is none of {ANSWERS}"
+    mean, half = (one - other).mean(), T95[len(one)] * (one - other).std(ddof=1) / len(one) ** 0.5
+    fits = "supported" if mean + half < 0 else "contradicted" if mean - half > 0 else "undecided"
+    if conclusions[claim] != fits:
+        likely = "Is the sign of the difference that of the claim?"
+        if conclusions[claim] == "not shown":
+            likely = "Both of its recipes are in the sweep, so the runs do measure it."
+        elif fits == "undecided":
+            likely = "The means differ, but does the interval of their difference leave out 0?"
+        elif conclusions[claim] == "undecided":
+            likely = "The interval of the difference, seed by seed, does not hold 0."
+        raise AssertionError(f"{claim}: your runs do not say {conclusions[claim]!r}. {likely}")
+
+# %% check="conclusions-beyond" points=1
+"""Claims H and I: what a sweep of a small network in one process can say about them (1 point)."""
+for claim, why in [
+    ("H", "Which of the six jobs ran on sixteen processors?"),
+    ("I", "Which of the six jobs trained a ResNet-50, or saw ImageNet?"),
+]:
+    assert conclusions[claim] in ANSWERS, f"{claim}: {conclusions[claim]!r} is none of {ANSWERS}"
+    assert conclusions[claim] == "not shown", (
+        f"{claim}: {why} A claim may well be true, and these runs still do not show it."
+    )
+
+# %% [markdown]
+# ## What you have learned
+#
+# - A schedule is a function of the step. Its plan is made in epochs, and a larger batch has fewer updates in
+#   each of them.
+# - The linear rule fails where the loss is most curved, in the first updates. A jump to kη after a constant
+#   warmup only postpones the failure; equal increments may avoid it, on the same data, epochs and seeds.
+# - The gradient of a large batch is normalised by *all* its images, weight decay comes once, and momentum
+#   that holds the learning rate must be corrected when that changes.
+# - Two recipes are compared seed by seed, and an interval that holds 0 decides nothing. What no run has
+#   measured no run has shown.
+#
+# Open questions, to take along:
+#
+# 1. The square-root rule was used without a warmup. What would you run to find out from which k on it needs
+#    one?
+# 2. The large batch took sixteen times fewer updates. If a gradient costs the same time on sixteen processors
+#    as on one, and its all-reduce takes half of that time, how much sooner is the training done?
+# 3. The recipe that ends badly here was as fast as the others. At what point of the training would you have
+#    noticed, and what should a job on a cluster do then?

@@ -1,0 +1,11 @@
+MISUNDERSTANDING = "There is always a warmup: with W = 0 the ramp divides by zero."
+FAILS = {"warmup-edges"}
+REPLACE = {
+    "warmed-up": """
+if kind == "none":
+    return target
+if kind == "constant":
+    return lr if step < steps else target
+return lr + (target - lr) * min(step / steps, 1)
+"""
+}
