@@ -45,6 +45,7 @@ c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
 
 # nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the marks.
 # `nbgrader autograde` and Formgrader's button take the verdict of the engine instead, as `grade run` does.
+c.Autograde.exporter_class = "cluster.grading.classrun.plugin.Reader"
 c.Autograde.sanitize_preprocessors = ["cluster.grading.classrun.plugin.Sanitise"]
 c.Autograde.autograde_preprocessors = [
     "cluster.grading.classrun.plugin.Judge",
@@ -63,8 +64,8 @@ c.LatePenalty.grace = 10  # minutes
 c.HTMLExporter.sanitize_html = True
 c.HTMLExporter.filters = {"markdown2html": "cluster.grading.markdown.markdown"}
 
-# nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, lists the checks by
-# name, says what a failed one points to, and is a page in which nothing runs and nothing is loaded.
+# nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, lists the checks
+# by name, says what a failed one points to, and is a page in which nothing runs and nothing is loaded.
 c.GenerateFeedback.exporter_class = "cluster.grading.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
     "cluster.grading.feedback.Marks",

@@ -63,7 +63,8 @@ def hide(output, lines, secret=False):
     secret: the hidden part has run and failed, so that what the cell shows may hold any hidden value.
     """
     traceback = output.get("traceback", [])
-    shown = ANSI.sub("", "\n".join([*traceback, output.get("text", "")]))
+    # A line of a traceback may have been broken, that of the error's value is whole.
+    shown = ANSI.sub("", "\n".join([*traceback, output.get("evalue", ""), output.get("text", "")]))
     if secret and output.output_type == "stream":
         return type(output)(output_type="stream", name="stdout", text="")
     if not secret and not any(line in shown for line in lines):

@@ -23,6 +23,7 @@ def markdown(source):
     attributes = {"*": ["class", "id", "title", "align"], "a": ["href"], "img": picture}
     html = ALIGN.sub(r'\1 align="\2"', markdown2html(source))  # the only style that a table has
     html = bleach.clean(html, TAGS, attributes, protocols=["http", "https", "mailto", "data"], strip=True)
+    html = html.replace("<table>", '<table class="table table-condensed">')  # Formgrader's own have no space
     parts = CODE.split(html)
     return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
 

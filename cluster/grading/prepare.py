@@ -138,9 +138,7 @@ def read(student, folder, source, sanitiser):
     notebook = parse(found, path)
     if notebook is None:
         return found
-    found.notes += differences(notebook, source)
-    if source.codes:
-        found.notes += filter(None, [source.codes.entered(student, found.folder)])
+    found.notes += remarks(notebook, source, found)
     try:
         found.notebook = sanitiser(notebook, student)
     except CourseError:  # the assignment's own fault, or a key that is missing
@@ -194,6 +192,12 @@ def parse(found, path):
         return None
 
 
+def remarks(notebook, source, found):
+    """What an instructor should know of a submission that can be read, in words."""
+    said = source.codes.entered(found.student, found.folder) if source.codes else ""
+    return differences(notebook, source) + ([said] if said else [])
+
+
 def differences(notebook, source):
     """What happened to the cells, in words: deleted, doubled, or with another text than was released."""
     seen = {}
@@ -236,6 +240,7 @@ class Sanitiser:
     def __call__(self, notebook, student=None):
         """A sanitised copy of the notebook, with the student's own numbers where there are variants."""
         notebook = copy.deepcopy(notebook)
+        notebook.metadata.pop("unreadable", None)  # a word of ours
         without_broken_roles(notebook)
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec

@@ -228,6 +228,29 @@ def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
     assert shown == {"ada": (True, 1.0), "bob": (True, 1.0)}
 
 
+def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
+    """Is a notebook that cannot be read defined there, too, and is a change said but not a hidden check?"""
+    from nbgrader.apps.api import NbGraderAPI
+
+    monkeypatch.setattr(head, "ENGINE", ENGINE)
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    many.hand_in("bad", text="{")
+    del many.released.cells[2]
+    many.hand_in("eve")
+    api = NbGraderAPI(many.course.coursedir, config=many.course.config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nbgrader's own
+        bad, eve = api.autograde(NAME, "bad"), api.autograde(NAME, "eve")
+    assert bad["success"] and "bad: doubling.ipynb is no notebook" in bad["log"]
+    assert eve["success"] and "deleted checks, put back: double-of-one" in eve["log"]
+    assert "has changed" not in eve["log"]
+    assert many.points() == {"bad": dict.fromkeys(FULL, 0.0), "eve": FULL}
+    with many.book() as book:
+        assert book.find_submission(NAME, "bad").needs_manual_grade
+    assert many.executed() == {"eve": 1} and list(many.run().unreadable) == ["bad"]
+    assert "could not be graded" in many.course.feedback(NAME, "bad")[0].read_text()
+
+
 def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monkeypatch):
     """Is an infrastructure failure an error of the command, with nothing written as a mark?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)

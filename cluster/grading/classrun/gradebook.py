@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import textwrap
 from pathlib import Path
 
 from cluster.grading import store
+
+WIDE = 110  # characters of a line
 
 
 def marks(source, notebook, verdict, void=()):
@@ -114,7 +117,7 @@ def publish(target, submission, notebook, source_files):
     for left in target.parent.glob(f".{target.name}.*-*"):
         shutil.rmtree(left, ignore_errors=True)
     store.copy_work(submission.folder, new, source_files)
-    written = nbformat.v4.writes(nbformat.from_dict(notebook))
+    written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
     (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
     time = submission.folder / "timestamp.txt"
     if time.is_file() and not time.is_symlink():
@@ -127,13 +130,24 @@ def publish(target, submission, notebook, source_files):
     shutil.rmtree(old, ignore_errors=True)
 
 
+def wrapped(notebook):
+    """The notebook with the errors of its checks in lines that Formgrader shows without cutting them off."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
+            for output in cell.outputs:
+                if output.output_type == "error":
+                    lines = "\n".join(output.traceback).splitlines()
+                    output.traceback = [part for line in lines for part in textwrap.wrap(line, WIDE) or [""]]
+    return notebook
+
+
 def unreadable(submission, sanitiser):
     """The notebook that stands for one that cannot be read: why, and the checks, each failed."""
     import nbformat
 
     text = f"**This submission could not be graded.** {submission.problem}"
     notebook = sanitiser(nbformat.v4.new_notebook())
-    notebook.metadata["unreadable"] = True
+    notebook.metadata["unreadable"] = submission.problem
     notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text))
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata["nbgrader"]["grade"]:
