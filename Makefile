@@ -6,9 +6,6 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
-# With a file as its argument JupyterLab would show that file's folder only.
-FIRST := /lab/tree/lectures/01_convolution_as_gemm.ipynb
-
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop setup-hub bench lock clean
 
@@ -16,8 +13,8 @@ help:  ## list these commands
 	@echo "From Convolution to Cluster"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-lab: setup  ## build the environment where it is missing and open JupyterLab at lecture 1
-	exec jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" --LabApp.default_url=$(FIRST) $(LAB_ARGS)
+lab: setup  ## build the environment where it is missing and open JupyterLab at the course's start page
+	exec jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS)
 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
 	$(PY) -m cluster.grading demo

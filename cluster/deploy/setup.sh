@@ -108,7 +108,11 @@ make_venv() {
     fi
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }
-install_course() { pip install -c constraints.txt -e .; }
+install_course() {
+    pip install -c constraints.txt -e . || return
+    local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
+    mkdir -p "$settings" && cp cluster/panel/cluster-panel.json "$settings"  # start page and jobs, in every Lab
+}
 install_hub() { pip install -c constraints.txt -e '.[hub]'; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
@@ -130,7 +134,7 @@ assert hvd.gloo_built(), "Horovod was built without Gloo"
 print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Gloo" + (" and MPI" if hvd.mpi_built() else ", without MPI"))'
 }
 
-pins=$({ grep -h '==' pyproject.toml; cat constraints.txt; } | digest)
+pins=$({ grep -h '==' pyproject.toml; cat constraints.txt cluster/panel/cluster-panel.json; } | digest)
 compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
 steps=("venv@$(pwd | digest)" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")

@@ -26,6 +26,7 @@ FILES = (
     "cluster/jobs/**/*",
     "cluster/training/**/*",
     "cluster/network/**/*",
+    "cluster/panel/**/*",
     # Of grading only what the checks in the exercises call.
     "cluster/grading/__init__.py",
     "cluster/grading/values.py",
@@ -42,7 +43,7 @@ SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
 
     cluster/deploy/setup.sh    # once: builds the environment in .venv
-    .venv/bin/jupyter lab      # then: open lectures/01_convolution_as_gemm.ipynb; read, run, change
+    .venv/bin/jupyter lab      # then: begin with lecture 01 of the start page; read, run, change
 
 On a course server the environment is there already: open `lectures/` and `exercises/` in JupyterLab.
 

@@ -173,11 +173,12 @@ def state_class(state: str) -> str:
 
 
 def when(moment: datetime.datetime | float) -> str:
-    """A moment as this server's clock has it: 'Sat 21 Nov 2026, 20:04'."""
+    """A moment as this server's clock has it: 'Sat 21 Nov, 20:04 UTC'; another year is named."""
     if isinstance(moment, (int, float)):
         moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
     local = moment.astimezone()
-    return f"{local:%a} {local.day} {local:%b %Y, %H:%M %Z}"
+    year = "" if local.year == datetime.date.today().year else f" {local.year}"
+    return f"{local:%a} {local.day} {local:%b}{year}, {local:%H:%M %Z}"
 
 
 def until(moment: datetime.datetime) -> str:

@@ -2,6 +2,10 @@
 // What JupyterLab asks of an extension's module (init, get) is written by hand here, so that no build is needed.
 (() => {
   const NAME = "convolution-to-cluster";
+  const draw = (way) =>
+    `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" d="${way}"/></svg>`;
+  const MAP = draw("M3 5l6-2 6 2 6-2v16l-6 2-6-2-6 2zm6 .2v12l6 1.9v-12z");
+  const BARS = draw("M3 4h12v4H3zm0 6h18v4H3zm0 6h8v4H3z");
   let shared;
 
   async function load(name) {
@@ -10,7 +14,7 @@
     return (await Object.values(versions)[0].get())();
   }
 
-  function makePanel({ Widget }, { MainAreaWidget }, live, base, commands) {
+  function makePanel({ Widget }, { MainAreaWidget }, live, base, commands, icon) {
     class Panel extends Widget {
       constructor() {
         super();
@@ -32,7 +36,7 @@
         }
         const page = found.page.getElementById("page");
         if (!page) return void window.open(url, "_blank", "noopener"); // logged out, or an error page
-        page.querySelectorAll(".outside").forEach((node) => node.remove());
+        page.querySelectorAll(".outside").forEach((node) => node.remove()); // it is in JupyterLab already
         this.put(page.innerHTML, found.url);
         this.title.label = (found.page.title || "Course").split(" · ")[0];
       }
@@ -72,6 +76,7 @@
       const widget = new MainAreaWidget({ content });
       widget.id = NAME;
       widget.title.closable = true;
+      widget.title.icon = icon;
       widget.title.label = "Course";
       content.title.changed.connect(() => { widget.title.label = content.title.label; });
       return widget;
@@ -79,7 +84,7 @@
   }
 
   function plugin(modules, live) {
-    const [apputils, launcher, menus, coreutils, widgets] = modules;
+    const [apputils, launcher, menus, coreutils, ui, widgets] = modules;
     return {
       id: `${NAME}:pages`,
       description: "The course's start page and jobs.",
@@ -88,16 +93,18 @@
       activate: (app, cards, palette, menu) => {
         const { commands, shell } = app;
         const base = coreutils.PageConfig.getBaseUrl().replace(location.origin, "");
-        const make = makePanel(widgets, apputils, live, base, commands);
+        const icon = new ui.LabIcon({ name: `${NAME}:course`, svgstr: MAP });
+        const make = makePanel(widgets, apputils, live, base, commands, icon);
         let widget;
         const pages = {
-          "course:start": { label: "Course: Where You Are", caption: "Lectures, assignments, jobs at work", page: "course" },
-          "course:jobs": { label: "Course: Jobs", caption: "Running and finished jobs", page: "course/jobs" },
+          "course:start": ["Start Page", "Lectures, assignments, jobs at work", MAP, "course"],
+          "course:jobs": ["Jobs", "Running and finished jobs: progress, curves, logs, cancel", BARS, "course/jobs"],
         };
-        Object.entries(pages).forEach(([command, { label, caption, page }], rank) => {
+        Object.entries(pages).forEach(([command, [label, caption, svgstr, page]], rank) => {
           commands.addCommand(command, {
             label,
             caption,
+            icon: new ui.LabIcon({ name: command, svgstr }),
             describedBy: { args: { type: "object", properties: {} } },
             execute: () => {
               if (!widget || widget.isDisposed) widget = make();
@@ -116,16 +123,21 @@
           Object.keys(pages).forEach((command) => own.addItem({ command }));
           menu.addMenu(own, true, { rank: 900 });
         }
+        // Where nothing else was opened, the course begins with its map.
+        app.restored.then(() => {
+          const others = [...shell.widgets("main")].filter((one) => !one.id.startsWith("launcher"));
+          if (!others.length) commands.execute("course:start");
+        });
       },
     };
   }
 
   async function get() {
-    const names = ["apputils", "launcher", "mainmenu", "coreutils"].map((name) => `@jupyterlab/${name}`);
+    const names = ["apputils", "launcher", "mainmenu", "coreutils", "ui-components"].map((name) => `@jupyterlab/${name}`);
     const modules = await Promise.all([...names, "@lumino/widgets"].map(load));
     const live = await import(`${modules[3].PageConfig.getBaseUrl()}static/course_panel/live.js`);
     const made = plugin(modules, live);
-    return () => ({ default: made });
+    return () => ({ __esModule: true, default: made });
   }
 
   window._JUPYTERLAB = window._JUPYTERLAB || {};
