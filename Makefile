@@ -7,7 +7,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop setup-hub bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop setup-hub bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -37,6 +37,9 @@ lectures: setup  ## regenerate and execute the lectures from lectures/text
 
 book: setup-book  ## build the site of the executed lectures, for reading: build/book/index.html
 	$(PY) lectures/book
+
+experiments: setup  ## make the lectures' recorded runs again, those that are not made yet (RUN=08: one; hours)
+	$(PY) lectures/experiments.py $(RUN)
 
 claims: setup  ## print what became of each figure of the source decks; write lectures/CLAIMS.md
 	$(PY) lectures/claims.py

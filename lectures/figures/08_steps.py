@@ -46,19 +46,28 @@ def draw(ax, f, start, eta, title):
     return path[-1], end
 
 
-def label(ax, at, text, colour, side="left"):
-    ax.text(*at, text, color=colour, fontsize=10.5, ha=side, va="center", weight="bold")
+def label(ax, at, away, text, colour, side="left"):
+    ax.text(
+        at[0] + away[0],
+        at[1] + away[1],
+        text,
+        color=colour,
+        fontsize=10.5,
+        ha=side,
+        va="center",
+        weight="bold",
+    )
 
 
 def main():
     plt.style.use("cluster.course")
     fig, axes = plt.subplots(1, 2, figsize=(10, 3.7))
     short, end = draw(axes[0], wide, (0.3, 0.2), 1.1, "The gradient stays: they agree")
-    label(axes[0], end + [-0.1, 0.25], f"one step of {STEPS}η", "#D55E00", "right")
-    label(axes[0], short + [0.15, -0.3], f"{STEPS} steps of η", "#0072B2")
+    label(axes[0], end, (-0.1, 0.25), f"one step of {STEPS}η", "#D55E00", "right")
+    label(axes[0], short, (0.15, -0.3), f"{STEPS} steps of η", "#0072B2")
     short, end = draw(axes[1], bent, (0.9, 3.05), 0.42, "The valley bends: they part")
-    label(axes[1], end + [0.15, 0.1], f"one step of {STEPS}η", "#D55E00")
-    label(axes[1], short + [0.0, 0.4], f"{STEPS} steps of η", "#0072B2")
+    label(axes[1], end, (0.15, 0.1), f"one step of {STEPS}η", "#D55E00")
+    label(axes[1], short, (0.0, 0.4), f"{STEPS} steps of η", "#0072B2")
     fig.savefig(HERE / "08_steps.svg", metadata={"Date": None})
 
 

@@ -1,0 +1,69 @@
+"""Make the recorded runs of the lectures again: lectures/runs/NN_topic.py -> lectures/runs/NN_topic.json
+
+    python lectures/experiments.py           all that this machine can make
+    python lectures/experiments.py 08        one
+
+Each script submits its runs as jobs. A job that the ledger of runs (the folder runs/, or $CLUSTER_RUNS) holds
+already is not run again: an interrupted call goes on where it stopped, and on a machine that has made all of
+them it ends after seconds. A clone has an empty ledger, and trains everything.
+"""
+
+import argparse
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import time
+
+RUNS = pathlib.Path(__file__).parent / "runs"
+NEEDS = {"01": "torch"}  # what an experiment needs beyond the course's environment: a GPU with PyTorch
+
+
+def missing(script):
+    """What this machine lacks for a script, or None."""
+    module = NEEDS.get(script.stem[:2])
+    if module and importlib.util.find_spec(module) is None:
+        return f"needs {module} and a GPU; its first lines say how to run it there"
+    return None
+
+
+def bar(done, total, width=20):
+    """done of total scripts, as [#####-----]."""
+    filled = width * done // total
+    return f"[{'#' * filled}{'-' * (width - filled)}] {done} of {total}"
+
+
+def main():
+    keep = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
+    parser.add_argument(
+        "numbers", nargs="*", metavar="NN", help="experiments to make, as 08; all when left out"
+    )
+    wanted = parser.parse_args().numbers
+    scripts = sorted(RUNS.glob("[0-9][0-9]_*.py"))
+    known = sorted({script.stem[:2] for script in scripts})
+    for number in wanted:
+        if number not in known:
+            sys.exit(f"There is no experiment {number!r}; there are: {', '.join(known)}")
+    scripts = [script for script in scripts if not wanted or script.stem[:2] in wanted]
+    failed, skipped = [], []
+    for done, script in enumerate(scripts):
+        if lacks := missing(script):
+            print(f"{script.stem}: not made here, it {lacks}", flush=True)
+            skipped.append(script.stem)
+            continue
+        print(f"{bar(done, len(scripts))}  {script.stem}", flush=True)
+        start = time.perf_counter()
+        if subprocess.run([sys.executable, script, "--out", script.with_suffix(".json")]).returncode:
+            failed.append(script.stem)
+        else:
+            print(f"{script.stem}: made in {(time.perf_counter() - start) / 60:.0f} min", flush=True)
+    print(bar(len(scripts), len(scripts)))
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}. What was trained is kept: the same command goes on.")
+    if wanted and skipped:
+        sys.exit(f"Not made: {', '.join(skipped)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""`make experiments`: does it run each script with its record, name what it cannot make, and fail aloud?"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "lectures"))
+import experiments  # noqa: E402
+
+
+@pytest.fixture
+def scripts(tmp_path, monkeypatch):
+    """A folder of runs with the given scripts; each gets --out and says so."""
+
+    def write(**bodies):
+        for name, body in bodies.items():
+            (tmp_path / f"{name[1:]}.py").write_text(f"import pathlib, sys\nout = sys.argv[2]\n{body}\n")
+        monkeypatch.setattr(experiments, "RUNS", tmp_path)
+        return tmp_path
+
+    return write
+
+
+def call(monkeypatch, *numbers):
+    monkeypatch.setattr(sys, "argv", ["experiments.py", *numbers])
+    experiments.main()
+
+
+def test_each_script_writes_its_record(scripts, monkeypatch, capfd):
+    folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
+    call(monkeypatch)
+    assert {p.name: p.read_text() for p in folder.glob("*.json")} == {"02_a.json": "2", "04_b.json": "4"}
+    said = capfd.readouterr().out
+    assert "0 of 2  02_a" in said and "1 of 2  04_b" in said and said.rstrip().endswith("2 of 2")
+
+
+def test_one_is_chosen(scripts, monkeypatch):
+    folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
+    call(monkeypatch, "04")
+    assert [p.name for p in folder.glob("*.json")] == ["04_b.json"]
+
+
+def test_a_failure_is_named_and_the_others_are_made(scripts, monkeypatch):
+    folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
+    with pytest.raises(SystemExit, match="Failed: 02_a"):
+        call(monkeypatch)
+    assert (folder / "04_b.json").exists()
+
+
+def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, capfd):
+    """All: it is passed over with its reason. Asked for by its number: that is an error."""
+    monkeypatch.setattr(experiments, "NEEDS", {"02": "no_such_module"})
+    folder = scripts(_02_a="pathlib.Path(out).write_text('2')", _04_b="pathlib.Path(out).write_text('4')")
+    call(monkeypatch)
+    assert "02_a: not made here, it needs no_such_module" in capfd.readouterr().out
+    assert [p.name for p in folder.glob("*.json")] == ["04_b.json"]
+    with pytest.raises(SystemExit, match="Not made: 02_a"):
+        call(monkeypatch, "02")
+
+
+def test_an_unknown_number_lists_those_that_are_there():
+    done = subprocess.run(
+        [sys.executable, "lectures/experiments.py", "99"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1 and "no experiment '99'" in done.stderr and "03" in done.stderr
+
+
+def test_the_course_names_what_it_cannot_make():
+    """Only the GPU experiment of lecture 01 needs more than the course's environment."""
+    assert set(experiments.NEEDS) == {"01"}
+    assert {"01", "03", "08"} <= {script.stem[:2] for script in experiments.RUNS.glob("[0-9][0-9]_*.py")}
