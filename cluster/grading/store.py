@@ -5,7 +5,7 @@
     <runs>/<assignment>/items/<student>/recorded.json   what of the student's stands in the gradebook
     <runs>/<assignment>/dispatches/<id>/          plan.json: who works on what; a worker stops when it is gone
     <runs>/<assignment>/void.json                 names of checks that count as passed for everybody
-    <runs>/<assignment>/journal.jsonl             what each part of a dispatch took: seconds, cores
+    <runs>/<assignment>/journal.jsonl             what each part of a dispatch took, and how many said so
 
 The key of an item is a hash of all that its verdict depends on, so a verdict never has to be trusted: another
 notebook, file, check or version has another key.

@@ -81,8 +81,9 @@ def test_a_class_is_graded_once(many):
     assert many.executed() == {"ada": 1, "bob": 1, "cyd": 2}
     assert not list(many.root.glob(".grading/runs/*/dispatches/*"))
     lines = (many.root / ".grading/runs" / NAME / "journal.jsonl").read_text().splitlines()
-    facts = json.loads(lines[0])
-    assert len(lines) == 2 and facts["kind"] == "local" and facts["ended"] >= facts["began"]
+    facts, whole = json.loads(lines[0]), json.loads(lines[1])
+    assert len(lines) == 4 and facts["kind"] == "local" and facts["ended"] >= facts["began"]
+    assert (whole["kind"], whole["parts"], whole["told"]) == ("local", 1, 1)
 
 
 def test_solutions_do_not_travel_with_the_work(many):

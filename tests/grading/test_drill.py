@@ -209,6 +209,6 @@ def test_the_script_of_an_array(tmp_path):
         "#SBATCH --job-name=grade-01-abc", "#SBATCH --array=0-1%8", "#SBATCH --cpus-per-task=2",
         "#SBATCH --mem=4096M", "#SBATCH --time=8", "#SBATCH --export=NONE", "#SBATCH --account=grading",
         "#SBATCH --partition=short", "#SBATCH --no-requeue", "umask 077",
-        f"exec '/opt/a python' -m cluster.grading.worker '{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
+        f"exec '/opt/a python' -P -m cluster.grading.worker '{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
     ):  # fmt: skip
         assert line in lines, text

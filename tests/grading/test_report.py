@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 
 import pytest
@@ -9,7 +10,8 @@ from conftest import write_mutant
 from test_classrun import ENGINE, FULL, NAME, many  # noqa: F401 (a fixture)
 
 from cluster.grading import __main__ as command
-from cluster.grading.classrun import export, head, page, regrade, report
+from cluster.grading.classrun import array, export, head, page, regrade, report
+from cluster.grading.classrun.hours import used
 from cluster.grading.course import CourseError
 
 A, B, C, D = "thinks A", "thinks B", "thinks C", "thinks D"
@@ -63,6 +65,39 @@ def test_the_report_is_right_and_stands_alone(graded):
     [head_row, first, *_] = csv.reader(io.StringIO(tables["students.csv"]))
     assert first[0] == "'=cmd|x" and head_row[-2:] == ["double-of-one", "double-of-others"]
     assert len(tables["checks.csv"].splitlines()) == 3
+
+
+ARRAYS = [
+    {"job": "grade-a", "kind": "slurm", "sent": 1e9, "parts": 3, "told": 1},
+    {"job": "grade-b", "kind": "slurm", "sent": 2e9, "parts": 1, "told": 1},
+    {"job": "grade-c", "kind": "local", "sent": 3e9, "parts": 2, "told": 1},
+    {"part": 0, "kind": "slurm", "cores": 2, "began": 0.0, "ended": 1800.0},
+]
+SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 0\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "hours", "note"),
+    [
+        (SACCT + "grade-b|3600|TIMEOUT\n", 4.0, "2 tasks that did not end by themselves; without 1 worker"),
+        (SACCT, 1.0, "without 3 workers"),  # it has forgotten an array
+        (array.Refusal("Slurm accounting storage is disabled"), 1.0, "without 3 workers"),
+    ],
+)
+def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, said, hours, note):
+    """Do they come from Slurm's accounting if it knows all arrays, and are they else said to be missing?"""
+
+    def ask(*command):
+        if isinstance(said, Exception):
+            raise said
+        assert command[0] == "sacct" and "--name=grade-a,grade-b" in command
+        return said
+
+    monkeypatch.setattr(array, "ask", ask)
+    (tmp_path / "journal").write_text("\n".join(map(json.dumps, ARRAYS)))
+    found, words = used(tmp_path / "journal")
+    assert found == {"slurm": hours} and note in words
+    assert used(tmp_path / "none") == ({}, "")
 
 
 def test_the_export(graded):

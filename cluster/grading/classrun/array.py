@@ -167,7 +167,8 @@ def script(plan, folder, array, python=sys.executable):
     }
     lines = [f"#SBATCH --{key}={shlex.quote(str(value))}" for key, value in options.items() if value]
     path = shlex.quote(str(Path(cluster.__file__).parents[1]))
-    worker = f"{shlex.quote(python)} -m cluster.grading.worker {shlex.quote(str(folder))}"
+    # -P: no module is imported from the folder where the command was given, perhaps a student's.
+    worker = f"{shlex.quote(python)} -P -m cluster.grading.worker {shlex.quote(str(folder))}"
     head = ["#!/bin/bash", *lines, "#SBATCH --no-requeue", "#SBATCH --open-mode=append", "umask 077"]
     return "\n".join([*head, f"export PYTHONPATH={path}", f'exec {worker} "$SLURM_ARRAY_TASK_ID"', ""])
 

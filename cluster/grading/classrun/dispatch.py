@@ -56,6 +56,7 @@ class Dispatch:
         try:
             place.start(made)
         except CourseError:
+            (folder / "plan.json").unlink(missing_ok=True)  # nothing of it has run
             made.close(where)
             raise
         return made
@@ -101,9 +102,12 @@ class Dispatch:
 
     def close(self, where):
         """Call it off: a worker that comes late finds no plan. What its parts took goes into the journal."""
-        for told in sorted(self.folder.glob("ended-*.json")):
-            if facts := store.load(told):
-                where.journal(facts | {"kind": self.plan["kind"]})
+        told = [facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := store.load(path))]
+        for facts in told:
+            where.journal(facts | {"kind": self.plan["kind"]})
+        if (self.folder / "plan.json").exists():
+            about = {name: self.plan[name] for name in ("job", "kind", "sent")}
+            where.journal(about | {"parts": len(self.open), "told": len(told)})
         (self.folder / "plan.json").unlink(missing_ok=True)
         self.place.end(self)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -35,7 +35,8 @@ class Local:
         """Start as many parts as there is room for."""
         while self.waiting and len(self.live) < self.places:
             dispatch, number = self.waiting.pop(0)
-            command = [sys.executable, "-m", "cluster.grading.worker", dispatch.folder, str(number)]
+            # -P: no module is imported from the folder where the command was given, perhaps a student's.
+            command = [sys.executable, "-P", "-m", "cluster.grading.worker", dispatch.folder, str(number)]
             env = os.environ | {"PYTHONPATH": path()}
             with open(dispatch.folder / f"part-{number}.log", "ab") as log:
                 process = subprocess.Popen(

@@ -25,6 +25,7 @@ def page(found):
         f"<p>{len(students)} students, {found['of']:g} points. Executing took {took['seconds']:g} s in all"
         + (f", {took['median']:g} s a student, {took['longest']:g} s at most" if took["median"] else "")
         + (f"; workers had {hours}" if hours else "")
+        + (f" ({took['note']})" if took["note"] else "")
         + ".</p>",
         f"<p><b>To look at:</b> {html.escape(', '.join(looks))}</p>" if looks else "",
         picture(distribution(found), "Histogram of the students' points before lateness is taken off"),

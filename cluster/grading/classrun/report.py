@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import statistics
 from collections import Counter
 
 from cluster.grading import codes, store
-from cluster.grading.classrun import late
+from cluster.grading.classrun import hours, late
 from cluster.grading.course import CourseError
 
 EMPTY = "NotImplementedError"
@@ -135,19 +134,13 @@ def check(name, worth, students):
 def time_used(where, students):
     """Seconds of students' work, and the hours of cores that workers had reserved, by where they ran."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
-    hours = Counter()
-    try:
-        lines = (where.folder / "journal.jsonl").read_text().splitlines()
-    except FileNotFoundError:
-        lines = []
-    for line in lines:
-        part = json.loads(line)
-        hours[part["kind"]] += part["cores"] * (part["ended"] - part["began"]) / 3600
+    core_hours, note = hours.used(where.folder / "journal.jsonl")
     return {
         "seconds": round(sum(took), 1),
         "median": round(statistics.median(took), 2) if took else None,
         "longest": round(max(took), 2) if took else None,
-        "core hours": {kind: round(value, 4) for kind, value in sorted(hours.items())},
+        "core hours": core_hours,
+        "note": note,
     }
 
 
