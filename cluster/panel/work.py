@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs`
-FRESH = 10.0  # seconds for which the found folders hold
+FRESH, SHARE = 1.0, 0.05  # seconds for which the found folders hold, at least; of the time, for searching
 SHOWN = 100  # jobs in the list
 SOURCES = 8  # jobs whose metrics are kept in memory
 LINES = 200  # of what the ranks printed
@@ -51,12 +51,13 @@ class Work:
 
     def runs(self) -> dict[str, Path]:
         """{path below the root: folder of runs}, $CLUSTER_RUNS among them."""
-        at, found = self._runs
-        if time.monotonic() - at > FRESH:
+        until, found = self._runs
+        if (begun := time.monotonic()) > until:
             found = {str(p.relative_to(self.root)): p for p in search(self.root)}
             if own := os.environ.get("CLUSTER_RUNS"):
                 found["CLUSTER_RUNS"] = Path(own).expanduser().absolute()
-            self._runs = time.monotonic(), found
+            ended = time.monotonic()
+            self._runs = ended + max(FRESH, (ended - begun) / SHARE), found
         return found
 
     def lines(self) -> tuple[list[Line], list[str]]:

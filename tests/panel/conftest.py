@@ -1,0 +1,143 @@
+"""A Jupyter server with the course's pages, under a base URL as of JupyterHub, in a home of its own."""
+
+import http.cookiejar
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
+
+TOKEN = "secret"
+EVIL = "net <img src=x onerror=alert(1)>"
+
+
+def steps(epochs, pause):
+    """What the jobs of these tests do: log, print something hostile, wait."""
+    import time
+
+    from cluster.jobs import log
+
+    for epoch in range(epochs):
+        log(step=epoch + 1, steps=epochs, loss=1.0 / (epoch + 1))
+        print(f"epoch {epoch} <script>alert(1)</script>", flush=True)
+        time.sleep(pause)
+
+
+def fails(why):
+    """What the failing job does."""
+    raise ValueError(why)
+
+
+def notebook(*cells):
+    return writes(new_notebook(cells=list(cells)))
+
+
+def solution(source):
+    return new_code_cell(source, metadata={"nbgrader": {"solution": True}})
+
+
+@pytest.fixture(scope="session")
+def course(tmp_path_factory):
+    """A student's folder: a lecture, two assignments, dates, a hand-in, feedback."""
+    root = tmp_path_factory.mktemp("student") / "work"
+    lecture = root / "lectures" / "01_convolution.ipynb"
+    first = root / "exercises" / "01_loops" / "loops.ipynb"
+    second = root / "exercises" / "07_ranks" / "ranks.ipynb"
+    page = first.parent / "feedback" / "2026-11-19 10:00:00 UTC" / "loops.html"
+    for path in (lecture, first, second, page):
+        path.parent.mkdir(parents=True)
+    lecture.write_text(
+        notebook(new_markdown_cell("# 1 · From <b>loops</b> to GEMM\n\n**Why so slow?**\n\nText."))
+    )
+    filled, stub = solution("y = x"), solution("# YOUR CODE HERE\nraise NotImplementedError")
+    first.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), filled, stub, new_code_cell("1")))
+    second.write_text(notebook(new_markdown_cell("# 07 Make it data-parallel"), stub))
+    page.write_text("<html><head><title>Assignment 01: 4.5 of 7 points</title></head></html>")
+    (root / "dates.json").write_text(
+        json.dumps({"01_loops": "2026-01-31T23:59:00+01:00", "07_ranks": "2999-01-31T23:59:00+01:00"})
+    )
+    return root
+
+
+@pytest.fixture(scope="session")
+def jobs(course):
+    """One job that has ended, one that has failed, one that goes on until it is cancelled: {name: Job}."""
+    from cluster.jobs import submit
+
+    runs = course / "exercises" / "07_ranks" / "runs"
+    options = {"folder": runs, "backend": "local", "controller": "gloo"}
+    made = {
+        "done": submit(steps, epochs=4, pause=0.0, name="short", **options),
+        "failed": submit(fails, why="<b>7</b> images & no labels", name="fails", **options),
+        "running": submit(steps, epochs=100_000, pause=0.05, name=EVIL, **options),
+    }
+    made["done"].wait(progress=False, timeout=120)
+    made["failed"].wait(progress=False, timeout=120)
+    yield made
+    made["running"].cancel()
+
+
+class Server:
+    """A running server: `get` and `post` as a browser that has logged in, or as a stranger."""
+
+    def __init__(self, url):
+        self.url = url
+        self.cookies = http.cookiejar.CookieJar()
+        self.browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
+        self.stranger = urllib.request.build_opener()
+
+    def get(self, path, opener=None, data=None):
+        """(status, text, headers) of a page; errors are answers, too."""
+        body = urllib.parse.urlencode(data).encode() if data is not None else None
+        try:
+            with (opener or self.browser).open(self.url + path, body, timeout=60) as answer:
+                return answer.status, answer.read().decode(), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(), error.headers
+
+
+@pytest.fixture(scope="session")
+def server(course, jobs, tmp_path_factory):
+    """The server, logged in."""
+    home = tmp_path_factory.mktemp("home")
+    done = home / ".local/share/jupyter/nbgrader_cache/course/ada+01_loops+2026-01-30 20:04:10.123456 UTC"
+    done.mkdir(parents=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    on = {"cluster.panel": True, "jupyterlab": True}
+    command = [
+        sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--port={port}",
+        "--port-retries=0", "--ServerApp.base_url=/user/ada/", f"--IdentityProvider.token={TOKEN}",
+        f"--ServerApp.root_dir={course}",
+    ]  # fmt: skip
+    settings = home / ".jupyter" / "jupyter_server_config.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"ServerApp": {"jpserver_extensions": on}}))
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "CLUSTER_RUNS"))}
+    env |= {"HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2]), "TZ": "UTC"}
+    with open(home / "log", "wb") as log:
+        process = subprocess.Popen(command, env=env, cwd=course, stdout=log, stderr=log)
+    found = Server(f"http://127.0.0.1:{port}/user/ada/")
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                status, _, _ = found.get(f"course?token={TOKEN}")
+                assert status == 200, (home / "log").read_text()
+                break
+            except urllib.error.URLError:
+                assert process.poll() is None and time.monotonic() < until, (home / "log").read_text()
+                time.sleep(0.2)
+        yield found
+    finally:
+        process.terminate()
+        process.wait(30)

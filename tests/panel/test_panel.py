@@ -1,0 +1,184 @@
+"""Do the start page and the jobs page show what is there, to their user alone, and all of it as text?"""
+
+import datetime
+import html
+import os
+import re
+import subprocess
+import sys
+import urllib.parse
+
+import pytest
+
+from cluster.panel import chart, course, handlers, work
+
+PAGES = ["course", "course/", "course/jobs", "course/job?of=a", "course/cancel?of=a"]
+SCRIPTS = re.compile(
+    r"<script(?! type=\"module\" src=\"/user/ada/static/course_panel/page\.js\")|<img|onerror=[^a]"
+)
+
+
+def of(course, job):
+    """The name that the pages have for a job."""
+    return str(job.folder.relative_to(course))
+
+
+def link(course, job, page="job"):
+    return f"course/{page}?{urllib.parse.urlencode({'of': of(course, job)})}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_login_is_needed(server, page):
+    """Is who has not logged in sent away from each page, and refused where something would be changed?"""
+    _, text, _ = server.get(page, server.stranger)
+    assert "<title>Jupyter Server" in text and "From Convolution" not in text
+    if "cancel" in page:
+        assert server.get(page, server.stranger, data={})[0] == 403
+
+
+def test_start_page_tells_where_one_is(server):
+    """Are lectures, assignments, progress, dates, hand-ins and points on the start page?"""
+    status, text, _ = server.get("course")
+    said = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    assert status == 200
+    assert "From <b>loops</b> to GEMM Why so slow?" in said
+    assert "Loops 50 % 1 of 2 cells filled due Sat 31 Jan" in said
+    assert "handed in Fri 30 Jan, 20:04 UTC 4.5 of 7 points , feedback" in said
+    assert "Make it data-parallel 0 % 0 of 1 cells filled due" in said and "in 3" in said
+    assert 'href="/user/ada/lab/tree/lectures/01_convolution.ipynb"' in text
+
+
+def test_jobs_are_listed_and_escaped(server, jobs):
+    """Are the jobs listed with state and reason, those at work first, and is a hostile name just text?"""
+    _, text, _ = server.get("course/jobs")
+    rows = re.findall(r"<tr>.*?</tr>", text, re.DOTALL)[1:]
+    assert len(rows) == 3 and html.escape(jobs["running"].name) in rows[0] and "running" in rows[0]
+    assert "&lt;b&gt;7&lt;/b&gt; images &amp; no labels" in text and "100 %" in text
+    assert "1 running, 2 ended." in text
+    assert not SCRIPTS.search(text), SCRIPTS.search(text)
+
+
+def test_job_page(server, course, jobs):
+    """Does a job's page have its curve, its log and its call, all of it escaped?"""
+    _, text, headers = server.get(link(course, jobs["done"]))
+    assert (
+        "&lt;script&gt;alert(1)" in text
+        and 'aria-label="loss by step: rank 0 from 1 at 1 to 0.25 at 4."' in text
+    )
+    assert "4 of 4 steps" in text and "submit(steps, epochs=4" in text and "Cancel this job" not in text
+    assert not SCRIPTS.search(text), SCRIPTS.search(text)
+    assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    _, text, _ = server.get(link(course, jobs["failed"]))
+    assert "What to do:" in text and "ValueError: &lt;b&gt;7" in text
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "",
+        "a",
+        "../../etc",
+        "exercises/07_ranks/runs/..",
+        "exercises/07_ranks/runs/",
+        "/etc/passwd",
+        "runs/x\0",
+    ],
+)
+def test_nothing_else_is_opened(server, jobs, named):
+    """Is what is no job of this user's not found, whatever path it names?"""
+    assert server.get("course/job?" + urllib.parse.urlencode({"of": named}))[0] in (400, 404)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
+def test_jobs_of_others_are_not_believed(server, course, jobs):
+    """Is a job folder that belongs to another user listed as not readable, and never opened?"""
+    folder = jobs["failed"].folder
+    os.chown(folder, 65534, 65534)
+    try:
+        assert "not to you" in html.unescape(server.get("course/jobs")[1])
+        assert server.get(link(course, jobs["failed"]))[0] == 404
+    finally:
+        os.chown(folder, 0, 0)
+
+
+def test_cancel_asks_and_needs_the_token(server, course, jobs):
+    """Does a job end only after the question, by a POST with the XSRF token, and is that then shown?"""
+    job = jobs["running"]
+    address = link(course, job, "cancel")
+    status, text, _ = server.get(address)
+    assert status == 200 and f"Cancel {html.escape(jobs['running'].name)}?" in text
+    assert server.get(address, data={})[0] == 403 and not job.status.ended
+    assert server.get(address, data={"_xsrf": "guessed"})[0] == 403 and not job.status.ended
+    token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
+    status, text, _ = server.get(address, data={"_xsrf": token})
+    assert status == 200 and f"<h1>{html.escape(jobs['running'].name)}</h1>" in text
+    job.wait(progress=False, timeout=60)
+    assert job.status == "cancelled"
+    assert "cancelled" in server.get(link(course, job))[1]
+    assert "It has ended already" in server.get(address)[1]
+
+
+def test_jupyterlab_knows_the_extension(server):
+    """Does JupyterLab load the course's half, from an address that answers?"""
+    text = server.get("lab")[1]
+    assert '"name": "convolution-to-cluster"' in text
+    status, script, _ = server.get("lab/extensions/convolution-to-cluster/static/remoteEntry.js")
+    assert status == 200 and "_JUPYTERLAB" in script
+
+
+def test_server_stays_light():
+    """Do the pages leave the heavy libraries alone, so that a server for each student stays small?"""
+    heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
+    code = "import sys, cluster.panel.app, cluster.jobs.live, cluster.jobs.table\n"
+    code += f"print(*(m for m in {heavy} if m in sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == []
+
+
+def test_chart_draws_each_line():
+    """Is each point where it belongs, and a hostile name escaped?"""
+    from cluster.jobs.curves import Curve
+
+    curve = Curve()
+    for x, y in [(0, 0.0), (10, 2.0)]:
+        curve.add(x, y)
+    picture = chart.svg("step", "<b>loss</b>", {"rank 0": curve})
+    left, right, top, bottom = chart.LEFT, chart.WIDTH - chart.RIGHT, chart.TOP, chart.HEIGHT - chart.BOTTOM
+    assert f'd="M{left:.1f} {bottom:.1f}L{right:.1f} {top:.1f}"' in picture
+    assert "<b>" not in picture and "rank 0 from 0 at 0 to 2 at 10." in picture
+    assert chart.svg("step", "loss", {"rank 0": Curve()}) == ""
+
+
+@pytest.mark.parametrize("low, high", [(0, 10), (0.001, 0.0021), (-3.3, 4e6), (5, 5), (1e-12, 1)])
+def test_ticks_are_few_and_inside(low, high):
+    """Are there one to eight ticks, in order, between the ends?"""
+    found = chart.ticks(low, high)
+    assert 1 <= len(found) <= 8 and found == sorted(found)
+    assert all(low - 1e-9 * abs(high) <= tick <= high * (1 + 1e-9) for tick in found)
+
+
+def test_search_is_bounded(tmp_path):
+    """Are runs found four levels deep, and not through links or in hidden folders?"""
+    for path in ("runs", "a/runs", "a/b/c/runs", "a/b/c/d/runs", ".hidden/runs", "a/runs/x/runs"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert {str(p.relative_to(tmp_path)) for p in work.search(tmp_path)} == {"runs", "a/runs", "a/b/c/runs"}
+
+
+def test_damaged_notebook_does_not_hide_the_others(tmp_path):
+    """Is a notebook that is no JSON named by its file?"""
+    (tmp_path / "lectures").mkdir()
+    (tmp_path / "lectures" / "02_networks_that_learn.ipynb").write_text("{")
+    (found,) = course.lectures(tmp_path, "lectures")
+    assert found.title == "Networks that learn"
+
+
+def test_dates_in_words():
+    """Are dates without a zone refused, and distances rounded down?"""
+    assert course.moment("2026-01-31 23:59") is None and course.moment(7) is None
+    now = datetime.datetime.now(datetime.UTC)
+    assert handlers.until(now + datetime.timedelta(days=3, seconds=5)) == "in 3 days"
+    assert handlers.until(now - datetime.timedelta(hours=1, seconds=5)) == "1 hour ago"
+    assert course.stamped("ada+01_loops+2026-01-30 20:04:10.123456 UTC").hour == 20
+    assert course.stamped("ada+01_loops+yesterday") is None
