@@ -1,8 +1,8 @@
 """The hub's Python: the course's packages as hard links, in a place that students can reach.
 
-The environment that `make hub` built may lie in a folder that is closed to others (it holds the solutions), or
-stand on a Python in root's home. Links need neither to be open, and take no space. The package `cluster` is
-missing in it on purpose: students import the one that was placed for them, the grader that of his course.
+The environment that `make hub` built may lie in a folder that is closed to others (it holds the solutions),
+or stand on a Python in root's home. Links need neither to be open, and take no space. The package `cluster`
+is missing in it on purpose: students import the one that was placed for them, the grader that of his course.
 """
 
 from __future__ import annotations

@@ -42,6 +42,13 @@ README = """\
 """
 
 
+def check(root: Path) -> None:
+    """Raises Trouble for a folder that is no course, before anything is put in the place of what is there."""
+    needed = ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py")
+    if absent := [name for name in needed if not (root / name).exists()]:
+        raise Trouble(f"{root} is not the course's repository: it has no {', '.join(absent)} (--course).")
+
+
 def students(root: Path, state: Path, settings: Settings) -> bool:
     """Make state/course what students may see of the course at `root`. True when it changed.
 
@@ -80,8 +87,6 @@ def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]
         {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
     )
     files = [p for p in found if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
-    if not (root / "nbgrader_config.py").is_file():
-        raise Trouble(f"{root} is no course: it has no nbgrader_config.py.")
     texts = {str(p.relative_to(root)): p.read_bytes() for p in files} | {"nbgrader_site.py": site.encode()}
     return acting(settings.grader, lambda: update(course, texts))
 

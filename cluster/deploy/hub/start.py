@@ -23,6 +23,7 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         raise Trouble(f"The hub cannot be started here: {why}.")
     people = roster.read(list_)
     parts.proxy_program()
+    material.check(root)
     states.begin(state)
     with states.locked(state):
         _same(state, settings)
@@ -33,7 +34,7 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         with step("course", say) as note:
             note(_course(root, state, settings))
         changed = states.configure(state, settings, root)
-        # Started anew, which no server of a student notices: the hub of another configuration, what has old packages.
+        # Started anew, which no server of a student notices: what has an old configuration or packages.
         anew = ("hub", "formgrader", "culler") if fresh else ("hub",) if changed else ()
         sync.keep(state, list_)
         for part in parts.all_of(settings, state):

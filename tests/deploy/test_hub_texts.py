@@ -1,0 +1,234 @@
+"""The hub's settings, roster and generated files, and whose work is left alone. No hub is started."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from cluster.deploy.hub import (
+    COURSE,
+    INSTRUCTORS,
+    backup,
+    environment,
+    material,
+    roster,
+    settings,
+    texts,
+    users,
+)
+from cluster.deploy.hub.settings import Settings, Trouble
+
+HEAD = "name,user,role,extension\n"
+STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
+
+
+class Config(dict):
+    """What `c` is to a configuration file: sections that are there when they are asked for."""
+
+    def __getattr__(self, name):
+        return self.setdefault(name, types.SimpleNamespace())
+
+
+def executed(text, **names):
+    """The sections that a configuration file sets."""
+    c = Config()
+    exec(
+        compile(text, "generated", "exec"),
+        {"get_config": lambda: c, "load_subconfig": lambda path: None, **names},
+    )
+    return c
+
+
+def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
+    """Semicolons, a byte order mark, Windows' line ends, capitals, an empty line, a name with a comma?"""
+    people = tmp_path / "people.csv"
+    text = "Name;User;Role;Extension\r\nAda Maria Example;ada;Student;\r\n;;;\r\n"
+    text += '"Example, Ines";ines;instructor;2\r\n'
+    people.write_bytes(b"\xef\xbb\xbf" + text.encode())
+    ada, ines = roster.read(people)
+    assert (ada.user, ada.role, ada.extension, ada.names) == ("ada", "student", 0, ("Ada Maria", "Example"))
+    assert (ines.name, ines.role, ines.extension) == ("Example, Ines", "instructor", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,role\nAda,student\n", "lacks user"),
+        (HEAD + "Ada,ada,tutor,\n", "line 2: role = 'tutor'"),
+        (HEAD + "Ada,Ada!,student,\n", "line 2: user = 'Ada!'"),
+        (HEAD + "Ada,ada,student,soon\n", "line 2: extension = 'soon'"),
+        (HEAD + "Ada,ada,student,-1\n", "extension = '-1'"),
+        (HEAD + "Ada,ada,student,\nBen,ada,student,\n", "line 3: the user 'ada' is there twice"),
+        (HEAD + "Ada, Countess,ada,student,\n", "line 2: it has more or fewer fields"),
+        (HEAD + "Ada,ada\n", "line 2: it has more or fewer fields"),
+        (HEAD + "A:da,ada,student,\n", "without ':'"),
+        ("name,user,role,grade\n", "no column 'grade'"),
+    ],
+)
+def test_a_wrong_roster_is_refused_by_line(text, words):
+    """Does the message name the line, the value and what is wrong with it?"""
+    with pytest.raises(Trouble, match=words.replace("(", r"\(")):
+        roster.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"colour": "red"}, "know no colour; they have: port"),
+        ({"port": "8000"}, "port = '8000'"),
+        ({"port": 80}, "from 1024"),
+        ({"spawner": "docker"}, "one of 'local', 'slurm'"),
+        ({"spawner": "slurm"}, "needs a Slurm"),
+        ({"database": "mysql"}, "database = 'mysql'"),
+        ({"database": "postgresql://host/hub"}, "database ="),
+        ({"homes": "home"}, "a full path"),
+        ({"extra": "/not/there.py"}, "no such file"),
+        ({"grader": "Root"}, "grader = 'Root'"),
+    ],
+)
+def test_a_wrong_setting_is_refused(values, words):
+    """Does the message name the setting, its value and what would do?"""
+    with pytest.raises(Trouble, match=words.replace("(", r"\(")):
+        settings.make(values)
+
+
+def test_settings_survive_the_state_folder():
+    """Is what was started with what is read again?"""
+    chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
+    assert settings.make(json.loads(json.dumps(settings.plain(chosen)))) == chosen
+
+
+@pytest.mark.parametrize("spawner", ["local", "slurm"])
+def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, monkeypatch):
+    """Can JupyterHub read it, does nothing listen elsewhere, and is no secret written into it?"""
+    monkeypatch.setitem(sys.modules, "batchspawner", types.ModuleType("batchspawner"))
+    (tmp_path / "hub").mkdir()
+    secrets = {"proxy": "p", "formgrader": "f", "sync": "s", "culler": "c", "database": "sqlite://"}
+    (tmp_path / "hub/secrets.json").write_text(json.dumps(secrets))
+    text = texts.hub(Settings(port=9000, spawner=spawner, slurm="site"), tmp_path, PYTHON)
+    c = executed(text)
+    urls = [c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url]
+    urls += [s["url"] for s in c.JupyterHub.services if "url" in s]
+    assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003)]
+    assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler"}
+    assert not (c.JupyterHub.cleanup_servers or c.JupyterHub.cleanup_proxy or c.Authenticator.admin_users)
+    assert ("Slurm" in c.JupyterHub.spawner_class) == (spawner == "slurm")
+    admins = [r["name"] for r in c.JupyterHub.load_roles if any(s.startswith("admin:") for s in r["scopes"])]
+    assert admins == ["sync"], "one service alone may change users"
+
+
+def test_extensions_follow_the_role():
+    """Has a student's server neither Formgrader nor the page to create assignments, and the grader's both?"""
+    made = texts.files(Settings(), STATE, PYTHON, panel=True)
+
+    def parts(role):
+        server = json.loads(made[f"etc/{role}/jupyter_server_config.json"])["ServerApp"][
+            "jpserver_extensions"
+        ]
+        page = json.loads(made[f"etc/{role}/labconfig/page_config.json"])["disabledExtensions"]
+        return {n.rpartition(".")[2] for n, on in server.items() if on}, {n.partition(":")[2] for n in page}
+
+    on, off = parts("student")
+    assert {"assignment_list", "validate_assignment", "panel", "jupyterlab"} <= on
+    assert not {"formgrader", "course_list"} & on
+    assert off == {"formgrader", "create-assignment", "course-list"}
+    on, off = parts("instructor")
+    assert "course_list" in on and "formgrader" not in on and "create-assignment" in off
+    on, off = parts("grader")
+    assert "formgrader" in on and off == {"assignment-list", "course-list"}
+    without = texts.files(Settings(), STATE, PYTHON, panel=False)
+    assert not any("cluster.panel" in text for text in without.values())
+
+
+def test_the_role_is_the_groups(tmp_path):
+    """Does the hook give each server the configuration of its user's group, and not of the one before?"""
+    (tmp_path / "hub").mkdir()
+    names = ("proxy", "formgrader", "sync", "culler", "database")
+    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
+    hook = executed(texts.hub(Settings(), tmp_path, PYTHON)).Spawner.pre_spawn_hook
+
+    def role(*groups):
+        user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=g) for g in groups])
+        spawner = types.SimpleNamespace(user=user, environment={"A": "1"})
+        hook(spawner)
+        return Path(spawner.environment["JUPYTER_CONFIG_PATH"]).name
+
+    assert [role(INSTRUCTORS), role(), role(f"nbgrader-{COURSE}")] == ["instructor", "student", "student"]
+
+
+def test_nbgraders_own_settings_name_the_same_course():
+    """Is the hub's course the one of nbgrader_config.py? Formgrader's service has to have its name."""
+    assert f'course_id = "{COURSE}"' in (Path(__file__).parents[2] / "nbgrader_config.py").read_text()
+
+
+def test_the_graders_changes_are_kept(tmp_path):
+    """Is a file that somebody edited in the grader's copy left alone, and the rest brought up to date?"""
+    course = tmp_path / "course"
+    assert material.update(course, {"a/1.txt": b"one", "b.txt": b"two", "c.txt": b"three"}) == []
+    (course / "b.txt").write_text("mine")
+    (course / "own.txt").write_text("own")
+    assert material.update(course, {"a/1.txt": b"ONE", "b.txt": b"TWO"}) == ["b.txt"]
+    assert (course / "a/1.txt").read_text() == "ONE" and (course / "b.txt").read_text() == "mine"
+    assert not (course / "c.txt").exists() and (course / "own.txt").exists()
+    assert course.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
+    """Does a wrong folder leave what students see as it is?"""
+    with pytest.raises(Trouble, match="not the course's repository: it has no nbgrader_config"):
+        material.check(tmp_path)
+
+
+def test_students_would_see_a_solution(tmp_path):
+    """Is a solution among what students get noticed before it is placed?"""
+    root = Path(__file__).parents[2]
+    course = tmp_path / "repository"
+    for part in ("cluster", "lectures", "exercises", "solutions"):
+        (course / part).mkdir(parents=True)
+    (course / "lectures/leak.ipynb").write_text('{"cells": ["### BEGIN SOLUTION"]}')
+    (course / "cluster/__init__.py").write_text("")
+    (course / "nbgrader_config.py").write_text((root / "nbgrader_config.py").read_text())
+    with pytest.raises(Trouble, match=r"lectures/leak.ipynb: BEGIN SOLUTION"):
+        material.students(course, tmp_path, Settings())
+    assert not (tmp_path / "course").exists() and not (tmp_path / "course.new").exists()
+
+
+def test_the_environment_is_one_that_others_can_run(tmp_path):
+    """Is a Python below a closed folder passed over?"""
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    (closed / "python").touch(mode=0o755)
+    assert not environment.open_to_all(closed / "python")
+    assert environment.open_to_all(Path("/bin/sh").resolve())
+
+
+def test_a_backup_that_is_none_is_refused(tmp_path):
+    """Are a text file and an archive of something else named as what they are?"""
+    (tmp_path / "text").write_text("no archive")
+    with pytest.raises(Trouble, match="no backup that can be read"):
+        backup._opened(tmp_path / "text")
+    subprocess.run(["tar", "czf", tmp_path / "other.tar.gz", "-C", tmp_path, "text"], check=True)
+    with backup._opened(tmp_path / "other.tar.gz") as tar, pytest.raises(Trouble, match="no whole backup"):
+        backup._about(tar, tmp_path / "other.tar.gz")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
+    """Does root's work in another's folder have that user's rights, and do errors come back in words?"""
+    assert users.acting("nobody", os.getuid) == users.find("nobody").pw_uid
+    (tmp_path / "secret").write_text("root's")
+    (tmp_path / "secret").chmod(0o600)
+    with pytest.raises(Trouble, match="As the user nobody: PermissionError"):
+        users.acting("nobody", lambda: (tmp_path / "secret").read_text())
+
+
+def test_a_system_user_is_never_a_student(tmp_path):
+    """Is a roster that names root, or another user of the system, refused?"""
+    book = users.Accounts(tmp_path, tmp_path)
+    with pytest.raises(Trouble, match="'daemon', a user of the system"):
+        book.ensure(roster.Person("D", "daemon", "student"))
+    assert not book.all() and not book.lock("daemon")
