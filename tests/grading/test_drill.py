@@ -18,7 +18,7 @@ import sandboxes
 sys.path.insert(0, str(conftest.ROOT / "tests"))
 import slurm
 
-from cluster.grading.classrun import array, head, sample
+from cluster.grading.classrun import array, head, hours, sample
 from cluster.grading.course import CourseError
 from cluster.grading.engine import Engine
 from cluster.grading.store import Store, load, runs
@@ -175,6 +175,9 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     if STUDENTS:
         RECORD.write_text(json.dumps(facts, indent=1) + "\n")
     own.start()
+    wait(lambda: hours.used(where.folder / "journal.jsonl")[1].startswith("Slurm's accounting"))
+    used, note = hours.used(where.folder / "journal.jsonl")
+    assert used["slurm"] > 0 and "with 0 tasks" not in note, note  # those of the node are in it
 
 
 @pytest.mark.slurm

@@ -11,6 +11,7 @@ import json
 from collections import Counter
 
 FORMAT = "--format=JobName,CPUTimeRAW,State"
+THROUGH = ("COMPLETED", "COMPLETING", "RUNNING")
 
 
 def used(journal):
@@ -48,5 +49,5 @@ def accounted(arrays):
     rows = [line.split("|") for line in said.splitlines()]
     if {name for name, _, _ in rows} != names:
         return None
-    killed = sum(not state.startswith("COMPLETED") for _, seconds, state in rows if int(seconds))
+    killed = sum(not state.startswith(THROUGH) for _, seconds, state in rows if int(seconds))
     return sum(int(seconds) for _, seconds, _ in rows) / 3600, killed
