@@ -175,9 +175,9 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     if STUDENTS:
         RECORD.write_text(json.dumps(facts, indent=1) + "\n")
     own.start()
-    wait(lambda: hours.used(where.folder / "journal.jsonl")[1].startswith("Slurm's accounting"))
+    wait(lambda: hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
     used, note = hours.used(where.folder / "journal.jsonl")
-    assert used["slurm"] > 0 and "with 0 tasks" not in note, note  # those of the node are in it
+    assert used["slurm"] > 0 and "killed tasks included" in note, note  # those of the node
 
 
 @pytest.mark.slurm

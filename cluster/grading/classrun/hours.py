@@ -29,7 +29,7 @@ def used(journal):
     if arrays and (answer := accounted(arrays)):
         hours["slurm"], killed = answer
         missing -= sum(one["parts"] - one["told"] for one in arrays)
-        notes.append(f"Slurm's accounting, with {killed} tasks that did not end by themselves")
+        notes.append("by Slurm's accounting" + (f", killed tasks included: {killed}" if killed else ""))
     if missing:
         notes.append(f"without {missing} workers that were killed: nobody knows their time")
     return {kind: round(value, 4) for kind, value in sorted(hours.items())}, "; ".join(notes)
