@@ -30,7 +30,11 @@ import inspect
 import json
 import os
 import pathlib
+import runpy
+import sys
 import time
+import zipfile
+import zlib
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
 os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
@@ -45,8 +49,11 @@ from IPython.display import display
 from keras import layers
 
 from cluster import submit
+from cluster.jobs import run_folder, sbatch
+from cluster.training import models
 from cluster.training.data import CLASSES, fashion_mnist
 
+# %%
 plt.style.use("cluster.course")
 palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
 tf.config.threading.set_intra_op_parallelism_threads(2)
@@ -238,7 +245,7 @@ def run_all(source, changes, x, y):
 
 # %% [markdown]
 # **Guess** before you run it. Five mistakes: in how many of them do the two ranks end with *different*
-# weights? And in how many is the training the one that a single process would have done?
+# weights? And in how many is the training still the one of a single process with batches of $pn$?
 
 # %%
 guesses["mistakes after which the ranks differ"] = None
@@ -270,14 +277,17 @@ plt.show()
 #
 # - **Right.** The paths lie on each other, to the last bit, and are the path of one device with twice the
 #   batch (7.1).
-# - **No broadcast.** Both ranks take the *same* step, from different places: the distance between them never
-#   changes. Each gets the mean of two gradients, of which neither is its own. They come to rest where the two
-#   gradients *cancel*, and that is no minimum of anything: look at the loss below.
-# - **No averaging.** Two trainings that know nothing of each other. Here they end in opposite valleys, and the
-#   one that is thrown away has cost as much as the other.
+# - **No broadcast.** Both ranks take the *same* step, from different places: the distance between them
+#   never changes. Each gets the mean of two gradients, of which neither is its own. They come to rest where
+#   the two gradients *cancel*, and that is no minimum of anything: look at the loss below.
+# - **No averaging.** Two trainings that know nothing of each other. Here they end in opposite valleys, and
+#   the one that is thrown away has cost as much as the other.
 # - **Sum for mean.** Each step is p times too long: the learning rate is secretly $p\eta$. Fine in a valley
 #   that is wide enough, a divergence in one that is not, and it gets worse with every rank that is added.
-# - **The same images, a shuffle each.** The paths coincide, the loss falls, and it is the wrong path.
+# - **The same images.** The mean of two equal gradients is that gradient: two machines do the work of one,
+#   and half of the images are never looked at. The paths coincide, and it is the wrong path.
+# - **A shuffle each.** The same picture, and harder to see in a program: every line looks right. Section
+#   7.3.
 #
 # A picture is not a test, and real networks have more than two weights. **Two numbers** are left: how far the
 # ranks are from each other, and how far rank 0 is from one process with batches of $pn$.
@@ -348,8 +358,8 @@ for p in (2, 256):
 # and as much work is done twice or more. In the *next* epoch others are missed, so the training still
 # converges to something good; the epoch is only worth less than it says.
 #
-# With `tf.data` the same mistake looks like this. Both pipelines are found in real course material. **Which
-# of the two is right?** Decide before you run the cell.
+# With `tf.data` the same mistake looks like this. The first pipeline stands in real course material, the
+# second is its usual repair. **Which of the two is right?** Decide before you run the cell.
 
 
 # %%
@@ -371,18 +381,18 @@ for name, pipeline in PIPELINES.items():
     print("rank 0 sees the same images in every epoch" if same else "others in the next epoch")
 
 # %% [markdown]
-# The first shuffles on each rank anew and shards the result: not disjoint. The second shards first: disjoint,
-# covering, and yet each rank sees *its* part for ever, in another order. That is a training on a fixed
-# partition. Its mean gradient is still over all images, so it is no disaster, but it is not SGD over the data
-# set either: two images of the same shard never meet images of their own rank's neighbours in another
-# combination, and when the file is sorted by class in blocks, each rank becomes a specialist. What we want is
-# a shuffle of the *whole*, new in each epoch, the same on all ranks: the two lines of `p_ranks`.
+# The first shuffles on each rank anew and shards the result: not disjoint. The second shards first:
+# disjoint, covering, and yet each rank sees *its* part for ever, in another order. That is a training on a
+# fixed partition. Its mean gradient is still over all images, so it is no disaster. But what a rank draws
+# from its own images, such as the statistics of 7.7, is drawn from one part for ever, and what does not go
+# round is left out for ever. What we want is a shuffle of the *whole*, new in each epoch, the same on all
+# ranks: the two lines of `p_ranks`.
 #
 # ### Equal steps
 #
-# 1,003 images do not go round on two ranks. What happens if rank 0 simply gets one more? In our program the
-# remainder is cut off (by `reshape`, which would refuse it). Here is a loop that does not care, as one would
-# write it first, and it reports its loss at the end, averaged over the ranks.
+# An odd number of images does not go round on two ranks. What happens if rank 0 simply gets one more? (In
+# `p_ranks` the `reshape` refuses.) Here is a loop that does not care, as one would write it first; at the
+# end it averages a loss over the ranks.
 
 
 # %%
@@ -402,26 +412,28 @@ def uneven(images=7, epochs=2, compiled=True):
     print(mean["loss"](tf.constant(100.0)).numpy(), flush=True)
 
 
+# %%
 def watch(job):
-    """Wait until the job ends, or neither rank has printed anything for four seconds; show what they said."""
+    """Wait until the job ends, or neither rank has printed anything for 8 s; show what they said."""
     said, since = [], time.monotonic()
-    while not job.status.ended and time.monotonic() - since < 4:
+    while not job.status.ended and time.monotonic() - since < 8:
         now = [job.logs(rank) for rank in range(job.ranks)]
         if now != said or not all(now):
             said, since = now, time.monotonic()
         time.sleep(0.1)
-    print("it has ended" if job.status.ended else "it hangs: nobody has said anything for four seconds")
+    said = [job.logs(rank) for rank in range(job.ranks)]
+    print("it has ended" if job.status.ended else "it hangs: nobody has said anything for 8 s")
     job.cancel()
     lines = [pd.Series(log.split("Traceback")[0].splitlines()) for log in said]
     display(pd.DataFrame({f"rank {r}": column for r, column in enumerate(lines)}).fillna(""))
 
 
 # %% [markdown]
-# **Predict:** seven images, two epochs; four steps an epoch on rank 0, three on rank 1. In which epoch does it
-# hang, and in which line of the program is each rank then?
+# **Predict:** seven images, two epochs; four steps an epoch on rank 0, three on rank 1. In which epoch does
+# it hang, and in which line of the program is each rank then?
 
 # %%
-watch(submit(uneven, ranks_per_node=2, time="00:01:00", rerun=True))
+watch(submit(uneven, ranks_per_node=2, time="00:05:00", rerun=True))
 
 # %% [markdown]
 # Did you say: in the first epoch, at image 6? Read the rows. Rank 0's *last* image of epoch 0 was averaged
@@ -434,17 +446,675 @@ watch(submit(uneven, ranks_per_node=2, time="00:01:00", rerun=True))
 # The two collectives above were compiled with `tf.function`. The same once more without:
 
 # %%
-watch(submit(uneven, ranks_per_node=2, time="00:01:00", compiled=False, rerun=True))
+watch(submit(uneven, ranks_per_node=2, time="00:05:00", compiled=False, rerun=True))
 
 # %% [markdown]
 # Now it does *not* hang. Look at the last rows: rank 1's mean "loss" is the mean of its loss, 100, and of a
 # *gradient* of rank 0. We had expected that the two names would keep them apart. Outside a `tf.function`,
 # TensorFlow keeps one compiled kernel for all operations of a kind, and it seems that Horovod sees only the
-# name with which this kernel was first made: both are "gradient" to it. Two scalars of one type fit together,
-# so they were paired. Then rank 1 was done and went home, and rank 0's last call ended with the error "Horovod
-# has been shut down", on the rank that had done nothing wrong. We found this while writing the lecture. A hang
-# is the *kinder* symptom.
+# name with which this kernel was first made: both are "gradient" to it. Two scalars of one type fit
+# together, so they were paired. Then rank 1 was done and went home, and rank 0's last call ended with the
+# error "Horovod has been shut down", on the rank that had done nothing wrong. We found this while writing
+# the lecture. A hang is the *kinder* symptom.
 #
 # So: give all ranks $\lfloor N/p \rfloor$ images, and leave out the rest, others in each epoch. Where nothing
 # may be left out, as in testing, ranks may have different *numbers of images* if every rank makes the same
 # *number of calls*, and the mean is weighted.
+#
+# ## 7.4 What the ranks report, and who writes it down
+#
+# **Means of unequal parts.** The mean of the ranks' means is the mean over all only if all parts are equally
+# large. Let rank 0 have 12 images and rank 1 only 4, as in a last batch or in a test set that does not go
+# round:
+
+# %%
+w, parts = np.array(STARTS[0]), [np.arange(12), np.arange(12, 16)]
+whole = gradient(w, x[:16], y[:16])
+own = [gradient(w, x[part], y[part]) for part in parts]
+weighted = sum(len(part) * g for part, g in zip(parts, own, strict=True)) / 16
+print(f"all 16 images  {whole.round(4)}")
+print(f"mean of means  {np.mean(own, axis=0).round(4)}")
+print(f"weighted       {weighted.round(4)}")
+assert np.allclose(weighted, whole)
+
+# %% [markdown]
+# So **each image must weigh $1/pn$**, wherever it is. For a gradient: equal shards, or a weighted mean. For
+# a metric: average *counts* and divide at the end; rank 0's accuracy alone is that of a p-th part of the
+# test images, and wobbles $\sqrt p$ times as much. The trap has more doors. A loss that is divided by the
+# number of *objects* in the batch (7.5), of words in a sentence, of unmasked pixels, is divided by another
+# number on each rank. And weight decay is not a mean over images at all: it must be added once, and not
+# scaled with them (lecture 08).
+#
+# **One writes.** After the step all ranks hold the same weights. Why not let all of them save? Two ranks
+# write a checkpoint of twenty layers into the same file at the same time, forty times, and rank 0 looks at
+# what lies there. **Guess:** how many of the forty are whole?
+
+# %%
+guesses["whole checkpoints of 40"] = None
+
+
+def all_write(trials=40):
+    """Every rank writes the same file; what rank 0 finds there, for each trial."""
+    hvd.init()
+    twenty = {f"layer {i}": np.full(20_000, hvd.rank() + 1.0) for i in range(20)}
+    path, found = run_folder() / "checkpoint.npz", []
+    for _ in range(trials):
+        hvd.allreduce(tf.constant(0.0))  # all are here: now
+        np.savez(path, **twenty)
+        hvd.allreduce(tf.constant(0.0))
+        if hvd.rank() == 0:
+            try:
+                with np.load(path) as file:
+                    wrote = {int(layer.max()) - 1 for layer in file.values()}
+                found.append("written by rank " + " and ".join(map(str, sorted(wrote))))
+            except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError) as error:
+                found.append(f"cannot be read: {type(error).__name__}")
+    return found
+
+
+# %%
+ends = pd.Series(submit(all_write, ranks_per_node=2).result(progress=False)).value_counts()
+print(ends.to_string())
+compare("whole checkpoints of 40", ends[~ends.index.str.contains("and|cannot")].sum())
+
+# %% [markdown]
+# The ranks leave the all-reduce together, so they write together: data parallelism *synchronises* the
+# accident. On a cluster the file lies on a shared file system and the accident is rarer and later. **Rank 0
+# writes, alone**; beside the old file, and then renames, so that a job that is killed while it writes leaves
+# the old one whole. The counterpart is forgotten more often: after a restart only rank 0 may have *read* the
+# checkpoint, and then "no broadcast" of 7.2 is back.
+#
+# ## 7.5 A detector
+#
+# Now a network with more than two weights. A team at Cray scaled *KittiBox*, which finds cars in pictures of
+# streets, to 16 GPUs, and their slides show this table (precision for easy, medium and hard cars):
+
+# %%
+KITTI = pd.DataFrame(
+    [
+        (5, 1, 140_000, 24.5, 0.930, 0.877, 0.736, 7.93),
+        (5, 8, 17_500, 3.2, 0.958, 0.894, 0.753, 60.8),
+        (5, 16, 8_750, 1.62, 0.960, 0.892, 0.744, 122.24),
+        (16, 1, 43_750, 23.55, 0.959, 0.890, 0.745, 8.28),
+        (16, 8, 5_470, 3.02, 0.936, 0.866, 0.735, 64.64),
+        (16, 16, 2_735, 1.52, 0.967, 0.867, 0.738, 129.28),
+    ],
+    columns=["batch", "GPUs", "steps", "hours", "easy", "medium", "hard", "images/s"],
+)
+alone = KITTI.groupby("batch")["images/s"].transform("first")
+KITTI["efficiency / %"] = 100 * KITTI["images/s"] / alone / KITTI["GPUs"]
+KITTI["images, thousands"] = KITTI["batch"] * KITTI["GPUs"] * KITTI["steps"] / 1e3
+display(KITTI.round({"hours": 2, "efficiency / %": 1, "images, thousands": 0}))
+
+# %% [markdown]
+# Read it as a detective. "Batch" is $n$, on each GPU: the steps fall with the number of GPUs, and every run
+# sees the same 700,000 images. The efficiency, images a second over $p$ times those of one GPU, is 96 to
+# 98%. And the precision? From 1 to 8 to 16 GPUs it goes up at batch 5, and down and up again at batch 16. Is
+# that an effect of the ranks? One run each: **nobody can know**. So we build a small one, with seeds.
+#
+# The same slides say that one GPU took 27.5 hours: 24.5 of training and 3 of *validation*. **Guess:** if the
+# validation stays on one GPU, how many times as fast is the whole on 16?
+
+# %%
+guesses["16 GPUs, with validation on one of them"] = None
+
+# %%
+one, sixteen = KITTI.loc[[0, 2], "hours"]
+print(f"training alone: {one / sixteen:.1f} times as fast")
+compare("16 GPUs, with validation on one of them", (one + 3) / (sixteen + 3), "×")
+
+# %% [markdown]
+# Amdahl's law, from one line of a table: what stays on one rank becomes the bottleneck. So validation belongs
+# on all ranks, with the weighted means of 7.4.
+#
+# Our streets are 64×64 pixels, with two to six items of Fashion-MNIST of different sizes that may cover
+# each other, and our cars are **shoes** (sandals, sneakers, boots). As in KittiBox, the network divides the
+# picture into cells (8×8) and says for each: is the centre of a shoe in here, and where is its box? The
+# whole program is in `runs/07_detector.py`; from there we take the scenes and what evaluates them. Network
+# and loss we build here.
+
+# %%
+program = runpy.run_path("runs/07_detector.py")
+scenes, found, boxes = program["scenes"], program["found"], program["boxes"]
+pictures, targets = scenes("test", 200, seed=7)
+print(f"pictures {pictures.shape}, targets {targets.shape}, {targets[..., 0].sum() / 200:.2f} shoes a scene")
+
+
+def detector(norm, seed=0):
+    """(N, 64, 64, 1) -> (N, 8, 8, 5): for each cell a logit, the centre's place, log of height and width."""
+    seeds = iter(range(100 * seed, 100 * seed + 100))
+    x = image = keras.Input((64, 64, 1))
+    for maps, stride in [(16, 2), (32, 2), (48, 2), (48, 1)]:
+        init = keras.initializers.HeNormal(seed=next(seeds))
+        x = layers.Conv2D(maps, 3, stride, padding="same", use_bias=False, kernel_initializer=init)(x)
+        x = layers.ReLU()(norm()(x))
+    init = keras.initializers.GlorotUniform(seed=next(seeds))
+    bias = keras.initializers.Constant([-3.0, 0.5, 0.5, 0.0, 0.0])  # few cells hold a shoe
+    return keras.Model(image, layers.Conv2D(5, 1, kernel_initializer=init, bias_initializer=bias)(x))
+
+
+# %%
+def detection_loss(target, out):
+    """(N, 8, 8, 5) twice -> (N,): cross-entropy of all cells, and the error of the box where a shoe is."""
+    shoe = target[..., 0]
+    there = tf.nn.sigmoid_cross_entropy_with_logits(shoe, out[..., 0])
+    box = tf.reduce_sum(tf.abs(target[..., 1:] - out[..., 1:]), -1)
+    return tf.reduce_sum(there + shoe * box, (1, 2))  # a sum over the cells, a mean over the scenes only
+
+
+# %% [markdown]
+# Do you see the trap of 7.4? It is natural to divide the error of the boxes by the number of *shoes* in the
+# batch. The ranks have different numbers of shoes. Our loss is a mean over scenes, of which every rank has
+# $n$.
+#
+# Trained on 1 rank and on 2, with 5 and with 16 scenes on each rank, three seeds each. As in the table, each
+# run sees the same number of scenes, so 2 ranks take half the steps; the learning rate is doubled, after a
+# warmup in the first fifth (lecture 08 asks why). **Guess** the change of precision from 1 rank to 2 at batch
+# 5, in points of average precision (between 0 and 100; a hit overlaps a box by half).
+
+# %%
+guesses["points of precision, 2 ranks against 1, batch 5"] = None
+
+# %%
+record = json.loads(pathlib.Path("runs/07_detector.json").read_text())
+rows = {"ranks": [], "norm": [], "speed": []}
+for done in record["jobs"]:
+    rows[done["part"]] += done["rows"]
+runs, origin = pd.DataFrame(rows["ranks"]), record["jobs"][0]
+runs["precision"] = [100 * epochs[-1]["precision"] for epochs in runs["epochs"]]
+print(f"RECORDED RUNS: {len(record['jobs'])} jobs of {origin['submitted'][:10]}, {origin['machine']['cpu']},")
+print(f"{record['train']} scenes, {record['epochs']} epochs, seeds {sorted(runs['seed'].unique().tolist())},")
+print(f"TensorFlow {origin['versions']['tensorflow']}; python lectures/runs/07_detector.py; the first job:")
+print(origin["command"])
+
+# %%
+ours = runs.groupby(["batch", "ranks"]).agg(
+    steps=("steps", "first"),
+    mean=("precision", "mean"),
+    lowest=("precision", "min"),
+    highest=("precision", "max"),
+)
+display(ours.round(1))
+means = ours["mean"]
+compare("points of precision, 2 ranks against 1, batch 5", means[5, 2] - means[5, 1], " points")
+
+# %%
+net = detector(layers.BatchNormalization)
+with np.load("runs/07_detector.npz") as file:
+    net.set_weights([file[str(i)].astype(np.float32) for i in range(len(file.files))])
+said = net.predict(pictures, verbose=0)
+fig, axes = plt.subplots(1, 6, figsize=(9.8, 1.9))
+for ax, picture, target, out in zip(axes, pictures, targets, said, strict=False):
+    ax.imshow(picture[..., 0], cmap="gray_r")
+    for (top, left, bottom, right), look in [
+        *((box, {"ec": "black", "ls": ":", "lw": 1.8}) for box in boxes(target, 1)[1]),
+        *((box, {"ec": palette[1], "lw": 1.8}) for s, box in zip(*found(out), strict=True) if s > 0.3),
+    ]:
+        ax.add_patch(plt.Rectangle((left, top), right - left, bottom - top, fc="none", **look))
+    ax.set(xticks=[], yticks=[])
+    ax.grid(False)
+plt.show()
+
+# %% [markdown]
+# *(Figure: six scenes of grey clothes that partly cover each other. Dotted black boxes are the shoes that
+# are there; orange boxes are what a recorded network, trained on two ranks, finds with a score above 0.3.
+# Most boxes are near a dotted one; shoes that are covered, and a few that are not, are missed.)*
+
+# %%
+fig, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
+for ax, (batch, group) in zip(axes, runs.groupby("batch"), strict=True):
+    for (p, seeds), line in zip(group.groupby("ranks"), ["-", "--"], strict=True):
+        curves = 100 * np.array([[e["precision"] for e in epochs] for epochs in seeds["epochs"]])
+        epochs = np.arange(1, curves.shape[1] + 1)
+        ax.plot(epochs, curves.mean(0), line, color=palette[p - 1], label=f"{p} rank{'s' * (p > 1)}")
+        ax.fill_between(epochs, curves.min(0), curves.max(0), color=palette[p - 1], alpha=0.2)
+    ax.set(title=f"{batch} scenes on each rank", xlabel="epoch")
+axes[0].set_ylabel("average precision / %")
+axes[0].legend(loc="lower right")
+plt.show()
+
+# %% [markdown]
+# *(Figure: average precision over four epochs, on the left with 5 scenes on each rank, on the right with
+# 16; solid for one rank, dashed for two, each with a band from the worst to the best of three seeds.
+# The curves of one rank and of two flatten at about 70% in
+# both halves; the bands are widest after the first epoch and overlap most of the way.)*
+#
+# With 16 scenes the means of one rank and of two differ by less than the seeds do. With 5 the three runs on
+# two ranks lie below the three on one: if there were no effect at all, three of six would fall into the
+# lower half in just this way once in 20 times. So perhaps a point and a half is lost there; more seeds
+# would tell. Now look at the table of the slides again: between 1, 8 and 16 GPUs it moves by two or three
+# points, up and down, about as much as our seeds. It shows that the precision *survives* 16 GPUs. That it
+# rises with them at batch 5, or dips at 8 GPUs at batch 16, it does not show: those may be throws of a die.
+#
+# ## 7.6 What does the second rank bring?
+#
+# Time, at last. Our ranks share one machine with two cores; each rank has one thread. "Two ranks are less
+# than twice as fast" can then have two reasons that have nothing to do with each other: they exchange
+# gradients, and they share memory, caches and the frequency of the chip. To tell them apart the recorded
+# job measures, in turns and on two ranks: one rank **alone**, while the other waits; both **apart**, each
+# training for itself; both **together**, with the exchange; and together with synchronised normalisation
+# (**in sync**, 7.7). **Guess** the efficiency of two ranks with 5 scenes each, in %.
+
+# %%
+guesses["efficiency of 2 ranks, 5 scenes each"] = None  # in %
+
+
+# %%
+def efficiencies(rows):
+    """Of two ranks, in %: quartiles over the turns, for each batch and phase."""
+    speed = pd.DataFrame(rows)
+    speed["ranks"] = np.where(speed["phase"] == "alone", 1, 2)
+    busy = speed[(speed["rank"] == 0) | (speed["phase"] != "alone")]
+    turns = busy.groupby(["batch", "phase", "turn"], sort=False)  # the slower rank counts
+    rates = turns.agg(s=("s", "max"), steps=("steps", "first"), ranks=("ranks", "first")).reset_index()
+    rates["scenes/s"] = rates["batch"] * rates["ranks"] * rates["steps"] / rates["s"]
+    wide = rates.pivot(index=["batch", "turn"], columns="phase", values="scenes/s")
+    display(wide.groupby("batch").median().round(0))
+    shares = wide[["apart", "together", "in sync"]].div(wide["alone"], axis=0)  # turn by turn
+    return (100 * shares / 2).groupby("batch").quantile([0.25, 0.5, 0.75]).unstack()
+
+
+def draw_efficiencies(quartiles):
+    """Bars from the medians, error bars over the middle half of the turns."""
+    _, ax = plt.subplots(figsize=(7.6, 3.2))
+    for i, (phase, hatch) in enumerate({"apart": "", "together": "//", "in sync": "xx"}.items()):
+        low, middle, high = (quartiles[phase, q].to_numpy() for q in (0.25, 0.5, 0.75))
+        look = {"color": "white", "edgecolor": palette[i], "hatch": hatch, "label": phase}
+        ax.bar(np.arange(2) + 0.27 * i - 0.27, middle, 0.25, yerr=(middle - low, high - middle), **look)
+    deck = KITTI[KITTI["GPUs"] == 16]["efficiency / %"].to_numpy()
+    ax.plot(np.arange(2), deck, "D", color="black", label="KittiBox on 16 GPUs")
+    ax.axhline(100, color="0.3", lw=0.8, marker="")
+    ax.set_xticks(range(2), [f"{batch} scenes on each rank" for batch in quartiles.index])
+    ax.set(ylabel="efficiency / %", title="Two ranks on one machine")
+    ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+    plt.show()
+
+
+# %%
+if rows["speed"]:
+    quartiles = efficiencies(rows["speed"])
+    display(quartiles.round(0))
+    compare("efficiency of 2 ranks, 5 scenes each", quartiles.loc[5, ("together", 0.5)], "%")
+    draw_efficiencies(quartiles)
+else:
+    print("No recorded times: they need a machine that does nothing else. On one, in the repository:")
+    print("  python lectures/runs/07_detector.py --only speed")
+
+# %% [markdown]
+# *(Figure, where times are recorded: for 5 and for 16 scenes three bars of efficiency with error bars, apart,
+# together and in sync, and above them, as a diamond, what the slides' table has for 16 GPUs.)*
+#
+# How to read it. What "apart" lacks to 100% is the price of *sharing a machine*: no byte is exchanged
+# there. From "apart" to "together" is the price of the *exchange*, and it must be smaller with 16 scenes
+# than with 5: the gradient is as large, and the step that it is added to is three times as long. "In sync"
+# adds eight small messages. The slides' GPUs share neither caches nor clock, so their 96 to 98% is to be
+# compared with "together" *over* "apart", not with "together". An efficiency without its baseline, one rank
+# *where*, beside whom?, is not a number.
+#
+# ## 7.7 Batch normalisation with one image
+#
+# PFDet, a detector that came second in the Open Images challenge of 2018 by 0.0002 points of score, was
+# trained on 512 GPUs with a batch of 512. Divide.
+
+# %%
+images, epochs, hours, gpus = 1.7e6, 16, 33, 512  # Open Images V4; the team's poster
+print(f"{512 / gpus:.0f} image on each GPU; {images * epochs / (hours * 3600):.0f} images/s in all,")
+print(f"{gpus * hours * 3600 / (images * epochs):.1f} s for an image on one GPU;", end=" ")
+print(f"83% efficiency: the work of {0.83 * gpus:.0f} GPUs")
+
+# %% [markdown]
+# A detector's pictures are large: one fits on a GPU. But batch normalisation (lecture 03) takes mean and
+# variance over the *batch*. On one image? PFDet's answer was to take them over all GPUs. Here is our layer;
+# two sums describe a batch, the mean of $x$ and of $x^2$, and both are means over images. So **one more
+# all-reduce synchronises it**; its gradient is an all-reduce, too, which Horovod adds by itself. With
+# `groups` one process does what several ranks do that do *not* synchronise: each part of the batch is
+# normalised for itself.
+
+
+# %%
+class BatchNorm(layers.Layer):
+    """Batch normalisation of (N, H, W, C) over each of `groups` parts of the batch, or over all ranks."""
+
+    def __init__(self, groups=1, sync=False, momentum=0.9):
+        super().__init__()
+        self.groups, self.sync, self.momentum = groups, sync, momentum
+
+    def build(self, shape):
+        C = (shape[-1],)
+        self.gamma, self.beta = (self.add_weight(shape=C, initializer=i) for i in ("ones", "zeros"))
+        self.mean = self.add_weight(shape=C, initializer="zeros", trainable=False)
+        self.variance = self.add_weight(shape=C, initializer="ones", trainable=False)
+
+    def call(self, x, training=False):
+        if not training:
+            return (x - self.mean) * tf.math.rsqrt(self.variance + 1e-3) * self.gamma + self.beta
+        parts = tf.reshape(x, (self.groups, -1, *x.shape[1:]))  # (groups, N / groups, H, W, C)
+        moments = tf.stack([tf.reduce_mean(v, (1, 2, 3), keepdims=True) for v in (parts, parts**2)])
+        if self.sync:
+            moments = hvd.allreduce(moments, op=hvd.Average)  # +
+        mean, variance = moments[0], moments[1] - moments[0] ** 2
+        for moving, now in ((self.mean, mean), (self.variance, variance)):
+            moving.assign(self.momentum * moving + (1 - self.momentum) * tf.reduce_mean(now, (0, 1, 2, 3)))
+        y = (parts - mean) * tf.math.rsqrt(variance + 1e-3) * self.gamma + self.beta
+        return tf.reshape(y, tf.shape(x))
+
+
+# %% [markdown]
+# Is this the same as one process? By now you know how to ask: by the trajectory. Two ranks with 4 scenes
+# each, plain and synchronised; and one process with the 8 scenes, in two groups and in one. **Predict**
+# which pairs agree, and on which of the two trainings the ranks have equal *statistics*.
+
+
+# %%
+def few_steps(pictures, targets, mine, groups=1, sync=False, ranks=True, rate=0.02):
+    """Train a few steps; the loss of each, and at the end the weights and the first moving mean."""
+    if ranks:
+        hvd.init()
+    part = slice(hvd.rank(), None, hvd.size()) if ranks else slice(None)
+    net, losses = detector(lambda: BatchNorm(groups, sync)), []
+    values = [v.value for v in net.trainable_variables]
+    for images in mine:  # (8,), what all ranks together see
+        with tf.GradientTape() as tape:
+            out = net(pictures[images[part]], training=True)
+            loss = tf.reduce_mean(detection_loss(targets[images[part]], out))
+        gradients = tape.gradient(loss, values)
+        if ranks:
+            gradients = hvd.grouped_allreduce(gradients, op=hvd.Average)
+            loss = hvd.allreduce(loss, op=hvd.Average)
+        for value, g in zip(values, gradients, strict=True):
+            value.assign_sub(rate * g)
+        losses.append(float(loss))
+    return {"losses": losses, "weights": [v.numpy() for v in values], "mean": net.layers[2].mean.numpy()}
+
+
+# %%
+def both_ways(*data):
+    """The same steps on all ranks with plain layers and with synchronised ones."""
+    return {name: few_steps(*data, sync=name == "in sync") for name in ("plain", "in sync")}
+
+
+data, plan = (pictures[:64], targets[:64]), np.arange(64).reshape(8, 8)  # eight steps
+halves = np.concatenate([plan[:, 0::2], plan[:, 1::2]], axis=1)  # in one process: first rank 0's scenes
+ranked = submit(both_ways, *data, plan, ranks_per_node=2).results(progress=False)
+alone = {f"one process, {g} group(s)": few_steps(*data, halves, g, ranks=False) for g in (2, 1)}
+
+# %%
+apart = pd.DataFrame(index=["plain", "in sync"], columns=list(alone), dtype=float)
+for name in apart.index:
+    first, second = (rank[name] for rank in ranked)
+    for other, reference in alone.items():
+        apart.loc[name, other] = np.abs(np.subtract(first["losses"], reference["losses"])).max()
+    same = all(np.array_equal(a, b) for a, b in zip(first["weights"], second["weights"], strict=True))
+    apart.loc[name, "weights equal"] = "yes" if same else "no"
+    apart.loc[name, "statistics differ by"] = np.abs(first["mean"] - second["mean"]).max()
+display(apart.style.format("{:.1g}", subset=apart.select_dtypes("number").columns))
+
+# %% [markdown]
+# The diagonal agrees to the rounding of float32, the rest does not: **p ranks with plain batch normalisation
+# are not one process with a batch of $pn$**, they are a network that is normalised in $p$ parts. This is the
+# one place where data parallelism changes the *network*, and the second test of 7.2 finds it.
+#
+# And the columns on the right are the trap that lecture 03 promised. With plain layers the ranks have equal
+# *weights*, to the last bit, and different moving statistics, since nobody ever averaged them. They have no
+# gradient. The checkpoint of rank 0 has rank 0's, drawn from a p-th part of the images; a digest of the
+# weights alone says that all is well. Average them before you test or save.
+#
+# Does it matter for what is learned? Recorded runs: in each step 16 scenes, and the only thing that changes
+# is over how many of them a rank normalises, 16, 4, 2, or 1. Three seeds. **Guess:** how many points of
+# precision are lost with one scene on each of 16 ranks?
+
+# %%
+guesses["points lost with 1 scene on each of 16 ranks"] = None
+
+# %%
+norm = pd.DataFrame(rows["norm"])
+norm["scenes on a rank"] = record["global"] // norm["groups"]
+norm["precision"] *= 100
+seeds = norm.pivot(index="scenes on a rank", columns="seed", values="precision")
+display(seeds.assign(mean=seeds.mean(axis=1)).round(1))
+compare("points lost with 1 scene on each of 16 ranks", seeds.loc[16].mean() - seeds.loc[1].mean(), " points")
+fig, ax = plt.subplots(figsize=(6.4, 3.4))
+ax.semilogx(seeds.index, seeds, ls="", marker="o", mfc="none", color=palette[0], base=2)
+ax.semilogx(seeds.index, seeds.mean(axis=1), ls="-", marker="", color=palette[0], base=2)
+ax.set_xticks(seeds.index, [str(n) for n in seeds.index])
+ax.set(xlabel="scenes over which a rank normalises (16 = synchronised)", ylabel="average precision / %")
+ax.set_title("The same 16 scenes in every step")
+plt.show()
+
+# %% [markdown]
+# *(Figure: average precision against the number of scenes over which a rank normalises, 1, 2, 4 and 16; a
+# circle for each of three seeds and a line through their means. From 2 to 16 scenes the circles lie between
+# 58 and 64% in no order; at 1 all three lie at 59%.)*
+#
+# **Three points with a single scene, and nothing that can be told from the seeds with two or more.** We had
+# expected a collapse. What was wrong with the expectation? In a convolutional network the mean is not taken
+# over $n$ numbers, but over $nHW$: one scene has 1,024 pixels in our first layer, and still 64 in the last.
+# One image is a poor sample of images, and a fair one of pixels. Where each image gives a *single* number,
+# after a global average or in a fully connected layer, it is the end:
+
+# %%
+rng = np.random.default_rng(7)
+for n in (1, 2, 16):
+    features = rng.normal(5, 3, (n, 1, 1, 1)).astype(np.float32)  # one number for each image
+    print(f"n = {n:2}:", BatchNorm()(features, training=True).numpy().ravel()[:6].round(2) + 0.0)
+
+# %% [markdown]
+# With one image $x - \mu$ is zero, whatever is in the picture: the network is blind, and its gradient is
+# zero. With two, it sees which of the two is larger, and no more. So the question to ask of a network is
+# not "how many images on a rank?" but "over how many *values* does each layer normalise, and how alike are
+# they?" Why PFDet needed it with photographs, we cannot see in 64×64 pixels. What we can see is that the
+# switch makes p ranks one process again, and what it costs: the bars "in sync" of 7.6, four layers with one
+# more small all-reduce each on the way forward, and one on the way back. Small messages cost their latency
+# (lecture 06).
+#
+# ## 7.8 A gallery of bugs
+#
+# A to D and G were found in published course material, teaching logs and issue trackers; E and F are what
+# 7.7 and 7.4 look like from outside. None of them crashed. You get the **symptom**; name the bug, and the
+# cheapest test that would have found it, before you open the answer.
+#
+# **A.** *The loss of two ranks is, digit for digit, the loss of one rank, step by step.*
+#
+# <details><summary>Answer</summary>
+#
+# No shards: all ranks draw the same batches from the same seed. The mean of two equal gradients is that
+# gradient. Two machines do the work of one; if the learning rate was scaled for them, the training is that of
+# one rank with a learning rate that is p times too high. Test: the set of images that all ranks together saw
+# in an epoch (7.3). Comparing *weights* finds nothing: the ranks agree perfectly.
+# </details>
+#
+# **B.** *In the table of results the rows "with batch normalisation" and "with warmup" differ by 0.3 points.*
+#
+# <details><summary>Answer</summary>
+#
+# The two committed scripts were equal, byte for byte: the difference is that of two runs. Test: compare the
+# hashes of what was run, and have more than one seed. (The cell below.)
+# </details>
+#
+# **C.** *1 GPU, 10 epochs: 0.740. 2 GPUs, 10 epochs: 0.777. 4 GPUs, 2 epochs: 0.487, and again: 0.1000.*
+#
+# <details><summary>Answer</summary>
+#
+# The beginning of this lecture. The exercise had no shards and no warmup, and one cannot compare 10 epochs
+# with 2. Without shards "2 GPUs, 10 epochs" is as many updates as on one GPU: not a faster training, but
+# the same, with another learning rate. Whether 4 times the learning rate without a warmup diverges is a
+# matter of luck (7.2, "sum for mean": a step that is too long), and 0.1000 is the luck of a die. The cell
+# after the next throws it.
+# </details>
+#
+# **D.** *Every log says "rank 0 of 1", each line stands there twice, and the job is as fast as on one GPU.*
+#
+# <details><summary>Answer</summary>
+#
+# Horovod started without finding the others, and trains p times alone: each process has size 1, and no
+# error is raised (Horovod issues 1646, 2588). Test: compare `hvd.size()` with the number of processes that
+# you asked for; `submit` does so before your code runs.
+# </details>
+#
+# **E.** *The log says 91% on the test images; the checkpoint, loaded again, has 84%.*
+#
+# <details><summary>Answer</summary>
+#
+# Two suspects. Batch normalisation: the log averaged what each rank got with *its* statistics, the
+# checkpoint holds those of rank 0 (7.7). Or it was rank 0's part of the test images that had 91 (7.4).
+# Test: the test run on one process, from the checkpoint.
+# </details>
+#
+# **F.** *After a restart the loss jumps up and then falls as in the very first epoch, though the checkpoint
+# was read.*
+#
+# <details><summary>Answer</summary>
+#
+# Rank 0 has read it, the others began anew, and nobody broadcast: "no broadcast" of 7.2. Or only the weights
+# were broadcast, and not the momentum of the optimiser and the step of the schedule, which are part of the
+# state. Test: digests of *all* variables on all ranks, after the restart.
+# </details>
+#
+# **G.** *The notebook says 78% in one paragraph and 77% in the next, the table 76.9.*
+#
+# <details><summary>Answer</summary>
+#
+# Somebody typed results into the text, and ran again. Test: no number in prose that a cell can print. Our own
+# house rule; look for a place where this lecture breaks it.
+# </details>
+#
+# The test for **B** comes with `submit`: a run is known by the hash of its code, its arguments and its
+# resources, and comments do not count. Two "experiments" with one hash are one experiment:
+
+
+# %%
+def experiment(seed):
+    """Train with batch normalisation."""
+    return f"seed {seed}: what comes out is a matter of luck"
+
+
+normalised = submit(experiment, seed=1).wait(progress=False)
+
+
+def experiment(seed):  # the second script, with another name on top
+    """Train with a warmup."""
+    return f"seed {seed}: what comes out is a matter of luck"
+
+
+warmed_up = submit(experiment, seed=1)
+print("one experiment:", normalised.key == warmed_up.key)
+
+# %% [markdown]
+# And the die of **C**. Without shards, p ranks with the learning rate $4\eta$ are *one* process with
+# $4\eta$, so one process can try it. LeNet-5 with ReLU, 6,400 images once, momentum 0.9, six seeds for each
+# learning rate. **Predict** the spread of the accuracy over the seeds, for $\eta$ and for $4\eta$.
+
+
+# %%
+def accuracy(rate, seed, batch=64):
+    """Of LeNet-5 on 1,000 test images, after 6,400 training images; NaN counts as wrong."""
+    net, optimizer = models.lenet5(seed, activation="relu"), keras.optimizers.SGD(rate, momentum=0.9)
+    optimizer.build(net.trainable_variables)
+    values = [v.value for v in net.trainable_variables]
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, net(x)))
+        optimizer.apply(tape.gradient(loss, values), net.trainable_variables)
+
+    x, y = fashion_mnist("train", 6400)
+    for images in np.random.default_rng(seed).permutation(6400).reshape(-1, batch):
+        step(x[images], y[images])
+    x, y = fashion_mnist("test", 1000)
+    logits = net(x).numpy()
+    return np.mean((logits.argmax(1) == y) & np.isfinite(logits).all(1))
+
+
+ETA = 0.04
+die = pd.DataFrame({f"{k}η = {k * ETA}": [accuracy(k * ETA, seed) for seed in range(6)] for k in (1, 4)})
+display(die.T.rename_axis("seed", axis=1).round(3))
+
+# %% [markdown]
+# In the upper row all six learn. In the lower, with four times the learning rate from the first step on,
+# one seed ends at chance and the others anywhere below what they had above. The two last numbers of the log
+# need no other explanation: they are two throws of one die. **A single run near the brink is not a
+# result.** The warmup of lecture 08 is what takes the die away.
+#
+# ## 7.9 The same program on a GPU cluster
+#
+# **Nothing in this section was run here**: this machine has no GPU. What would change? In the program, three
+# lines at the start, before anything touches a GPU:
+#
+# ```python
+# hvd.init()
+# gpus = tf.config.list_physical_devices("GPU")                             # + those that this rank can see
+# tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")  # + of these it takes its own
+# ```
+
+# %%
+gpus = tf.config.list_physical_devices("GPU")
+built = {"Gloo": hvd.gloo_built(), "MPI": hvd.mpi_built(), "NCCL": hvd.nccl_built()}
+print(f"GPUs that TensorFlow sees here: {len(gpus)};", end=" ")
+print("Horovod was built with", ", ".join(name for name, there in built.items() if there))
+
+# %% [markdown]
+# *Pinning*: one GPU for each rank, chosen by its **local** rank, its number on its own node (rank 5 may be
+# local rank 1 of node 1). Without it every rank sees all GPUs of the node, allocates memory on each, and
+# computes on the first: the symptom is one busy GPU, or "out of memory" with a small network. The `%` is
+# for schedulers that show each task only the GPU that it was given: then every rank has one GPU with the
+# number 0.
+#
+# In the *job*, the resources: `submit(train, nodes=2, ranks_per_node=4, gpus_per_rank=1)`. The text that
+# Slurm would get is made by a function of the specification alone, so we can read it here, for the job of
+# 7.2 with other resources:
+
+# %%
+asked = job.spec["options"] | {"nodes": 2, "ranks_per_node": 4, "gpus_per_rank": 1}
+text = sbatch.script(job.spec | {"options": asked, "ranks": 8}, job.folder)
+print(text.replace(str(job.folder), "RUN").replace(sys.prefix, "VENV"))
+
+# %% [markdown]
+# And under the all-reduce another library. Ours is Gloo, over the loopback of this machine. Horovod built
+# with `HOROVOD_GPU_OPERATIONS=NCCL` leaves the *coordination* (which gradients are ready on all ranks?) to
+# MPI or Gloo, and moves the *data* with NCCL from GPU to GPU: over NVLink within a node, over InfiniBand
+# with GPUDirect between nodes, without a copy through the CPU. `NCCL_DEBUG=INFO` prints the way it has
+# chosen; a line "NET/Socket" where you expect "NET/IB" explains a bad scaling table. The program stays the
+# same, and so do its mistakes. What changes is the *arithmetic* of 7.6: where a GPU computes the step many
+# times as fast, the exchange must follow.
+#
+# The paper of Horovod says that standard distributed TensorFlow used about half of 128 GPUs, and Horovod
+# 88%. In GPUs: 64 and 113. This we can only quote.
+#
+# ## What was learned
+#
+# 1. p ranks with batches of $n$ are one process with batches of $pn$, by a broadcast, shards of one shuffle
+#    and a mean gradient: five marked lines.
+# 2. Wrong versions learn. The loss does not know what you meant; two tests do: *equal to the last bit
+#    between ranks*, and *the trajectory of one process*, up to rounding. The first alone misses most.
+# 3. One shuffle, new in each epoch, the same on all ranks. With a shuffle each, $(1 - 1/p)^p$ of the data
+#    is missed. With unequal steps the ranks pair the wrong steps first, and hang later, or do not even
+#    hang.
+# 4. Every image weighs $1/pn$: in gradients, in metrics, in losses that divide by objects. One rank writes;
+#    all ranks' metrics and statistics count.
+# 5. Batch normalisation is the place where data parallelism changes the network, and one all-reduce changes
+#    it back.
+# 6. An efficiency has several parts, of which communication is one. Sharing a machine is another, and what
+#    was left on one rank the third.
+#
+# **Open questions.** (a) Which of our mistakes would both tests miss? (Think of what both versions share.)
+# (b) Our ranks leave each all-reduce together. What would it cost if one of 512 ranks were 10% slower than
+# the others, and does synchronised batch normalisation make it worse? (c) One image on each GPU: what would
+# have to be *built* differently, memory, GPU or network, so that PFDet would not have needed 512 of them?
+#
+# **Exercises.** Assignment 07, *Make it data-parallel*, asks you to convert a training of LeNet-5 and to
+# prove it by its trajectory, and to diagnose broken scripts. Beyond it:
+#
+# 1. Add a mistake of your own to `BROKEN`, one line, and predict its row in the table first. Can you find
+#    one that passes both tests?
+# 2. In `p_ranks`, average the *weights* after each step in place of the gradients. Is it the same? And if
+#    you average them only once an epoch?
+# 3. Give `few_steps` Adam in place of the step by hand. Which of the mistakes of 7.2 become invisible?
+# 4. Divide `detection_loss` by the number of shoes in the batch. How far is the trajectory of two ranks
+#    from that of one process now, and what would you have to average to mend it?
+# 5. Make `steps.reshape(-1, p, n)` work for 250 images, without a remainder that is left out and with equal
+#    steps. (Hint: some images may weigh less.)
+#
+# Next: **[08, large batches](08_large_batches.ipynb)**: the learning rate that we doubled without asking.
+# Before: **[03](03_from_lenet_to_resnet.ipynb)** on batch normalisation and
+# **[01](01_convolution_as_gemm.ipynb)** on what a rank computes.
