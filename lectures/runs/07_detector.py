@@ -6,8 +6,8 @@ Scenes of 64 x 64 pixels hold items of Fashion-MNIST; the network finds the shoe
     norm   normalisation over 16, 4, 2 or 1 of the 16 scenes of a step, as 1, 4, 8 or 16 ranks do; one process
     speed  scenes a second of a rank alone, of two that do not speak to each other, of two that do
 
-The record, 07_detector.json, holds for each job its key (the hash of code, arguments and resources), command,
-versions, machine and date, and every curve; 07_detector.npz one network's weights. No job runs twice.
+07_detector.json holds each job's key, command, versions, machine, date and curves; 07_detector.npz one
+network's weights. No job runs twice.
 """
 
 import argparse
@@ -23,15 +23,13 @@ from cluster.jobs import log
 
 HERE = pathlib.Path(__file__).parent
 SIDE, CELL, CELLS = 64, 8, 8  # pixels of a scene and of a cell, cells a side
-SHOES = (5, 7, 9)  # sandal, sneaker, ankle boot
-TRAIN, TEST = 1500, 300  # scenes
+SHOES, TRAIN, TEST = (5, 7, 9), 1500, 300  # sandal, sneaker, ankle boot; scenes
 EPOCHS, RATE, MOMENTUM = 4, 0.01, 0.9
 NORM_EPOCHS, GLOBAL, GROUPS = 2, 16, (1, 4, 8, 16)
 
 
 def scenes(split, count, seed=0):
-    """Scenes (count, 64, 64, 1) and targets (count, 8, 8, 5): has the cell a shoe's centre; where, as y and x
-    (0 to 1); log(side / 16) of the box's height and width."""
+    """Scenes (count, 64, 64, 1) and targets (count, 8, 8, 5): shoe, y, x in the cell, log(side / 16)."""
     from cluster.training.data import fashion_mnist
 
     items, kinds = fashion_mnist(split, 10_000)
@@ -275,23 +273,20 @@ def write(path, save):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "07_detector.json")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument(
         "--only", choices=["speed", "norm", "ranks"], help="this part; the others stay as they are"
     )
     arguments = parser.parse_args()
-    both, seeds = {"batches": [5, 16]}, {"seeds": arguments.seeds}
+    both, seeds = {"batches": [5, 16]}, {"seeds": [0, 1, 2]}
     plan = [("speed", speed, 2, both), ("norm", norms, 1, seeds)]
     plan += [("ranks", on_ranks, p, both | seeds) for p in (1, 2)]
     plan = [entry for entry in plan if arguments.only in (None, entry[0])]
     record = {"train": TRAIN, "test": TEST, "epochs": EPOCHS, "norm_epochs": NORM_EPOCHS, "global": GLOBAL}
-    parts, former = {entry[0] for entry in plan}, arguments.out
-    kept = json.loads(former.read_text())["jobs"] if former.exists() else []
-    record["jobs"] = [job for job in kept if job["part"] not in parts]
+    former = json.loads(arguments.out.read_text())["jobs"] if arguments.only else []
+    record["jobs"] = [job for job in former if job["part"] != arguments.only]
     for part, function, p, given in plan:
         where = {"backend": "local", "ranks_per_node": p, "time": "01:00:00", "memory": "3G"}
-        job = submit(function, name=f"07-{part}", **where, **given)
-        results = job.results()
+        results = (job := submit(function, name=f"07-{part}", **where, **given)).results()
         spec = {k: job.spec[k] for k in ("key", "command", "submitted", "versions", "machine", "arguments")}
         rows = [row for result in results[: 2 if part == "speed" else 1] for row in result["rows"]]
         record["jobs"].append({"part": part} | spec | {"rows": rows})

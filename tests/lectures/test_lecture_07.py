@@ -1,0 +1,202 @@
+"""Lecture 07: do its ranks do what its pictures say, and is its detector the one recorded?"""
+
+import ast
+import json
+import pathlib
+import runpy
+import threading
+
+import jupytext
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+LECTURES = ROOT / "lectures"
+TEXT = LECTURES / "text" / "07_data_parallel_training.py"
+SETTINGS = {"STARTS", "EPOCHS", "AVERAGE", "BROKEN", "KITTI"}  # values that the functions refer to
+DATA = {"images", "SANDAL", "chosen", "ink", "x", "y"}  # the 256 pictures of 7.1
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """The imports, functions and settings of the lecture's code cells, and their texts; no job, no figure."""
+    names, seen = {"__name__": "lecture_07", "texts": {}}, set()
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            assigned = [n for t in getattr(node, "targets", ()) for n in getattr(t, "elts", [t])]
+            targets = {n.id for n in assigned if isinstance(n, ast.Name)}
+            kept = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+            if isinstance(node, kept) or targets & (SETTINGS | DATA - seen):
+                seen |= targets
+                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
+                names["texts"][getattr(node, "name", "")] = ast.get_source_segment(cell.source, node)
+    return names
+
+
+@pytest.fixture(scope="module")
+def script():
+    """The script that made the record."""
+    return runpy.run_path(str(LECTURES / "runs" / "07_detector.py"))
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((LECTURES / "runs" / "07_detector.json").read_text())
+
+
+class Threads:
+    """Horovod for p threads of this process: what the lecture's program calls, and no more."""
+
+    Average, Sum = "mean", "sum"
+
+    def __init__(self, p):
+        self.here, self.sent, self.met = threading.local(), [None] * p, threading.Barrier(p, timeout=60)
+        self.rank, self.size = lambda: self.here.rank, lambda: p
+
+    def exchange(self, value):
+        self.sent[self.rank()] = value
+        self.met.wait()
+        found = np.array(self.sent)
+        self.met.wait()  # nobody sends anew before all have read
+        return found
+
+    def broadcast(self, value, root_rank):
+        return Numbers(self.exchange(value)[root_rank])
+
+    def allreduce(self, value, op):
+        return Numbers(getattr(self.exchange(value), op)(axis=0))
+
+
+class Numbers(np.ndarray):
+    """An array with TensorFlow's numpy()."""
+
+    def __new__(cls, values):
+        return np.array(values).view(cls)
+
+    def numpy(self):
+        return np.array(self)
+
+
+def on_threads(lecture, line, instead, p=2):
+    """The paths of p ranks of the lecture's program, with `instead` for `line`."""
+    source, hvd = lecture["texts"]["p_ranks"], Threads(p)
+    assert source.count(line) == 1, f"{line!r} stands {source.count(line)} times in the program"
+    names = {k: lecture[k] for k in ("np", "gradient", "STARTS", "EPOCHS", "RATE", "BATCH")} | {"hvd": hvd}
+    exec(source.replace(line, instead), names)
+    paths = [None] * p
+
+    def run(rank):
+        hvd.here.rank = rank
+        paths[rank] = names["p_ranks"](lecture["x"], lecture["y"])
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(p)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return paths
+
+
+SIGNS = {  # are the ranks equal, and is it the training of one process?
+    "right": (True, True),
+    "no broadcast": (False, False),
+    "no averaging": (False, False),
+    "sum for mean": (True, False),
+    "the same images": (True, False),
+    "a shuffle each": (True, False),
+}
+
+
+@pytest.mark.parametrize("name", SIGNS)
+def test_each_mistake_has_the_signs_that_the_table_shows(lecture, name):
+    assert lecture["BROKEN"].keys() == SIGNS.keys()
+    first, second = on_threads(lecture, *lecture["BROKEN"][name])
+    reference = lecture["one_device"](lecture["x"], lecture["y"], 2 * lecture["BATCH"])
+    found = bool((first == second).all()), bool(np.allclose(first, reference, rtol=0, atol=1e-9))
+    assert found == SIGNS[name]
+
+
+def test_what_the_pictures_show(lecture):
+    """Opposite valleys without averaging; a constant distance without a broadcast."""
+    ends = {name: [path[-1] for path in on_threads(lecture, *lecture["BROKEN"][name])] for name in SIGNS}
+    valley = {name: [np.sign(end).tolist() for end in pair] for name, pair in ends.items()}
+    upper, lower = [1.0, 1.0], [-1.0, -1.0]
+    assert valley["right"] == [upper, upper] == valley["sum for mean"]
+    assert valley["no averaging"] == [lower, upper]
+    assert valley["the same images"] == [lower, lower] == valley["a shuffle each"]
+    first, second = on_threads(lecture, *lecture["BROKEN"]["no broadcast"])
+    assert np.allclose(first - second, first[0] - second[0])
+
+
+def test_gradient_is_that_of_the_loss(lecture):
+    """Against central differences of the loss."""
+    w, step = np.array([0.7, -0.4]), 1e-6
+    ends = [lecture["loss"](*(w + sign * step * axis)) for axis in np.eye(2) for sign in (1, -1)]
+    by_differences = [(ends[0] - ends[1]) / (2 * step), (ends[2] - ends[3]) / (2 * step)]
+    assert np.allclose(lecture["gradient"](w, lecture["x"], lecture["y"]), by_differences, atol=1e-8)
+
+
+def test_a_shuffle_each_misses_a_quarter(lecture):
+    assert lecture["never_seen"](2) == pytest.approx(1 / 4, abs=0.01)
+    assert lecture["never_seen"](256) == pytest.approx(1 / np.e, abs=0.01)
+    assert lecture["never_seen"](4, own_seed=False) == 0
+
+
+def test_detector_and_loss_are_those_of_the_record(lecture, script):
+    """Same layers, same start, same outputs, same loss."""
+    ours = lecture["detector"](lecture["BatchNorm"], seed=1)
+    theirs = script["detector"](script["batch_norm"], seed=1)
+    x, y = script["scenes"]("test", 4)
+    assert [w.shape for w in ours.get_weights()] == [w.shape for w in theirs.get_weights()]
+    assert np.array_equal(ours(x), theirs(x)) and np.array_equal(
+        ours(x, training=True), theirs(x, training=True)
+    )
+    assert np.array_equal(lecture["detection_loss"](y, ours(x)), script["detection_loss"](y, theirs(x)))
+
+
+def test_batch_norm_is_that_of_keras(lecture):
+    """In one group; and in two groups it is that of each half."""
+    import keras
+
+    x = np.random.default_rng(0).normal(2, 3, (6, 5, 4, 3)).astype(np.float32)
+    layer, keras_layer = lecture["BatchNorm"](), keras.layers.BatchNormalization(momentum=0.9)
+    assert np.allclose(layer(x, training=True), keras_layer(x, training=True), atol=1e-4)
+    assert np.allclose(layer(x), keras_layer(x), atol=1e-4)  # the moving averages
+    halves = np.concatenate([lecture["BatchNorm"]()(half, training=True) for half in (x[:3], x[3:])])
+    assert np.allclose(lecture["BatchNorm"](groups=2)(x, training=True), halves, atol=1e-5)
+
+
+def test_average_precision_by_hand(script):
+    """Two shoes; a hit, a miss, a hit: precision 1 at the first recall, 2/3 at the second."""
+    y, out = np.zeros((1, 8, 8, 5), np.float32), np.zeros((1, 8, 8, 5), np.float32)
+    out[..., 0] = -9
+    for cell, logit, shoe in [((1, 1), 3.0, True), ((1, 6), 2.0, False), ((6, 1), 1.0, True)]:
+        out[0, *cell] = logit, 0.5, 0.5, 0, 0
+        y[0, *cell] = shoe, 0.5, 0.5, 0, 0
+    assert script["average_precision"](y, out) == pytest.approx((1 + 2 / 3) / 2)
+    assert script["average_precision"](y, np.where(np.arange(5) == 0, 5 * y * 2 - 5, y)) == 1
+
+
+def test_kittibox_efficiencies(lecture):
+    images = lecture["KITTI"]["images/s"].to_numpy().reshape(2, 3)
+    assert (100 * images[:, 1:] / images[:, :1] / [8, 16]).round(1).tolist() == [[95.8, 96.3], [97.6, 97.6]]
+
+
+def test_record_is_whole(record):
+    """Every batch on 1 and 2 ranks, every group, in three seeds; half the steps on two ranks."""
+    rows = {part: [r for job in record["jobs"] if job["part"] == part for r in job["rows"]] for part in PARTS}
+    rows["speed"] = rows["speed"] or [None] * PARTS["speed"]  # times need a quiet machine, and may be missing
+    assert {part: len(found) for part, found in rows.items()} == PARTS
+    steps = {(row["batch"], row["ranks"]): row["steps"] for row in rows["ranks"]}
+    assert all(abs(steps[n, 1] - 2 * steps[n, 2]) <= record["epochs"] for n in (5, 16))
+    assert {row["seed"] for row in rows["ranks"]} == {row["seed"] for row in rows["norm"]} == {0, 1, 2}
+    assert all(len(row["epochs"]) == record["epochs"] for row in rows["ranks"])
+
+
+PARTS = {"ranks": 12, "norm": 12, "speed": 2 * 2 * 4 * 8}
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25
