@@ -539,7 +539,10 @@ def update(w, v, x, y, lr, lr_before):
 
 # %% solution="recipes"
 def recipes():
-    """The six recipes, in the order of the table: a list of {"name", "k", "rule", "warmup"}."""
+    """The six recipes, in the order of the table: a list of {"name", "k", "rule", "warmup"}.
+
+    Write them as `rows`, a list of six tuples (name, k, rule, warmup).
+    """
     keys = ("name", "k", "rule", "warmup")
     ### BEGIN SOLUTION
     rows = [
@@ -694,8 +697,7 @@ for name in ("naive", "gradual"):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Look at how they got there. Each line is the mean loss of an epoch, over the seeds; the band goes from the
-# lowest to the highest seed.
+# Look at how they got there. Each line is the mean loss of an epoch, over the seeds.
 
 # %%
 curves = sweep.metrics()
@@ -711,8 +713,8 @@ plt.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
-# *The figure:* six falling curves or curves that do not fall, each with a band. Guessing has a loss of
-# ln 10 = 2.3. A recipe whose band is wide is one whose end depends on luck.
+# *The figure:* six curves over ten epochs, each with a band from the lowest to the highest seed. Guessing
+# has a loss of ln 10 = 2.3. Where a band is wide, the seed decides.
 #
 # ## 7. How sure?
 #
@@ -733,7 +735,7 @@ T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9:
 def interval(errors, others):
     """The 95 % interval of the mean of errors - others, seed by seed: (low, high), floats.
 
-    errors and others are lists of m numbers, one a seed, in the order of the seeds.
+    errors and others are lists of m numbers, one a seed, in the order of the seeds; T95[m] is t.
     """
     assert len(errors) == len(others) and len(errors) in T95
     ### BEGIN SOLUTION
@@ -864,8 +866,8 @@ for claim, why in [
 #
 # - A schedule is a function of the step. Its plan is made in epochs, and a larger batch has fewer updates in
 #   each of them.
-# - The linear rule fails where the loss is most curved, in the first updates. A jump to kη after a constant
-#   warmup only postpones the failure; equal increments may avoid it, on the same data, epochs and seeds.
+# - Where the loss is most curved, in the first updates, kη can be too long a step. A jump to kη after a
+#   constant warmup may only postpone the failure that equal increments avoid. Your runs say whether it did.
 # - The gradient of a large batch is normalised by *all* its images, weight decay comes once, and momentum
 #   that holds the learning rate must be corrected when that changes.
 # - Two recipes are compared seed by seed, and an interval that holds 0 decides nothing. What no run has
