@@ -39,6 +39,7 @@ import zlib
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
 os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
 
+# %%
 import horovod.tensorflow as hvd
 import keras
 import matplotlib.pyplot as plt
@@ -53,7 +54,6 @@ from cluster.jobs import run_folder, sbatch
 from cluster.training import models
 from cluster.training.data import CLASSES, fashion_mnist
 
-# %%
 plt.style.use("cluster.course")
 palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
 tf.config.threading.set_intra_op_parallelism_threads(2)
@@ -675,9 +675,9 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: average precision over four epochs, on the left with 5 scenes on each rank, on the right with
-# 16; solid for one rank, dashed for two, each with a band from the worst to the best of three seeds.
-# The curves of one rank and of two flatten at about 70% in
-# both halves; the bands are widest after the first epoch and overlap most of the way.)*
+# 16; solid for one rank, dashed for two, each with a band from the worst
+# to the best of three seeds. The curves of one rank and of two flatten at about 70% in both halves; the bands
+# are widest after the first epoch and overlap most of the way.)*
 #
 # With 16 scenes the means of one rank and of two differ by less than the seeds do. With 5 the three runs on
 # two ranks lie below the three on one: if there were no effect at all, three of six would fall into the
@@ -714,6 +714,7 @@ def efficiencies(rows):
     return (100 * shares / 2).groupby("batch").quantile([0.25, 0.5, 0.75]).unstack()
 
 
+# %%
 def draw_efficiencies(quartiles):
     """Bars from the medians, error bars over the middle half of the turns."""
     _, ax = plt.subplots(figsize=(7.6, 3.2))
@@ -745,7 +746,7 @@ else:
 # together and in sync, and above them, as a diamond, what the slides' table has for 16 GPUs.)*
 #
 # How to read it. What "apart" lacks to 100% is the price of *sharing a machine*: no byte is exchanged
-# there. From "apart" to "together" is the price of the *exchange*, and it must be smaller with 16 scenes
+# there. From "apart" to "together" is the price of the *exchange*, and it should be smaller with 16 scenes
 # than with 5: the gradient is as large, and the step that it is added to is three times as long. "In sync"
 # adds eight small messages. The slides' GPUs share neither caches nor clock, so their 96 to 98% is to be
 # compared with "together" *over* "apart", not with "together". An efficiency without its baseline, one rank
@@ -763,12 +764,12 @@ print(f"{gpus * hours * 3600 / (images * epochs):.1f} s for an image on one GPU;
 print(f"83% efficiency: the work of {0.83 * gpus:.0f} GPUs")
 
 # %% [markdown]
-# A detector's pictures are large: one fits on a GPU. But batch normalisation (lecture 03) takes mean and
-# variance over the *batch*. On one image? PFDet's answer was to take them over all GPUs. Here is our layer;
-# two sums describe a batch, the mean of $x$ and of $x^2$, and both are means over images. So **one more
-# all-reduce synchronises it**; its gradient is an all-reduce, too, which Horovod adds by itself. With
-# `groups` one process does what several ranks do that do *not* synchronise: each part of the batch is
-# normalised for itself.
+# A detector's pictures are large, and few fit on a GPU; here it was one. But batch normalisation (lecture
+# 03) takes mean and variance over the *batch*. On one image? PFDet's answer was to take them over all GPUs.
+# Here is our layer; two sums describe a batch, the mean of $x$ and of $x^2$, and both are means over
+# images, of which every rank has as many. So **one more all-reduce synchronises it**; its gradient is an
+# all-reduce, too, which Horovod adds by itself. With `groups` one process does what several ranks do that
+# do *not* synchronise: each part of the batch is normalised for itself.
 
 
 # %%
