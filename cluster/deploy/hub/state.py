@@ -44,6 +44,11 @@ def begin(state: Path) -> None:
             f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
             f"at most {LONGEST} characters long."
         )
+    if state.is_relative_to("/tmp"):
+        raise Trouble(
+            f"The state folder {state} lies under /tmp, and the sandboxes that grade have a /tmp of their "
+            f"own: name another with --state or CLUSTER_STATE (/var/tmp would do for a trial)."
+        )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
             raise Trouble(

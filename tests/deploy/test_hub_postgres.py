@@ -1,0 +1,136 @@
+"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped and loaded. No hub is started."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from cluster.deploy.hub import postgres, texts, users
+from cluster.deploy.hub.settings import Settings, Trouble
+from cluster.deploy.slurm import processes
+from cluster.deploy.slurm import state as slurm_states
+from cluster.deploy.slurm.start import run
+
+SETTINGS = Settings(database="postgresql", grader="nobody")  # a Unix user that every Debian has
+
+
+def missing():
+    """Why PostgreSQL cannot be started here, or None."""
+    if os.getuid():
+        return "only root can start PostgreSQL as its own user"
+    try:
+        postgres.programs()
+    except Trouble as e:
+        return str(e)
+    return None
+
+
+@pytest.fixture(scope="module")
+def state():
+    """The folder of a PostgreSQL that runs. Skipped where there is none; in CI, as root, a failure."""
+    if why := missing():
+        if os.environ.get("CI") == "true" and os.getuid() == 0:
+            pytest.fail(f"PostgreSQL is part of CI: {why}")
+        pytest.skip(why)
+    folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    (folder / "logs").mkdir()
+    try:
+        postgres.prepare(folder, SETTINGS.grader)
+        run([postgres.daemon(folder)], folder, lambda line: None)
+        postgres.roles(folder)
+        yield folder
+    finally:
+        processes.end([r for r in slurm_states.ledger(folder).all().values() if processes.alive(r)])
+        shutil.rmtree(folder)
+
+
+BOOK = """
+import sys
+from nbgrader.api import Gradebook
+with Gradebook(sys.argv[1], "course") as book:
+    for name in sys.argv[2:]:
+        book.update_or_create_student(name, last_name="Example")
+    print(*sorted(f"{s.id}:{s.last_name}" for s in book.students))
+"""
+
+
+def book(state, *students):
+    """Put students into the gradebook, as root, for the place of this Python; all that are there."""
+    url = postgres.url(SETTINGS, state, "gradebook")
+    env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    command = [sys.executable, "-W", "ignore", "-c", BOOK, url, *students]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, cwd=state)
+    assert said.returncode == 0, said.stderr[-2000:]
+    return said.stdout.split()
+
+
+def psql(state, user, role, database):
+    words = [
+        postgres.programs() / "psql",
+        "-h",
+        state / "database.run",
+        "-U",
+        role,
+        "-d",
+        database,
+        "-c",
+        "SELECT 1",
+    ]
+    command = [*users.words(user), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd="/", env={"PATH": "/usr/bin:/bin"})
+
+
+def test_the_gradebook_is_in_it(state):
+    """Does nbgrader make its tables there, find what it wrote, and does the site file name it?"""
+    assert book(state, "ada") == ["ada:Example"]
+    assert book(state, "ben") == ["ada:Example", "ben:Example"]
+    url = postgres.url(SETTINGS, state, "gradebook")
+    assert f"db_url = {url!r}" in texts.site(SETTINGS, state, url)
+
+
+def test_only_its_users_may_enter(state):
+    """Root the hub's database, the grader the gradebook, nobody else any, and no port at all?"""
+    assert psql(state, "root", "hub", "hub").returncode == 0
+    assert psql(state, SETTINGS.grader, "gradebook", "gradebook").returncode == 0
+    for user, role in (
+        (SETTINGS.grader, "hub"),
+        ("games", "gradebook"),
+        ("games", "hub"),
+        ("games", "postgres"),
+    ):
+        said = psql(state, user, role, "hub")
+        assert said.returncode and "authentication failed" in said.stderr, (user, role, said.stderr)
+    assert postgres.ask(state, postgres.OWNER, "postgres", "SHOW listen_addresses").strip() == ""
+
+
+def test_a_dump_brings_it_back(state):
+    """Is the gradebook, changed since, as it was when it was dumped? Does half a dump change nothing?"""
+    before = book(state)
+    text = postgres.dump(SETTINGS, state, "gradebook")
+    book(state, "cem")
+    postgres.load(SETTINGS, state, "gradebook", text)
+    assert book(state) == before
+    with pytest.raises(Trouble, match="psql"):
+        postgres.load(SETTINGS, state, "gradebook", text[: len(text) // 2] + b"\nSELECT nothing;\n")
+    assert book(state) == before
+
+
+def test_preparing_twice_keeps_what_is_there(state):
+    """Is a second start harmless?"""
+    before = book(state)
+    postgres.prepare(state, SETTINGS.grader)
+    run([postgres.daemon(state)], state, lambda line: None)
+    postgres.roles(state)
+    assert book(state) == before
+
+
+def test_a_sites_own_server():
+    """Are the two databases of a server that the setting names the ones that are used?"""
+    site = Settings(database="postgresql://user:word@db.example.org:5432")
+    at = "postgresql+psycopg://user:word@db.example.org:5432"
+    assert [postgres.url(site, Path("/s"), n) for n in postgres.ROLES] == [f"{at}/hub", f"{at}/gradebook"]
