@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
@@ -182,3 +183,23 @@ def test_dates_in_words():
     assert handlers.until(now - datetime.timedelta(hours=1, seconds=5)) == "1 hour ago"
     assert course.stamped("ada+01_loops+2026-01-30 20:04:10.123456 UTC").hour == 20
     assert course.stamped("ada+01_loops+yesterday") is None
+
+
+def test_dates_come_from_the_gradebook(tmp_path, monkeypatch):
+    """Are the due dates written with their zone, and those assignments left out that have none?"""
+    import types
+
+    from nbgrader.api import Gradebook
+
+    from cluster.panel import dates
+
+    monkeypatch.setenv(
+        "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    )  # for nbgrader's alembic
+    url = f"sqlite:///{tmp_path}/gradebook.db"
+    with Gradebook(url) as book:
+        book.add_assignment("01_loops", duedate=datetime.datetime(2026, 12, 1, 22, 59))
+        book.add_assignment("03_nets")
+    fake = types.SimpleNamespace(coursedir=types.SimpleNamespace(db_url=url))
+    assert dates.write(fake, tmp_path / "dates.json") == {"01_loops": "2026-12-01T22:59:00+00:00"}
+    assert course.moment(course.load(tmp_path / "dates.json")["01_loops"]).hour == 22
