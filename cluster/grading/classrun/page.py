@@ -6,6 +6,7 @@ import base64
 import html
 import io
 
+PLACES = {"local": "this machine", "slurm": "Slurm"}
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; font-size: 0.9rem; }
@@ -19,7 +20,7 @@ def page(found):
     """The HTML of `report.facts`."""
     students, took = found["students"], found["time"]
     looks = [row["student"] for row in students if row["look"]]
-    hours = ", ".join(f"{hours:.3g} core hours on {kind}" for kind, hours in took["core hours"].items())
+    hours = ", ".join(f"{n:.3g} core hours on {PLACES[kind]}" for kind, n in took["core hours"].items())
     parts = [
         f"<h1>{html.escape(found['assignment'])}</h1>",
         f"<p>{len(students)} students, {found['of']:g} points. Executing took {took['seconds']:g} s in all"
@@ -70,15 +71,18 @@ def page(found):
 
 
 def table(columns, rows):
-    """An HTML table; numbers stand right."""
+    """An HTML table; numbers stand right, and so do the heads of their columns."""
 
-    def cell(kind, value):
-        number = isinstance(value, int | float) or str(value).endswith("%")
+    def is_number(value):
+        return isinstance(value, int | float) or str(value).endswith("%")
+
+    def cell(kind, value, number):
         shown = "" if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
         return f"<{kind}{' class=n' if number else ''}>{html.escape(shown)}</{kind}>"
 
-    lines = ["".join(cell("th", name) for name in columns)]
-    lines += ["".join(cell("td", value) for value in row) for row in rows]
+    right = [any(is_number(row[i]) for row in rows) for i in range(len(columns))]
+    lines = ["".join(cell("th", name, right[i]) for i, name in enumerate(columns))]
+    lines += ["".join(cell("td", value, is_number(value)) for value in row) for row in rows]
     return "<table>" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 

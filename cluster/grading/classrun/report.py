@@ -118,7 +118,7 @@ def counted(students):
 def check(name, worth, students):
     """One check over the class."""
     scores = [row["scores"].get(name) or 0.0 for row in students]
-    errors = Counter(row["failed"][name].partition("\n")[0] for row in students if name in row["failed"])
+    errors = Counter(first_line(row["failed"][name]) for row in students if name in row["failed"])
     took = [s for row in students if (s := row["seconds of checks"].get(name)) is not None]
     return {
         "check": name,
@@ -129,6 +129,11 @@ def check(name, worth, students):
         "seconds": round(statistics.median(took), 3) if took else None,
         "error": errors.most_common(1)[0][0][:200] if errors else "",
     }
+
+
+def first_line(error):
+    """What a check said, in one line."""
+    return "a hole left empty" if error.startswith(EMPTY) else error.partition("\n")[0]
 
 
 def time_used(where, students):
