@@ -176,7 +176,7 @@ for epoch in range(2):
     for rank in range(2):
         print(f"epoch {epoch}, rank {rank}:", shard(11, rank, 2, epoch, seed=0))
 
-# %% check="shards-disjoint" points=1
+# %% check="shards-disjoint" points=1 see="7.3"
 """No image is seen by two ranks in one epoch."""
 for n, size in [(11, 2), (100, 4), (12_800, 2)]:
     seen = np.concatenate([shard(n, rank, size, 0, 0) for rank in range(size)])
@@ -191,7 +191,7 @@ for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4)]:
     assert len(seen) == len(np.unique(seen)), f"with {n} images on {size} ranks, some are seen more than once"
 ### END HIDDEN TESTS
 
-# %% check="shards-cover" points=1
+# %% check="shards-cover" points=1 see="7.3"
 """Together the ranks see every image, but for at most n mod p that do not go round."""
 for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
     seen = np.unique(np.concatenate([shard(n, rank, size, 0, 0) for rank in range(size)]))
@@ -209,7 +209,7 @@ for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4), (5, 5, 0, 0)]:
     assert len(seen) >= n - n % size, f"{size} ranks see {len(seen)} of {n} images"
 ### END HIDDEN TESTS
 
-# %% check="shards-equal-length" points=1
+# %% check="shards-equal-length" points=1 see="7.3"
 """All ranks take the same number of steps, also where the images do not go round."""
 for n, size in [(12_800, 2), (11, 2), (10, 4)]:
     lengths = [len(shard(n, rank, size, 0, 0)) for rank in range(size)]
@@ -229,7 +229,7 @@ for n, size in [(17, 3), (999, 7), (7, 7)]:
     assert [len(shard(n, rank, size, 3, 1)) for rank in range(size)] == [n // size] * size
 ### END HIDDEN TESTS
 
-# %% check="shards-reshuffled" points=1
+# %% check="shards-reshuffled" points=1 see="7.3"
 """Each epoch has its own order, drawn from (seed, epoch) alone, so that it can be drawn again."""
 first, again, second = (shard(1_000, 1, 2, epoch, 0) for epoch in (0, 0, 1))
 assert np.array_equal(first, again), (
@@ -246,7 +246,7 @@ for seed in (1, 2):
 assert not np.array_equal(shard(1_000, 0, 4, 3, 1), shard(1_000, 0, 4, 3, 2)), "the shuffle ignores the seed"
 ### END HIDDEN TESTS
 
-# %% check="shards-make-one-batch" points=1
+# %% check="shards-make-one-batch" points=1 see="7.3"
 """At each step the ranks' batches are together the batch that one process would have seen."""
 batch = 3
 for n, size, epoch in [(12, 2, 0), (11, 2, 1), (100, 4, 2)]:
@@ -313,7 +313,7 @@ plt.ylabel("learning rate")
 plt.ylim(0, 0.5)
 plt.show()
 
-# %% check="warmup-by-hand" points=1
+# %% check="warmup-by-hand" points=1 see="7.2"
 """η = 0.1, four ranks, a warmup of four steps: each step adds a quarter of the way from 0.1 to 0.4."""
 expect(
     [round(float(learning_rate(t, 0.1, 4, 4)), 9) for t in range(7)],
@@ -330,7 +330,7 @@ expect(
     "the learning rate at steps 0 to 6",
 )
 
-# %% check="warmup-values" points=1
+# %% check="warmup-values" points=1 see="7.2"
 """Other ranks and warmups; on one rank nothing changes."""
 ### AUTOTEST [float(learning_rate(t, 0.2, 2, 50)) for t in (0, 1, 25, 49, 50, 51, 1_000)]
 ### AUTOTEST [float(learning_rate(t, 0.2, 1, 50)) for t in (0, 25, 50, 75)]
@@ -640,7 +640,7 @@ for trial in TRIALS:
     for rank, found in enumerate(by_rank):
         print(f"{trial:10} rank {rank}  {found[trial]}")
 
-# %% check="ranks-start-equal" points=2
+# %% check="ranks-start-equal" points=2 see="7.2"
 """Ranks that begin with different weights have rank 0's weights after the broadcast."""
 found = evidence("start")
 assert found[0]["before"] != found[1]["before"], "the trial is broken: the networks were equal before"
@@ -662,7 +662,7 @@ assert [rank["number"] for rank in found] == [-3.5, -3.5], "the ranks did not ta
 assert found[0]["before"] == found[0]["after"] == found[1]["after"], "rank 0's network must not change"
 ### END HIDDEN TESTS
 
-# %% check="gradient-by-hand" points=2
+# %% check="gradient-by-hand" points=2 see="7.2"
 """Gradients 2 and 6 average to 4, on both ranks."""
 expect(
     [rank["gradient"] for rank in evidence("gradient")],
@@ -683,7 +683,7 @@ found = evidence("gradient", **other)
 expect([rank["gradient"] for rank in found], [[1.5], [1.5]], name="the mean of -1 and 4 on ranks 0 and 1")
 ### END HIDDEN TESTS
 
-# %% check="metric-over-all-ranks" points=2
+# %% check="metric-over-all-ranks" points=2 see="7.4"
 """3 of 4 and 1 of 6 images right are 4 of 10, and both ranks know it."""
 expect(
     [rank["metric"] for rank in evidence("metric")],
@@ -702,7 +702,7 @@ found = evidence("metric", **other)
 expect([rank["metric"] for rank in found], [9 / 11, 9 / 11], name="90 of 110 on ranks 0 and 1")
 ### END HIDDEN TESTS
 
-# %% check="one-rank-writes" points=1
+# %% check="one-rank-writes" points=1 see="7.4"
 """Rank 0 writes one checkpoint; the other rank writes nothing."""
 expect(
     [rank["files"] for rank in evidence("checkpoint")],
@@ -721,7 +721,7 @@ files = [rank["files"] for rank in evidence("checkpoint", **other)]
 assert files == [["lenet5.keras"], []], "run again, the ranks write other files"
 ### END HIDDEN TESTS
 
-# %% check="checkpoint-whole" points=1
+# %% check="checkpoint-whole" points=1 see="7.4"
 """A job that is stopped while it writes leaves the checkpoint that was there before."""
 found = evidence("checkpoint")
 assert found[0]["files"], "rank 0 writes no checkpoint at all"
@@ -823,7 +823,7 @@ for job in (baseline, two):
     for rank, result in enumerate(job.results()):
         print(f"p = {job.ranks}, rank {rank}: {result['weights'][:16]}…")
 
-# %% check="weights-equal" points=1
+# %% check="weights-equal" points=1 see="7.2"
 """After the training all ranks have the same weights, to the last bit, and the network has learned."""
 results = two.results(progress=False)
 assert len(results) == 2, f"the run has {len(results)} ranks; submit it with ranks_per_node=2"
@@ -898,7 +898,7 @@ def left_behind():
 # %%
 print("the checkpoint holds the weights of the result:", left_behind()["weights"] == two.result()["weights"])
 
-# %% check="recorded-run" points=1
+# %% check="recorded-run" points=1 see="7.4"
 """The run you hand in is this notebook's: it has all its steps, and its first steps can be run again."""
 steps = EPOCHS * (IMAGES // 2 // BATCH)
 assert len(losses_of(two, steps=None)) == steps, f"the run on two ranks has to have {steps} steps"
@@ -918,7 +918,7 @@ assert np.allclose(again, recorded, rtol=1e-3), (
 )
 ### END HIDDEN TESTS
 
-# %% check="two-ranks-one-process" points=3
+# %% check="two-ranks-one-process" points=3 see="7.2"
 """Two ranks give the trajectory of one process on the same global batch, step by step."""
 evidence("training")  # says so, if it did not run
 ours, reference = losses_of(small_job()), one_process(8)
@@ -1147,7 +1147,7 @@ diagnosis = {"twins": None, "deck": None, "echo": None, "restart": None, "wait":
 diagnosis = {"twins": "B", "deck": "C", "echo": "F", "restart": "G", "wait": "D", "best": "H"}
 ### END SOLUTION
 
-# %% check="diagnosis-shuffles" points=1
+# %% check="diagnosis-shuffles" points=1 see="7.8"
 """What is wrong with twins, deck and wait (1 point)."""
 for name in ("twins", "deck", "wait"):
     assert diagnosis[name] in BUGS, f"{name}: {diagnosis[name]!r} is none of the letters {', '.join(BUGS)}"
@@ -1156,7 +1156,7 @@ found = {name: diagnosis[name] for name in ("twins", "deck", "wait")}
 assert found == {"twins": "B", "deck": "C", "wait": "D"}, f"not all of {found} are right"
 ### END HIDDEN TESTS
 
-# %% check="diagnosis-messages" points=1
+# %% check="diagnosis-messages" points=1 see="7.8"
 """What is wrong with echo, restart and best (1 point)."""
 for name in ("echo", "restart", "best"):
     assert diagnosis[name] in BUGS, f"{name}: {diagnosis[name]!r} is none of the letters {', '.join(BUGS)}"
@@ -1336,7 +1336,7 @@ def shared_out(found, n, epochs, name):
         assert len(seen) == n - n % 2, f"{name}: in epoch {epoch} {len(seen)} of {n} points are seen"
 
 
-# %% check="twins-mended" points=1
+# %% check="twins-mended" points=1 see="7.3"
 """twins: the points are divided among the ranks, and the path is that of one process (1 point)."""
 found, (x, y) = outcome_of("twins"), problem(4, 12)
 shared_out(found, 12, 2, "twins")
@@ -1349,7 +1349,7 @@ found, (x, y) = outcome_of("twins", **other), problem(17, 12)
 one_line(found, path_of_one(x, y, sixes), "twins, with other points")
 ### END HIDDEN TESTS
 
-# %% check="deck-mended" points=1
+# %% check="deck-mended" points=1 see="7.3"
 """deck: one shuffle, cut once, and the path of one process (1 point)."""
 found, (x, y) = outcome_of("deck"), problem(4, 12)
 shared_out(found, 12, 2, "deck")
@@ -1362,7 +1362,7 @@ found, (x, y) = outcome_of("deck", **other), problem(17, 12)
 one_line(found, path_of_one(x, y, sixes), "deck, with other points")
 ### END HIDDEN TESTS
 
-# %% check="echo-mended" points=1
+# %% check="echo-mended" points=1 see="7.2"
 """echo: the weights are equal after each step, and those of one process (1 point)."""
 x, y = problem(4, 12)
 one_line(outcome_of("echo"), path_of_one(x, y, [np.arange(12)] * 6), "echo")
@@ -1372,7 +1372,7 @@ x, y = problem(17, 12)
 one_line(outcome_of("echo", **other), path_of_one(x, y, [np.arange(12)] * 6), "echo, with other points")
 ### END HIDDEN TESTS
 
-# %% check="restart-mended" points=1
+# %% check="restart-mended" points=1 see="7.8"
 """restart: both ranks go on from rank 0's weights *and* velocity (1 point)."""
 
 
@@ -1392,7 +1392,7 @@ other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen"
 one_line(outcome_of("restart", **other), going_on(*problem(17, 12)), "restart, with other points")
 ### END HIDDEN TESTS
 
-# %% check="wait-mended" points=1
+# %% check="wait-mended" points=1 see="7.3"
 """wait: both ranks take two steps, one point is left out, no other (1 point)."""
 found, (x, y) = outcome_of("wait"), problem(4, 13)
 shared_out(found, 13, 1, "wait")
@@ -1404,7 +1404,7 @@ found, (x, y) = outcome_of("wait", **other), problem(17, 13)
 one_line(found, path_of_one(x, y, [shuffle[:6], shuffle[6:12]]), "wait, with other points")
 ### END HIDDEN TESTS
 
-# %% check="best-mended" points=1
+# %% check="best-mended" points=1 see="7.4"
 """best: rank 0 alone writes, after the steps whose loss over all points held out is the lowest (1 point)."""
 
 
