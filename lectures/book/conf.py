@@ -28,6 +28,7 @@ html_copy_source = True
 html_use_index = False
 html_context = {"default_mode": "auto"}
 html_show_sphinx = False
+html_sidebars = {"**": ["search-button-field.html", "sbt-sidebar-nav.html"]}
 html_theme_options = {
     "use_fullscreen_button": False,
     "use_download_button": True,

@@ -74,6 +74,10 @@ def prepared(page, mend):
     notebook = nbformat.read(page, as_version=4)
     notebook.metadata.pop("widgets", None)
     for index, cell in enumerate(notebook.cells):
+        for data in (
+            output["data"] for output in cell.get("outputs", ()) if "text/html" in output.get("data", ())
+        ):
+            data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")  # a corner is no heading
         if cell.cell_type == "markdown":
             cell.source = DESCRIPTION.sub(lambda found: "{.described}\n" + found.group(), mend(cell.source))
         elif any(kind.startswith("image/") for o in cell.get("outputs", ()) for kind in o.get("data", ())):

@@ -9,6 +9,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from browser import browser, needs_browser, overflows, violations
+
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "lectures" / "book"
 LOADING = {"src", "data", "poster", "srcset"}
@@ -101,6 +104,24 @@ def test_formulas_are_drawn_without_a_script(book):
         formulas = re.findall(r"<math.*?</math>", path.read_text(), re.DOTALL)
         left = [formula for formula in formulas if re.search(r"\\[a-zA-Z]+", formula)]
         assert not left, f"{path.name}: {left[0]}"
+
+
+@needs_browser
+def test_lecture_page_is_accessible(book):
+    """Has axe nothing against the contents and a lecture's page, and does a narrow window cut nothing off?"""
+    target, _ = book
+    many = (
+        ".highlight pre",
+        "math",
+        ".dataframe td",
+    )  # thousands, alike; the code's colours are a11y-pygments'
+    with browser() as page:
+        for path in ("index.html", "lectures/01_convolution_as_gemm.html"):
+            page.goto((target / path).as_uri())
+            assert violations(page, many) == [], path
+            page.set_viewport_size({"width": 380, "height": 900})
+            assert overflows(page) <= 0, path
+            page.set_viewport_size({"width": 1200, "height": 900})
 
 
 def test_no_solution_is_in_the_book(book):
