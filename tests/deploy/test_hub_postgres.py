@@ -1,4 +1,4 @@
-"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped and loaded. No hub is started."""
+"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped and loaded; no hub."""
 
 import os
 import shutil

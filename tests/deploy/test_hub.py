@@ -1,0 +1,264 @@
+"""A class on the hub, from the first log-in to the feedback: over HTTP, with users that are removed again.
+
+One hub for the module, used in the order of the tests.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hub import COURSE, PREFIX, ROOT, Hub, wait
+
+from cluster.deploy.hub import parts
+
+ASSIGNMENT = "99_doubling"
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A repository like ours with one tiny assignment, released, and one lecture."""
+    from cluster.grading.release import release
+
+    spec = importlib.util.spec_from_file_location("tiny", ROOT / "tests/grading/conftest.py")
+    tiny = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tiny)
+    root = tiny.make_course(tmp_path_factory.mktemp("repository"))
+    shutil.copytree(ROOT / "cluster", root / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "lectures").mkdir()
+    shutil.copy(ROOT / "lectures/01_convolution_as_gemm.ipynb", root / "lectures")
+    release(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def hub(course):
+    """A hub with two students and an instructor. Skipped where none can be started; in CI it is a failure."""
+    if why := parts.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no hub can be started here: {why}")
+    own = Hub(course)
+    try:
+        own.enrol(ada="student", ben="student", ines="instructor")
+        own.start()
+        yield own
+    finally:
+        own.remove()
+
+
+@pytest.fixture(scope="module")
+def ada(hub):
+    ada = hub.person("ada")
+    assert ada.log_in().url.endswith("/hub/home")
+    return ada.spawn()
+
+
+@pytest.fixture(scope="module")
+def ben(hub):
+    ben = hub.person("ben")
+    ben.log_in()
+    return ben.spawn()
+
+
+@pytest.fixture(scope="module")
+def ines(hub):
+    ines = hub.person("ines")
+    ines.log_in()
+    assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
+    return ines
+
+
+def listed(person, status):
+    """{assignment: entry} of the assignment list, of one status."""
+    said = person.mine("GET", "/assignments", params={"course_id": COURSE}).json()
+    assert said["success"], said
+    return {e["assignment_id"]: e for e in said["value"] if e["status"] == status}
+
+
+def test_a_wrong_password_lets_nobody_in(hub):
+    """Is PAM asked, and the own server closed without it?"""
+    stranger = hub.person("ben")
+    page = stranger.log_in("not the password")
+    assert page.status_code == 403 and "Invalid username or password" in page.text
+    assert stranger.get(f"{stranger.base}/user/{stranger.user}/lab").url.startswith(
+        f"{stranger.base}/hub/login"
+    )
+
+
+def test_starting_twice_is_harmless(hub):
+    """Does a second start leave every process alone, and change nothing?"""
+    before = json.loads((hub.state / "processes.json").read_text())
+    said = hub.start()
+    assert json.loads((hub.state / "processes.json").read_text()) == before
+    assert "environment of the hub: as it was" in said and "0 changes" in said
+
+
+def test_lectures_can_be_read_and_not_written(hub, ada):
+    """Is the lecture there in Lab, may nobody change it, and does the package import?"""
+    path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
+    lecture = ada.mine("GET", path).json()
+    assert lecture["content"]["cells"] and not lecture["writable"]
+    placed = hub.state / "course/lectures/01_convolution_as_gemm.ipynb"
+    before = placed.read_bytes()
+    lecture["content"]["cells"] = []
+    assert not ada.mine("PUT", path, json=lecture).ok and placed.read_bytes() == before
+    said = hub.run(ada.user, "python", "-c", "import cluster; print(cluster.__file__)").stdout
+    assert said.startswith(f"{hub.state}/course/cluster/")
+
+
+def test_instructors_release(ines, ada):
+    """Does Formgrader's own way (generate, release) reach the students' list?"""
+    assert listed(ada, "released") == {}
+    for step in ("assign", "release"):
+        said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}")
+        assert said.ok and said.json()["success"], said.text
+    assert list(listed(ada, "released")) == [ASSIGNMENT]
+
+
+def test_a_student_fetches_and_submits(ada, ben):
+    """Does the work of two students reach the exchange, by the buttons of the assignment list?"""
+    for person, answer in ((ada, "return 2 * x"), (ben, "return x + x + 1")):
+        person.assignment("fetch", ASSIGNMENT)
+        path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
+        notebook = person.mine("GET", path).json()["content"]
+        cell = next(c for c in notebook["cells"] if "YOUR CODE HERE" in c["source"])
+        cell["source"] = cell["source"].replace("raise NotImplementedError", answer)
+        assert person.mine("PUT", path, json={"type": "notebook", "content": notebook}).ok
+        person.assignment("submit", ASSIGNMENT)
+        assert len(listed(person, "submitted")[ASSIGNMENT]["submissions"]) == 1
+
+
+def test_what_is_others_stays_closed(hub, ada, ben, ines):
+    """Can a student see another's work, the grader's pages and files, or put a folder in another's place?"""
+    page = ben.formgrader("GET", "/formgrader/manage_assignments")
+    assert page.status_code == 403
+    assert ben.at(f"/user/{ada.user}", "GET", "/api/contents/").status_code in (403, 404)
+    assert ben.mine("GET", "/formgrader/api/assignments").status_code == 404, (
+        "no Formgrader in a student's server"
+    )
+    exchange, grader = hub.state / "exchange", hub.state / "home" / hub.grader
+    assert any((exchange / COURSE / "inbound").iterdir())
+    closed = [
+        f"ls {exchange}/{COURSE}/inbound",
+        f"ls {ada.home}",
+        f"cat {grader}/course/solutions/{ASSIGNMENT}/doubling.ipynb",
+        f"cat {hub.state}/hub/secrets.json",
+        f"cat {hub.state}/passwords.csv",
+        f"mv {exchange}/{COURSE} {exchange}/another",
+        f"touch {hub.state}/course/lectures/x {hub.state}/python/x",
+        f"ls {hub.state}/logs",
+    ]
+    for command in closed:
+        said = hub.run(ben.user, "sh", "-c", command, check=False)
+        refused = "ermission denied" in said.stderr or "not permitted" in said.stderr
+        assert said.returncode and refused, (command, said.stderr)
+    placed = [p for p in (hub.state / "course").rglob("*") if p.is_file() and p.suffix != ".pyc"]
+    assert not [p for p in placed if "twice_the_number" in p.read_text(errors="replace")], "the solution"
+
+
+def test_the_hub_is_killed_and_nothing_is_lost(hub, ada, ben):
+    """Do open servers go on without the hub, even submit, and are they found again after a new start?"""
+    servers = running(hub, ada.user)
+    os.kill(json.loads((hub.state / "processes.json").read_text())["hub"]["pid"], signal.SIGKILL)
+    assert ada.mine("GET", "/api/contents/").ok
+    ada.assignment("submit", ASSIGNMENT)
+    assert hub.do("status", status=1)
+    hub.start()
+    assert running(hub, ada.user) == servers
+    assert ben.ready(), "ben's browser is still logged in"
+    assert len(listed(ada, "submitted")[ASSIGNMENT]["submissions"]) == 2
+
+
+def test_collect_grade_and_give_back(hub, ada, ben, ines):
+    """Is the safe collect behind Formgrader's button, and does each student read their own feedback?"""
+    said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+    assert said["success"] and "2 collected" in said["log"] and "0 refused" in said["log"], said
+    assert "2 graded now" in hub.grade("run", "99", "--backend", "local")
+    students = ines.formgrader("GET", f"/formgrader/api/submissions/{ASSIGNMENT}").json()
+    marks = {row["student"]: (row["score"], row["first_name"]) for row in students}
+    assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben")}
+    for step in ("generate_feedback", "release_feedback"):
+        said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}").json()
+        assert said["success"], said
+    for person, points in ((ada, "3"), (ben, "0")):
+        person.assignment("fetch_feedback", ASSIGNMENT)
+        pages = list(person.home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))
+        assert len(pages) == 1, pages
+        said = pages[0].read_text()
+        assert re.search(rf"\b{points}(\.0)?(</b>)? (of|/) 3", said), said[:3000]
+
+
+def test_backup_and_restore(hub, ines):
+    """Are gradebook and submissions, lost, as they were before? And is a broken file refused?"""
+    file, grading = hub.folder / "backup.tar.gz", hub.state / "home" / hub.grader / "course/.grading"
+    hub.do("backup", file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    submitted = {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()}
+    marks = hub.state / "home" / hub.grader / "marks.csv"
+    hub.grade("export", "--to", marks)
+    before = marks.read_text()
+    assert "3" in before
+    (hub.folder / "half.tar.gz").write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert "Nothing was changed" in hub.do("restore", hub.folder / "half.tar.gz", status=1)
+    shutil.rmtree(grading)
+    hub.do("restore", file)
+    hub.grade("export", "--to", marks)
+    assert marks.read_text() == before
+    assert {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()} == submitted
+    assert grading.stat().st_mode & 0o777 == 0o700 and grading.owner() == hub.grader
+    said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+    assert "2 unchanged" in said["log"], "the restored submissions are those of the exchange"
+
+
+def test_the_roster_changes(hub, ben, ines):
+    """Who is taken off loses server and log-in and keeps marks; another role has other extensions."""
+    hub.enrol(ada="instructor", cem=("student", 3), ines="instructor")
+    said = hub.do("sync", hub.roster)
+    for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", "cem: into the gradebook"):
+        assert f"{PREFIX}{line}" in said, line
+    assert running(hub, ben.user) == [] and ben.home.is_dir()
+    assert hub.person("ben").log_in().status_code == 403
+    ada = hub.person("ada")
+    ada.log_in()
+    assert ada.formgrader("GET", "/formgrader/manage_assignments").ok
+    names = {s["id"] for s in ines.formgrader("GET", "/formgrader/api/students").json()}
+    assert {f"{PREFIX}ben", f"{PREFIX}cem"} <= names, "who has handed in stays in the gradebook"
+    assert "0 changes" in hub.do("sync", hub.roster)
+    hub.enrol(ada="student", ben="student", cem="student", ines="instructor")
+    hub.do("sync", hub.roster)
+    assert hub.person("ben").log_in().ok, "back on the roster, with the old password"
+    assert ada.formgrader("GET", "/formgrader/api/assignments").status_code in (403, 404)
+
+
+def test_stop_leaves_nothing_behind(hub):
+    """Are servers, kernels and what a student left running ended, and all files kept for the next start?"""
+    cem = hub.person("cem")
+    cem.log_in()
+    cem.spawn()
+    kernel = cem.mine("POST", "/api/kernels", json={"name": "python3"})
+    assert kernel.status_code == 201, kernel.text
+    wait("kernel", lambda: len(running(hub, cem.user)) >= 2)
+    said = hub.do("stop")
+    assert "servers and kernels" in said
+    assert running(hub, cem.user) == [] and not [c for c in psutil.net_connections() if mine(hub, c)]
+    assert hub.do("status", status=3) and (hub.state / "passwords.csv").exists()
+    assert "servers and kernels: 0 processes" in hub.do("stop")
+
+
+def running(hub, user):
+    """Processes of a user."""
+    return sorted(p.pid for p in psutil.process_iter(["username"]) if p.info["username"] == user)
+
+
+def mine(hub, connection):
+    return connection.status == "LISTEN" and hub.port <= connection.laddr.port < hub.port + 4
