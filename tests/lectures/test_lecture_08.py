@@ -1,0 +1,262 @@
+"""Lecture 08: are its scripts matched, is its record theirs, and do its conclusions follow from it?"""
+
+import ast
+import hashlib
+import importlib.util
+import json
+import linecache
+import pathlib
+import sys
+
+import jupytext
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+RUNS = ROOT / "lectures" / "runs"
+TEXT = ROOT / "lectures" / "text" / "08_large_batches.py"
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    """The script that made the record."""
+    spec = importlib.util.spec_from_file_location("large_batches", RUNS / "08_large_batches.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def record():
+    return json.loads((RUNS / "08_large_batches.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def weights():
+    with np.load(RUNS / "08_large_batches.npz") as file:
+        return {name: file[name].astype(np.float32) for name in file.files}
+
+
+@pytest.fixture
+def load(experiment, monkeypatch):
+    """A variant's script as a dictionary of its names; nothing is trained."""
+
+    def execute(name, k=32, seed=0):
+        text, file = experiment.script(name), f"{name} {k}"
+        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+        monkeypatch.setattr(sys, "argv", ["train.py", str(k), str(seed)])
+        names = {"__name__": "train"}
+        exec(compile(text, file, "exec"), names)
+        return names
+
+    return execute
+
+
+NAMES = [
+    "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles", "half", "double",
+    "gradual, half",
+]  # fmt: skip
+
+
+def test_all_variants_are_looked_at(experiment):
+    assert {"plain", *NAMES} == set(experiment.VARIANTS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_variant_differs_from_its_parent_in_one_marked_line(experiment, name):
+    """Is exactly one line another, at the same place, and is it one that the base script marks?"""
+    parent = experiment.VARIANTS[name][0]
+    ours, theirs = (experiment.script(v).splitlines() for v in (name, parent))
+    assert len(ours) == len(theirs)
+    differ = [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b]
+    assert len(differ) == 1
+    assert ours[differ[0]].endswith("# <-") and theirs[differ[0]].endswith("# <-")
+    code = [ast.dump(ast.parse("\n".join(lines))) for lines in (ours, theirs)]
+    assert code[0] != code[1]  # not in a comment only
+
+
+def test_no_two_variants_are_the_same_script(experiment):
+    trees = [ast.dump(ast.parse(experiment.script(name))) for name in experiment.VARIANTS]
+    assert len(set(trees)) == len(trees)
+
+
+def test_a_line_that_is_not_there_is_named(experiment, monkeypatch):
+    monkeypatch.setitem(experiment.VARIANTS, "odd", ("plain", "return C  # <-", "return D  # <-"))
+    with pytest.raises(ValueError, match=r"'odd'.*'return C  # <-' is 0 times in 'plain'"):
+        experiment.script("odd")
+
+
+RATES = {  # variant: at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks: by hand
+    "plain": [0.1, 0.1, 0.1, 0.1, 0.1],
+    "linear": [3.2, 3.2, 3.2, 3.2, 3.2],
+    "sqrt": [0.565685] * 5,
+    "constant": [0.1, 0.1, 0.1, 3.2, 3.2],
+    "gradual": [0.1, 1.65, 3.1138889, 3.2, 3.2],
+    "gradual, half": [0.05, 0.825, 1.5569444, 1.6, 1.6],
+    "half": [0.05] * 5,
+    "double": [0.2] * 5,
+}
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_learning_rates_by_hand(load, name):
+    names = load(name)
+    assert (names["S"], names["T"], names["W"]) == (12, 120, 36)
+    assert [names["rate"](t) for t in (0, 18, 35, 36, 100)] == pytest.approx(RATES[name], rel=1e-6)
+
+
+def test_lars_steps_a_thousandth_of_each_kernel(load):
+    """The step of a kernel has a thousandth of its length, whatever the gradient; vectors are left alone."""
+    import tensorflow as tf
+
+    step = load("LARS")["direction"]
+    w, g = tf.fill((3, 3, 2, 4), 2.0), tf.random.stateless_normal((3, 3, 2, 4), (0, 8))
+    for scale in (1e-3, 1.0, 1e3):
+        assert float(tf.norm(step(w, scale * g)) / tf.norm(w)) == pytest.approx(0.001, rel=1e-5)
+    assert np.array_equal(step(w[0, 0, 0], g[0, 0, 0]), g[0, 0, 0])
+
+
+def test_with_gamma_0_the_residual_blocks_begin_as_nothing(load):
+    """The second convolution of each block has no gradient at the start; in the parent all have one."""
+    import tensorflow as tf
+
+    x = np.random.default_rng(8).random((32, 14, 14, 1), np.float32)
+    silent = {}
+    for name in ("gamma 0", "gradual"):
+        model = load(name)["network"]()
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x, training=True)[:, 0])
+        kernels = [w.value for w in model.trainable_variables if len(w.shape) == 4]
+        silent[name] = sum(float(tf.norm(g)) == 0 for g in tape.gradient(loss, kernels))
+    assert silent == {"gamma 0": 6, "gradual": 0}  # both convolutions of three blocks
+
+
+def test_own_shuffles_miss_a_third_of_the_images(experiment):
+    _, old, new = experiment.VARIANTS["shuffles"]
+    names = {"np": np, "N": 12_288, "k": 32}
+    for line, unseen in [(old, 0), (new, (1 - 1 / 32) ** 32)]:
+        names["rng"] = np.random.default_rng(8)
+        exec(line, names)
+        assert len(names["order"]) == 12_288
+        assert 1 - len(np.unique(names["order"])) / 12_288 == pytest.approx(unseen, abs=0.015)
+
+
+def test_one_process_is_k_ranks(load):
+    """Is the gradient of 4 · 32 images the mean of four ranks' gradients, each normalising its own 32?"""
+    import tensorflow as tf
+
+    names = load("plain", k=4)
+    model, (x, y) = names["network"](), names["images"]("train", 128)
+    loss_of = names["keras"].losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def gradient(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(y, model(x, training=True))
+        return [g.numpy() for g in tape.gradient(loss, [w.value for w in model.trainable_variables])]
+
+    whole = gradient(x, y)
+    ranks = [gradient(x[i : i + 32], y[i : i + 32]) for i in range(0, 128, 32)]
+    for g, parts in zip(whole, zip(*ranks, strict=True), strict=True):
+        assert np.allclose(g, np.mean(parts, 0), atol=1e-5)
+
+
+def test_rank_batch_norm_of_one_rank_is_keras(load):
+    names = load("plain", k=1)
+    x = np.random.default_rng(8).normal(2, 3, (32, 5, 5, 4)).astype(np.float32)
+    ours, theirs = names["RankBatchNorm"](), names["layers"].BatchNormalization(momentum=0.9)
+    assert np.allclose(ours(x, training=True), theirs(x, training=True), atol=1e-5)
+    assert np.allclose(ours.mean, theirs.moving_mean, atol=1e-5)
+    assert np.allclose(ours.variance, theirs.moving_variance, rtol=1e-4)
+
+
+def test_record_is_whole_and_of_these_scripts(experiment, record):
+    """Five seeds of each, as many updates as the batch allows, and the hash of the script as it is now."""
+    found = {(run["variant"], run["k"], run["seed"]): run for run in record["runs"]}
+    five = {(name, k, seed) for name, k in experiment.RUNS for seed in range(5)}
+    assert set(found) == five | {(name, k, 0) for name, k in experiment.TRIALS}
+    assert len(found) == len(record["runs"])
+    for (name, k, _), run in found.items():
+        assert run["updates"] == 10 * 12_288 // (32 * k)
+        assert len(run["losses"]) == min(120, run["updates"]) and len(run["errors"]) == 10
+        assert all(0 <= error <= 100 for error in run["errors"])
+        assert run["script"] == hashlib.sha256(experiment.script(name).encode()).hexdigest()
+
+
+def test_recorded_weights_err_as_recorded(load, record, weights):
+    """Does the network of one run, from float16, make the errors that its run has recorded?"""
+    names = load("plain", k=1)
+    model, (x, y) = names["network"](), names["images"]("test")
+    for variant, k in [("plain", 1), ("gradual", 32)]:
+        model.set_weights([weights[f"{variant} {k} 0 {i}"] for i in range(len(model.weights))])
+        found = model.predict(x, batch_size=1000, verbose=0).argmax(1)
+        run = next(r for r in record["runs"] if (r["variant"], r["k"], r["seed"]) == (variant, k, 0))
+        assert 100 * (found != y).mean() == pytest.approx(run["errors"][-1], abs=0.1)
+
+
+def errors(record, variant, k=32):
+    """Final test errors of five seeds."""
+    found = [r["errors"][-1] for r in record["runs"] if (r["variant"], r["k"]) == (variant, k)]
+    assert len(found) == 5
+    return np.array(found)
+
+
+def test_large_batches_cost_accuracy(record):
+    """Every variant of 32 ranks errs more than one rank, in each seed by more than a point."""
+    single = errors(record, "plain", 1)
+    for variant in ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0"):
+        assert errors(record, variant).min() > single.max() + 1
+
+
+def test_the_order_of_the_warmups(record):
+    """Gradual is better than none, none is better than constant, on average by two points and more."""
+    gradual, none, constant = (errors(record, v).mean() for v in ("gradual", "linear", "constant"))
+    assert gradual + 2 < none and none + 2 < constant
+
+
+def test_gradual_warmup_is_not_better_than_naive_here(record):
+    """The means differ by less than the spread of the seeds: what the lecture says against the textbook."""
+    gradual, naive = errors(record, "gradual"), errors(record, "plain")
+    assert abs(gradual.mean() - naive.mean()) < gradual.std(ddof=1)
+
+
+def test_sqrt_is_better_than_gradual_warmup_here(record):
+    """No seed of one is among the seeds of the other."""
+    assert errors(record, "sqrt").max() < errors(record, "gradual").min()
+
+
+def test_the_linear_rule_carries_8_ranks_and_not_128(record):
+    """With gradual warmup: 256 images within a point of 32, 1,024 some points above, 4,096 near guessing."""
+    single = errors(record, "plain", 1).mean()
+    assert errors(record, "gradual", 8).mean() < single + 1
+    assert single + 2 < errors(record, "gradual").mean() < single + 10
+    assert errors(record, "gradual", 128).min() > 70
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """Some functions of the lecture's code cells."""
+    names = {"np": np, "math": __import__("math"), "pd": __import__("pandas")}
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            if isinstance(node, ast.FunctionDef) and node.name in ("interval", "updates"):
+                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
+    return names
+
+
+def test_interval_by_hand(lecture):
+    """1, 2, 3, 4, 5: a standard deviation of √2.5, and 2.776 √2.5 / √5 = 1.963."""
+    assert lecture["interval"]([1, 2, 3, 4, 5]) == pytest.approx(1.963, abs=1e-3)
+    with pytest.raises(AssertionError, match="five"):
+        lecture["interval"]([1, 2, 3])
+
+
+def test_updates_by_hand(lecture):
+    """1,281,167 images at 8,192 an update: 156 updates an epoch, and 14,040 in 90."""
+    row = lecture["updates"](1_281_167, 90, [8192]).loc[8192]
+    assert (row["updates an epoch"], row["updates"]) == (156, 14_040)
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25
