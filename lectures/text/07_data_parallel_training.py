@@ -308,17 +308,19 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # %% [markdown]
 # The first test is cheap: compare the weights of all ranks, or a *digest* of them, now and then. It finds
 # what parts the ranks, and only that. Three of five mistakes pass it. The second test, **p ranks must give
-# the trajectory of one process on the same global batch**, fails for all of them. It costs a few steps on one
-# device, so run it once for every training program you write; assignment 07 makes a tool of it.
+# the trajectory of one process on the same global batch**, fails for all of them. It costs a few steps on
+# one device, so run it once for every training program you write; assignment 07 makes a tool of it. What
+# neither finds is what both versions share, such as a wrong loss or a shuffle that never changes, and what
+# happens outside the steps that you compare: at the end of an epoch, in a metric, in a checkpoint (7.3,
+# 7.4).
 #
 # Two more lessons are in the numbers. The right version differs from one process by a few $10^{-16}$: the
 # mean of two means is not rounded like one mean. "Equal" must be a *tolerance* here, and between ranks it
-# must not: ranks that took equal steps are equal to the last bit. And the last column tells you nothing at
-# all: judged by the loss, "the same images" is as good as the right version. **The loss does not know what
-# you meant to do.**
+# must not: ranks that took equal steps are equal to the last bit. And the last column tells you next to
+# nothing: judged by the loss, "the same images" is as good as the right version. **The loss does not know
+# what you meant to do.**
 #
-# <details><summary>In real courses one meets "sum for mean" together with Adam, and nobody notices.
-# Why?</summary>
+# <details><summary>With the optimiser Adam, "sum for mean" is hardly noticed. Why?</summary>
 #
 # Adam divides the mean gradient by the root of the mean of its square. Twice the gradient is twice both, so
 # the step stays the same (but for its $\epsilon$). The bug sleeps until somebody takes SGD, clips gradients,
@@ -472,18 +474,23 @@ w, parts = np.array(STARTS[0]), [np.arange(12), np.arange(12, 16)]
 whole = gradient(w, x[:16], y[:16])
 own = [gradient(w, x[part], y[part]) for part in parts]
 weighted = sum(len(part) * g for part, g in zip(parts, own, strict=True)) / 16
-print(f"all 16 images  {whole.round(4)}")
-print(f"mean of means  {np.mean(own, axis=0).round(4)}")
-print(f"weighted       {weighted.round(4)}")
+a, b = reference[-1]  # after the training
+hits = np.sign(b * np.tanh(a * x)) == y
+shares = [hits[part].mean() for part in parts]
 assert np.allclose(weighted, whole)
+print(f"all 16 images  gradient {whole.round(4)}, accuracy {hits[:16].mean():.3f}")
+print(f"weighted       gradient {weighted.round(4)}")
+print(f"mean of means  gradient {np.mean(own, axis=0).round(4)}, accuracy {np.mean(shares):.3f}")
+print(f"rank 0 alone   gradient {own[0].round(4)}, accuracy {shares[0]:.3f}")
 
 # %% [markdown]
 # So **each image must weigh $1/pn$**, wherever it is. For a gradient: equal shards, or a weighted mean. For
-# a metric: average *counts* and divide at the end; rank 0's accuracy alone is that of a p-th part of the
-# test images, and wobbles $\sqrt p$ times as much. The trap has more doors. A loss that is divided by the
-# number of *objects* in the batch (7.5), of words in a sentence, of unmasked pixels, is divided by another
-# number on each rank. And weight decay is not a mean over images at all: it must be added once, and not
-# scaled with them (lecture 08).
+# a metric: add up *counts*, and divide at the end. The mean of the two accuracies is not the accuracy, and
+# rank 0 alone would have reported a perfect network: what one rank sees is a p-th part of the test images,
+# and wobbles $\sqrt p$ times as much. The trap has more doors. A loss that is divided by the number of
+# *objects* in the batch (7.5), of words in a sentence, of unmasked pixels, is divided by another number on
+# each rank. And weight decay is not a mean over images at all: it must be added once, and not scaled with
+# them (lecture 08).
 #
 # **One writes.** After the step all ranks hold the same weights. Why not let all of them save? Two ranks
 # write a checkpoint of twenty layers into the same file at the same time, forty times, and rank 0 looks at
@@ -1098,10 +1105,11 @@ print(text.replace(str(job.folder), "RUN").replace(sys.prefix, "VENV"))
 # 6. An efficiency has several parts, of which communication is one. Sharing a machine is another, and what
 #    was left on one rank the third.
 #
-# **Open questions.** (a) Which of our mistakes would both tests miss? (Think of what both versions share.)
-# (b) Our ranks leave each all-reduce together. What would it cost if one of 512 ranks were 10% slower than
-# the others, and does synchronised batch normalisation make it worse? (c) One image on each GPU: what would
-# have to be *built* differently, memory, GPU or network, so that PFDet would not have needed 512 of them?
+# **Open questions.** (a) Both tests compare two versions. With what would you compare to find a mistake
+# that both of them share? (b) Our ranks leave each all-reduce together. What would it cost if one of 512
+# ranks were 10% slower than the others, and does synchronised batch normalisation make it worse? (c) One
+# image on each GPU: what would have to be *built* differently, memory, GPU or network, so that PFDet would
+# not have needed 512 of them?
 #
 # **Exercises.** Assignment 07, *Make it data-parallel*, asks you to convert a training of LeNet-5 and to
 # prove it by its trajectory, and to diagnose broken scripts. Beyond it:
