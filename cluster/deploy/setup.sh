@@ -14,7 +14,7 @@ course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev o
 hub_packages="bubblewrap"
 command -v node >/dev/null || hub_packages="$hub_packages nodejs"
 command -v npm >/dev/null || hub_packages="$hub_packages npm"
-test_packages="slurm-wlm slurmdbd munge mariadb-server-core"
+test_packages="slurm-wlm slurmdbd munge mariadb-server-core postgresql"
 command -v chromium >/dev/null || test_packages="$test_packages chromium"  # for the tests of pages
 
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
