@@ -36,8 +36,8 @@ import time
 import zipfile
 import zlib
 
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
 os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
 
 # %%
 import horovod.tensorflow as hvd
