@@ -755,7 +755,7 @@ else:
 # How to read it. What "apart" lacks to 100% is the price of *sharing a machine*: no byte is exchanged
 # there. From "apart" to "together" is the price of the *exchange*, and it should be smaller with 16 scenes
 # than with 5: the gradient is as large, and the step that it is added to is three times as long. "In sync"
-# adds eight small messages. The slides' GPUs share neither caches nor clock, so their 96 to 98% is to be
+# adds eight small messages. The slides' GPUs share neither cores nor clock, so their 96 to 98% is to be
 # compared with "together" *over* "apart", not with "together". An efficiency without its baseline, one rank
 # *where*, beside whom?, is not a number.
 #
@@ -867,9 +867,10 @@ display(apart.style.format("{:.1g}", subset=apart.select_dtypes("number").column
 # gradient. The checkpoint of rank 0 has rank 0's, drawn from a p-th part of the images; a digest of the
 # weights alone says that all is well. Average them before you test or save.
 #
-# Does it matter for what is learned? Recorded runs: in each step 16 scenes, and the only thing that changes
-# is over how many of them a rank normalises, 16, 4, 2, or 1. Three seeds. **Guess:** how many points of
-# precision are lost with one scene on each of 16 ranks?
+# Does it matter for what is learned? Recorded runs of two epochs, in one process: in each step 16 scenes,
+# and the only thing that changes is over how many of them a rank normalises, 16, 4, 2, or 1. Tested with
+# the average of the ranks' statistics. Three seeds. **Guess:** how many points of precision are lost with
+# one scene on each of 16 ranks?
 
 # %%
 guesses["points lost with 1 scene on each of 16 ranks"] = None
