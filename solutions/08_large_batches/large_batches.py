@@ -77,7 +77,7 @@ def target_rate(lr, k, rule):
 for rule in ("none", "linear", "sqrt"):
     print(f"{rule:7} {target_rate(0.1, 16, rule):.2f}")
 
-# %% check="rules-by-hand" points=1
+# %% check="rules-by-hand" points=1 see="8.3"
 """η = 0.1 and k = 16: 0.1 without a rule, 1.6 by the linear rule, 0.4 by the square root (1 point)."""
 expect(
     [round(float(target_rate(0.1, 16, rule)), 9) for rule in ("none", "linear", "sqrt")],
@@ -143,7 +143,7 @@ plt.ylim(0, 0.9)
 plt.legend()
 plt.show()
 
-# %% check="warmup-by-hand" points=2
+# %% check="warmup-by-hand" points=2 see="8.2"
 """From 0.1 to 0.5 in four updates, of each kind (2 points)."""
 by_hand = {
     "none": [0.5] * 6,
@@ -176,7 +176,7 @@ for kind, want in by_hand.items():
     found = [round(float(warmed_up(t, 0.1, 0.5, 4, kind)), 9) for t in range(6)]
     expect(found, want, hints.get(kind), f"the rates of updates 0 to 5 with warmup {kind}")
 
-# %% check="warmup-edges" points=1
+# %% check="warmup-edges" points=1 see="8.2"
 """Other lengths and targets, also W = 0 and a target that is η (1 point)."""
 # AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "gradual")) for t in (0, 1, 50, 99, 100, 101, 5000)]
 # AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "constant")) for t in (0, 99, 100, 5000)]
@@ -225,7 +225,7 @@ plt.yscale("log")
 plt.legend()
 plt.show()
 
-# %% check="schedule-by-hand" points=2
+# %% check="schedule-by-hand" points=2 see="8.4"
 """η = 0.1, k = 4, two updates an epoch, two epochs of warmup, drops with epochs 3 and 4 (2 points)."""
 plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
 warm = [0.1, 0.175, 0.25, 0.325, 0.4, 0.4]
@@ -258,7 +258,7 @@ expect(
     "the rates of updates 0 to 9",
 )
 
-# %% check="schedule-of-each" points=2
+# %% check="schedule-of-each" points=2 see="8.4"
 """Each rule with each warmup; the small batch keeps η until the first drop (2 points)."""
 plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
 small = [round(float(learning_rate(t, 1, "linear", "gradual", **plan)), 9) for t in range(10)]
@@ -306,7 +306,7 @@ def batch_gradient(sums, seen, w, decay):
 # %%
 print(batch_gradient([[6.0, 0.0], [2.0, 4.0]], [3, 1], w=[10.0, -10.0], decay=0.1))
 
-# %% check="gradient-by-hand" points=1
+# %% check="gradient-by-hand" points=1 see="8.8"
 """(6 + 2) / 4 + 0.1 · 10 and (0 + 4) / 4 - 0.1 · 10; other numbers of workers are hidden (1 point)."""
 sums, seen, w = np.array([[6.0, 0.0], [2.0, 4.0]]), np.array([3, 1]), np.array([10.0, -10.0])
 expect(
@@ -368,7 +368,7 @@ def momentum_step(w, v, gradient, lr, lr_before, momentum=MOMENTUM):
 # %%
 print(momentum_step(np.array([1.0]), np.array([0.2]), np.array([1.0]), lr=0.4, lr_before=0.2, momentum=0.5))
 
-# %% check="momentum-by-hand" points=1
+# %% check="momentum-by-hand" points=1 see="8.8"
 """v = 0.2 was made with half of today's learning rate: v = 0.5 · 2 · 0.2 + 0.4 (1 point)."""
 one = np.ones(1)
 expect(
@@ -385,7 +385,7 @@ expect(
     "the new w and v",
 )
 
-# %% check="momentum-same-path" points=1
+# %% check="momentum-same-path" points=1 see="8.8"
 """Thirty updates on a bowl, the learning rate rising and falling: both forms take the same path (1 point)."""
 
 
@@ -560,7 +560,7 @@ def recipes():
 # %%
 recipes()
 
-# %% check="recipes-matched" points=2
+# %% check="recipes-matched" points=2 see="8.4"
 """Two recipes that are compared differ in one thing only, and it is the one in question (2 points)."""
 found = {recipe["name"]: recipe for recipe in recipes()}
 names = ["small", "naive", "sqrt", "linear", "constant", "gradual"]
@@ -632,7 +632,7 @@ for name, outcome in recorded().items():
     mean, spread = np.mean(outcome["error"]), np.std(outcome["error"], ddof=1)
     print(f"{name:9} {mean:5.1f} ± {spread:4.1f} %   guess {my_guess[name]}   each {outcome['error']}")
 
-# %% check="sweep-recorded" points=1
+# %% check="sweep-recorded" points=1 see="8.4"
 """One sweep of six jobs, all done, each with five trainings of ten epochs (1 point)."""
 assert hasattr(sweep, "items") and len(sweep) == 6, "submit the six recipes with one call of jobs.map"
 states = [str(status) for status in sweep.statuses]
@@ -646,7 +646,7 @@ for name, outcome in outcomes.items():
     assert len(outcome["rates"]) == updates, f"{name} has {len(outcome['rates'])} updates, not {updates}"
     assert len(outcome["error"]) == len(SEEDS), f"{name} has {len(outcome['error'])} errors, one a seed is 5"
 
-# %% check="runs-recomputed" points=2
+# %% check="runs-recomputed" points=2 see="8.4"
 """The recorded runs had the schedules of their recipes, and a part of them is computed again (2 points)."""
 outcomes = recorded()
 x, y, x_test, y_test = pictures()
@@ -749,7 +749,7 @@ def interval(errors, others):
 # %%
 print(interval([21, 24, 27, 30, 33], [20, 22, 24, 26, 28]))
 
-# %% check="interval-by-hand" points=1
+# %% check="interval-by-hand" points=1 see="8.5"
 """Differences 1, 2, 3, 4, 5: their mean is 3, s² = 2.5, t = 2.776 (1 point)."""
 errors, others = [21, 24, 27, 30, 33], [20, 22, 24, 26, 28]
 
@@ -829,7 +829,7 @@ for claim, lower, higher in [
 conclusions["H"] = conclusions["I"] = "not shown"
 ### END SOLUTION
 
-# %% check="conclusions-measured" points=2
+# %% check="conclusions-measured" points=2 see="8.5"
 """Claims A to G, judged by the runs that you hand in, whatever these say (2 points)."""
 results = {name: outcome["error"] for name, outcome in recorded().items()}
 claimed = {"A": "small naive", "B": "sqrt naive", "C": "linear naive"}
@@ -850,7 +850,7 @@ for claim, pair in claimed.items():
             likely = "The interval of the difference, seed by seed, does not hold 0."
         raise AssertionError(f"{claim}: your runs do not say {conclusions[claim]!r}. {likely}")
 
-# %% check="conclusions-beyond" points=1
+# %% check="conclusions-beyond" points=1 see="8.9"
 """Claims H and I: what a sweep of a small network in one process can say about them (1 point)."""
 for claim, why in [
     ("H", "Which of the six jobs ran on sixteen processors?"),
