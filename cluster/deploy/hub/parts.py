@@ -34,7 +34,7 @@ def tokens(state: Path, settings: Settings) -> dict[str, str]:
 def all_of(settings: Settings, state: Path) -> list[Daemon]:
     """In the order in which they start."""
     keys, python = tokens(state, settings), str(environment.python(state))
-    small = texts.environment(state, Path(python)) | {"HOME": "/"}
+    small = texts.environment(settings, state, Path(python)) | {"HOME": "/"}
     grading = [
         *users.words(settings.grader),
         "env",

@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.deploy.slurm import processes
 from cluster.deploy.slurm.start import Say, run, step
 
-from . import COURSE, accounts, environment, material, parts, postgres, roster, sync, texts
+from . import COURSE, environment, material, parts, postgres, roster, sync, texts
 from . import state as states
 from .roster import Person
 from .settings import Settings, Trouble
@@ -44,9 +44,6 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
             run([part], state, say)
             if part.name == "postgres":
                 postgres.roles(state)
-        if settings.slurm == "machine":
-            with step("Slurm on this machine", say):
-                accounts.start(state, settings, people, lambda line: None)
         with step("roster", say) as note:
             said = sync.sync(state, settings, people, say)
             note(f"{len(people)} people, {len(said)} changes")

@@ -25,7 +25,7 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
     changed += Api(settings, parts.tokens(state, settings)["sync"]).apply(people)
     changed += gradebook(state, settings, people)
     if settings.slurm != "none":
-        if settings.slurm == "machine":
+        if settings.slurm == "machine":  # after the Unix users, whose numbers Slurm remembers
             accounts.start(state, settings, people, lambda line: None)
         changed += accounts.apply(state, settings, people)
     for line in changed:

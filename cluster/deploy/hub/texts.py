@@ -52,9 +52,10 @@ def site(settings: Settings, state: Path, gradebook: str | None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def environment(state: Path, python: Path) -> dict[str, str]:
+def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]:
     """What every server of this hub is given; CLUSTER_HUB marks its processes, so that `stop` finds them."""
-    return {
+    own = {"SLURM_CONF": f"{state.parent}/slurm/slurm.conf"} if settings.slurm == "machine" else {}
+    return own | {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
         "LANG": "C.UTF-8",
         "CLUSTER_HUB": str(state),
@@ -68,12 +69,13 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
     values = {
         "settings": settings,
         "state": str(state),
-        "python": str(python),
-        "env": environment(state, python),
+        "python": python,
+        "env": environment(settings, state, python),
         "course": COURSE,
         "students": STUDENTS,
         "instructors": INSTRUCTORS,
-        "spawner": SPAWNERS[settings.spawner].format(account=settings.account),
+        "spawner": SPAWNERS[settings.spawner].format(account=settings.account)
+        + (HERE if settings.spawner == "slurm" and settings.slurm == "machine" else ""),
         "extra": f"\nload_subconfig({settings.extra!r})\n" if settings.extra else "",
     }
     return HUB.format(**values)
@@ -108,7 +110,7 @@ c.Authenticator.allow_existing_users = True
 c.Authenticator.admin_users = set()
 
 {spawner}
-c.Spawner.cmd = ["{python}", "-m", "jupyterhub.singleuser"]
+c.Spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
 c.Spawner.environment = {env}
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
 c.Spawner.default_url = "/lab"
@@ -154,7 +156,7 @@ SPAWNERS = {
 import batchspawner  # noqa: F401 (registers the page that a job calls to say where its server listens)
 
 c.JupyterHub.spawner_class = "batchspawner.SlurmSpawner"
-c.BatchSpawnerBase.exec_prefix = "runuser -u {{username}} --"
+c.BatchSpawnerBase.exec_prefix = "/usr/sbin/runuser -u {{username}} --"
 c.BatchSpawnerBase.req_account = "{account}"
 c.BatchSpawnerBase.req_memory = "2G"
 c.BatchSpawnerBase.req_nprocs = "1"
@@ -163,8 +165,16 @@ c.BatchSpawnerBase.req_partition = "long"
 """,
 }
 
+HERE = """\
+# The nodes of the one-machine Slurm are names that this machine does not know.
+c.BatchSpawnerRegexStates.state_exechost_exp = "127.0.0.1"
+c.Spawner.ip = "127.0.0.1"
+"""
+
 FRAMES = """\
 c = get_config()  # noqa: F821
+# Who is no instructor any more is out after so many seconds, not after the five minutes of the default.
+c.HubOAuth.cache_max_age = 10
 # Lab shows Formgrader in a frame, which the hub's default forbids.
 c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
 """
