@@ -805,8 +805,8 @@ assert np.allclose(lengths["rate inside, corrected"], lengths["rate outside (ref
 
 # %%
 fig, ax = plt.subplots(figsize=(7.4, 3.2))
-ax.plot(lengths["rate inside, corrected"], marker="", ls="-", label="corrected = rate outside")
-ax.plot(lengths["Keras"], marker="", ls="--", label="rate inside, not corrected = Keras")
+ax.plot(lengths["rate inside, corrected"], marker="", ls="-", label="corrected")
+ax.plot(lengths["Keras"], marker="", ls="--", label="not corrected, as in Keras")
 ax.set(xlabel="update", ylabel="length of the step", title="A rate that jumps: 0.1, 3.2, 0.32")
 ax.legend(loc="upper left", fontsize=8.5)
 plt.show()
