@@ -105,7 +105,7 @@ def _parser() -> argparse.ArgumentParser:
         "stop": "end exactly what start started, servers of students too; all files are kept",
         "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
-        "backup": "write gradebook, submissions, marks, exchange and the hub's users into one file",
+        "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
         "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
