@@ -59,6 +59,19 @@ def test_failed_step_is_tried_again(tmp_path, broken_python):
         assert "Failed: virtual environment" in setup(tmp_path / "venv", PYTHON=str(broken_python)).stderr
 
 
+def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_python):
+    """make puts the environment on PATH: is its own interpreter, about to be removed, passed over?"""
+    half = tmp_path / "half" / "bin"
+    half.mkdir(parents=True)
+    (half.parent / "made-by-setup").touch()
+    (half / "python3.11").symlink_to(sys.executable)
+    named = tmp_path / "named"
+    named.mkdir()
+    (named / "python3.11").symlink_to(broken_python)
+    done = setup(half.parent, PATH=f"{half}:{named}:/usr/bin:/bin")
+    assert "no room left for the environment" in done.stderr, done.stdout + done.stderr
+
+
 def test_foreign_environment_is_only_added_to(tmp_path):
     """Is an environment that the script did not make (conda's) left whole when a step fails, twice?"""
     (tmp_path / "bin").mkdir()

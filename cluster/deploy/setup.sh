@@ -83,6 +83,9 @@ elif [ ! -x "$VENV/bin/python" ]; then
 fi
 
 # --- Python --------------------------------------------------------------------------------------------
+# Not the one of a half-made environment, which make has put on PATH and which is about to be removed.
+own=$(cd "$VENV" && pwd)/bin
+PATH=$(printf '%s' "$PATH" | tr ':' '\n' | grep -vxF "$own" | paste -sd ':')
 usable='import os, sys, sysconfig, ensurepip, venv
 sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))'
 if [ -z "$foreign" ] && [ ! -e "$VENV/steps/venv@$(pwd | digest)" ]; then
