@@ -50,6 +50,7 @@ RUNS = [  # variant, ranks; five seeds each
     *((name, 32) for name in (*LARGE, "gradual, half")),
     ("gradual", 8),
     ("gradual", 128),
+    ("plain", 8),
 ]
 TRIALS = [("half", 1), ("double", 1)]  # other base rates, one seed each
 SEEDS = [0, 1, 2, 3, 4]

@@ -232,6 +232,24 @@ def test_the_linear_rule_carries_8_ranks_and_not_128(record):
     assert errors(record, "gradual", 128).min() > 70
 
 
+def test_naive_loses_with_8_ranks_and_the_rule_is_not_told_from_it(record, lecture):
+    """Naive errs more than one rank in each seed; its difference to the linear rule is not told from 0."""
+    naive, rule = errors(record, "plain", 8), errors(record, "gradual", 8)
+    assert (naive > errors(record, "plain", 1)).all()
+    assert abs((naive - rule).mean()) < lecture["interval"](naive - rule)
+
+
+def test_the_missing_momentum_correction_shows_where_the_rate_falls(record, lecture):
+    """From epoch 8 to epoch 9 the loss falls in each seed with the correction, and rises without it."""
+    change = {}
+    for variant in ("gradual", "uncorrected"):
+        losses = np.array([r["losses"] for r in record["runs"] if r["variant"] == variant and r["k"] == 32])
+        change[variant] = losses[:, 96:108].mean(1) - losses[:, 84:96].mean(1)
+    assert (change["gradual"] < 0).all() and (change["uncorrected"] > 0).all()
+    difference = change["uncorrected"] - change["gradual"]
+    assert difference.mean() > lecture["interval"](difference)
+
+
 @pytest.fixture(scope="module")
 def lecture():
     """Some functions of the lecture's code cells."""
