@@ -102,8 +102,8 @@ for lr, k in [(0.05, 9), (0.2, 2), (0.3, 1)]:
 # %% [markdown]
 # ## 2. How soon? Three warmups
 #
-# At the beginning the weights are random and the loss is curved: a step that is fine later on may throw the
-# network out of reach. So one may *warm up*, in W updates counted from 0:
+# At the beginning the weights are random and the gradients long: a learning rate that is fine later on may then
+# throw the network out of reach. So one may *warm up*, in W updates counted from 0:
 #
 # - **none**: the target from the first update on,
 # - **constant**: η before update W, the target from update W on,
@@ -866,7 +866,7 @@ for claim, why in [
 #
 # - A schedule is a function of the step. Its plan is made in epochs, and a larger batch has fewer updates in
 #   each of them.
-# - Where the loss is most curved, in the first updates, kη can be too long a step. A jump to kη after a
+# - In the first updates, where gradients are long, kη can be too long a step. A jump to kη after a
 #   constant warmup may only postpone the failure that equal increments avoid. Your runs say whether it did.
 # - The gradient of a large batch is normalised by *all* its images, weight decay comes once, and momentum
 #   that holds the learning rate must be corrected when that changes.
