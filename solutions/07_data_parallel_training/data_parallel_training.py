@@ -31,6 +31,7 @@
 
 # %% given="setup"
 import contextlib
+import json
 import os
 import tempfile
 import traceback
@@ -59,8 +60,9 @@ IMAGES, EPOCHS, BATCH, LR = 12_800, 3, 128, 0.2  # N, epochs, n, η
 #
 # Here is the whole training on one device. Read it from top to bottom before you run anything: data,
 # network, plan, the step, the loop, the result. `plan` holds the indices of each batch, one shuffle after
-# the other, so the loop itself is short. `digest` turns all weights into 64 hexadecimal digits, which two
-# networks share only when their weights are equal to the last bit: we shall need it.
+# the other (the last batch of an epoch holds what is left), so the loop itself is short. `digest` turns all
+# weights into 64 hexadecimal digits, which two networks share only when their weights are equal to the last
+# bit: we shall need it.
 
 
 # %% given="train-on-one"
@@ -120,8 +122,8 @@ def seconds_a_step(job):
 print(f"{1e3 * seconds_a_step(baseline):.1f} ms a step of {BATCH} images")
 
 # %% [markdown]
-# LeNet-5 has 61,706 weights, and in each step the ranks will exchange a gradient, that is as many numbers
-# of 4 bytes. Suppose that this machine moves 1 GB/s between two processes, and that each of the two
+# LeNet-5 has 61,706 weights, and in each step the ranks will exchange a gradient: 61,706 numbers of 4 bytes
+# each. Suppose that this machine moves 1 GB/s between two processes, and that each of the two
 # messages of a ring of two takes 50 µs to get under way. Then the exchange costs this much:
 
 # %%
@@ -136,7 +138,8 @@ print(f"{n_bytes / 1e6:.3f} MB of gradient, {1e3 * exchange:.2f} ms a step to ex
 # that you cannot take back is how one learns to estimate.
 
 # %%
-my_speedup = 2.0  # your guess: images a second on two ranks / images a second on one
+my_speedup = None  # your guess, a number: images a second on two ranks / images a second on one
+my_accuracy = None  # your guess: "better", "worse" or "the same"
 
 # %% [markdown]
 # ## 1. Each rank its own images
@@ -192,7 +195,7 @@ for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4)]:
 ### END HIDDEN TESTS
 
 # %% check="shards-cover" points=1 see="7.3"
-"""Together the ranks see every image, but for at most n mod p that do not go round."""
+"""Together the ranks see every image, but for at most the n mod p that cannot be divided evenly."""
 for n, size in [(10, 2), (11, 2), (12_800, 2), (1_003, 4)]:
     seen = np.unique(np.concatenate([shard(n, rank, size, 0, 0) for rank in range(size)]))
     missed = n - len(seen)
@@ -210,14 +213,14 @@ for n, size, epoch, seed in [(17, 3, 2, 9), (999, 7, 1, 4), (5, 5, 0, 0)]:
 ### END HIDDEN TESTS
 
 # %% check="shards-equal-length" points=1 see="7.3"
-"""All ranks take the same number of steps, also where the images do not go round."""
+"""All ranks take the same number of steps, also where the images cannot be divided evenly."""
 for n, size in [(12_800, 2), (11, 2), (10, 4)]:
     lengths = [len(shard(n, rank, size, 0, 0)) for rank in range(size)]
     expect(
         lengths,
         [n // size] * size,
         {
-            "what does not go round went to the first ranks, which then wait for ever for the others": [
+            "what is left over went to the first ranks, which then wait for ever for the others": [
                 n // size + (rank < n % size) for rank in range(size)
             ],
             "every rank sees the whole epoch, so nothing is divided": [n] * size,
@@ -326,6 +329,23 @@ expect(
         "it is scaled, but not warmed up": [0.4] * 7,
         "it is warmed up, and then falls back to η": [0.1, 0.175, 0.25, 0.325] + [0.1] * 3,
         "η is divided among the ranks; they average their gradients, so it must grow": [0.025] * 7,
+        "pη is reached one step early, at step W − 1: divide by W, not by W − 1": [
+            0.1 + 0.3 * min(t / 3, 1) for t in range(7)
+        ],
+        "step 0 has the rate of step 1: `step` counts from 0, so no step + 1 is needed": [
+            0.1 + 0.3 * min((t + 1) / 4, 1) for t in range(7)
+        ],
+        "it grows on after step W; there it must stay at pη": [0.1 + 0.3 * t / 4 for t in range(7)],
+        "it ends at (p + 1)η: η is there from the start, so only (p − 1)η is to be added": [
+            0.1 + 0.4 * min(t / 4, 1) for t in range(7)
+        ],
+        "it ends at (p − 1)η: the way goes from η to pη": [0.1 + 0.2 * min(t / 4, 1) for t in range(7)],
+        "it grows from 0 to (p − 1)η: the η that it starts with is missing": [
+            0.3 * min(t / 4, 1) for t in range(7)
+        ],
+        "it grows by the same factor at each step; gradual warmup adds the same amount": [
+            round(0.1 * 4 ** min(t / 4, 1), 9) for t in range(7)
+        ],
     },
     "the learning rate at steps 0 to 6",
 )
@@ -404,8 +424,8 @@ def average_gradient(tape, loss, variables):
 # ### They report one number
 #
 # At the end each rank tests the network on its part of the test images, and the accuracy that counts is
-# that over all of them. 2,001 test images do not go round on two ranks, and a mean of two accuracies over
-# different numbers of images is not the accuracy. What *can* be added up are counts.
+# that over all of them. 2,001 test images cannot be divided evenly on two ranks, and a mean of two
+# accuracies over different numbers of images is not the accuracy. What *can* be added up are counts.
 #
 # `hvd.allreduce(tensor, op=hvd.Sum)` returns on every rank the sum of the ranks' tensors. It takes a tensor,
 # not Python's numbers: `tf.constant([3, 4], tf.float64)` makes one of them, and in this format the sum is
@@ -504,8 +524,9 @@ def make_update(net, optimizer):
 # ## Try it on two ranks
 #
 # None of this can be tried in a notebook, which is a single process. So the next cells are a small job: on
-# each of two ranks they call your four functions with values small enough to work out by hand, and bring
-# back what they did. Read them; they are also a recipe for testing distributed code of your own.
+# each of two ranks the *trials* call your functions with values small enough to work out by hand, and at
+# last the training itself, and bring back what they did. Read them; they are also a recipe for testing
+# distributed code of your own. (The cells after the trials only start the job and collect what it found.)
 
 
 # %% given="trials"
@@ -558,12 +579,19 @@ def try_training(rank, **_):
 
 
 # %% given="probe"
-TRIALS = {
+TRIALS = {  # in this order: the one that needs no other rank first, the one that needs all functions last
+    "checkpoint": try_checkpoint,
     "start": try_start,
     "gradient": try_gradient,
     "metric": try_metric,
-    "checkpoint": try_checkpoint,
     "training": try_training,
+}
+CALLS = {
+    "checkpoint": "save_checkpoint",
+    "start": "broadcast",
+    "gradient": "average_gradient",
+    "metric": "average_metric",
+    "training": "train",
 }
 
 
@@ -581,7 +609,15 @@ def probe(**values):
             passed = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
             where = next((hole for hole in passed if hole in HOLES), trial.__name__)
             found[name] = {"error": f"{type(error).__name__} in {where}(): {error}"}
+        note(found)
     return found
+
+
+def note(found):
+    """Keep what this rank's trials have found so far, in case that a later one never ends."""
+    with contextlib.suppress(TypeError):  # what is not made of numbers and texts is in the result only
+        path = run_folder() / f"found-{hvd.rank()}.json"
+        path.write_text(json.dumps(found, default=float))
 
 
 # %% given="evidence"
@@ -606,22 +642,43 @@ def small_job(**values):
 
 
 def outcome(progress=False, **values):
-    """What the small job brought back: [rank 0's, rank 1's], each {trial: what it found}."""
+    """What the small job brought back: [rank 0's, rank 1's], each {trial: what it found}.
+
+    Of a job that reached its time limit, what the trials had found that had ended by then.
+    """
+    job = small_job(**values)
     try:
-        return small_job(**values).results(progress=progress)
-    except OutOfTime as late:
-        raise AssertionError(
-            "the small job reached its time limit: some rank left out a collective, and the others waited "
-            "for it. Does each rank call broadcast_variables, the tape's gradient and allreduce, each the "
-            "same number of times and in the same order? Look for one inside an `if` on the rank."
-        ) from late
+        return job.results(progress=progress)
+    except OutOfTime:
+        notes = [job.folder / f"found-{rank}.json" for rank in range(job.ranks)]
+        return [json.loads(path.read_text()) if path.is_file() else {} for path in notes]
+
+
+def unfinished(by_rank):
+    """Where each rank was when the small job reached its time limit, and what to look for."""
+    at = []
+    for rank, found in enumerate(by_rank):
+        trial = next((name for name in TRIALS if name not in found), None)
+        at.append(
+            f"rank {rank} in the trial '{trial}' ({CALLS[trial]})" if trial else f"rank {rank} at the end"
+        )
+    return (
+        f"the small job reached its time limit, {', '.join(at)}. Some rank left out a collective, and the "
+        f"others waited for it. The trials run in the order {', '.join(TRIALS)}: look at the function of the "
+        "first that is named. Does every rank call its collective, or does it stand in an `if` on the rank?"
+    )
 
 
 def evidence(trial, **values):
     """What a trial found on each rank: [rank 0's, rank 1's]."""
-    found = [of_rank[trial] for of_rank in outcome(**values)]
+    by_rank = outcome(**values)
+    assert all(trial in of_rank for of_rank in by_rank), unfinished(by_rank)
+    found = [of_rank[trial] for of_rank in by_rank]
     for rank, what in enumerate(found):
-        assert "error" not in what, f"on rank {rank} the trial '{trial}' ended with {what['error']}"
+        error = what.get("error", "")
+        value = " (Is it a keras.Variable where Horovod wants the variable.value?)"
+        wrapped = "no attribute 'assign'" in error or "no attribute 'ref'" in error
+        assert not error, f"on rank {rank} the trial '{trial}' ended with {error}{value if wrapped else ''}"
     return found
 
 
@@ -632,13 +689,14 @@ def evidence(trial, **values):
 #
 # A `NotImplementedError` names a hole that is still empty. And should the job, or a check that is based on
 # it, end at the time limit of two minutes, then some rank has left out a collective: the other was waiting
-# in it all that time.
+# in it all that time. The trials that had ended by then still count, and the check of the first that had not
+# says where each rank was.
 
 # %%
 by_rank = outcome(progress=True)
 for trial in TRIALS:
     for rank, found in enumerate(by_rank):
-        print(f"{trial:10} rank {rank}  {found[trial]}")
+        print(f"{trial:10} rank {rank}  {found.get(trial, 'had not ended when the time was up')}")
 
 # %% check="ranks-start-equal" points=2 see="7.2"
 """Ranks that begin with different weights have rank 0's weights after the broadcast."""
@@ -712,6 +770,10 @@ expect(
         "nobody writes": [[], []],
         "the finished checkpoint was not renamed": [["unfinished-lenet5.keras"], []],
         "it was copied, not renamed": [["lenet5.keras", "unfinished-lenet5.keras"], []],
+        "every rank saves beside and rank 0 only renames: p processes into one file": [
+            ["lenet5.keras"],
+            ["unfinished-lenet5.keras"],
+        ],
     },
     "the files that ranks 0 and 1 wrote",
 )
@@ -740,11 +802,13 @@ assert found[0]["after the cut"] == "the one before", "run again, the checkpoint
 # %% [markdown]
 # ## Train
 #
-# On one rank nothing may change: p = 1 scales the learning rate by 1 and averages over one gradient, so that
-# the weights are those of `train_on_one` to the last bit. (Who doubts it tries
-# `submit(train).result()["weights"] == baseline.result()["weights"]`.) So `baseline` stands for one rank, and
-# only two are new. This is the run that you hand in: it lies in `runs/`, beside this notebook, with its code,
-# its metrics and its checkpoint, and when your notebook is graded it is replayed instead of run again.
+# On one rank nothing may change: p = 1 scales the learning rate by 1 and averages over one gradient, so
+# that the weights are those of `train_on_one` to the last bit. (If you doubt it, try
+# `submit(train).result()["weights"] == baseline.result()["weights"]`.) So `baseline` stands for one rank,
+# and only two are new. This is the run that you hand in: it lies in `runs/`, beside this notebook, with its
+# code, its metrics and its checkpoint, and when your notebook is graded it is replayed instead of run
+# again. Hand in the notebook and this folder; if you change one of the six functions later, run this cell
+# and all below again.
 
 # %%
 two = submit(train, ranks_per_node=2, time="00:04:00")
@@ -790,7 +854,8 @@ for job in (baseline, two):
     )
 extra = seconds_a_step(two) - seconds_a_step(baseline)
 print(
-    f"speed-up {speed[2] / speed[1]:.2f} (your guess: {my_speedup}), efficiency {speed[2] / speed[1] / 2:.0%}"
+    f"speed-up {speed[2] / speed[1]:.2f} (your guess: {my_speedup or 'none'}), "
+    f"efficiency {speed[2] / speed[1] / 2:.0%}; your guess of the accuracy: {my_accuracy or 'none'}"
 )
 print(
     f"a step on two ranks takes {1e3 * extra:.1f} ms more; predicted for the exchange {1e3 * exchange:.2f} ms"
@@ -802,13 +867,14 @@ print(
 # them, and they look for new ones only every so often. The faster rank waits for the slower. And two
 # processes share one machine's memory, its caches and whatever else it is doing.
 #
-# Little of this grows with the work of a step. So suppose that it stays what it was, while the network, or
-# the batch, gives a step several times as much to compute:
+# Some of this does not grow with the work of a step; the waiting, and the contention for memory, partly do.
+# Suppose for once that none of it grows, while the network, or the batch, gives a step several times as much
+# to compute. What comes out is an upper bound:
 
 # %%
 for factor in (4, 16, 64):
     computing = factor * seconds_a_step(baseline)
-    print(f"{factor:2} times the work: speed-up {2 * computing / (computing + extra):.2f} (predicted)")
+    print(f"{factor:2} times the work: speed-up {2 * computing / (computing + extra):.2f} (at best)")
 
 # %% [markdown]
 # That is why this is done with large networks and large batches, and why LeNet-5, which has little to
@@ -876,7 +942,9 @@ def losses_of(job, steps=8):
 # How near must they be? Not equal: float32 keeps 24 bits, so each rounding is off by up to 6·10⁻⁸ of the
 # value, and a sum over 256 images is rounded differently from two sums over 128 that are then averaged.
 # From step to step these differences grow a little. The check allows 10⁻⁴ of the loss; look how far below
-# that you are, and how far above it you would be with any of the mistakes this assignment is about.
+# that you are. A wrong start, shard, gradient or learning rate is above it within these eight steps, some
+# of them only in the last. What they cannot show is an epoch that is not shuffled anew, the metric, or who
+# writes.
 
 # %%
 apart = np.abs(losses_of(two) / one_process(8) - 1)
@@ -899,7 +967,8 @@ def left_behind():
 print("the checkpoint holds the weights of the result:", left_behind()["weights"] == two.result()["weights"])
 
 # %% check="recorded-run" points=1 see="7.4"
-"""The run you hand in is this notebook's: it has all its steps, and its first steps can be run again."""
+"""The run you hand in is whole; after handing in, its first steps are run again with your functions."""
+two.results(progress=False)  # raises the run's own error, if it ended badly
 steps = EPOCHS * (IMAGES // 2 // BATCH)
 assert len(losses_of(two, steps=None)) == steps, f"the run on two ranks has to have {steps} steps"
 left = left_behind()
@@ -939,10 +1008,11 @@ assert np.all(apart < 1e-3), (
 # %% [markdown]
 # ## Six scripts that are not one training
 #
-# Each of the following scripts was meant to be data-parallel. None says that something is wrong, and none is
-# one training. Such mistakes have been found in real courses and programs; here the network is three weights
-# fitted to a dozen points, so that you see every number. What a script should do is in its docstring. You
-# will say what is wrong with it, and mend it, mostly in one line or two.
+# Each of the following scripts was meant to be data-parallel. None says that something is wrong, and none
+# is one training. Such mistakes have been found in real courses and programs; here the network is three
+# weights fitted to 12 points (13 for `wait`), so that you see every number. What a script should do is in
+# its docstring. You will say what is wrong with it, and mend it, mostly in one line or two. In `echo` and
+# `restart` a rank really has its own points only: those of the other rank are `nan` on it.
 #
 # `mean` and `from_rank_0` are an all-reduce and a broadcast that do not hang: they notice when another rank
 # has gone home. Use these two, and no others, in your scripts.
@@ -988,7 +1058,10 @@ def slope(w, x, y):
 
 # %% given="found-1-and-2"
 def twins_as_found(rank, size, x, y):
-    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives."""
+    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives.
+
+    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    """
     w, path, seen = np.zeros(3), [], []
     for epoch in range(2):
         shuffle = np.random.default_rng([7, epoch]).permutation(len(y))
@@ -1000,7 +1073,10 @@ def twins_as_found(rank, size, x, y):
 
 
 def deck_as_found(rank, size, x, y):
-    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives."""
+    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives.
+
+    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    """
     w, path, seen = np.zeros(3), [], []
     for epoch in range(2):
         shuffle = np.random.default_rng([7 + rank, epoch]).permutation(len(y))
@@ -1013,7 +1089,7 @@ def deck_as_found(rank, size, x, y):
 
 # %% given="found-3-and-4"
 def echo_as_found(rank, size, x, y):
-    """Six steps, each with all points; rank r has the points r, r + p, …"""
+    """Six steps, each with all points; rank r has the points r, r + p, … only, the others are nan on it."""
     w, path, losses = np.zeros(3), [], []
     mine = np.arange(len(y))[rank::size]
     for _ in range(6):
@@ -1030,7 +1106,7 @@ def read_checkpoint():
 
 
 def restart_as_found(rank, size, x, y):
-    """Go on from the checkpoint for four steps with momentum; rank r has the points r, r + p, …"""
+    """Go on from the checkpoint for four steps with momentum; rank r has the points r, r + p, … only."""
     w, v = read_checkpoint()
     w, path = from_rank_0(w), []
     mine = np.arange(len(y))[rank::size]
@@ -1043,7 +1119,10 @@ def restart_as_found(rank, size, x, y):
 
 # %% given="found-5-and-6"
 def wait_as_found(rank, size, x, y):
-    """One epoch in batches of 3 a rank, of the shuffle that [7, 0] gives; N mod p points are left out."""
+    """One epoch in batches of 3 a rank, of the shuffle that [7, 0] gives, without its last N mod p points.
+
+    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    """
     w, path, seen = np.zeros(3), [], []
     shuffle = np.random.default_rng([7, 0]).permutation(len(y))
     for batch in data.batches(shuffle[rank::size], 3):
@@ -1083,6 +1162,9 @@ def exhibit(scripts, seed):
     found = {}
     for name, script in scripts.items():
         x, y = problem(seed, 13 if name == "wait" else 12)
+        if name in ("echo", "restart"):  # which say that a rank has its own points only
+            others = np.arange(len(y)) % hvd.size() != hvd.rank()
+            x[others], y[others] = np.nan, np.nan
         try:
             found[name] = script(hvd.rank(), hvd.size(), x, y)
         except Exception as error:
@@ -1093,8 +1175,11 @@ def exhibit(scripts, seed):
 
 
 # %% [markdown]
-# All six ran in one job on two ranks, and this is what they left. Look at each pair of lines as at the output
-# of a run: what should be equal on the two ranks, and is not? What should differ, and does not?
+# All six ran in one job on two ranks, and this is what they left. Look at each pair of lines as at the
+# output of a run: what should be equal on the two ranks, and is not? What should differ, and does not?
+# Where the weights part, look how the distance goes on: ranks with different starts and equal steps stay as
+# far apart as they were; if it grows, their steps differ. ‖ stands between two epochs; `wait` has 13
+# points.
 
 
 # %% given="show"
@@ -1102,15 +1187,19 @@ def show(by_rank):
     """Print what the scripts left, rank by rank."""
     for name in by_rank[0]:
         for rank, found in enumerate(by_rank):
-            print(f"{name:8} rank {rank} ", "  ".join(lines(found[name])))
+            print(
+                f"{name:8} rank {rank} ", "  ".join(lines(found[name], 2 if name in ("twins", "deck") else 1))
+            )
 
 
-def lines(found):
-    """What one script left, in short: texts."""
+def lines(found, epochs):
+    """What one script left after so many epochs, in short: texts."""
     if "error" in found:
         yield found["error"]
     if "seen" in found:
-        yield "saw " + " | ".join(" ".join(f"{i:2}" for i in batch) for batch in found["seen"])
+        batches = [" ".join(f"{i:2}" for i in batch) for batch in found["seen"]]
+        each = max(1, len(batches) // epochs)
+        yield "saw " + " ‖ ".join(" | ".join(batches[i : i + each]) for i in range(0, len(batches), each))
     if "losses" in found:
         yield "losses " + " ".join(f"{loss:.3f}" for loss in found["losses"])
     if "path" in found:
@@ -1126,7 +1215,9 @@ show(as_found.results())
 # %% [markdown]
 # ### Name them
 #
-# Which of these nine is it, for each of the six? Three are in none of them.
+# Which of these nine is it, for each of the six? Three are in none of them. The two checks below see only
+# that you chose letters. Whether they are right is checked after you have handed in, and a point is for all
+# three scripts of a check together.
 
 # %% given="bugs"
 BUGS = {
@@ -1169,12 +1260,15 @@ assert found == {"echo": "F", "restart": "G", "best": "H"}, f"not all of {found}
 # ### Mend them
 #
 # Copy each script into its hole and mend it, such that the docstring becomes true. Two ranks with batches of
-# 3 must take the steps of one process with batches of 6.
+# 3 must take the steps of one process with batches of 6, and each rank does its own part of the work only.
 
 
 # %% solution="twins"
 def twins(rank, size, x, y):
-    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives."""
+    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives.
+
+    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    """
     ### BEGIN SOLUTION
     w, path, seen = np.zeros(3), [], []
     for epoch in range(2):
@@ -1189,7 +1283,10 @@ def twins(rank, size, x, y):
 
 # %% solution="deck"
 def deck(rank, size, x, y):
-    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives."""
+    """Two epochs in batches of 3 a rank; all ranks cut the shuffle that [7, epoch] gives.
+
+    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    """
     ### BEGIN SOLUTION
     w, path, seen = np.zeros(3), [], []
     for epoch in range(2):
@@ -1204,7 +1301,7 @@ def deck(rank, size, x, y):
 
 # %% solution="echo"
 def echo(rank, size, x, y):
-    """Six steps, each with all points; rank r has the points r, r + p, …"""
+    """Six steps, each with all points; rank r has the points r, r + p, … only, the others are nan on it."""
     ### BEGIN SOLUTION
     w, path, losses = np.zeros(3), [], []
     mine = np.arange(len(y))[rank::size]
@@ -1218,7 +1315,7 @@ def echo(rank, size, x, y):
 
 # %% solution="restart"
 def restart(rank, size, x, y):
-    """Go on from the checkpoint for four steps with momentum; rank r has the points r, r + p, …"""
+    """Go on from the checkpoint for four steps with momentum; rank r has the points r, r + p, … only."""
     ### BEGIN SOLUTION
     w, v = read_checkpoint()
     w, v, path = from_rank_0(w), from_rank_0(v), []
@@ -1233,7 +1330,10 @@ def restart(rank, size, x, y):
 
 # %% solution="wait"
 def wait(rank, size, x, y):
-    """One epoch in batches of 3 a rank, of the shuffle that [7, 0] gives; N mod p points are left out."""
+    """One epoch in batches of 3 a rank, of the shuffle that [7, 0] gives, without its last N mod p points.
+
+    The batches of all ranks in one step are together the next 3 p points of the shuffle.
+    """
     ### BEGIN SOLUTION
     w, path, seen = np.zeros(3), [], []
     shuffle = np.random.default_rng([7, 0]).permutation(len(y))
@@ -1313,16 +1413,39 @@ def path_of_one(x, y, batches):
     return np.array(path)
 
 
-def one_line(found, path, name):
-    """Assert that both ranks have the weights of one process after each step."""
+def one_line(found, path, name, batches=None):
+    """Assert that both ranks have the weights of one process after each step (that took these batches)."""
     for rank, what in enumerate(found):
         steps = len(what["path"])
         assert steps == len(path), f"{name}: rank {rank} takes {steps} steps, one process {len(path)}"
-    ours = [np.array(what["path"]) for what in found]
-    assert np.array_equal(ours[0], ours[1]), f"{name}: the ranks do not have the same weights after each step"
-    assert np.allclose(ours[0], path, rtol=1e-9), (
-        f"{name}: the ranks have the same weights, but not those of one process. Equal is not yet right."
-    )
+    ours = [np.array(what["path"]) for what in found]  # (steps, 3) each
+    for step, one in enumerate(path):
+        first, other = ours[0][step], ours[1][step]
+        assert np.isfinite(first).all() and np.isfinite(other).all(), (
+            f"{name}: after step {step + 1} there are weights that are no numbers. Does a rank compute with "
+            "points that it does not have (they are nan)? Each may use its own points only."
+        )
+        assert np.array_equal(first, other), (
+            f"{name}: from step {step + 1} on the ranks have different weights, w = {first.round(4)} on rank "
+            f"0 and {other.round(4)} on rank 1"
+        )
+        assert np.allclose(first, one, rtol=1e-9), (
+            f"{name}: the ranks have the same weights, but from step {step + 1} on not those of one process: "
+            f"w = {first.round(4)}, one process has {np.round(one, 4)}. {why(found, batches, step)}"
+        )
+
+
+def why(found, batches, step):
+    """What to look at when the ranks part from one process at this step (from 0): a text."""
+    if batches is None:
+        return "Do both ranks begin with all that rank 0 has, and is each step that of the mean gradient?"
+    together = sorted(int(i) for what in found for i in what["seen"][step])
+    alone = sorted(int(i) for i in batches[step])
+    if together != alone:
+        return (
+            f"In this step the ranks together saw the points {together}, one process would have seen {alone}."
+        )
+    return "The points of this step are right, so look at the gradient and the length of the step."
 
 
 def shared_out(found, n, epochs, name):
@@ -1342,11 +1465,11 @@ found, (x, y) = outcome_of("twins"), problem(4, 12)
 shared_out(found, 12, 2, "twins")
 shuffles = [np.random.default_rng([7, epoch]).permutation(12) for epoch in range(2)]
 sixes = [batch for shuffle in shuffles for batch in data.batches(shuffle, 6)]
-one_line(found, path_of_one(x, y, sixes), "twins")
+one_line(found, path_of_one(x, y, sixes), "twins", sixes)
 ### BEGIN HIDDEN TESTS
 other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100), "seed": 17}
 found, (x, y) = outcome_of("twins", **other), problem(17, 12)
-one_line(found, path_of_one(x, y, sixes), "twins, with other points")
+one_line(found, path_of_one(x, y, sixes), "twins, with other points", sixes)
 ### END HIDDEN TESTS
 
 # %% check="deck-mended" points=1 see="7.3"
@@ -1355,15 +1478,15 @@ found, (x, y) = outcome_of("deck"), problem(4, 12)
 shared_out(found, 12, 2, "deck")
 shuffles = [np.random.default_rng([7, epoch]).permutation(12) for epoch in range(2)]
 sixes = [batch for shuffle in shuffles for batch in data.batches(shuffle, 6)]
-one_line(found, path_of_one(x, y, sixes), "deck")
+one_line(found, path_of_one(x, y, sixes), "deck", sixes)
 ### BEGIN HIDDEN TESTS
 other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100), "seed": 17}
 found, (x, y) = outcome_of("deck", **other), problem(17, 12)
-one_line(found, path_of_one(x, y, sixes), "deck, with other points")
+one_line(found, path_of_one(x, y, sixes), "deck, with other points", sixes)
 ### END HIDDEN TESTS
 
 # %% check="echo-mended" points=1 see="7.2"
-"""echo: the weights are equal after each step, and those of one process (1 point)."""
+"""echo: each rank uses its own points, and the weights are those of one process (1 point)."""
 x, y = problem(4, 12)
 one_line(outcome_of("echo"), path_of_one(x, y, [np.arange(12)] * 6), "echo")
 ### BEGIN HIDDEN TESTS
@@ -1373,7 +1496,7 @@ one_line(outcome_of("echo", **other), path_of_one(x, y, [np.arange(12)] * 6), "e
 ### END HIDDEN TESTS
 
 # %% check="restart-mended" points=1 see="7.8"
-"""restart: both ranks go on from rank 0's weights *and* velocity (1 point)."""
+"""restart: both ranks go on from rank 0's weights *and* velocity, each with its own points (1 point)."""
 
 
 def going_on(x, y):
@@ -1397,11 +1520,12 @@ one_line(outcome_of("restart", **other), going_on(*problem(17, 12)), "restart, w
 found, (x, y) = outcome_of("wait"), problem(4, 13)
 shared_out(found, 13, 1, "wait")
 shuffle = np.random.default_rng([7, 0]).permutation(13)
-one_line(found, path_of_one(x, y, [shuffle[:6], shuffle[6:12]]), "wait")
+sixes = [shuffle[:6], shuffle[6:12]]  # the last point of the shuffle is left out
+one_line(found, path_of_one(x, y, sixes), "wait", sixes)
 ### BEGIN HIDDEN TESTS
 other = {"start": (-3.5, 100.0), "slopes": (-1.0, 4.0), "right": (0, 90), "seen": (10, 100), "seed": 17}
 found, (x, y) = outcome_of("wait", **other), problem(17, 13)
-one_line(found, path_of_one(x, y, [shuffle[:6], shuffle[6:12]]), "wait, with other points")
+one_line(found, path_of_one(x, y, sixes), "wait, with other points", sixes)
 ### END HIDDEN TESTS
 
 # %% check="best-mended" points=1 see="7.4"
@@ -1443,7 +1567,7 @@ assert [what["saved"] for what in found] == [lowest_after(*problem(17, 12)), []]
 #   nothing and catches most mistakes.
 # - A mistake has a fingerprint: equal lines where the ranks should differ, different ones where they should
 #   be equal, and the step at which they part. Equal weights alone prove nothing.
-# - The second processor does not make half an hour of an hour. It doubles the computing and adds an
+# - The second processor does not turn an hour into half an hour. It doubles the computing and adds an
 #   exchange to every step; what it is worth depends on how the two compare.
 #
 # Open questions, to take along:
