@@ -75,6 +75,6 @@ c.GenerateFeedback.preprocessors = [
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
-# A site's own settings, where it has some: the exchange, the gradebook's database (cluster/deploy/hub writes them).
+# A site's own settings, where it has some: exchange, database (cluster/deploy/hub writes them).
 if (root / "nbgrader_site.py").exists():
     load_subconfig("nbgrader_site.py", path=str(root))  # noqa: F821 (nbgrader provides it)

@@ -1,4 +1,4 @@
-"""Draw 07_ranks.svg for lecture 07, the way of one shuffle through two ranks: python lectures/figures/07_ranks.py"""
+"""Draw 07_ranks.svg, the way of one shuffle through two ranks: python lectures/figures/07_ranks.py"""
 
 import pathlib
 
