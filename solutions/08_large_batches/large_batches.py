@@ -102,8 +102,8 @@ for lr, k in [(0.05, 9), (0.2, 2), (0.3, 1)]:
 # %% [markdown]
 # ## 2. How soon? Three warmups
 #
-# At the beginning the weights are random and the gradients long: a learning rate that is fine later on may then
-# throw the network out of reach. So one may *warm up*, in W updates counted from 0:
+# At the beginning the weights are random and the gradients long: a learning rate that is fine later on may
+# then throw the network out of reach. So one may *warm up*, in W updates counted from 0:
 #
 # - **none**: the target from the first update on,
 # - **constant**: η before update W, the target from update W on,
