@@ -656,16 +656,13 @@ def outcome(progress=False, **values):
 
 def unfinished(by_rank):
     """Where each rank was when the small job reached its time limit, and what to look for."""
-    at = []
-    for rank, found in enumerate(by_rank):
-        trial = next((name for name in TRIALS if name not in found), None)
-        at.append(
-            f"rank {rank} in the trial '{trial}' ({CALLS[trial]})" if trial else f"rank {rank} at the end"
-        )
+    at = [next((trial for trial in TRIALS if trial not in found), "scripts") for found in by_rank]
+    first = min(at, key=[*TRIALS, "scripts"].index)  # the rank that got least far waited there
+    where = ", ".join(f"rank {rank} in the trial '{trial}'" for rank, trial in enumerate(at))
     return (
-        f"the small job reached its time limit, {', '.join(at)}. Some rank left out a collective, and the "
-        f"others waited for it. The trials run in the order {', '.join(TRIALS)}: look at the function of the "
-        "first that is named. Does every rank call its collective, or does it stand in an `if` on the rank?"
+        f"the small job reached its time limit, {where}. Some rank left out a collective, and the others "
+        f"waited for it. Look first at {CALLS.get(first, 'your scripts')}: does every rank call its "
+        "collective, or does it stand in an `if` on the rank?"
     )
 
 
