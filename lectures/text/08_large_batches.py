@@ -629,6 +629,12 @@ ax.set_title("Error against rate")
 ax.legend()
 plt.show()
 
+# %% [markdown]
+# *(Figure: test error against the learning rate that is reached, logarithmic. 32 ranks without warmup: three
+# points, lowest in the middle, at √32 times the rate of one rank, and highest at 32 times. With gradual
+# warmup, at 16 and 32 times: both near 16%, below the cold point at 32 times. One rank lies below all of
+# them.)*
+
 # %%
 ladder = {1: "plain", 8: "gradual", 32: "gradual", 128: "gradual"}
 of = {(v, k): some.sort_values("seed")["error"] for (v, k), some in five.groupby(["variant", "k"])}
@@ -660,12 +666,9 @@ print("128 ranks, errors:", of["gradual", 128].round(1).tolist(), "training loss
 print(losses_of("gradual", 128)[:, -1].round(1).tolist())
 
 # %% [markdown]
-# *(First figure: test error against the learning rate that is reached, logarithmic. 32 ranks without warmup:
-# three points, lowest in the middle, at √32 times the rate of one rank, and highest at 32 times. With gradual
-# warmup, at 16 and 32 times: both near 16%, below the cold point at 32 times. One rank lies below all of
-# them. Second figure: test error against the images of an update, both logarithmic. kη with gradual warmup:
-# 32 and 256 images nearly the same, 1,024 a few points more, 4,096 from 78 to 92%, near guessing. Naive:
-# above it at 256 images, level with it at 1,024. Dotted lines and a band mark the noise scales of 8.3.)*
+# *(Figure: test error against the images of an update, both logarithmic. kη with gradual warmup: 32 and 256
+# images nearly the same, 1,024 a few points more, 4,096 from 78 to 92%, near guessing. Naive: above it at 256
+# images, level with it at 1,024. Dotted lines and a band mark the noise scales of 8.3.)*
 #
 # The first figure: the rate alone does not decide, at 3.2 the warmup does, too. Of the three cold rates the
 # middle one is best. So $\sqrt k$ need not be a better *rule* than $k$; for our 1,024 images it may just lie
