@@ -1,5 +1,6 @@
 """Data-parallel training on two real Horovod ranks, against one process that knows nothing of Horovod."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from cluster import submit
 
 pytestmark = pytest.mark.ranks
 STEPS = trainings.EPOCHS * 11
+# Loads a checkpoint and says whether that took Horovod; in a process of its own, for another test may have.
+LOADED = """
+import sys
+import keras
+from cluster.training import distributed
+assert isinstance(keras.saving.load_model(sys.argv[1]), distributed.DataParallel)
+print("horovod.tensorflow" in sys.modules)
+"""
 # A sum over 64 images is rounded differently from the mean of two sums over 32: float32 keeps 24 bits, so by
 # about 6e-8 of values below 1 at each step, and momentum carries it on. Over 22 steps 1e-5 is ample, and a
 # hundredth of what a single step changes.
@@ -103,7 +112,8 @@ def test_the_checkpoint_goes_on_without_horovod(jobs, training):
     assert models.digest(model) == training[0]["digest"]
     assert int(model.optimizer.iterations) == STEPS
     assert float(model.optimizer.learning_rate) == pytest.approx(2 * trainings.ETA)
-    assert "horovod.tensorflow" not in sys.modules
+    alone = [sys.executable, "-c", LOADED, str(jobs[0].folder / "model.keras")]
+    assert subprocess.run(alone, check=True, capture_output=True, text=True).stdout == "False\n"
     x, _ = data.fashion_mnist("test", 3)
     assert np.allclose(model(x), training[0]["predicted"], atol=1e-5)
 
