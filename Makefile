@@ -7,7 +7,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop setup-hub bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub setup-hub bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -64,6 +64,9 @@ hub: setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv
 
 hub-stop:  ## stop exactly what `make hub` started, servers of students too; all files are kept
 	$(PY) -m cluster.deploy.hub stop $(HUB_ARGS)
+
+test-hub: setup-test  ## a class the whole way through a browser on a real hub, under load, with faults (needs root)
+	CLUSTER_TEST_HUB=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)
 
 bench: setup-test  ## measure what the course's tools cost: PART=jobs (cluster/bench/README.md)
 	$(PY) -m cluster.bench $(PART) $(BENCH_ARGS)

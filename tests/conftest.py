@@ -1,6 +1,17 @@
-"""For all tests: a one-machine Slurm that somebody has started here is not theirs."""
+"""For all tests: a one-machine Slurm that somebody has started here is not theirs; what takes long is asked for."""
+
+import os
 
 import pytest
+
+
+def pytest_collection_modifyitems(items):
+    """Tests marked `hub` run when they are asked for."""
+    if os.environ.get("CLUSTER_TEST_HUB"):
+        return
+    for item in items:
+        if item.get_closest_marker("hub"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes: make test-hub"))
 
 
 @pytest.fixture(scope="session", autouse=True)
