@@ -1,4 +1,4 @@
-"""For all tests: a one-machine Slurm that somebody has started here is not theirs; what takes long is asked for."""
+"""For all tests: what takes long is asked for, and a Slurm that somebody has started here is not theirs."""
 
 import os
 
