@@ -7,7 +7,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub setup-hub bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -59,7 +59,7 @@ slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (ne
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
 	$(PY) -m cluster.deploy.slurm stop
 
-hub: setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv (needs root)
+hub: roster-there setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv (needs root)
 	$(PY) -m cluster.deploy.hub start $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
 
 hub-stop:  ## stop exactly what `make hub` started, servers of students too; all files are kept
@@ -76,6 +76,10 @@ setup:  ## build the environment where it is missing, nothing more
 
 setup-book:
 	@cluster/deploy/setup.sh book
+
+roster-there:  # before minutes go into an environment
+	@[ "$$(id -u)" = 0 ] || { echo "Only root can start the hub: sudo make hub ROSTER=people.csv"; exit 1; }
+	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) is not there, or cannot be read."; exit 1; }
 
 setup-hub:
 	@cluster/deploy/setup.sh hub

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from . import state as states
 from .settings import Settings, Trouble
 
 CHECKOUT = Path(__file__).parents[3]
+NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,6 +36,8 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     if args.slurm:
         chosen = settings.make(settings.plain(chosen) | {"slurm": "machine"})
     people = (args.roster or state / KEPT).absolute()
+    if args.roster is None and os.getuid() == 0 and not people.exists():
+        raise Trouble(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
     say(f"The course on JupyterHub, in {state}")
     start(chosen, state, (args.course or CHECKOUT).absolute(), people, say)
     say(f"It is up: {chosen.public}")

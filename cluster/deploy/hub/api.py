@@ -65,6 +65,10 @@ class Api:
             said.append(f"{user}: out of the hub")
         return said
 
+    def routes(self) -> None:
+        """Have the hub tell a proxy that was started anew where each server listens."""
+        self("POST", "/proxy")
+
     def end(self, user: str) -> None:
         """Stop a user's server, where one runs."""
         self("DELETE", f"/users/{urllib.parse.quote(user)}/server")

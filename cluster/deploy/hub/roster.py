@@ -42,7 +42,7 @@ def read(path: Path) -> list[Person]:
     except FileNotFoundError:
         raise Trouble(f"{path} is not there. A roster looks like this:\n{EXAMPLE}") from None
     except (OSError, UnicodeDecodeError) as e:
-        raise Trouble(f"{path} cannot be read as UTF-8 text: {e}.") from None
+        raise Trouble(f"{path} cannot be read as UTF-8 text: {e}. Save it as CSV (UTF-8).") from None
 
 
 def parse(text: str, where: str = "the roster") -> list[Person]:

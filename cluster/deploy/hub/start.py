@@ -10,6 +10,7 @@ from cluster.deploy.slurm.start import Say, run, step
 
 from . import COURSE, environment, material, parts, postgres, roster, sync, texts
 from . import state as states
+from .api import Api
 from .roster import Person
 from .settings import Settings, Trouble
 
@@ -44,6 +45,7 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
             run([part], state, say)
             if part.name == "postgres":
                 postgres.roles(state)
+        Api(settings, parts.tokens(state, settings)["sync"]).routes()
         with step("roster", say) as note:
             said = sync.sync(state, settings, people, say)
             note(f"{len(people)} people, {len(said)} changes")

@@ -6,8 +6,9 @@ import os
 from pathlib import Path
 
 from cluster.deploy.slurm import processes
+from cluster.deploy.slurm.status import status as slurm_status
 
-from . import parts
+from . import accounts, parts
 from . import state as states
 from .api import Api
 from .settings import Trouble
@@ -33,6 +34,11 @@ def status(state: Path) -> tuple[int, str]:
         people = Api(settings, parts.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
         servers = sorted(p["name"] for p in people if p["server"])
         rows.append(f"  {len(people)} people; servers: {', '.join(servers) or 'none'}")
+    if settings.slurm == "machine":
+        slurm, report = slurm_status(accounts.state_of(state))
+        rows.append("  Slurm, the one of this machine:")
+        rows += [f"  {line}" for line in report.splitlines() if line.startswith("  ")]
+        good, lives = good - (slurm != 0), lives + (slurm != 3)
     code = 0 if good == len(whole) else 1 if lives else 3
     hint = {0: "", 1: "\nTo mend it: start it again.", 3: "\nIt is stopped."}[code]
     return code, "\n".join([f"The hub in {state}: {settings.public}", *rows]) + hint

@@ -144,7 +144,8 @@ c.JupyterHub.load_roles = [
     {{"name": "formgrade", "groups": ["{instructors}"],
      "scopes": ["access:services!service={course}", "list:services", "read:services!service={course}"]}},
     {{"name": "sync", "services": ["sync"],
-     "scopes": ["admin:users", "admin:groups", "admin:servers", "list:users", "list:groups", "read:hub"]}},
+     "scopes": ["admin:users", "admin:groups", "admin:servers", "list:users", "list:groups", "read:hub",
+                "proxy"]}},
     {{"name": "idle-culler", "services": ["idle-culler"],
      "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},
 ]
