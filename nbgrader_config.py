@@ -54,6 +54,8 @@ c.Autograde.autograde_preprocessors = [
 ]
 # Formgrader's collect and `nbgrader collect`: no links, the owner's name, the server's time.
 c.ExchangeFactory.collect = "cluster.grading.classrun.exchange.Collect"
+# Formgrader's release and `nbgrader release_assignment`: whole, or as it was.
+c.ExchangeFactory.release_assignment = "cluster.grading.classrun.exchange.HandOut"
 # What lateness costs, once an assignment has a due date (python -m cluster grade due --help).
 c.AssignLatePenalties.plugin_class = "cluster.grading.classrun.late.LatePenalty"
 c.LatePenalty.per_day = 0.1  # of the score, for each day begun

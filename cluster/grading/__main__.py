@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from cluster.grading.classrun import cli
+from cluster.grading.classrun import cli, cli_giving
 from cluster.grading.course import CourseError, find_root
 
 
@@ -32,6 +32,7 @@ def parser(prog="python -m cluster.grading"):
         "--stock", nargs="*", metavar="NAME", help="these, or all, against nbgrader's own grading too"
     )
     exploits.add_argument("--report", metavar="FILE", help="write the report, Markdown, to this file")
+    cli_giving.add(commands, command)
     cli.add(commands, command)
     command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
     student = command("student", "make the folder student/: lectures, exercises and what they need")

@@ -97,6 +97,10 @@ class Course:
         self._run(GenerateFeedback, assignment, student, extra)
         return sorted(self.folder("feedback", student, assignment).glob("*.html"))
 
+    def give(self, step, assignment, student="*"):
+        """Run a step of nbgrader's exchange, such as ExchangeReleaseFeedback."""
+        self._run(step, assignment, student)
+
     def scores(self, assignment, student):
         """{check: (points got, points to get)} of one graded submission, in the order of the notebook."""
         from nbgrader.api import Gradebook

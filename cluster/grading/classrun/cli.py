@@ -38,21 +38,6 @@ def add(commands, command):
                    " you can write to")  # fmt: skip
     c.set_defaults(run=collect)
 
-    c = command("due", "set the due date of an assignment, or show it")
-    c.add_argument("assignment", help=ONE)
-    c.add_argument("when", nargs="?", help="as '2026-12-01 23:59 Europe/Berlin'; 'none' takes it back")
-    c.set_defaults(run=due)
-
-    c = command("extend", "give a student more time for an assignment")
-    c.add_argument("student", help="the student's name")
-    c.add_argument("assignment", help=ONE)
-    more = c.add_mutually_exclusive_group(required=True)
-    more.add_argument(
-        "--days", type=int, metavar="N", help="so many days after the due date; 0 takes it back"
-    )
-    more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
-    c.set_defaults(run=extend)
-
     c = command("variants", "make the codes with which students have numbers of their own")
     c.add_argument("assignment", help=ONE)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
@@ -171,7 +156,7 @@ def tell(root, assignment, result):
 def collect(root, options):
     """Collect an assignment; returns what was refused."""
     from cluster.grading.classrun import collect as collecting
-    from cluster.grading.classrun import late
+    from cluster.grading.classrun import late, notices
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
@@ -185,31 +170,10 @@ def collect(root, options):
     say(f"{assignment}: {len(new)} collected, {len(same)} unchanged, {len(refused)} refused, from {where}")
     for student, one in new.items():
         say(f"  {student}: handed in {one.when:%Y-%m-%d %H:%M:%S} UTC")
-    return [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
-
-
-def due(root, options):
-    """Set or show a due date."""
-    from cluster.grading.classrun import late
-
-    [assignment] = assignments(root, options.assignment)
-    course = Course(root)
     with opened(course) as book:
-        if options.when:
-            late.set_due(book, course, assignment, options.when)
-        say(late.told(book, course, assignment))
-    return []
-
-
-def extend(root, options):
-    """Give an extension."""
-    from cluster.grading.classrun import late
-
-    [assignment] = assignments(root, options.assignment)
-    course = Course(root)
-    with opened(course) as book:
-        say(late.extend(book, course, options.student, assignment, days=options.days, until=options.until))
-    return []
+        untold = notices.tell(course, book)
+    wrong = [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
+    return wrong + [f"{student}: {why}" for student, why in sorted(untold.items())]
 
 
 def variants(root, options):

@@ -1,6 +1,9 @@
-"""`nbgrader collect` and Formgrader's button, by the same rules as `grade collect`."""
+"""nbgrader's own commands and Formgrader's buttons, by the rules of `grade collect` and `grade hand-out`."""
 
-from nbgrader.exchange.default import ExchangeCollect
+import shutil
+from pathlib import Path
+
+from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseAssignment
 
 from cluster.grading.classrun import collect
 
@@ -29,3 +32,25 @@ class Collect(ExchangeCollect):
         self.log.info("%d collected, %d unchanged, %d refused", len(new), len(same), len(refused))
         for folder, why in refused.items():
             self.log.error("Refused %s: %s", folder, why)
+
+
+class HandOut(ExchangeReleaseAssignment):
+    """nbgrader's plug-in (ExchangeFactory.release_assignment): students find the old release or the new one.
+
+    nbgrader's own deletes the old one first, and students who fetch meanwhile get nothing, or a half.
+    """
+
+    def copy_files(self):
+        final = Path(self.dest_path)
+        if final.is_dir() and not self.force:
+            return super().copy_files()  # which refuses, and says how to go on
+        new, old = (final.with_name(f".{final.name}.{word}") for word in ("new", "old"))
+        for left in (new, old):
+            shutil.rmtree(left, ignore_errors=True)
+        self.dest_path = str(new)
+        super().copy_files()
+        if final.exists():
+            final.rename(old)
+        new.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
+        self.dest_path = str(final)

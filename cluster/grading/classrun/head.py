@@ -126,7 +126,7 @@ class Head:
         """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
-            with Progress(len(self.waiting)) as progress:
+            with Progress(len(self.waiting), path=self.store.folder / "progress.json") as progress:
                 while ready or self.live:
                     if ready:
                         self.send(ready)
