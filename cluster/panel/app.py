@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
-from traitlets import List, Unicode
+from traitlets import Bool, List, Unicode
 
 from . import handlers
 from .work import Work
@@ -29,9 +29,13 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     released = Unicode(
         "", help="nbgrader's folder of released assignments, EXCHANGE/COURSE/outbound, where there is one"
     ).tag(config=True)
-    dates = Unicode(
-        "dates.json", help="due dates: {assignment: ISO date with its zone} (cluster.panel.dates writes it)"
+    people = Unicode(
+        "", help="the folder of the folders that the course and one user share, by user (cluster.panel.own)"
     ).tag(config=True)
+    progress = Bool(
+        False, help="write there how many cells of each assignment are filled, for the instructors"
+    ).tag(config=True)
+    class_page = Unicode("", help="address of the class page, for instructors").tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp):
         """Before JupyterLab is set up: where its half of this extension lies."""

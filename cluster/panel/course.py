@@ -1,7 +1,7 @@
 """The map of the course: which lectures and assignments are there, and how far their user has come.
 
 All is read from files: titles from the notebooks, progress from the cells still to be filled, due dates from
-the course's file of dates, hand-ins from nbgrader's own cache, points from the feedback that was fetched.
+what the course tells this user, hand-ins from nbgrader's cache, points from the feedback that was fetched.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+
+from . import receipts
+from .receipts import moment
 
 HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
 QUESTION = re.compile(r"^\*\*(.+?\?)\*\*\s*$", re.MULTILINE)
@@ -40,15 +42,25 @@ class Assignment:
     filled: int = 0
     cells: int = 0
     due: datetime.datetime | None = None
-    handed_in: datetime.datetime | None = None
-    hand_ins: int = 0
+    extended_from: datetime.datetime | None = None  # the due date of all others
+    received: datetime.datetime | None = None  # of what the course has collected
+    hand_ins: list[receipts.HandIn] = field(default_factory=list)
     points: str = ""
     feedback: str = ""
 
     @property
-    def late(self) -> bool:
-        """Whether the due date is over and nothing was handed in."""
-        return bool(self.due and not self.handed_in and self.due < datetime.datetime.now(datetime.UTC))
+    def over(self) -> bool:
+        """Whether the due date is over."""
+        return bool(self.due and self.due < datetime.datetime.now(datetime.UTC))
+
+    @property
+    def last(self) -> receipts.HandIn | None:
+        """The newest hand-in, which is the one that counts."""
+        return self.hand_ins[-1] if self.hand_ins else None
+
+    def late(self, one: receipts.HandIn) -> bool:
+        """Whether a hand-in came after the due date."""
+        return bool(self.due and one.at > self.due)
 
 
 def lectures(root: Path, folder: str) -> list[Lecture]:
@@ -60,8 +72,10 @@ def lectures(root: Path, folder: str) -> list[Lecture]:
     return found
 
 
-def assignments(root: Path, folders: list[str], released: str, dates: str, cache: Path) -> list[Assignment]:
-    """The assignments that are here or released, in their order."""
+def assignments(
+    root: Path, folders: list[str], released: str, notice: dict[str, dict], cache: Path
+) -> list[Assignment]:
+    """The assignments that are here or released, in their order. notice: what the course says of each."""
     found: dict[str, Assignment] = {}
     for folder in folders:
         for place in sorted((root / folder).glob("[0-9][0-9]_*/")):
@@ -74,11 +88,11 @@ def assignments(root: Path, folders: list[str], released: str, dates: str, cache
                 found[place.name] = one
     for place in sorted(Path(released).glob("[0-9][0-9]_*/")) if released else ():
         found.setdefault(place.name, Assignment(place.name, place.name[:2], spoken(place.name), ""))
-    due = load(root / dates)
     for one in found.values():
-        one.due = moment(due.get(one.name)) if isinstance(due, dict) else None
-        stamps = sorted(stamp for p in cache.glob(f"*/*+{one.name}+*") if (stamp := stamped(p.name)))
-        one.hand_ins, one.handed_in = len(stamps), stamps[-1] if stamps else None
+        said = notice.get(one.name, {})
+        for key in ("due", "extended_from", "received"):
+            setattr(one, key, moment(said.get(key)))
+        one.hand_ins = receipts.of(cache, one.name)
     return [found[name] for name in sorted(found)]
 
 
@@ -114,28 +128,6 @@ def feedback(root: Path, assignment: Path) -> tuple[str, str]:
             continue
         return f"{found[1]} of {found[2]}" if found else "", below(root, page)
     return "", ""
-
-
-def moment(text: Any) -> datetime.datetime | None:
-    """An ISO date with its zone; None for anything else."""
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except (TypeError, ValueError):
-        return None
-    return found if found.tzinfo else None
-
-
-def stamped(name: str) -> datetime.datetime | None:
-    """The time in the name of a folder of nbgrader's, in UTC: user+assignment+2026-11-21 20:04:10.123 UTC."""
-    found = re.search(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$", name)
-    return moment(f"{found[1]}+00:00") if found else None
-
-
-def load(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
 
 
 def below(root: Path, path: Path) -> str:

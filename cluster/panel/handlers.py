@@ -14,7 +14,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, ExtensionHandlerMixin
 from tornado.web import HTTPError, authenticated
 
-from . import chart, course
+from . import chart, course, own, receipts
 from .work import Unknown
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -24,18 +24,20 @@ POLICY += "base-uri 'none'; form-action 'self'"
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
     """A page of the course: its templates know where things are, and its policy lets no other script run."""
 
+    pool = "course_pool"  # the setting that holds the thread in which it reads
+
     @property
     def content_security_policy(self) -> str:
         return f"{super().content_security_policy}; {POLICY}"
 
     def get_template(self, name: str) -> Any:
-        return self.settings["course_panel_jinja2_env"].get_template(name)
+        return self.settings[f"{self.name}_jinja2_env"].get_template(name)
 
     async def ask(self, call: Any, *arguments: Any) -> Any:
         """What a call that reads files, or asks Slurm, returns; the server goes on meanwhile."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self.settings["course_pool"], call, *arguments)
+            return await loop.run_in_executor(self.settings[self.pool], call, *arguments)
         except Unknown as error:
             raise HTTPError(404, log_message=str(error), reason="No such job") from None
 
@@ -45,8 +47,10 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.finish(
             self.render_template(
                 template, base=base, lab=self.lab, job_url=self.job_url, file_url=self.file_url,
-                static=self.static_url, when=when, until=until, chart=chart.svg,
-                state_class=state_class, form=self.xsrf_form_html, **values,
+                static=self.static_url, when=when, until=until, exactly=exactly, chart=chart.svg,
+                state_class=state_class, form=self.xsrf_form_html, receipt_url=self.receipt_url,
+                class_page=self.settings["course_panel"].class_page,
+                teaching="class_page" in self.settings, **values,
             )
         )  # fmt: skip
 
@@ -62,6 +66,9 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
     def job_url(self, of: str, item: int | None = None, page: str = "job") -> str:
         asked = {"of": of} | ({} if item is None else {"item": item})
         return f"{self.base_url}course/{page}?{urlencode(asked)}"
+
+    def receipt_url(self, assignment: str, key: str, **more: str) -> str:
+        return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
 
     def asked(self) -> tuple[str, int | None]:
         """(of, item) of the request."""
@@ -79,13 +86,48 @@ class Start(Page):
         lectures, assignments = await self.ask(self.read)
         jobs, _ = await self.ask(self.settings["course_work"].lines)
         active = [job for job in jobs if not job.ended]
-        self.show("start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs))
+        self.show(
+            "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
+            seen=self.settings["course_panel"].progress,
+        )  # fmt: skip
 
     def read(self) -> tuple[list, list]:
-        app, root = self.settings["course_panel"], self.settings["course_work"].root
-        cache = Path(jupyter_data_dir(), "nbgrader_cache")
-        given = app.assignments, app.released, app.dates, cache
-        return course.lectures(root, app.lectures), course.assignments(root, *given)
+        app = self.settings["course_panel"]
+        found = mine(app, self.settings["course_work"].root)
+        if app.progress:
+            own.tell(own.folder(app.people), found)
+        return course.lectures(self.settings["course_work"].root, app.lectures), found
+
+
+class Receipt(Page):
+    """One hand-in: when the course's server had it, whether in time, and the hashes of its files."""
+
+    @authenticated
+    async def get(self) -> None:
+        found = await self.ask(self.read, self.get_argument("of"), self.get_argument("at"))
+        if not found:
+            raise HTTPError(404, reason="No such hand-in")
+        if self.get_argument("as", "") == "text":
+            self.set_header("Content-Type", "text/plain; charset=UTF-8")
+            self.set_header(
+                "Content-Disposition", f'attachment; filename="receipt-{found["one"].number}.txt"'
+            )
+            return self.finish(self.render_template("receipt.txt", exactly=exactly, **found))
+        self.show("receipt.html", **found)
+
+    def read(self, assignment: str, key: str) -> dict[str, Any] | None:
+        for one in mine(self.settings["course_panel"], self.settings["course_work"].root):
+            for n, hand_in in enumerate(one.hand_ins, 1):
+                if (one.name, hand_in.key) == (assignment, key):
+                    said = {"one": one, "hand_in": hand_in, "n": n, "user": own.user()}
+                    return said | {"files": receipts.files(hand_in)}
+        return None
+
+
+def mine(app: Any, root: Path) -> list[course.Assignment]:
+    """The assignments of this server's user."""
+    cache = Path(jupyter_data_dir(), "nbgrader_cache")
+    return course.assignments(root, app.assignments, app.released, own.notice(own.folder(app.people)), cache)
 
 
 class Jobs(Page):
@@ -154,7 +196,10 @@ class Cancel(Page):
         return job, job.status, ""
 
 
-PAGES = [(r"/course/?", Start), (r"/course/jobs/?", Jobs), (r"/course/job", Job), (r"/course/cancel", Cancel)]
+PAGES = [
+    (r"/course/?", Start), (r"/course/receipt", Receipt), (r"/course/jobs/?", Jobs), (r"/course/job", Job),
+    (r"/course/cancel", Cancel),
+]  # fmt: skip
 
 
 def summary(jobs: list) -> str:
@@ -179,6 +224,12 @@ def when(moment: datetime.datetime | float) -> str:
     local = moment.astimezone()
     year = "" if local.year == datetime.date.today().year else f" {local.year}"
     return f"{local:%a} {local.day} {local:%b}{year}, {local:%H:%M %Z}"
+
+
+def exactly(moment: datetime.datetime) -> str:
+    """A moment to the second, with its year: 'Sat 21 Nov 2026, 20:04:10 UTC'."""
+    local = moment.astimezone()
+    return f"{local:%a} {local.day} {local:%b %Y, %H:%M:%S %Z}"
 
 
 def until(moment: datetime.datetime) -> str:

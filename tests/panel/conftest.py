@@ -1,5 +1,6 @@
 """A Jupyter server with the course's pages, under a base URL as of JupyterHub, in a home of its own."""
 
+import getpass
 import http.cookiejar
 import json
 import os
@@ -46,7 +47,7 @@ def solution(source):
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory):
-    """A student's folder: a lecture, two assignments, dates, a hand-in, feedback."""
+    """A student's folder: a lecture, two assignments, feedback; and beside it what the course says."""
     root = tmp_path_factory.mktemp("student") / "work"
     lecture = root / "lectures" / "01_convolution.ipynb"
     first = root / "exercises" / "01_loops" / "loops.ipynb"
@@ -61,10 +62,23 @@ def course(tmp_path_factory):
     first.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), filled, stub, new_code_cell("1")))
     second.write_text(notebook(new_markdown_cell("# 07 Make it data-parallel"), stub))
     page.write_text("<html><head><title>Assignment 01: 4.5 of 7 points</title></head></html>")
-    (root / "dates.json").write_text(
-        json.dumps({"01_loops": "2026-01-31T23:59:00+01:00", "07_ranks": "2999-01-31T23:59:00+01:00"})
-    )
+    said = {
+        "01_loops": {"due": "2026-01-31T22:59:00+00:00", "received": "2026-01-30T20:04:11.5+00:00"},
+        "07_ranks": {"due": "2999-02-02T22:59:00+00:00", "extended_from": "2999-01-31T22:59:00+00:00"},
+    }
+    people(root).mkdir(parents=True)
+    (people(root) / "notice.json").write_text(json.dumps(said))
     return root
+
+
+@pytest.fixture(scope="session")
+def shared(course):
+    """The folder that the course and the user of these tests share."""
+    return people(course)
+
+
+def people(course):
+    return course.parent / "people" / getpass.getuser()
 
 
 @pytest.fixture(scope="session")
@@ -108,8 +122,15 @@ class Server:
 def server(course, jobs, tmp_path_factory):
     """The server, logged in."""
     home = tmp_path_factory.mktemp("home")
-    done = home / ".local/share/jupyter/nbgrader_cache/course/ada+01_loops+2026-01-30 20:04:10.123456 UTC"
-    done.mkdir(parents=True)
+    cache = home / ".local/share/jupyter/nbgrader_cache/course"
+    for when, receipt in (("2026-01-29 08:00:00.1", False), ("2026-01-30 20:04:10.123456", True)):
+        done = cache / f"ada+01_loops+{when} UTC"
+        done.mkdir(parents=True)
+        (done / "loops.ipynb").write_text("{}")
+        (done / "timestamp.txt").write_text(when)
+        if receipt:
+            facts = {"received": "2026-01-30T20:04:11.5+00:00", "files": {"<b>.ipynb": [2, "ab" * 32]}}
+            (done / "receipt.json").write_text(json.dumps(facts))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -121,7 +142,8 @@ def server(course, jobs, tmp_path_factory):
     ]  # fmt: skip
     settings = home / ".jupyter" / "jupyter_server_config.json"
     settings.parent.mkdir()
-    settings.write_text(json.dumps({"ServerApp": {"jpserver_extensions": on}}))
+    panel = {"people": str(people(course).parent), "progress": True, "class_page": "/services/x/course/class"}
+    settings.write_text(json.dumps({"ServerApp": {"jpserver_extensions": on}, "CoursePanel": panel}))
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "CLUSTER_RUNS"))}
     env |= {"HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2]), "TZ": "UTC"}
     with open(home / "log", "wb") as log:

@@ -1,19 +1,28 @@
 """Do the start page and the jobs page show what is there, to their user alone, and all of it as text?"""
 
 import datetime
+import getpass
+import hashlib
 import html
+import json
 import os
 import re
 import subprocess
 import sys
 import urllib.parse
-from pathlib import Path
 
 import pytest
 
-from cluster.panel import chart, course, handlers, work
+from cluster.panel import chart, course, handlers, own, receipts, work
 
-PAGES = ["course", "course/", "course/jobs", "course/job?of=a", "course/cancel?of=a"]
+PAGES = [
+    "course",
+    "course/",
+    "course/jobs",
+    "course/job?of=a",
+    "course/cancel?of=a",
+    "course/receipt?of=a&at=b",
+]
 SCRIPTS = re.compile(
     r"<script(?! type=\"module\" src=\"/user/ada/static/course_panel/page\.js\")|<img|onerror=[^a]"
 )
@@ -43,9 +52,12 @@ def test_start_page_tells_where_one_is(server):
     said = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
     assert status == 200
     assert "From <b>loops</b> to GEMM Why so slow?" in said
-    assert "Loops 50 % 1 of 2 cells filled due Sat 31 Jan" in said
-    assert "handed in Fri 30 Jan, 20:04 UTC 4.5 of 7 points , feedback" in said
-    assert "Make it data-parallel 0 % 0 of 1 cells filled due" in said and "in 3" in said
+    assert "Loops 50 % 1 of 2 cells filled was due Sat 31 Jan, 22:59 UTC" in said
+    assert "handed in Fri 30 Jan, 20:04 UTC, in time ; 2 hand-ins, receipt of assignment 01" in said
+    assert "4.5 of 7 points , feedback" in said
+    assert "Make it data-parallel 0 % 0 of 1 cells filled your extension: until Sat 2 Feb 2999" in said
+    assert "instead of Thu 31 Jan 2999" in said and "see how many cells" in said
+    assert 'href="/services/x/course/class"' in text
     assert 'href="/user/ada/lab/tree/lectures/01_convolution.ipynb"' in text
 
 
@@ -181,25 +193,52 @@ def test_dates_in_words():
     now = datetime.datetime.now(datetime.UTC)
     assert handlers.until(now + datetime.timedelta(days=3, seconds=5)) == "in 3 days"
     assert handlers.until(now - datetime.timedelta(hours=1, seconds=5)) == "1 hour ago"
-    assert course.stamped("ada+01_loops+2026-01-30 20:04:10.123456 UTC").hour == 20
-    assert course.stamped("ada+01_loops+yesterday") is None
+    assert receipts.stamped("ada+01_loops+2026-01-30 20:04:10.123456 UTC").hour == 20
+    assert receipts.stamped("ada+01_loops+yesterday") is None
 
 
-def test_dates_come_from_the_gradebook(tmp_path, monkeypatch):
-    """Are the due dates written with their zone, and those assignments left out that have none?"""
-    import types
+def test_receipt_says_what_the_server_had(server):
+    """Are time, lateness, whether it was collected, and the hashes on the receipt, as text and escaped?"""
+    _, start, _ = server.get("course")
+    address = html.unescape(re.search(r'href="/user/ada/(course/receipt[^"]+)"', start)[1])
+    status, text, _ = server.get(address)
+    assert status == 200 and "Fri 30 Jan 2026, 20:04:11 UTC" in text and "in time" in text
+    assert "yes: the course has it, with this time" in text and "2 of 2" in text and "ab" * 32 in text
+    assert "&lt;b&gt;.ipynb" in text and not SCRIPTS.search(text)
+    status, plain, headers = server.get(f"{address}&as=text")
+    assert plain.count("ab" * 32) == 1 and "<b>.ipynb" in plain
+    assert headers["Content-Type"].startswith("text/plain") and "attachment" in headers["Content-Disposition"]
+    older = html.unescape(re.findall(r'href="/user/ada/(course/receipt[^"]+)"', text)[-1])
+    _, text, _ = server.get(older)
+    assert "1 of 2" in text and "a later one was" in text and hashlib.sha256(b"{}").hexdigest() in text
+    assert server.get("course/receipt?of=01_loops&at=../../x")[0] == 404
 
-    from nbgrader.api import Gradebook
 
-    from cluster.panel import dates
+def test_progress_is_written_for_the_course_alone(server, shared):
+    """Are the cells filled in the shared folder, closed to others?"""
+    server.get("course")
+    told = shared / "progress.json"
+    assert json.loads(told.read_text()) == {"01_loops": [1, 2], "07_ranks": [0, 1]}
+    assert told.stat().st_mode & 0o777 == 0o640
 
-    monkeypatch.setenv(
-        "PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    )  # for nbgrader's alembic
-    url = f"sqlite:///{tmp_path}/gradebook.db"
-    with Gradebook(url) as book:
-        book.add_assignment("01_loops", duedate=datetime.datetime(2026, 12, 1, 22, 59))
-        book.add_assignment("03_nets")
-    fake = types.SimpleNamespace(coursedir=types.SimpleNamespace(db_url=url))
-    assert dates.write(fake, tmp_path / "dates.json") == {"01_loops": "2026-12-01T22:59:00+00:00"}
-    assert course.moment(course.load(tmp_path / "dates.json")["01_loops"]).hour == 22
+
+def test_progress_is_not_written_where_it_cannot(tmp_path):
+    """Does a folder that is missing, or a course without one, disturb nobody?"""
+    one = course.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
+    own.tell(None, [one])
+    own.tell(tmp_path / "gone", [one])
+    assert own.notice(None) == {} and own.notice(tmp_path / "gone") == {} and not list(tmp_path.iterdir())
+
+
+def test_a_receipt_is_what_collecting_reads(tmp_path):
+    """Is the receipt's time the one that `grade collect` gives the same folder?"""
+    from cluster.grading.classrun import collect
+
+    folder = tmp_path / f"{getpass.getuser()}+01_loops+2026-01-30 20:04:10.1 UTC+random"
+    (folder / "runs").mkdir(parents=True)
+    for name in ("loops.ipynb", "runs/record.json", "timestamp.txt", "submission_secret.txt"):
+        (folder / name).write_text(name)
+    seen = receipts.seen(folder)
+    assert seen["received"] == collect.examine(folder, "01_loops", True).when.isoformat()
+    assert sorted(seen["files"]) == ["loops.ipynb", "runs/record.json"]
+    assert seen["files"]["loops.ipynb"] == (11, hashlib.sha256(b"loops.ipynb").hexdigest())

@@ -16,6 +16,7 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
     """people: dicts of user, first, last, days (more for each assignment). Returns what was changed."""
     from nbgrader.api import Gradebook
 
+    from cluster.grading.classrun import notices
     from cluster.grading.course import Course
 
     course, said = Course(root), []
@@ -31,6 +32,7 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
                 book.remove_student(user)
                 said.append(f"{user}: out of the gradebook")
         said += _extensions(book, course, wanted)
+        said += [f"{user}: {why}" for user, why in notices.tell(course, book).items()]
     return said
 
 

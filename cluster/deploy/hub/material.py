@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import hashlib
 import json
 import os
+import pwd
 import shutil
 from pathlib import Path
 
+from .roster import Person
 from .settings import Settings, Trouble
 from .users import acting
 
@@ -125,6 +128,31 @@ def exchange(state: Path, settings: Settings, course: str) -> None:
         path.mkdir(exist_ok=True)
         shutil.chown(path, settings.grader, settings.grader)
         path.chmod(mode)
+
+
+def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
+    """A folder for each person, which that person and the grader share and nobody else can enter.
+
+    The grader writes there what the course says to this one alone, and the person's server, where the
+    course has set that, how far the work is. Raises Trouble where the grader's group would open it to others.
+    """
+    root, grader = state / "people", pwd.getpwnam(settings.grader)
+    root.mkdir(exist_ok=True)
+    root.chmod(0o711)
+    for person in everybody:
+        who = pwd.getpwnam(person.user)
+        if person.role == "student" and grader.pw_gid in os.getgrouplist(person.user, who.pw_gid):
+            raise Trouble(
+                f"{person.user} is in the group of {settings.grader} ({grader.pw_gid}), and could read what "
+                f"is others': give {settings.grader} a group of its own (usermod -g)."
+            )
+        own = root / person.user
+        own.mkdir(mode=0o700, exist_ok=True)
+        os.chown(own, who.pw_uid, grader.pw_gid)
+        own.chmod(0o2770)
+        if not settings.progress:
+            with contextlib.suppress(OSError):
+                (own / "progress.json").unlink()
 
 
 def _read(root: Path, path: Path) -> bool:

@@ -22,6 +22,7 @@ class Settings:
     port: int = 8000  # of the proxy; the next three are its API's, the hub's and Formgrader's
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
     homes: str = ""  # where homes of users made here lie; empty: home/ in the state folder
+    progress: bool = False  # instructors see how many cells students have filled, who are told so
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
     spawner: str = "local"  # local: servers run on this machine; slurm: each is a job
     slurm: str = "none"  # none; machine: the one-machine Slurm, started with the hub; site: one there is
@@ -44,6 +45,8 @@ class Settings:
             value = getattr(self, key)
             if type(value) is not int or not low <= value <= high:
                 raise Trouble(f"{key} = {value!r}: a whole number from {low} to {high}.")
+        if type(self.progress) is not bool:
+            raise Trouble(f"progress = {self.progress!r}: true or false.")
         for key in ("grader", "account"):
             if not NAME.fullmatch(str(getattr(self, key))):
                 raise Trouble(

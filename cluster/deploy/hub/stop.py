@@ -15,7 +15,7 @@ from .settings import Trouble
 ORDER = ("culler", "hub", "formgrader")  # then the servers, then the rest
 LATER = ("proxy", "postgres")
 FOLDERS = ("etc", "logs", "hub", "python", "python.new", "python.old", "course", "course.new", "course.old")
-FOLDERS += ("exchange", "database", "database.new", "database.run", "home")
+FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people")
 FILES = ("started.json", "processes.json", "lock", "roster.csv", "accounts.json", "passwords.csv")
 
 

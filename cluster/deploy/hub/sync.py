@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from . import accounts, environment, parts, users
+from . import accounts, environment, material, parts, users
 from . import state as states
 from .api import Api
 from .roster import Person
@@ -42,6 +42,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
         if book.ensure(person):
             said.append(f"{person.user}: a new Unix user, password in {book.passwords}")
         users.acting(person.user, lambda p=person: _link(Path(pwd.getpwnam(p.user).pw_dir), state))
+    material.people(state, settings, people)
     for user in sorted(book.all().keys() - {p.user for p in people} - {settings.grader}):
         if not _locked(user) and book.lock(user):
             states.end_users(state, [user])

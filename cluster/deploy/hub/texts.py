@@ -23,9 +23,14 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
     made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
     for role, names in EXTENSIONS.items():
         made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, panel).items()}
+        if panel:
+            name = "class_page" if role == "grader" else "course_panel"
+            text = json.dumps(pages(role, settings, state), indent=1) + "\n"
+            made[f"etc/{role}/jupyter_{name}_config.json"] = text
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
         made[f"etc/{role}/nbgrader_config.py"] = STUDENT.format(course=COURSE, exchange=exchange)
+        made[f"etc/{role}/nbgrader_config.py"] += RECEIPTS if panel else ""
     made["etc/instructor/nbgrader_config.py"] += COURSES
     return made
 
@@ -36,6 +41,7 @@ def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
     on |= {"cluster.panel": True} if panel else {}
+    on |= {"cluster.grading.classpage": True} if panel and role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in lab}
     made = {
         "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on}},
@@ -45,9 +51,26 @@ def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
     return texts | ({"jupyter_server_config.py": FRAMES} if role == "grader" else {})
 
 
+def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
+    """What the course's own pages are told: the grader's server has the class page, others the start page."""
+    if role == "grader":
+        account = "" if settings.slurm == "none" else settings.account
+        return {"ClassPage": {"account": account, "people": f"{state}/people", "progress": settings.progress}}
+    panel = {
+        "lectures": "course/lectures",
+        "assignments": ["assignments"],
+        "released": f"{state}/exchange/{COURSE}/outbound",
+        "people": f"{state}/people",
+        "progress": settings.progress and role == "student",
+    }
+    link = {"class_page": f"/services/{COURSE}/course/class"} if role == "instructor" else {}
+    return {"CoursePanel": panel | link}
+
+
 def site(settings: Settings, state: Path, gradebook: str | None) -> str:
     """nbgrader_site.py of the grader's course: the exchange, and the gradebook where it is no file."""
     lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
+    lines += [f'c.Notices.folder = "{state}/people"']
     lines += [f"c.CourseDirectory.db_url = {gradebook!r}"] if gradebook else []
     return "\n".join(lines) + "\n"
 
@@ -190,6 +213,8 @@ mine = Path.home() / "assignments"
 mine.mkdir(exist_ok=True)
 c.Exchange.assignment_dir = str(mine)
 """
+
+RECEIPTS = 'c.ExchangeFactory.submit = "cluster.panel.submit.Submit"\n'
 
 COURSES = """
 import os

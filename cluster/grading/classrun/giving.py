@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.grading import release
+from cluster.grading import release, store
 from cluster.grading.classrun import exchange
 from cluster.grading.classrun.progress import Progress
 from cluster.grading.course import CourseError
@@ -81,3 +81,17 @@ def those_with(course, step, assignment):
     """The students who have a folder of this step."""
     pattern = course.folder(step, "*", assignment)
     return sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{assignment}"))
+
+
+def given(course, student, assignment, notebooks):
+    """Can the student fetch feedback that is not older than the marks?"""
+    from nbgrader.utils import notebook_hash
+
+    marks = store.Store(store.runs(course.coursedir), assignment).recorded(student).get("time", 0)
+    path = course.folder("autograded", student, assignment) / "submission_secret.txt"
+    try:
+        secret, folder = path.read_text(errors="replace"), course_folder(course) / "feedback"
+        pages = [folder / f"{notebook_hash(secret=secret, notebook_id=name)}.html" for name in notebooks]
+        return bool(pages) and all(page.stat().st_mtime >= marks for page in pages)
+    except (OSError, CourseError):
+        return False

@@ -62,7 +62,7 @@
 
       submitted(event) {
         event.preventDefault();
-        const body = new URLSearchParams(new FormData(event.target));
+        const body = new URLSearchParams(new FormData(event.target, event.submitter));
         this.show(event.target.action, { method: "POST", body });
       }
 
@@ -135,7 +135,9 @@
   async function get() {
     const names = ["apputils", "launcher", "mainmenu", "coreutils", "ui-components"].map((name) => `@jupyterlab/${name}`);
     const modules = await Promise.all([...names, "@lumino/widgets"].map(load));
-    const live = await import(`${modules[3].PageConfig.getBaseUrl()}static/course_panel/live.js`);
+    const ours = `${modules[3].PageConfig.getBaseUrl()}static/course_panel/`;
+    const [live, notebooks] = await Promise.all(["live.js", "notebooks.js"].map((name) => import(ours + name)));
+    notebooks.dress(ours);
     const made = plugin(modules, live);
     return () => ({ __esModule: true, default: made });
   }

@@ -1,0 +1,70 @@
+"""The extension: its settings, its pages, and the link to them in Formgrader's."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jinja2 import BaseLoader
+from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
+from traitlets import Bool, Unicode
+
+from cluster import panel
+
+from . import handlers
+from .actions import Actions
+from .sheets import Sheets
+from .slurm import Queue
+
+HERE = Path(__file__).parent
+SIDEBAR = "{%- block sidebar -%}"
+LINK = '<li role="presentation"><a href="{{ base_url }}/course/class">Class Page</a></li>'
+
+
+class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
+    """What was handed in, graded, given back; actions on it; the queue. The server's root is the course's."""
+
+    name = "class_page"
+    extension_url = "/course/class"
+    template_paths = [str(HERE / "templates"), str(Path(panel.__file__).parent / "templates")]  # noqa: RUF012
+
+    account = Unicode("", help="Slurm's account whose jobs are listed; empty where there is no Slurm").tag(
+        config=True
+    )
+    people = Unicode("", help="the folder of the folders that students share with the course").tag(
+        config=True
+    )
+    progress = Bool(False, help="show how many cells students have filled").tag(config=True)
+
+    def initialize_settings(self):
+        """A thread of its own: neither a large class nor a long question delays the other pages."""
+        root = Path(self.serverapp.root_dir)
+        self.settings |= {
+            "class_pool": ThreadPoolExecutor(1, thread_name_prefix="class-page"),
+            "class_sheets": Sheets(root, Path(self.people) if self.people and self.progress else None),
+            "class_actions": Actions(root),
+            "class_queue": Queue(self.account),
+        }
+
+    def initialize_handlers(self):
+        self.handlers.extend(handlers.PAGES)
+
+    async def _start_jupyter_server_extension(self, serverapp):
+        """Formgrader is there now: its menu gets a link."""
+        if environment := serverapp.web_app.settings.get("nbgrader_jinja2_env"):
+            environment.loader = WithLink(environment.loader)
+
+    async def stop_extension(self):
+        for pool in (self.settings["class_pool"], self.settings["class_queue"].pool):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class WithLink(BaseLoader):
+    """Formgrader's templates, with the class page in the menu of each."""
+
+    def __init__(self, loader: BaseLoader):
+        self.loader = loader
+
+    def get_source(self, environment, template):
+        source, *rest = self.loader.get_source(environment, template)
+        return source.replace(SIDEBAR, LINK + SIDEBAR, 1) if template == "base.tpl" else source, *rest
