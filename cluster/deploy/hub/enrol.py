@@ -16,7 +16,7 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
     """people: dicts of user, first, last, days (more for each assignment). Returns what was changed."""
     from nbgrader.api import Gradebook
 
-    from cluster.grading.classrun import notices
+    from cluster.grading.classrun import late, notices
     from cluster.grading.course import Course
 
     course, said = Course(root), []
@@ -31,24 +31,8 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
             if not book.student_submissions(user):
                 book.remove_student(user)
                 said.append(f"{user}: out of the gradebook")
-        said += _extensions(book, course, wanted)
+        said += late.standing(book, course, {user: person["days"] for user, person in wanted.items()})
         said += [f"{user}: {why}" for user, why in notices.tell(course, book).items()]
-    return said
-
-
-def _extensions(book, course, wanted: dict[str, dict]) -> list[str]:
-    """Days more, for each assignment with a due date; what was given by hand is not shortened."""
-    from cluster.grading.classrun import late
-
-    _, known = late.extensions(course.coursedir)
-    said = []
-    for assignment in book.assignments:
-        if assignment.duedate is None:
-            continue
-        for user, person in wanted.items():
-            given = known.get(assignment.name, {}).get(user)
-            if person["days"] and (given is None or given.get("days", 366) < person["days"]):
-                said.append(late.extend(book, course, user, assignment.name, days=person["days"]))
     return said
 
 

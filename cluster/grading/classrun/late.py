@@ -19,6 +19,8 @@ from cluster.grading import store
 from cluster.grading.course import CourseError
 
 DAY = 86400.0
+ONE_DAY = datetime.timedelta(days=1)
+EACH = "*"  # of extensions: for each assignment
 FORM = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)\s*(\S+)")
 EXAMPLES = "write date, time and zone: '2026-12-01 23:59 Europe/Berlin', '2026-12-01 23:59 +01:00' or '… UTC'"
 
@@ -124,20 +126,38 @@ def named(zone):
 
 
 def extensions(coursedir):
-    """The path of the extensions, and {assignment: {student: {"days": n} or {"until": text}}}."""
+    """The path of the extensions, and {assignment or EACH: {student: {"days": n} or {"until": text}}}."""
     path = store.runs(coursedir).with_name("extensions.json")
     return path, store.load(path) or {}
 
 
 def extension(coursedir, book, student, assignment):
     """The extension of a student as a timedelta, or None."""
-    given = extensions(coursedir)[1].get(assignment, {}).get(student)
-    due = book.find_assignment(assignment).duedate
-    if not given or due is None:
+    known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
+    given = [one for of in (assignment, EACH) if (one := known.get(of, {}).get(student))]
+    if due is None:
         return None
-    if "days" in given:
-        return datetime.timedelta(days=given["days"])
-    return max(datetime.timedelta(0), moment(given["until"]) - due) or None
+    more = [moment(one["until"]) - due if "until" in one else one["days"] * ONE_DAY for one in given]
+    return max([datetime.timedelta(0), *more]) or None
+
+
+def extended(coursedir, assignment):
+    """The students who have an extension for this assignment, or for each."""
+    known = extensions(coursedir)[1]
+    return sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys())
+
+
+def standing(book, course, days):
+    """So many days more for each assignment, {student: days}; returns what was changed, in words."""
+    path, known = extensions(course.coursedir)
+    old, new = known.get(EACH, {}), {student: {"days": n} for student, n in days.items() if n}
+    if old == new:
+        return []
+    store.write(path, json.dumps(known | {EACH: new}, indent=1))
+    for assignment in book.assignments:
+        settle(book, course, assignment.name)
+    changed = sorted(s for s in old.keys() | new.keys() if old.get(s) != new.get(s))
+    return [f"{s}: {new.get(s, {'days': 0})['days']} days more for each assignment" for s in changed]
 
 
 def found(book, assignment):
@@ -199,7 +219,7 @@ def told(book, course, assignment):
     if due is None:
         return f"{assignment} has no due date: nobody is late"
     lines = [f"{assignment} is due {shown(due)}"]
-    for student in sorted(extensions(course.coursedir)[1].get(assignment, {})):
+    for student in extended(course.coursedir, assignment):
         more = extension(course.coursedir, book, student, assignment)
         lines.append(f"  {student}: until {shown(due + (more or datetime.timedelta(0)))}")
     return "\n".join(lines)
@@ -208,7 +228,7 @@ def told(book, course, assignment):
 def deadlines(book, course, assignment):
     """A function of a student: until when (naive, UTC) the student may hand in, None without a due date."""
     due = found(book, assignment).duedate
-    given = extensions(course.coursedir)[1].get(assignment, {})
+    given = extended(course.coursedir, assignment)
     more = {student: extension(course.coursedir, book, student, assignment) for student in given}
     return lambda student: due and due + (more.get(student) or datetime.timedelta(0))
 
