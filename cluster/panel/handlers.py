@@ -119,7 +119,7 @@ class Receipt(Page):
         for one in mine(self.settings["course_panel"], self.settings["course_work"].root):
             for n, hand_in in enumerate(one.hand_ins, 1):
                 if (one.name, hand_in.key) == (assignment, key):
-                    said = {"one": one, "hand_in": hand_in, "n": n, "user": own.user()}
+                    said = {"one": one, "hand_in": hand_in, "n": n, "user": own.person()}
                     return said | {"files": receipts.files(hand_in)}
         return None
 

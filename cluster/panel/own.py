@@ -26,6 +26,12 @@ def user() -> str:
     return pwd.getpwuid(os.getuid()).pw_name
 
 
+def person() -> str:
+    """The user with the name that the machine knows: 'Ada Example (ada)'."""
+    name = pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0].strip()
+    return f"{name} ({user()})" if name and name != user() else user()
+
+
 def notice(own: Path | None) -> dict[str, dict[str, Any]]:
     """{assignment: what the course says of it to this user}."""
     found = load(own / NOTICE) if own else {}

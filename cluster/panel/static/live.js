@@ -5,8 +5,11 @@ export function parse(text) {
   return new DOMParser().parseFromString(text, "text/html");
 }
 
+// On JupyterHub a cookie alone counts only where the browser goes to a page; what a script asks needs the token.
+const token = () => document.cookie.match(/(?:^|;\s*)_xsrf=([^;]*)/)?.[1] ?? "";
+
 export async function fetched(url, options = {}) {
-  const answer = await fetch(url, { credentials: "same-origin", ...options });
+  const answer = await fetch(url, { credentials: "same-origin", headers: { "X-XSRFToken": token() }, ...options });
   const html = (answer.headers.get("Content-Type") || "").startsWith("text/html");
   if (!html) throw new Error(`${answer.status} ${answer.statusText}`);
   return { page: parse(await answer.text()), url: answer.url, status: answer.status };
