@@ -2,7 +2,7 @@
 
 A part is a module of this package, found by its name, so that a new part is one new file. It has `ABOUT` (a
 line), `SECTIONS` ({name: function of the options that returns a `measure.Found`}), `arguments(parser)`, and
-if it likes `versions()` ({name: version} of what else was measured).
+if it likes `versions()` ({name: version} of what else was measured) and `README` (where its table belongs).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 __all__ = ["part", "parts"]
 
-TOOLS = ("measure", "record", "rivals", "scheduler", "traffic", "__main__")
+TOOLS = ("classroom", "measure", "record", "rivals", "scheduler", "traffic", "__main__")
 
 
 def parts() -> list[str]:

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
             versions = getattr(module, "versions", dict)()
             record.write(options.part, section, found, command, arguments, versions)
     if not options.no_record:
-        record.publish(options.part)
+        record.publish(options.part, getattr(module, "README", record.README))
     return 1 if bad else 0
 
 

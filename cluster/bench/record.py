@@ -80,14 +80,14 @@ def number(x: float) -> str:
     return f"{x:.{digits}f}"
 
 
-def publish(part: str) -> None:
-    """Put the table of a part between its markers in README.md, at the end where it has none yet."""
-    text = README.read_text()
+def publish(part: str, readme: Path = README) -> None:
+    """Put the table of a part between its markers in a README.md, at the end where it has none yet."""
+    text = readme.read_text()
     begin, end = f"<!-- {part}: made by python -m cluster.bench {part} -->", f"<!-- end of {part} -->"
     block = f"{begin}\n{table(part)}\n{end}"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.S)
     new = pattern.sub(lambda _: block, text) if pattern.search(text) else f"{text.rstrip()}\n\n{block}\n"
-    replace(README, new)
+    replace(readme, new)
 
 
 def replace(file: Path, text: str) -> None:

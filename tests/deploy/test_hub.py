@@ -3,7 +3,6 @@
 One hub for the module, used in the order of the tests.
 """
 
-import importlib.util
 import json
 import os
 import re
@@ -16,28 +15,18 @@ import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-from hub import COURSE, PREFIX, ROOT, Hub, wait
+from hub import COURSE, PREFIX, Hub, wait
 
+from cluster.bench.classroom import ASSIGNMENT, tiny
 from cluster.deploy.hub import parts
 
-ASSIGNMENT = "99_doubling"
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     """A repository like ours with one tiny assignment, released, and one lecture."""
-    from cluster.grading.release import release
-
-    spec = importlib.util.spec_from_file_location("tiny", ROOT / "tests/grading/conftest.py")
-    tiny = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tiny)
-    root = tiny.make_course(tmp_path_factory.mktemp("repository"))
-    shutil.copytree(ROOT / "cluster", root / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
-    (root / "lectures").mkdir()
-    shutil.copy(ROOT / "lectures/01_convolution_as_gemm.ipynb", root / "lectures")
-    release(root)
-    return root
+    return tiny(tmp_path_factory.mktemp("repository"))
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from cluster.deploy.hub import (
     roster,
     settings,
     texts,
+    units,
     users,
 )
 from cluster.deploy.hub.settings import Settings, Trouble
@@ -88,6 +89,8 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
         ({"homes": "home"}, "a full path"),
         ({"extra": "/not/there.py"}, "no such file"),
         ({"grader": "Root"}, "grader = 'Root'"),
+        ({"memory_gib": 0.1}, "memory_gib = 0.1"),
+        ({"memory_gib": "4G"}, "memory_gib = '4G'"),
     ],
 )
 def test_a_wrong_setting_is_refused(values, words):
@@ -102,10 +105,17 @@ def test_settings_survive_the_state_folder():
     assert settings.make(json.loads(json.dumps(settings.plain(chosen)))) == chosen
 
 
-@pytest.mark.parametrize("spawner", ["local", "slurm"])
-def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, monkeypatch):
-    """Can JupyterHub read it, does nothing listen elsewhere, and is no secret written into it?"""
+@pytest.fixture
+def spawner_module(monkeypatch):
+    """What the configuration imports."""
     monkeypatch.setitem(sys.modules, "batchspawner", types.ModuleType("batchspawner"))
+    monkeypatch.setitem(sys.modules, "spawner", types.SimpleNamespace(ForkedSpawner="forked"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.parametrize("spawner", ["local", "slurm"])
+def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
+    """Can JupyterHub read it, does nothing listen elsewhere, and is no secret written into it?"""
     (tmp_path / "hub").mkdir()
     secrets = {"proxy": "p", "formgrader": "f", "sync": "s", "culler": "c", "database": "sqlite://"}
     (tmp_path / "hub/secrets.json").write_text(json.dumps(secrets))
@@ -121,6 +131,42 @@ def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, 
     assert admins == ["sync"], "one service alone may change users"
 
 
+KEPT = """
+import gc, os, sys
+sys.path.insert(0, sys.argv[1])
+import prefork
+prefork.load(prefork.MODULES)
+gc.unfreeze()
+os.environ["HOME"] = "/of-a-student"
+os.environ.pop("JUPYTER_RUNTIME_DIR")
+prefork.settle()
+print(len(sys.modules))
+own = {id(os.environ), id(os.environ._data)}
+for thing in gc.get_objects():
+    parts = list(thing.items()) if isinstance(thing, dict) else []
+    parts = list(thing) if isinstance(thing, (list, tuple, set)) else parts
+    if id(thing) not in own and thing is not sys.argv and thing is not sys.orig_argv:
+        for part in parts:
+            for one in part if isinstance(part, tuple) else [part]:
+                if isinstance(one, (str, bytes, os.PathLike)) and sys.argv[2] in str(one):
+                    print("kept:", part)
+"""
+
+
+def test_what_servers_fork_from_keeps_nothing_of_its_own_user():
+    """Modules that ask for the home when imported would give root's to every student: is none loaded?"""
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/of-who-loads",
+        "JUPYTER_RUNTIME_DIR": "/of-who-loads/runtime",
+    }
+    command = [sys.executable, "-W", "ignore", "-c", KEPT, str(Path(units.__file__).parent), "/of-who"]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd="/")
+    assert said.returncode == 0, said.stderr
+    count, *kept = said.stdout.splitlines()
+    assert int(count) > 1000 and not kept, said.stdout
+
+
 def test_extensions_follow_the_role():
     """Has a student's server neither Formgrader nor the page to create assignments, and the grader's both?"""
     made = texts.files(Settings(), STATE, PYTHON, panel=True)
@@ -130,7 +176,9 @@ def test_extensions_follow_the_role():
             "jpserver_extensions"
         ]
         page = json.loads(made[f"etc/{role}/labconfig/page_config.json"])["disabledExtensions"]
-        return {n.rpartition(".")[2] for n, on in server.items() if on}, {n.partition(":")[2] for n in page}
+        return {n.rpartition(".")[2] for n, on in server.items() if on}, {
+            n.partition("nbgrader:")[2] for n in page
+        } - {""}
 
     on, off = parts("student")
     assert {"assignment_list", "validate_assignment", "panel", "jupyterlab"} <= on
@@ -144,7 +192,7 @@ def test_extensions_follow_the_role():
     assert not any("cluster.panel" in text for text in without.values())
 
 
-def test_the_role_is_the_groups(tmp_path):
+def test_the_role_is_the_groups(tmp_path, spawner_module):
     """Does the hook give each server the configuration of its user's group, and not of the one before?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "database")

@@ -1,4 +1,4 @@
-"""The commands: start, stop, status, sync, backup, restore."""
+"""The commands: start, stop, status, sync, backup, restore, units."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from . import default_state, parts, roster, settings
+from . import default_state, parts, roster, settings, units
 from . import state as states
 from .settings import Settings, Trouble
 
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         state = (args.state or default_state()).absolute()
         commands = {"start": _start, "stop": _stop, "status": _status}
-        commands |= {"sync": _sync, "backup": _backup, "restore": _restore}
+        commands |= {"sync": _sync, "backup": _backup, "restore": _restore, "units": _units}
         return commands[args.command](args, state)
     except Trouble as e:
         print(e, file=sys.stderr)
@@ -89,6 +89,20 @@ def _restore(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
+def _units(args: argparse.Namespace, state: Path) -> int:
+    made = units.units(CHECKOUT, state, args.backups.absolute())
+    if args.into is None:
+        print("\n".join(f"# {name}\n{text}" for name, text in made.items()))
+        return 0
+    if not args.into.is_dir():
+        raise Trouble(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
+    units.write(args.into, made)
+    timers = " ".join(name for name in made if name.endswith(".timer"))
+    say(f"Written to {args.into}: {', '.join(made)}. Then, as root:")
+    say(f"  systemctl daemon-reload && systemctl enable --now {units.NAME}.service {timers}")
+    return 0
+
+
 def _started(state: Path) -> Settings:
     if why := parts.missing():
         raise Trouble(why)
@@ -111,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
         "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
         "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
+        "units": "print units of systemd: start at boot, mend every five minutes, back up every night",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
@@ -127,6 +142,13 @@ def _parser() -> argparse.ArgumentParser:
         if name == "stop":
             text = "remove the state folder and the users made here, with all their files"
             command.add_argument("--purge", action="store_true", help=text)
+        if name == "units":
+            text = "write them into this folder (systemd's: /etc/systemd/system) instead of printing"
+            command.add_argument("--into", type=Path, metavar="FOLDER", help=text)
+            text = "where the backups go (default: %(default)s)"
+            command.add_argument(
+                "--backups", type=Path, default=Path("/srv/backup"), metavar="FOLDER", help=text
+            )
         if name == "sync":
             command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
         if name in ("backup", "restore"):

@@ -17,10 +17,11 @@ from pathlib import Path
 from .settings import Trouble
 
 STAMP = "made-of.json"
-OWN = (
-    "__editable__",
+LEFT_OUT = (
+    "__editable__",  # how pip installs the checkout: the solutions' neighbour
     "from_convolution_to_cluster",
-)  # how pip installs the checkout: the solutions' neighbour
+    "rfc3987_syntax",  # jsonschema can do without; each import of it reads a grammar: seconds of CPU
+)
 
 
 def python(state: Path) -> Path:
@@ -31,6 +32,7 @@ def make(state: Path) -> bool:
     """Make the environment, or make it anew when the course's packages have changed. True when it did."""
     source, base = Path(sys.prefix), reachable()
     facts = {"source": str(source), "base": base, "packages": _packages(source), "path": str(state)}
+    facts["without"] = list(LEFT_OUT)
     stamp = state / "python" / STAMP
     if stamp.exists() and json.loads(stamp.read_text()) == facts:
         return False
@@ -89,7 +91,7 @@ def _link(source: Path, target: Path) -> None:
         remove(target)
         _run("cp", "-a", str(source), str(target))
     for path in target.iterdir():
-        if path.name.startswith(OWN):
+        if path.name.startswith(LEFT_OUT):
             remove(path)
     _run("find", str(target), "-type", "d", "-exec", "chmod", "755", "{}", "+")
     closed = _run("find", str(target), "-type", "f", "-not", "-perm", "-004", "-print", "-quit").strip()

@@ -1,4 +1,4 @@
-"""The processes: PostgreSQL where it is set, the proxy, the hub, Formgrader, the idle culler."""
+"""The processes: PostgreSQL where it is set, proxy, what servers fork from, hub, Formgrader, the culler."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pwd
 import secrets
 import shutil
+import socket
 import sys
 import urllib.error
 import urllib.request
@@ -63,6 +64,11 @@ def all_of(settings: Settings, state: Path) -> list[Daemon]:
                settings.port + 3, lambda: answers(f"{settings.formgrader}/services/{COURSE}/api"),
                formgrader(settings, state, keys["formgrader"])),
     ]  # fmt: skip
+    if settings.spawner == "local":
+        door = str(state / "hub" / "servers.socket")
+        argv = [python, str(state / "etc" / "prefork.py"), door]
+        mark = {"CLUSTER_HUB": str(state)}  # of all servers that are forked from it
+        found.insert(1, daemon("servers", argv, None, lambda: knocks(door), mark))
     if settings.idle_minutes:
         cull = [
             "-m",
@@ -127,6 +133,17 @@ def answers(url: str) -> bool:
             return e.code < 500
     except OSError:
         return False
+
+
+def knocks(door: str) -> bool:
+    """Whether somebody answers at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(5)
+        try:
+            s.connect(door)
+            return bool(s.recv(16))
+        except OSError:
+            return False
 
 
 def routes(settings: Settings, token: str) -> dict | None:

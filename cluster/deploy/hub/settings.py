@@ -32,6 +32,7 @@ class Settings:
     )
     idle_minutes: int = 120  # a server without activity for so long is stopped; 0: never
     servers: int = 100  # at most so many at one time
+    memory_gib: float = 0  # that each process (a server, a kernel) of a local server may have; 0: no limit
     extra: str = (
         ""  # a Python file, read after the generated jupyterhub_config.py: authenticator, limits, TLS
     )
@@ -45,6 +46,10 @@ class Settings:
             value = getattr(self, key)
             if type(value) is not int or not low <= value <= high:
                 raise Trouble(f"{key} = {value!r}: a whole number from {low} to {high}.")
+        if type(self.memory_gib) not in (int, float) or not (self.memory_gib == 0 or self.memory_gib >= 0.5):
+            raise Trouble(
+                f"memory_gib = {self.memory_gib!r}: a number of GiB, 0.5 or more, or 0 for no limit."
+            )
         if type(self.progress) is not bool:
             raise Trouble(f"progress = {self.progress!r}: true or false.")
         for key in ("grader", "account"):

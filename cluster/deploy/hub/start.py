@@ -14,6 +14,13 @@ from .api import Api
 from .roster import Person
 from .settings import Settings, Trouble
 
+READ = {  # the parts that are Python, and which of the generated files each reads
+    "servers": ["etc/prefork.py"],
+    "hub": ["etc/jupyterhub_config.py", "etc/spawner.py"],
+    "formgrader": [],
+    "culler": [],
+}
+
 
 def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = print) -> None:
     """Bring the hub up in `state`, with the course at `root` and the people of the roster file `list_`.
@@ -36,7 +43,7 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
             note(_course(root, state, settings))
         changed = states.configure(state, settings, root)
         # Started anew, which no server of a student notices: what has an old configuration or packages.
-        anew = ("hub", "formgrader", "culler") if fresh else ("hub",) if changed else ()
+        anew = {part for part, read in READ.items() if fresh or changed & set(read)}
         sync.keep(state, list_)
         for part in parts.all_of(settings, state):
             record = states.ledger(state).all().get(part.name)

@@ -61,12 +61,11 @@ def begin(state: Path) -> None:
         (state / name).chmod(mode)
 
 
-def configure(state: Path, chosen: Settings, root: Path) -> bool:
-    """Write the generated files; True when what the hub itself reads has changed."""
+def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
+    """Write the generated files; returns the names of those that have changed."""
     panel = (state / "course/cluster/panel/__init__.py").exists()
     new = texts.files(chosen, state, environment.python(state), panel)
-    main = state / "etc/jupyterhub_config.py"
-    changed = not main.exists() or main.read_text() != new["etc/jupyterhub_config.py"]
+    changed = {n for n, text in new.items() if not (state / n).exists() or (state / n).read_text() != text}
     for name, text in new.items():
         (state / name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         write(state / name, text)

@@ -12,7 +12,7 @@ from . import accounts, environment, users
 from . import state as states
 from .settings import Trouble
 
-ORDER = ("culler", "hub", "formgrader")  # then the servers, then the rest
+ORDER = ("culler", "hub", "servers", "formgrader")  # then the servers, then the rest
 LATER = ("proxy", "postgres")
 FOLDERS = ("etc", "logs", "hub", "python", "python.new", "python.old", "course", "course.new", "course.old")
 FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people")

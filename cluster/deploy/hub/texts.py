@@ -27,6 +27,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
             name = "class_page" if role == "grader" else "course_panel"
             text = json.dumps(pages(role, settings, state), indent=1) + "\n"
             made[f"etc/{role}/jupyter_{name}_config.json"] = text
+    for name in ("prefork.py", "spawner.py"):  # the hub's Python has no package `cluster`
+        made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
         made[f"etc/{role}/nbgrader_config.py"] = STUDENT.format(course=COURSE, exchange=exchange)
@@ -48,7 +50,7 @@ def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
         "labconfig/page_config.json": {"disabledExtensions": off},
     }
     texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
-    return texts | ({"jupyter_server_config.py": FRAMES} if role == "grader" else {})
+    return texts | {"jupyter_server_config.py": FRAMES if role == "grader" else BUSY}
 
 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
@@ -97,7 +99,12 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         "course": COURSE,
         "students": STUDENTS,
         "instructors": INSTRUCTORS,
-        "spawner": SPAWNERS[settings.spawner].format(account=settings.account)
+        "spawner": SPAWNERS[settings.spawner].format(
+            account=settings.account,
+            state=state,
+            program=f"{python.parent}/jupyterhub-singleuser",
+            memory=settings.memory_gib,
+        )
         + (HERE if settings.spawner == "slurm" and settings.slurm == "machine" else ""),
         "extra": f"\nload_subconfig({settings.extra!r})\n" if settings.extra else "",
     }
@@ -124,7 +131,7 @@ c.JupyterHub.cleanup_proxy = False
 c.JupyterHub.db_url = secrets["database"]
 c.JupyterHub.cookie_secret_file = f"{{state}}/hub/cookie_secret"
 c.JupyterHub.active_server_limit = {settings.servers}
-c.JupyterHub.concurrent_spawn_limit = 20
+c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
 
 # Who may log in: the users that `sync` has put into the hub from the roster, with their Unix password.
 c.JupyterHub.authenticator_class = "pam"
@@ -175,7 +182,18 @@ c.JupyterHub.load_roles = [
 {extra}'''
 
 SPAWNERS = {
-    "local": 'c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"',
+    "local": """\
+import sys
+
+sys.path.insert(0, "{state}/etc")
+import spawner
+
+c.JupyterHub.spawner_class = spawner.ForkedSpawner
+c.ForkedSpawner.door = "{state}/hub/servers.socket"
+c.ForkedSpawner.program = "{program}"
+c.ForkedSpawner.memory_gib = {memory}
+c.Spawner.poll_interval = 5  # seconds until the hub knows of a server that was killed
+""",
     "slurm": """\
 import batchspawner  # noqa: F401 (registers the page that a job calls to say where its server listens)
 
@@ -202,6 +220,28 @@ c.HubOAuth.cache_max_age = 10
 # Lab shows Formgrader in a frame, which the hub's default forbids.
 c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
 """
+
+BUSY = '''\
+from jupyter_server._tz import utcnow
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+
+
+class Kernels(AsyncMappingKernelManager):
+    """A cell that computes is activity, also while it prints nothing: its server is not idle."""
+
+    @property
+    def last_kernel_activity(self):
+        busy = any(getattr(k, "execution_state", "") == "busy" for k in self._kernels.values())
+        return utcnow() if busy else self.__dict__.setdefault("seen", utcnow())
+
+    @last_kernel_activity.setter
+    def last_kernel_activity(self, when):
+        self.__dict__["seen"] = when
+
+
+c = get_config()  # noqa: F821
+c.ServerApp.kernel_manager_class = Kernels
+'''
 
 STUDENT = """\
 from pathlib import Path

@@ -1,0 +1,94 @@
+"""Units of systemd: the hub at boot, a look at it every five minutes, a backup every night. Pure text."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+NAME = "course-hub"
+
+
+def units(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
+    """{file: text} for /etc/systemd/system. backups: the folder that the nightly file is written into."""
+    hub = f"{sys.executable} -m cluster.deploy.hub"
+    words = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
+    return {f"{NAME}{what}": text.format(**words) for what, text in UNITS.items()}
+
+
+def write(folder: Path, made: dict[str, str]) -> None:
+    """Put them into a folder, which has to be there."""
+    for name, text in made.items():
+        beside = folder / f".{name}.new"
+        beside.write_text(text)
+        beside.replace(folder / name)
+
+
+UNITS = {
+    ".service": """\
+[Unit]
+Description=The course on a JupyterHub
+Wants=network-online.target
+After=network-online.target nss-user-lookup.target
+RequiresMountsFor={checkout} {state}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+WorkingDirectory={checkout}
+ExecStart={hub} start --state {state}
+ExecReload={hub} start --state {state}
+ExecStop={hub} stop --state {state}
+TimeoutStartSec=15min
+TimeoutStopSec=3min
+TasksMax=infinity
+LimitNOFILE=65536
+
+[Install]
+WantedBy=multi-user.target
+""",
+    "-watch.service": """\
+[Unit]
+Description=Mend the course's hub where a part of it is dead
+
+[Service]
+Type=oneshot
+WorkingDirectory={checkout}
+# 1: a part is dead. 3, the hub was stopped, is left as it is. Its processes belong to {name}.service.
+ExecStart=/bin/sh -c '{hub} status --state {state}; [ $? -ne 1 ] || systemctl reload {name}.service'
+""",
+    "-watch.timer": """\
+[Unit]
+Description=Mend the course's hub where a part of it is dead
+
+[Timer]
+OnBootSec=15min
+OnUnitInactiveSec=5min
+
+[Install]
+WantedBy=timers.target
+""",
+    "-backup.service": """\
+[Unit]
+Description=A backup of the course's gradebook and submissions
+RequiresMountsFor={backups}
+
+[Service]
+Type=oneshot
+WorkingDirectory={checkout}
+ExecStart=/bin/sh -c '{hub} backup --state {state} {backups}/$$(date +%%F).tar.gz'
+# A month of nights is kept.
+ExecStartPost=/usr/bin/find {backups} -maxdepth 1 -name '????-??-??.tar.gz' -mtime +31 -delete
+""",
+    "-backup.timer": """\
+[Unit]
+Description=A backup of the course's gradebook and submissions
+
+[Timer]
+OnCalendar=*-*-* 03:30
+RandomizedDelaySec=10min
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+""",
+}

@@ -1,0 +1,244 @@
+"""Parts of the hub are killed in the middle of the loop: `status` names them, `start` mends, nothing is lost.
+
+The quick ones share a hub; those with a Slurm and with PostgreSQL have a hub of their own (make test-hub).
+"""
+
+import contextlib
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hub import COURSE, PREFIX, Hub, wait
+
+from cluster.bench.classroom import ASSIGNMENT, tiny
+from cluster.deploy.hub import parts, postgres
+from cluster.deploy.hub.settings import Trouble
+from cluster.deploy.slurm import machine
+
+pytestmark = pytest.mark.timeout(600)
+STUDENTS = ("ada", "ben", "cem")
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("repository"))
+
+
+@contextlib.contextmanager
+def opened(course, why=None, **settings):
+    """A hub with a class whose assignment is released. Skipped where none can be; in CI it is a failure."""
+    if why := why or parts.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no such hub can be started here: {why}")
+    hub = Hub(course, **settings)
+    try:
+        hub.enrol(**dict.fromkeys(STUDENTS, "student"), ines="instructor")
+        hub.start()
+        person(hub, "ines").release()
+        yield hub
+    finally:
+        hub.remove()
+
+
+def person(hub, name):
+    found = hub.person(name)
+    assert found.log_in().url.endswith("/hub/home")
+    return found
+
+
+def kill(hub, name):
+    """kill -9 of a part; its process number."""
+    pid = json.loads((hub.state / "processes.json").read_text())[name]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait(f"end of {name}", lambda: not Path(f"/proc/{pid}").exists())
+    return pid
+
+
+def mended(hub, *names):
+    """`status` names what is dead, and only that; `start` starts it, and only it."""
+    said = hub.do("status", status=1)
+    dead = {line.split()[0] for line in said.splitlines() if "  dead" in line or " dead (" in line}
+    assert dead == set(names), said
+    before = json.loads((hub.state / "processes.json").read_text())
+    hub.start()
+    after = json.loads((hub.state / "processes.json").read_text())
+    assert "dead" not in hub.do("status")
+    return {name for name in after if after[name] != before.get(name)}
+
+
+def handed_in(hub, who):
+    return [
+        p.name for p in (hub.state / "exchange" / COURSE / "inbound").iterdir() if p.name.startswith(who.user)
+    ]
+
+
+def grading(ines):
+    """A run in Formgrader's terminal that has begun; the terminal's web socket."""
+    line = f"python -m cluster grade run {ASSIGNMENT} --backend local"
+    return ines.type(line, lambda text: "/3 [" in text)[0]
+
+
+# --- a hub for the quick ones -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hub(course):
+    with opened(course) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def ada(hub):
+    return person(hub, "ada").begin()
+
+
+def test_the_proxy_is_killed(hub, ada):
+    """Is a page there again as soon as `start` returns, the server the same, and a kernel's memory kept?"""
+    ada.solve("return 2 * x")
+    kernel, _ = ada.cell("kept = 17")
+    kill(hub, "proxy")
+    with pytest.raises(OSError):
+        ada.mine("GET", "/api/contents/")
+    assert mended(hub, "proxy") == {"proxy"}
+    assert ada.cell("print(kept)", kernel)[1] == "17\n"
+    ada.assignment("submit", ASSIGNMENT)
+    assert len(handed_in(hub, ada)) == 1
+
+
+def test_a_students_server_is_killed(hub):
+    """Does the hub notice, do its kernels end, is saved work in the next server, and can it be handed in?"""
+    ben = person(hub, "ben").begin()
+    ben.solve("""__import__("time").sleep(2)  # so that grading can be met in the middle
+    return x + x""")
+    _, said = ben.cell("import os; print(os.getppid(), os.getpid())")
+    server, kernel = map(int, said.split())
+    os.kill(server, signal.SIGKILL)
+    wait("end of the kernel", lambda: not Path(f"/proc/{kernel}").exists())
+    wait("the hub's notice", lambda: not ben.ready())
+    assert "/hub/" in ben.get(f"{ben.base}/user/{ben.user}/lab").url, "its page offers a new start"
+    ben.begin()
+    saved = ben.mine("GET", f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb").json()
+    assert any("return x + x" in c["source"] for c in saved["content"]["cells"])
+    ben.assignment("submit", ASSIGNMENT)
+    assert len(handed_in(hub, ben)) == 1
+
+
+def test_what_servers_fork_from_is_killed(hub, ada):
+    """Does a server start from nothing then, do those that run go on, and is it forked again when mended?"""
+    cem = person(hub, "cem")
+    origin = kill(hub, "servers")
+    assert ada.cell("print(1)")[1] == "1\n"
+    cem.begin()
+    cem.end()
+    assert mended(hub, "servers") == {"servers"}
+    cem.begin()
+    _, said = cem.cell("import os; print(os.getppid())")
+    parent = int(Path(f"/proc/{int(said)}/stat").read_text().rpartition(")")[2].split()[1])
+    assert parent == json.loads((hub.state / "processes.json").read_text())["servers"]["pid"] != origin
+    cem.solve("return x ** 2")
+    cem.assignment("submit", ASSIGNMENT)
+
+
+def test_formgrader_is_killed_while_it_grades(hub):
+    """A run typed in Formgrader's terminal dies with it: are all graded once by the next, none twice?"""
+    ines = person(hub, "ines")
+    assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
+    said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+    assert said["success"] and "3 collected" in said["log"], said
+    terminal = grading(ines)
+    kill(hub, "formgrader")
+    terminal.close()
+    assert mended(hub, "formgrader") == {"formgrader"}
+    again = hub.grade("run", ASSIGNMENT, "--backend", "local")
+    assert hub.marks() == {f"{PREFIX}ada": 3, f"{PREFIX}ben": 3, f"{PREFIX}cem": 1}, again
+    assert ines.formgrader("GET", "/formgrader/manage_assignments").ok, "still logged in"
+    rows = ines.formgrader("GET", f"/formgrader/api/submissions/{ASSIGNMENT}").json()
+    assert sorted(r["student"] for r in rows if r["autograded"]) == sorted(hub.marks())
+
+
+# --- with a Slurm: make test-hub ---------------------------------------------------------------------
+
+
+@pytest.mark.hub
+def test_slurmctld_is_killed_while_a_job_runs(course):
+    """Does a job outlive it, does the notebook get its result, and is it handed in and graded on Slurm?"""
+    with opened(course, machine.missing(), slurm="machine") as hub:
+        ada = person(hub, "ada").begin()
+        ada.solve("return 2 * x")
+        kernel, said = ada.cell(SUBMIT)
+        slurm = hub.state.parent / "slurm"
+        pid = json.loads((slurm / "processes.json").read_text())["slurmctld"]["pid"]
+        os.kill(pid, signal.SIGKILL)
+        said = hub.do("status", status=1)
+        assert [line.split()[0] for line in said.splitlines() if " dead " in line] == ["slurmctld"], said
+        hub.start()
+        assert "dead" not in hub.do("status")
+        assert ada.cell("print(job.result(timeout=120))", kernel)[1].strip() == "[42]"
+        ada.assignment("submit", ASSIGNMENT)
+        assert "1 collected" in hub.grade("collect", ASSIGNMENT)
+        hub.grade("run", ASSIGNMENT, "--backend", "slurm")
+        assert hub.marks()[ada.user] == 3
+
+
+SUBMIT = """
+import time
+import cluster
+
+def slow(seconds):
+    time.sleep(seconds)
+    return 42
+
+job = cluster.submit(slow, 20)
+while job.state != "RUNNING":
+    time.sleep(0.5)
+print(job.state)
+"""
+
+
+# --- with PostgreSQL: make test-hub ------------------------------------------------------------------
+
+
+def no_postgres():
+    try:
+        postgres.programs()
+    except Trouble as e:
+        return str(e)
+
+
+@pytest.mark.hub
+def test_the_database_is_killed_while_a_class_is_graded(course):
+    """PostgreSQL for hub and gradebook: from log-in to feedback, killed in a run, with backup and restore."""
+    with opened(course, no_postgres(), database="postgresql") as hub:
+        people = [person(hub, name).begin() for name in STUDENTS]
+        for one in people:
+            one.solve("return 2 * x")
+            one.assignment("submit", ASSIGNMENT)
+        assert "3 collected" in hub.grade("collect", ASSIGNMENT)
+        ines = person(hub, "ines")
+        assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
+        terminal = grading(ines)
+        kill(hub, "postgres")
+        assert "postgres" in mended(hub, "postgres")
+        terminal.close()
+        hub.grade("run", ASSIGNMENT, "--backend", "local")
+        whole = {one.user: 3 for one in people}
+        assert hub.marks() == whole
+        assert people[0].cell("print(1)")[1] == "1\n", "servers go on"
+        assert person(hub, "ada").ready(), "log-in, and what the hub knows of servers"
+        file = hub.folder / "backup.tar.gz"
+        hub.do("backup", file)
+        postgres.ask(hub.state, postgres.OWNER, "gradebook", "DELETE FROM grade")
+        assert hub.marks() != whole
+        hub.do("restore", file)
+        assert hub.marks() == whole
+        for step in ("generate_feedback", "release_feedback"):
+            said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}").json()
+            assert said["success"], said
+        people[0].assignment("fetch_feedback", ASSIGNMENT)
+        assert len(list(people[0].home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))) == 1

@@ -1,0 +1,294 @@
+"""What a site changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, units."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from hub import COURSE, ROOT, Hub, ports, wait
+
+from cluster.bench.classroom import ASSIGNMENT, tiny
+from cluster.deploy.hub import parts, units
+from cluster.deploy.slurm import machine
+
+README = ROOT / "cluster/deploy/hub/README.md"
+
+
+def opened(course, why=None, extra=None, **settings):
+    """A hub with one student. Skipped where none can be; in CI it is a failure."""
+    if why := why or parts.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no such hub can be started here: {why}")
+    if extra:
+        settings["extra"] = str(extra)
+    hub = Hub(course, **settings)
+    try:
+        hub.enrol(ada="student", ines="instructor")
+        hub.start()
+        yield hub
+    finally:
+        hub.remove()
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("repository"))
+
+
+# --- servers as Slurm jobs ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def on_slurm(course):
+    yield from opened(course, machine.missing(), spawner="slurm", slurm="machine")
+
+
+def squeue(hub, user):
+    """[(job, name, state)] of a user."""
+    conf = {"SLURM_CONF": f"{hub.state.parent}/slurm/slurm.conf", "PATH": os.environ["PATH"]}
+    command = ["squeue", "-h", "-u", user, "-o", "%i %j %T"]
+    said = subprocess.run(command, env=conf, capture_output=True, text=True, check=True).stdout
+    return [tuple(line.split()) for line in said.splitlines()]
+
+
+SUBMIT = """
+import cluster
+
+def answer():
+    return 42
+
+job = cluster.submit(answer)
+print(job.result(timeout=120))
+"""
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(600)
+def test_a_server_is_a_slurm_job(on_slurm):
+    """Does a cell run in it, can a job be submitted from it, and does the job end with the server?"""
+    ada = on_slurm.person("ada")
+    ada.log_in()
+    ada.begin()
+    (server,) = squeue(on_slurm, ada.user)
+    assert server[2] == "RUNNING" and server[1] == "spawner-jupyterhub"
+    assert ada.cell("import os; print('SLURM_JOB_ID' in os.environ)")[1] == "True\n"
+    assert ada.cell(SUBMIT)[1].strip().endswith("42]")
+    ada.end()
+    wait("end of the job", lambda: not squeue(on_slurm, ada.user))
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(600)
+def test_a_server_that_slurm_has_ended_is_noticed(on_slurm):
+    """After scancel: is it gone for the hub too, and does the next one start?"""
+    ada = on_slurm.person("ada")
+    ada.log_in()
+    ada.begin()
+    ((job, *_),) = squeue(on_slurm, ada.user)
+    env = {"SLURM_CONF": f"{on_slurm.state.parent}/slurm/slurm.conf", "PATH": os.environ["PATH"]}
+    subprocess.run(["scancel", job], env=env, check=True)
+    wait("the hub's notice", lambda: not ada.ready(), 90)
+    ada.begin()
+    assert ada.cell("print(1)")[1] == "1\n"
+    ada.end()
+
+
+# --- TLS, another authenticator, culling, a memory limit: one hub -------------------------------------
+
+EXTRA = """
+c.JupyterHub.authenticator_class = "dummy"
+c.DummyAuthenticator.password = "the class's own"
+"""
+
+
+@pytest.fixture(scope="module")
+def site(course, tmp_path_factory):
+    extra = tmp_path_factory.mktemp("etc") / "hub.py"
+    extra.write_text(EXTRA)
+    yield from opened(course, extra=extra, idle_minutes=1, memory_gib=1)
+
+
+def documented(port, plain, backend, folder):
+    """nginx's configuration as the README has it, with this test's ports and certificate in it."""
+    (text,) = re.findall(r"```nginx\n(.*?)```", README.read_text(), re.S)
+    for old, new in {
+        "listen 443": f"listen 127.0.0.1:{port}",
+        "listen 80;": f"listen 127.0.0.1:{plain};",
+        "127.0.0.1:8000": f"127.0.0.1:{backend}",
+        "/etc/ssl/hub.crt": f"{folder}/hub.crt",
+        "/etc/ssl/hub.key": f"{folder}/hub.key",
+        "hub.example.org": "127.0.0.1",
+    }.items():
+        assert old in text, f"the README's configuration has no {old!r}"
+        text = text.replace(old, new)
+    paths = "".join(
+        f"{n}_temp_path {folder}/{n};\n" for n in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    around = f"daemon off; pid {folder}/pid; error_log {folder}/log; events {{}}\n"
+    return f"{around}http {{ access_log off;\n{paths}{text}}}\n"
+
+
+@pytest.fixture
+def tls(site, tmp_path):
+    """The address of nginx in front of the hub, and its certificate."""
+    if not (nginx := shutil.which("nginx", path="/usr/sbin:/usr/bin")):
+        pytest.skip("there is no nginx: apt-get install nginx-light")
+    certificate = ["-keyout", tmp_path / "hub.key", "-out", tmp_path / "hub.crt", "-days", "2", "-nodes"]
+    about = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", *map(str, certificate), *about]
+    subprocess.run(command, check=True, capture_output=True)
+    port = ports(2)
+    (tmp_path / "nginx.conf").write_text(documented(port, port + 1, site.port, tmp_path))
+    process = subprocess.Popen([nginx, "-p", tmp_path, "-c", tmp_path / "nginx.conf"])
+    try:
+        wait("nginx", (tmp_path / "pid").exists)
+        yield f"https://127.0.0.1:{port}", str(tmp_path / "hub.crt")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(600)
+def test_tls_and_another_authenticator(site, tls):
+    """Behind the documented nginx: are cookies for TLS alone, and does a kernel answer by wss?"""
+    ada = site.person("ada")
+    ada.base, ada.verify = tls
+    assert ada.log_in("not it").status_code == 403
+    assert ada.log_in("the class's own").url == f"{ada.base}/hub/home"
+    ada.begin()
+    assert ada.cell("print(6 * 7)")[1] == "42\n"
+    kept = {c.name: c.secure for c in ada.cookies if not c.name.startswith("_xsrf")}
+    assert kept and all(kept.values()), kept
+    stranger = site.person("ines")
+    stranger.base, stranger.user = ada.base, "nobody"
+    stranger.verify = ada.verify
+    assert stranger.log_in("the class's own").status_code == 403, "who is not on the roster"
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(600)
+def test_a_kernel_over_the_memory_limit(site):
+    """Does a cell that wants more than it may have get a MemoryError, and the kernel live on?"""
+    ada = site.person("ada")
+    ada.log_in("the class's own")
+    if not ada.ready():
+        ada.begin()
+    tried = "import numpy\ntry:\n    numpy.ones(2**30 // 4)\nexcept MemoryError as e:\n    print('refused')"
+    kernel, said = ada.cell(tried)
+    assert said == "refused\n"
+    assert ada.cell("print(numpy.ones(10).sum())", kernel)[1] == "10.0\n"
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(600)
+def test_idle_servers_are_stopped_and_busy_ones_kept(site):
+    """After idle_minutes: is the server with a silent cell that computes kept, the idle one stopped?"""
+    ada, ines = site.person("ada"), site.person("ines")
+    for one in (ada, ines):
+        one.log_in("the class's own")
+        if not one.ready():
+            one.begin()
+    kernel, _ = ada.cell("import time")
+    ines.cell("1")
+    ada.start_cell("time.sleep(150)", kernel)
+    wait("end of the idle server", lambda: not ines.ready(), 180)
+    assert ada.ready()
+    assert ada.cell("print('kept')", kernel, 300)[1] == "kept\n"
+
+
+# --- a full disk --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(course, tmp_path):
+    """A hub whose homes lie on a file system of their own, of 128 MiB."""
+    image, folder = tmp_path / "disk", Path(tempfile.mkdtemp(prefix="homes-", dir="/var/tmp"))
+    with open(image, "wb") as f:
+        f.truncate(128 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    said = subprocess.run(["mount", "-o", "loop", image, folder], capture_output=True, text=True)
+    if said.returncode:
+        folder.rmdir()
+        pytest.skip(f"no file system can be mounted here: {said.stderr.strip()}")
+    try:
+        folder.chmod(0o755)
+        yield from opened(course, homes=str(folder))
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        folder.rmdir()
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(600)
+def test_a_full_disk(small):
+    """Is it said when saving, nothing lost, can one come in, hand in, and is all well with space again?"""
+    ines, ada = small.person("ines"), small.person("ada")
+    ines.log_in()
+    ines.release()
+    ada.log_in()
+    ada.begin()
+    ada.solve("return 2 * x")
+    small.run(ada.user, "sh", "-c", "cat /dev/zero > ballast", check=False)
+    path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
+    before = (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes()
+    notebook = ada.mine("GET", path).json()["content"]
+    notebook["cells"][0]["source"] = "x" * 10**6
+    said = ada.mine("PUT", path, json={"type": "notebook", "content": notebook})
+    print(said.status_code, said.text)
+    assert not said.ok and "No space left" in said.text
+    assert (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes() == before
+    ada.end()
+    ada.begin()
+    kernel, _ = ada.cell("1")
+    said = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
+    print(said.status_code, said.text)
+    assert ada.cell("import os; os.unlink('ballast')", kernel)
+    ada.assignment("submit", ASSIGNMENT)
+    assert "1 collected" in small.grade("collect", ASSIGNMENT)
+    small.grade("run", ASSIGNMENT, "--backend", "local")
+    assert small.marks()[ada.user] == 3
+
+
+# --- units --------------------------------------------------------------------------------------------
+
+
+def test_the_units_are_what_systemd_reads(tmp_path):
+    """Does systemd find nothing to complain of, but something in a broken one?"""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("there is no systemd-analyze")
+    (tmp_path / "backups").mkdir()
+    argv = [
+        sys.executable,
+        "-m",
+        "cluster.deploy.hub",
+        "units",
+        "--into",
+        tmp_path,
+        "--state",
+        "/var/lib/hub",
+    ]
+    said = subprocess.run(
+        [*argv, "--backups", tmp_path / "backups"], capture_output=True, text=True, cwd=ROOT
+    )
+    assert said.returncode == 0, said.stderr
+    made = [p for p in tmp_path.iterdir() if p.is_file()]
+    assert {p.name for p in made} == set(units.units(ROOT, Path("/var/lib/hub"), tmp_path))
+    assert all(p.name in said.stdout for p in made)
+
+    def verified():
+        command = ["systemd-analyze", "verify", *map(str, made)]
+        said = subprocess.run(command, capture_output=True, text=True)
+        return said.returncode, "".join(line for line in said.stderr.splitlines() if str(tmp_path) in line)
+
+    assert verified() == (0, "")
+    service = tmp_path / f"{units.NAME}.service"
+    service.write_text(service.read_text().replace("Type=oneshot", "Type=sometimes"))
+    assert verified() != (0, "")
