@@ -8,7 +8,7 @@ from pathlib import Path
 from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
 from traitlets import Bool, List, Unicode
 
-from . import handlers
+from . import handlers, validating
 from .work import Work
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         self.settings |= {"course_work": Work(Path(self.serverapp.root_dir)), "course_pool": pool}
 
     def initialize_handlers(self):
-        self.handlers.extend(handlers.PAGES)
+        self.handlers.extend([*handlers.PAGES, (r"/assignments/validate", validating.Validate)])
 
     async def stop_extension(self):
         self.settings["course_pool"].shutdown(wait=False, cancel_futures=True)
