@@ -39,8 +39,17 @@ from .errors import Damaged, NoSuchJob
 
 
 def root(folder: str | os.PathLike | None = None) -> Path:
-    """Where job folders lie: the argument, or $CLUSTER_RUNS, or `runs` under the current directory."""
-    return Path(folder or os.environ.get("CLUSTER_RUNS") or "runs").expanduser().absolute()
+    """Where job folders lie: the argument, or $CLUSTER_RUNS, or `runs` under the current directory.
+
+    Where that is a relative path, which can neither be read nor made here, as beside lectures that a course
+    server has for reading only: `runs` at home.
+    """
+    named = Path(folder or os.environ.get("CLUSTER_RUNS") or "runs").expanduser()
+    chosen = named.absolute()
+    if folder is None and not named.is_absolute() and not chosen.exists():
+        above = next(parent for parent in chosen.parents if parent.exists())
+        return chosen if os.access(above, os.W_OK) else Path.home() / "runs"
+    return chosen
 
 
 def slug(name: str) -> str:

@@ -284,3 +284,21 @@ def test_the_name_of_a_function_is_any_text(runs):
     job = submit(f)
     assert job.result() == 2 and "account" not in job.script("slurm").replace("x-SBATCH-account-root", "")
     assert job.folder.name.startswith("x-SBATCH-account-root-touch-gone-")
+
+
+def test_beside_what_is_for_reading_only_runs_are_at_home(tmp_path, monkeypatch):
+    """Lectures on a course server; a folder that somebody has named is never exchanged for another."""
+    lectures, home = tmp_path / "course" / "lectures", tmp_path / "home"
+    lectures.mkdir(parents=True)
+    monkeypatch.chdir(lectures)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setattr(ledger.os, "access", lambda path, mode: "course" not in Path(path).parts)
+    for name in ("runs", "../runs"):
+        monkeypatch.setenv("CLUSTER_RUNS", name)
+        assert ledger.root() == home / "runs"
+        assert ledger.root(name) == lectures / name
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "course" / "absent"))
+    assert ledger.root() == tmp_path / "course" / "absent"
+    (lectures / "runs").mkdir()  # recorded ones, which are read
+    monkeypatch.delenv("CLUSTER_RUNS")
+    assert ledger.root() == lectures / "runs"
