@@ -133,7 +133,8 @@ class Course:
         except (Exception, SystemExit) as error:
             said = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
             who = "" if student == "." else f", student {student}"
-            lines = "\n  ".join([f"nbgrader's {step.__name__} failed for {assignment}{who}:", *telling(said)])
+            words = telling(said) or [f"{type(error).__name__}: {error}"]
+            lines = "\n  ".join([f"nbgrader's {step.__name__} failed for {assignment}{who}:", *words])
             raise CourseError(f"{lines}\nThe whole log: {self.log_file}") from error
         finally:
             log.removeHandler(handler)

@@ -1,5 +1,6 @@
 """A Jupyter server with the course's pages, under a base URL as of JupyterHub, in a home of its own."""
 
+import contextlib
 import getpass
 import http.cookiejar
 import json
@@ -131,23 +132,29 @@ def server(course, jobs, tmp_path_factory):
         if receipt:
             facts = {"received": "2026-01-30T20:04:11.5+00:00", "files": {"<b>.ipynb": [2, "ab" * 32]}}
             (done / "receipt.json").write_text(json.dumps(facts))
+    panel = {"people": str(people(course).parent), "progress": True, "class_page": "/services/x/course/class"}
+    with serving(course, home, {"cluster.panel": True, "jupyterlab": True}, CoursePanel=panel) as found:
+        yield found
+
+
+@contextlib.contextmanager
+def serving(root, home, extensions, **settings):
+    """A Server in the folder `root`, with these extensions, for a user with this home."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    on = {"cluster.panel": True, "jupyterlab": True}
     command = [
         sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--port={port}",
         "--port-retries=0", "--ServerApp.base_url=/user/ada/", f"--IdentityProvider.token={TOKEN}",
-        f"--ServerApp.root_dir={course}",
+        f"--ServerApp.root_dir={root}",
     ]  # fmt: skip
-    settings = home / ".jupyter" / "jupyter_server_config.json"
-    settings.parent.mkdir()
-    panel = {"people": str(people(course).parent), "progress": True, "class_page": "/services/x/course/class"}
-    settings.write_text(json.dumps({"ServerApp": {"jpserver_extensions": on}, "CoursePanel": panel}))
+    file = home / ".jupyter" / "jupyter_server_config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"ServerApp": {"jpserver_extensions": extensions}, **settings}))
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "CLUSTER_RUNS"))}
     env |= {"HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2]), "TZ": "UTC"}
     with open(home / "log", "wb") as log:
-        process = subprocess.Popen(command, env=env, cwd=course, stdout=log, stderr=log)
+        process = subprocess.Popen(command, env=env, cwd=root, stdout=log, stderr=log)
     found = Server(f"http://127.0.0.1:{port}/user/ada/")
     try:
         until = time.monotonic() + 120
@@ -163,3 +170,9 @@ def server(course, jobs, tmp_path_factory):
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """`serving`, for tests that have another folder."""
+    return serving

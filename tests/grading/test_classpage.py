@@ -1,0 +1,245 @@
+"""The class page's facts, forms and actions, without a server: is each student's state what it is?"""
+
+import datetime
+import getpass
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from test_classrun import FULL, NAME, many  # noqa: F401 (a fixture)
+
+from cluster.grading.classpage import actions, forms, sheets, slurm
+from cluster.grading.classrun import giving, late, notices
+from cluster.grading.course import CourseError
+
+ME = getpass.getuser()
+WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def exchange(many, tmp_path):  # noqa: F811
+    """A course with an exchange, folders for its students, and three students: one of them is this user."""
+    root, people = tmp_path / "exchange", tmp_path / "people"
+    for path in (
+        root / "convolution-to-cluster/inbound",
+        root / "convolution-to-cluster/feedback",
+        people / "ada",
+    ):
+        path.mkdir(parents=True)
+    many.course.config.Exchange.root = str(root)
+    many.course.config.Notices.folder = str(people)
+    (many.root / "nbgrader_site.py").write_text(
+        f"c = get_config()\nc.Exchange.root = {str(root)!r}\nc.Notices.folder = {str(people)!r}\n"
+    )
+    with many.book() as book:
+        for name in ("ada", "bob", ME):
+            book.add_student(name, first_name=name.title(), last_name="Example")
+    return many
+
+
+def submitted(many, student):  # noqa: F811
+    """Something of this student's in the inbox."""
+    folder = giving.course_folder(many.course) / "inbound" / f"{student}+{NAME}+2026-01-01 00:00:00 UTC+x"
+    folder.mkdir()
+    (folder / "doubling.ipynb").write_text("{}")
+
+
+def rows(many):  # noqa: F811
+    return {row.student: row for row in sheets.Sheets(many.root, None).one(NAME).rows}
+
+
+def test_a_students_way(exchange):
+    """Not yet, in the inbox, late, graded: is each told from the others?"""
+    with exchange.book() as book:
+        late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+        late.extend(book, exchange.course, "ada", NAME, days=1)
+    submitted(exchange, ME)
+    found = rows(exchange)
+    assert [found[n].status for n in ("ada", "bob", ME)] == ["not yet", "not yet", "late"]
+    assert found[ME].waiting and not found[ME].collected
+    assert found["ada"].extended and found["ada"].due == WHEN + datetime.timedelta(days=1)
+    assert found["bob"].due == WHEN and not found["bob"].extended
+    exchange.hand_in("ada", when="2026-01-02 12:00:00")
+    exchange.hand_in("bob", when="2026-01-02 12:00:00")
+    exchange.run()
+    found = rows(exchange)
+    assert [found[n].status for n in ("ada", "bob")] == ["in time", "late"]
+    assert found["ada"].graded and found["ada"].points == sum(FULL.values()) and not found["ada"].given_back
+    sheet = sheets.Sheets(exchange.root, None).one(NAME)
+    assert (sheet.handed_in, sheet.count("graded"), sheet.count("waiting")) == (3, 2, 1)
+    assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.of == sum(FULL.values())
+    assert [row.student for row in sheet.rows] == ["bob", ME, "ada"], "late before in time"
+
+
+def test_feedback_is_given_back_and_goes_stale(exchange):
+    """Can feedback be fetched after give-back, is it old once marks are newer; is who cannot named?"""
+    for name in ("ada", "bob"):
+        exchange.hand_in(name)
+    (exchange.course.folder("submitted", "ada", NAME) / "submission_secret.txt").write_text("s" * 128)
+    exchange.run()
+    given, failed, _ = giving.give_back(exchange.course, NAME)
+    assert given == 1 and list(failed) == ["bob"] and "submission_secret" in failed["bob"]
+    assert rows(exchange)["ada"].given_back and not rows(exchange)["bob"].given_back
+    [page] = (giving.course_folder(exchange.course) / "feedback").iterdir()
+    os.utime(page, (0, 0))
+    assert not rows(exchange)["ada"].given_back
+    with pytest.raises(CourseError, match="eve: not graded"):
+        giving.give_back(exchange.course, NAME, ["eve"])
+
+
+def test_handing_out_is_whole_or_not(exchange):
+    """Does a second time change nothing, a change replace all, and a leak leave what students have?"""
+    out = giving.course_folder(exchange.course) / "outbound"
+    assert giving.hand_out(exchange.course, NAME) == "students can fetch it"
+    assert giving.hand_out(exchange.course, NAME) == "students have it already, unchanged"
+    before = (out / NAME / "doubling.ipynb").read_bytes()
+    twin = exchange.root / "solutions" / NAME / "doubling.py"
+    text = twin.read_text()
+    (twin.parent / "notes.txt").write_text("### BEGIN SOLUTION")
+    with pytest.raises(CourseError, match="refused"):
+        giving.hand_out(exchange.course, NAME)
+    assert (out / NAME / "doubling.ipynb").read_bytes() == before
+    (twin.parent / "notes.txt").unlink()
+    twin.write_text(text.replace("# # Doubling", "# # Doubling numbers"))
+    assert "handed out anew" in giving.hand_out(exchange.course, NAME)
+    assert b"Doubling numbers" in (out / NAME / "doubling.ipynb").read_bytes()
+    assert [p.name for p in out.iterdir()] == [NAME]
+
+
+def test_without_an_exchange(many):  # noqa: F811
+    """Does the error name the folder and the remedy?"""
+    many.course.config.Exchange.root = "/not/there"
+    with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
+        giving.hand_out(many.course, NAME)
+
+
+def test_a_notice_is_for_one_student(exchange, tmp_path):
+    """Has ada her own date, and is no link or file that she puts in the way followed or opened?"""
+    own, secret = tmp_path / "people/ada", tmp_path / "secret"
+    secret.write_text("the grader's")
+    (own / "notice.json").symlink_to(secret)
+    with exchange.book() as book:
+        late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+        late.extend(book, exchange.course, "ada", NAME, days=1)
+        late.extend(book, exchange.course, "bob", NAME, days=5)
+        assert notices.tell(exchange.course, book) == {}
+        assert secret.read_text() == "the grader's" and not (own / "notice.json").is_symlink()
+        text = (own / "notice.json").read_text()
+        assert '"due": "2026-01-03T00:00:00+00:00"' in text and "bob" not in text and "01-07" not in text
+        (own / "notice.json").unlink()
+        (own / "notice.json").mkdir()
+        assert "could not be written" in notices.tell(exchange.course, book)["ada"]
+    assert [p.name for p in own.iterdir()] == ["notice.json"]
+
+
+def test_the_rosters_extension_holds_for_each_assignment(exchange):
+    """Also for one whose due date is set later; and does the longer of two hold?"""
+    with exchange.book() as book:
+        assert late.standing(book, exchange.course, {"ada": 2, "bob": 0}) == [
+            "ada: 2 days more for each assignment"
+        ]
+        assert late.standing(book, exchange.course, {"ada": 2}) == []
+        late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+        until = late.deadlines(book, exchange.course, NAME)
+        assert until("ada").day == 4 and until("bob").day == 2
+        assert "until 2026-01-07" in late.extend(book, exchange.course, "ada", NAME, days=5)
+        assert "until 2026-01-04" in late.extend(book, exchange.course, "ada", NAME, days=1)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+def test_anothers_progress_is_not_believed(tmp_path):
+    """Are links, files of others, and what is no progress taken for nothing?"""
+    own = tmp_path / "nobody"
+    own.mkdir()
+    file = own / "progress.json"
+
+    def said(text, owner=65534):
+        file.unlink(missing_ok=True)
+        file.write_text(text)
+        os.chown(file, owner, owner)
+        return sheets.filled(tmp_path, "nobody", NAME)
+
+    good = f'{{"{NAME}": [1, 2]}}'
+    assert said(good) == (1, 2) and said(good, owner=0) is None
+    for text in (
+        "",
+        "[]",
+        f'{{"{NAME}": [3, 2]}}',
+        f'{{"{NAME}": ["<b>", 2]}}',
+        f'{{"{NAME}": 1}}',
+        " " * 70000,
+    ):
+        assert said(text) is None, text[:20]
+    (tmp_path / "other").write_text(good)
+    file.unlink()
+    file.symlink_to(tmp_path / "other")
+    assert sheets.filled(tmp_path, "nobody", NAME) is None
+    assert sheets.filled(tmp_path, "nobody-like-that", NAME) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ({"do": "rm -rf"}, "no action"),
+        ({"do": "due"}, "Give a date"),
+        ({"do": "due", "date": "2026-02-30"}, "day"),
+        ({"do": "due", "date": "2026-03-29", "time": "02:30", "zone": "Europe/Berlin"}, "does not exist"),
+        ({"do": "due", "date": "2026-03-29", "zone": "PST"}, "no time zone"),
+        ({"do": "extend", "days": "2"}, "Choose a student"),
+        ({"do": "extend", "student": "--until", "days": "2"}, "no student here"),
+        ({"do": "extend", "student": "ada", "days": "400"}, "to 366"),
+        ({"do": "extend", "student": "ada", "days": "1", "date": "2026-01-09"}, "either days or a date"),
+        ({"do": "extend", "student": "ada", "date": "2026-01-01"}, "not after the due date"),
+    ],
+)
+def test_what_a_form_cannot_ask_for(form, words):
+    """Is it named before anything runs?"""
+    sheet = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
+    empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
+    with pytest.raises(forms.Wrong, match=words):
+        forms.words(sheet, empty | form)
+
+
+def test_an_action_is_a_process_of_its_own(many, monkeypatch):  # noqa: F811
+    """One at a time of an assignment; its end, its words and its failure are seen, also by a new server?"""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    (many.root / "nbgrader_site.py").write_text('c = get_config()\nc.Exchange.root = "/not/there"\n')
+    desk = actions.Actions(many.root)
+    assert desk.last(NAME) is None
+    desk.start(NAME, "Due date", ["due", NAME, "2026-01-02 00:00 UTC"], "ines")
+    with pytest.raises(actions.Busy, match="Due date is still at work"):
+        desk.start(NAME, "Collect", ["collect", NAME], "ines")
+    assert desk.last(NAME).running and actions.Actions(many.root).last(NAME).running
+    done = ended(actions.Actions(many.root))
+    assert done.status == 0 and "is due 2026-01-02 00:00 UTC" in done.log and done.by == "ines"
+    desk.start(NAME, "Give back", ["give-back", NAME], "ines")
+    failed = ended(desk)
+    assert failed.status == 1 and "error: there is no exchange" in failed.log
+    assert (many.root / ".grading/actions" / NAME / "log").stat().st_mode & 0o077 == 0
+
+
+def ended(desk):
+    until = time.monotonic() + 120
+    while (last := desk.last(NAME)).running:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    return last
+
+
+def test_the_queue_is_text_and_never_waits_long(monkeypatch):
+    """Is a job's hostile name one field, a broken line left out, and a Slurm that hangs said to hang?"""
+    job = slurm.parsed("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
+    assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
+    job = slurm.parsed("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")
+    assert (job.ran, job.reason, job.gpus, job.waited) == ("1:02", "", "", "")
+    assert slurm.parsed("half a line") is None and slurm.Queue("").look() == ([], "")
+    held = threading.Event()
+    monkeypatch.setattr(slurm, "PATIENCE", 0.05)
+    monkeypatch.setattr(slurm, "ask", lambda account: (held.wait(60), ([], ""))[1])
+    queue = slurm.Queue("course")
+    assert "does not answer" in queue.look()[1]
+    held.set()
+    queue.pool.shutdown(wait=True)
+    assert queue.look() == ([], "")
