@@ -230,12 +230,12 @@ class Person(requests.Session):
             if said["msg_type"] == "status" and content["execution_state"] == "idle":
                 return printed
 
-    def type(self, line, done, seconds=60):
+    def type(self, line, done, seconds=90):
         """Type a line into a terminal of Formgrader's Lab; (its web socket, its text) once `done(text)`."""
         said = self.formgrader("POST", "/api/terminals")
         assert said.ok, said.text
         ws = self.connect(f"/services/{COURSE}/terminals/websocket/{said.json()['name']}")
-        ws.settimeout(10)
+        ws.settimeout(60)
         ws.send(json.dumps(["stdin", line + "\n"]))
         text, deadline = "", time.monotonic() + seconds
         while not done(text):

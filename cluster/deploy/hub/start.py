@@ -14,11 +14,11 @@ from .api import Api
 from .roster import Person
 from .settings import Settings, Trouble
 
-READ = {  # the parts that are Python, and which of the generated files each reads
-    "servers": ["etc/prefork.py"],
-    "hub": ["etc/jupyterhub_config.py", "etc/spawner.py"],
-    "formgrader": [],
-    "culler": [],
+READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
+    "servers": ("etc/prefork.py",),
+    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py"),
+    "formgrader": ("etc/grader/",),
+    "culler": (),
 }
 
 
@@ -43,7 +43,9 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
             note(_course(root, state, settings))
         changed = states.configure(state, settings, root)
         # Started anew, which no server of a student notices: what has an old configuration or packages.
-        anew = {part for part, read in READ.items() if fresh or changed & set(read)}
+        anew = {
+            part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
+        }
         sync.keep(state, list_)
         for part in parts.all_of(settings, state):
             record = states.ledger(state).all().get(part.name)

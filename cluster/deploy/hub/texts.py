@@ -15,6 +15,8 @@ EXTENSIONS = {  # Jupyter's server extensions, by role
 }
 LAB = {"assignment_list": "assignment-list", "validate_assignment": "validate-assignment"}
 LAB |= {"course_list": "course-list", "formgrader": "formgrader", "create_assignment": "create-assignment"}
+# No login shell in terminals: /etc/profile would take the course's Python from PATH again.
+SHELL = {"shell_command": ["/bin/bash"]}
 LISTENING = "127.0.0.1"
 
 
@@ -46,7 +48,7 @@ def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
     on |= {"cluster.grading.classpage": True} if panel and role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in lab}
     made = {
-        "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on}},
+        "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL}},
         "labconfig/page_config.json": {"disabledExtensions": off},
     }
     texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
