@@ -26,6 +26,12 @@ def main(argv: list[str] | None = None) -> int:
     except Trouble as e:
         print(e, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        return 130
+    except OSError as e:  # a full disk, a folder that is not there
+        print(f"{e.filename or args.command}: {e.strerror}.", file=sys.stderr)
+        return 1
 
 
 def _start(args: argparse.Namespace, state: Path) -> int:

@@ -31,6 +31,8 @@ OURS = ("outbound", "feedback")  # of the exchange: what the grader put there
 def backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
     """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile."""
     private, exchange = parts.root(settings) / ".grading", state / "exchange" / COURSE
+    if not file.parent.is_dir():
+        raise Trouble(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
     with states.locked(state), contextlib.ExitStack() as last:
         with step("collecting what was handed in", say) as note:
             note("; ".join(_collect(state, settings, exchange)))

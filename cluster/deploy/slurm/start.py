@@ -77,7 +77,7 @@ def _free(d: Daemon) -> None:
     if d.port and daemons.taken(d.port):
         raise Trouble(
             f"{d.name} cannot listen on 127.0.0.1:{d.port}: another process does "
-            f"(`ss -ltnp sport = :{d.port}` names it). End that, or give another `port` in a description."
+            f"(`ss -ltnp sport = :{d.port}` names it). End that, or set another `port`."
         )
 
 
