@@ -114,7 +114,7 @@ def test_the_proxy_is_killed(hub, ada):
 def test_a_students_server_is_killed(hub):
     """Does the hub notice, do its kernels end, is saved work in the next server, and can it be handed in?"""
     ben = person(hub, "ben").begin()
-    ben.solve("""__import__("time").sleep(2)  # so that grading can be met in the middle
+    ben.solve("""__import__("time").sleep(1)  # so that grading can be met in the middle
     return x + x""")
     _, said = ben.cell("import os; print(os.getppid(), os.getpid())")
     server, kernel = map(int, said.split())
@@ -156,7 +156,7 @@ def test_formgrader_is_killed_while_it_grades(hub):
     terminal.close()
     assert mended(hub, "formgrader") == {"formgrader"}
     again = hub.grade("run", ASSIGNMENT, "--backend", "local")
-    assert hub.marks() == {f"{PREFIX}ada": 3, f"{PREFIX}ben": 3, f"{PREFIX}cem": 1}, again
+    assert hub.marks() == {f"{PREFIX}ada": 3, f"{PREFIX}ben": 3, f"{PREFIX}cem": 0}, again
     assert ines.formgrader("GET", "/formgrader/manage_assignments").ok, "still logged in"
     rows = ines.formgrader("GET", f"/formgrader/api/submissions/{ASSIGNMENT}").json()
     assert sorted(r["student"] for r in rows if r["autograded"]) == sorted(hub.marks())
