@@ -51,6 +51,7 @@ class Actions:
     def __init__(self, root: Path):
         self.root, self.folder = root, root / ".grading" / "actions"
         self._children: list[subprocess.Popen] = []
+        self._seen: set[str] = set()  # assignments with an action that was seen at work
 
     def start(self, assignment: str, name: str, words: list[str], by: str) -> None:
         """Begin `python -m cluster grade WORDS`. Raises Busy."""
@@ -79,7 +80,15 @@ class Actions:
         with held(place) as lock:
             status = None if lock is None else store.load(place / "exit")
             ended = -1 if status is None and lock is not None else status
+        if ended is None:
+            self._seen.add(assignment)
         return Action(begun["name"], begun["by"], begun["began"], ended, tail(place / "log"))
+
+    def ended(self) -> bool:
+        """Has an action that was at work ended since this was asked last? Then what was read may be old."""
+        over = {name for name in self._seen if not self.last(name).running}
+        self._seen -= over
+        return bool(over)
 
 
 @contextlib.contextmanager

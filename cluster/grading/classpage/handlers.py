@@ -35,14 +35,17 @@ class ClassHandler(Page):
 
     async def sheet(self) -> tuple[Sheet, Action | None]:
         """The assignment of the request, and its last action. 404 where there is none."""
-        name = self.get_argument("of")
-        found, last = await self.ask(
-            lambda: (self.settings["class_sheets"].one(name), self.settings["class_actions"].last(name))
-            if safe(name) else (None, None)
-        )  # fmt: skip
+        found, last = await self.ask(self.look, self.get_argument("of"))
         if found is None:
             raise HTTPError(404, reason="No such assignment")
         return found, last
+
+    def look(self, name: str) -> tuple[Sheet | None, Action | None]:
+        sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
+        if actions.ended():
+            sheets.renew()
+        sheet = sheets.one(name)
+        return sheet, actions.last(name) if sheet else None
 
 
 class Class(ClassHandler):
@@ -57,8 +60,11 @@ class Class(ClassHandler):
         self.show("class.html", sheets=sheets, last=last, names=names, **queue)
 
     def read(self) -> tuple[list[Sheet], dict[str, Action | None]]:
+        actions = self.settings["class_actions"]
+        if actions.ended():
+            self.settings["class_sheets"].renew()
         sheets = self.settings["class_sheets"].all()
-        return sheets, {sheet.name: self.settings["class_actions"].last(sheet.name) for sheet in sheets}
+        return sheets, {sheet.name: actions.last(sheet.name) for sheet in sheets}
 
 
 class Assignment(ClassHandler):
@@ -119,11 +125,6 @@ class Report(ClassHandler):
             raise HTTPError(404, reason="No report yet")
         self.set_header("Cache-Control", "no-store")
         self.finish(await self.ask(path.read_bytes))
-
-
-def safe(name: str) -> bool:
-    """Is it a name, and no path?"""
-    return "/" not in name and "\0" not in name and not name.startswith(".")
 
 
 def dates() -> dict[str, str]:

@@ -90,39 +90,47 @@ class Sheets:
 
     def __init__(self, root: Path, people: Path | None):
         self.root, self.people = root, people
-        self._until, self._known = 0.0, []
+        self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (until when it holds, sheet)}
 
     def all(self) -> list[Sheet]:
-        """One a released or releasable assignment, in their order."""
-        if (began := time.monotonic()) > self._until:
-            self._known = self._read()
-            ended = time.monotonic()
-            self._until = ended + max(FRESH, (ended - began) / SHARE)
-        return self._known
+        """One an assignment, in their order."""
+        from cluster.grading.course import assignments
+
+        return [self._fresh(name) for name in assignments(self.root)]
 
     def one(self, name: str) -> Sheet | None:
-        return next((sheet for sheet in self.all() if sheet.name == name), None)
+        """The sheet of an assignment, None where there is none of this name."""
+        from cluster.grading.course import assignments
+
+        return self._fresh(name) if name in assignments(self.root) else None
 
     def renew(self) -> None:
         """Something has changed: what is known holds no longer."""
-        self._until = 0.0
+        self._known.clear()
 
-    def _read(self) -> list[Sheet]:
+    def _fresh(self, name: str) -> Sheet:
+        from cluster.grading.classrun import progress
         from cluster.grading.classrun.cli import opened
-        from cluster.grading.course import Course, assignments
+        from cluster.grading.course import Course
 
-        course = Course(self.root)
-        with opened(course) as book:
-            return [self._sheet(course, book, name) for name in assignments(self.root)]
+        until, sheet = self._known.get(name, (0.0, None))
+        if (began := time.monotonic()) > until:
+            course = Course(self.root)
+            with opened(course) as book:
+                sheet = self._sheet(course, book, name)
+            ended = time.monotonic()
+            self._known[name] = ended + max(FRESH, (ended - began) / SHARE), sheet
+        before = sheet.grading
+        sheet.grading = progress.running(self.root / ".grading" / "runs" / name / "progress.json")
+        if before and not sheet.grading:  # a grading has ended that was begun in a terminal, or by the button
+            del self._known[name]
+        return sheet
 
     def _sheet(self, course: Any, book: Any, name: str) -> Sheet:
-        from cluster.grading import store
-        from cluster.grading.classrun import giving, late, progress
+        from cluster.grading.classrun import giving, late
         from cluster.grading.course import CourseError
 
         sheet = Sheet(name, title(self.root, name))
-        runs = store.runs(course.coursedir)
-        sheet.grading = progress.running(runs / name / "progress.json")
         sheet.report = (course.private / "reports" / name / "report.html").is_file()
         with contextlib.suppress(CourseError):
             sheet.handed_out = (giving.course_folder(course) / "outbound" / name).is_dir()
