@@ -41,6 +41,11 @@ class Row:
             return "not yet"
         return "late" if self.due and self.at > self.due else "in time"
 
+    @property
+    def over(self) -> bool:
+        """Whether this student's due date is over."""
+        return bool(self.due and self.due < datetime.datetime.now(datetime.UTC))
+
 
 @dataclass
 class Sheet:

@@ -3,9 +3,11 @@
 import shutil
 from pathlib import Path
 
+from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeCollect, ExchangeReleaseAssignment
 
-from cluster.grading.classrun import collect
+from cluster.grading.classrun import collect, notices
+from cluster.grading.course import Course
 
 
 class Collect(ExchangeCollect):
@@ -32,6 +34,10 @@ class Collect(ExchangeCollect):
         self.log.info("%d collected, %d unchanged, %d refused", len(new), len(same), len(refused))
         for folder, why in refused.items():
             self.log.error("Refused %s: %s", folder, why)
+        course = Course(self.coursedir.root)
+        with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+            for name, why in notices.tell(course, book).items():
+                self.log.warning("%s: %s", name, why)
 
 
 class HandOut(ExchangeReleaseAssignment):
