@@ -169,7 +169,7 @@ class Person(requests.Session):
         """Stop the own server, and wait until it has ended."""
         said = self.delete(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert said.status_code in (202, 204), said.text
-        wait(f"end of the server of {self.user}", lambda: not self.ready())
+        wait(f"end of the server of {self.user}", lambda: not self.server())
 
     def release(self, name=ASSIGNMENT):
         """As an instructor: Formgrader's buttons Generate and Release."""
@@ -179,8 +179,12 @@ class Person(requests.Session):
             assert said.ok and said.json()["success"], said.text
 
     def ready(self):
+        return self.server().get("ready")
+
+    def server(self):
+        """What the hub says of the own server; {} where there is none."""
         said = self.get(f"{self.base}/hub/api/users/{self.user}", headers=self._headers("/hub/"))
-        return said.ok and (said.json().get("servers") or {}).get("", {}).get("ready")
+        return (said.json().get("servers") or {}).get("", {}) if said.ok else {}
 
     def mine(self, method, path, **more):
         """A request to the own server."""

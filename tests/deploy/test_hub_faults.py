@@ -141,6 +141,8 @@ def test_what_servers_fork_from_is_killed(hub, ada):
     _, said = cem.cell("import os; print(os.getppid())")
     parent = int(Path(f"/proc/{int(said)}/stat").read_text().rpartition(")")[2].split()[1])
     assert parent == json.loads((hub.state / "processes.json").read_text())["servers"]["pid"] != origin
+    paths = {c.path for c in cem.cookies if c.name == f"jupyterhub-user-{cem.user}"}
+    assert paths == {f"/user/{cem.user}/"}, "a fork's log-in is for its own user's pages"
     cem.solve("return x ** 2")
     cem.assignment("submit", ASSIGNMENT)
 

@@ -26,18 +26,25 @@ import threading
 import time
 import traceback
 
-# What a server loads, but for `jupyterlab.labapp`, which asks for a home while it is imported (`settle`).
+# What a server imports, but for `jupyterhub` and `jupyterlab.labapp`: these look at environment and home while
+# they are imported, so each server does that itself, and quickly, as all that they need is here.
 MODULES = (
-    "jupyterhub.singleuser.extension",
     "jupyter_server.serverapp",
     "jupyterlab_server",
     "jupyterlab.commands",
+    "jupyter_lsp",
     "notebook_shim.shim",
+    "terminado",
+    "ipykernel.kernelspec",
     "nbconvert.exporters",
     "nbgrader.apps",
     "jupytext",
-    "terminado",
-    "ipykernel.kernelspec",
+    "sqlalchemy.orm",
+    "alembic.command",
+    "aiohttp",
+    "oauthlib.oauth2",
+    "certipy",
+    "pamela",
 )
 DUMPABLE, NAME = 4, 15  # of prctl
 
