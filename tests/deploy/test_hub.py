@@ -3,6 +3,8 @@
 One hub for the module, used in the order of the tests.
 """
 
+import hashlib
+import html
 import json
 import os
 import re
@@ -39,6 +41,8 @@ def hub(course):
     own = Hub(course)
     try:
         own.enrol(ada="student", ben="student", ines="instructor")
+        with open(own.folder / "settings.toml", "a") as file:
+            file.write("\nprogress = true\n")
         own.start()
         yield own
     finally:
@@ -72,6 +76,30 @@ def listed(person, status):
     said = person.mine("GET", "/assignments", params={"course_id": COURSE}).json()
     assert said["success"], said
     return {e["assignment_id"]: e for e in said["value"] if e["status"] == status}
+
+
+def receipt(person):
+    """The address of the newest receipt, from the start page."""
+    found = re.search(r'href="(/user/[^"]+/course/receipt[^"]+)"', person.mine("GET", "/course").text)
+    return html.unescape(found[1])
+
+
+def press(ines, do, meanwhile=lambda: None, **form):
+    """A button of the class page; the page's text once its action has ended well."""
+    page = f"/course/class/assignment?of={ASSIGNMENT}"
+    token = re.search(r'name="_xsrf" value="([^"]+)"', ines.formgrader("GET", page).text)[1]
+    asked = {"_xsrf": token, "do": do, **form}
+    said = ines.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=asked)
+    assert said.ok and page in said.url, (said.status_code, said.text)
+
+    def ended():
+        text = ines.formgrader("GET", page).text
+        meanwhile()
+        return text if "at work" not in text else None
+
+    text = wait(f"end of {do}", ended, 120)
+    assert ": done</span>" in text, text
+    return text
 
 
 def test_a_wrong_password_lets_nobody_in(hub):
@@ -127,6 +155,38 @@ def test_a_student_fetches_and_submits(ada, ben):
         assert len(listed(person, "submitted")[ASSIGNMENT]["submissions"]) == 1
 
 
+def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
+    """Has the start page the due date, a receipt with the notebook's hash, and one's own extension alone?"""
+    press(ines, "due", date="2099-12-01", time="23:59", zone="Europe/Berlin")
+    press(ines, "extend", student=ben.user, days="3")
+    text = ada.mine("GET", "/course").text
+    assert "extension" not in text
+    assert "due Tue 1 Dec 2099, 22:59 UTC" in text and "in time" in text and "see how many cells" in text
+    said = ada.get(ada.base + receipt(ada)).text
+    work = (ada.home / "assignments" / ASSIGNMENT / "doubling.ipynb").read_bytes()
+    assert hashlib.sha256(work).hexdigest() in said and "not yet; it lies in the course's inbox" in said
+    assert ben.get(ben.base + receipt(ada)).status_code in (403, 404), "a receipt is its student's"
+    assert "your extension: until Fri 4 Dec 2099" in ben.mine("GET", "/course").text
+
+    def seen():
+        sheet = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
+        return sheet.count("<b>in the inbox</b>") == 2 and sheet.count("1 of 1") == 2
+
+    wait("hand-ins and progress on the class page", seen)
+
+
+def test_the_class_page_is_for_instructors(ben, ines):
+    """Are its pages and actions closed to students, and to a request without the token?"""
+    do = f"/course/class/do?of={ASSIGNMENT}"
+    for page in ("", f"/assignment?of={ASSIGNMENT}", f"/report?of={ASSIGNMENT}"):
+        assert ben.formgrader("GET", f"/course/class{page}").status_code == 403
+        assert ben.mine("GET", f"/course/class{page}").status_code == 404, "not in a student's own server"
+    assert ben.formgrader("POST", do, data={"do": "collect"}).status_code == 403
+    url = f"{ines.base}/services/{COURSE}{do}"
+    assert ines.post(url, data={"do": "collect"}).status_code == 403
+    assert "Class Page" in ines.formgrader("GET", "/formgrader/manage_assignments").text
+
+
 def test_what_is_others_stays_closed(hub, ada, ben, ines):
     """Can a student see another's work, the grader's pages and files, or put a folder in another's place?"""
     page = ben.formgrader("GET", "/formgrader/manage_assignments")
@@ -146,6 +206,10 @@ def test_what_is_others_stays_closed(hub, ada, ben, ines):
         f"mv {exchange}/{COURSE} {exchange}/another",
         f"touch {hub.state}/course/lectures/x {hub.state}/python/x",
         f"ls {hub.state}/logs",
+        f"ls {hub.state}/people",
+        f"cat {hub.state}/people/{ada.user}/notice.json",
+        f"cat {hub.state}/people/{ada.user}/progress.json",
+        f"touch {hub.state}/people/{ada.user}/notice.json",
     ]
     for command in closed:
         said = hub.run(ben.user, "sh", "-c", command, check=False)
@@ -172,13 +236,16 @@ def test_collect_grade_and_give_back(hub, ada, ben, ines):
     """Is the safe collect behind Formgrader's button, and does each student read their own feedback?"""
     said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
     assert said["success"] and "2 collected" in said["log"] and "0 refused" in said["log"], said
-    assert "2 graded now" in hub.grade("run", "99", "--backend", "local")
+    assert "yes: the course has it" in ada.get(ada.base + receipt(ada)).text
+    answers = []
+    pages = lambda: answers.append(ines.formgrader("GET", "/formgrader/manage_assignments").ok)  # noqa: E731
+    assert "2 graded now" in press(ines, "grade", meanwhile=pages)
+    assert len(answers) > 2 and all(answers), "Formgrader answers while a class is graded"
     students = ines.formgrader("GET", f"/formgrader/api/submissions/{ASSIGNMENT}").json()
     marks = {row["student"]: (row["score"], row["first_name"]) for row in students}
     assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben")}
-    for step in ("generate_feedback", "release_feedback"):
-        said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}").json()
-        assert said["success"], said
+    assert "feedback for 2 students to fetch" in press(ines, "give-back")
+    assert "students have it already, unchanged" in press(ines, "hand-out")
     for person, points in ((ada, "3"), (ben, "0")):
         person.assignment("fetch_feedback", ASSIGNMENT)
         pages = list(person.home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))
