@@ -151,7 +151,16 @@ for thing in gc.get_objects():
                     print("kept:", part)
 """
 GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
-OF_THE_HUB = "USER SERVICE_PREFIX API_TOKEN API_URL BASE_URL SERVICE_URL CLIENT_ID OAUTH_SCOPES".split()
+OF_THE_HUB = [
+    "USER",
+    "SERVICE_PREFIX",
+    "API_TOKEN",
+    "API_URL",
+    "BASE_URL",
+    "SERVICE_URL",
+    "CLIENT_ID",
+    "OAUTH_SCOPES",
+]
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():

@@ -26,8 +26,8 @@ import threading
 import time
 import traceback
 
-# What a server imports, but for `jupyterhub` and `jupyterlab.labapp`: these look at environment and home while
-# they are imported, so each server does that itself, and quickly, as all that they need is here.
+# What a server imports, but for `jupyterhub` and `jupyterlab.labapp`: these look at environment and home when
+# imported, so each server does that itself, and quickly, as all that they need is here.
 MODULES = (
     "jupyter_server.serverapp",
     "jupyterlab_server",
