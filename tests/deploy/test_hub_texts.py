@@ -151,7 +151,7 @@ for thing in gc.get_objects():
                     print("kept:", part)
 """
 GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
-OF_THE_HUB = [
+OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SERVICE_URL", "CLIENT_ID"]
     "USER",
     "SERVICE_PREFIX",
     "API_TOKEN",
