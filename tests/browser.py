@@ -19,8 +19,10 @@ def browser(width=1200, height=900) -> Iterator:
 
     wrong = []
     with sync_playwright() as driver:
-        # Root has no sandbox of Chromium's; the pages are the tests' own.
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        # Root has no sandbox of Chromium's; the pages are the tests' own. There is no other host to reach.
+        alone = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
+        args = ["--no-sandbox", "--disable-gpu", alone]
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=args)
         context = chromium.new_context(viewport={"width": width, "height": height})
         context.set_default_timeout(60_000)
         page = context.new_page()
@@ -35,17 +37,20 @@ def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 
 
-def violations(page, without=()) -> list[str]:
+def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[str]:
     """What axe-core has against the page, a line each, with where; [] for nothing.
 
     without: selectors of what is left out, where there is so much of one kind that it would take minutes.
+    within: selector of the part of the page that is ours. rules: tags of rules, or their names.
+    looked: more rules than so many must have found something to look at.
     """
     import axe_playwright_python
 
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
-    asked = {"runOnly": RULES, "resultTypes": ["violations"]}
-    found = page.evaluate("asked => axe.run(...asked)", [{"exclude": [[one] for one in without]}, asked])
-    assert len(found["passes"]) > 10, "axe has looked at nothing"
+    where = {"exclude": [[one] for one in without]} | ({"include": [[within]]} if within else {})
+    asked = {"runOnly": rules, "resultTypes": ["violations"]}
+    found = page.evaluate("asked => axe.run(...asked)", [where, asked])
+    assert len(found["passes"]) > looked, "axe has looked at nothing"
     return [
         f"{v['id']} ({v['help']}): {node['html'][:200]}" for v in found["violations"] for node in v["nodes"]
     ]

@@ -1,0 +1,187 @@
+"""Somebody at a browser: the hub's pages, JupyterLab, nbgrader's lists, Formgrader; a picture of each."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from browser import browser
+from hub import COURSE, PREFIX, ROOT
+
+LAPTOP = {"width": 1280, "height": 720}
+START = 120_000  # ms: a server, or a kernel with TensorFlow, on a machine that has more to do
+CELLS = """() => {
+  const panel = [...document.querySelectorAll('.jp-NotebookPanel')].find(one => one.offsetParent);
+  const texts = what => [...(panel ?? document).querySelectorAll(what)].map(one => one.textContent);
+  return {prompts: texts('.jp-CodeCell .jp-InputPrompt'),
+          errors: texts('[data-mime-type="application/vnd.jupyter.error"]')};
+}"""
+RAN = f"""() => {{
+  const {{prompts, errors}} = ({CELLS})();
+  return errors.length > 0 || (prompts.length > 0 && prompts.every(text => /\\[\\d+\\]/.test(text)));
+}}"""
+
+
+class Album:
+    """Where the pictures of one way through the course lie: build/screens/WAY/NN-name.png."""
+
+    def __init__(self, way: str):
+        self.folder, self.taken = ROOT / "build" / "screens" / way, 0
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+
+    def next(self, name: str) -> Path:
+        self.taken += 1
+        return self.folder / f"{self.taken:02}-{name}.png"
+
+
+@contextlib.contextmanager
+def sits(hub, name: str, album: Album):
+    """A desk for a person of the roster. A failure keeps the last page, as picture and text, and the logs."""
+    with browser(LAPTOP["width"], LAPTOP["height"]) as page:
+        desk = Desk(hub, name, page, album)
+        try:
+            yield desk
+        except BaseException as failure:
+            with contextlib.suppress(Exception):
+                page.screenshot(path=album.next(f"FAILED-{name}"))
+                failure.add_note(f"{page.url} of {name} shows:\n{page.inner_text('body')[:6000]}")
+            failure.add_note(hub.logs())
+            raise
+
+
+class Desk:
+    """What one person does, as they would with mouse and keys."""
+
+    def __init__(self, hub, name, page, album):
+        self.hub, self.name, self.page, self.album = hub, name, page, album
+        self.user, self.password = PREFIX + name, hub.password(name)
+        self.base = f"http://127.0.0.1:{hub.port}"
+
+    def shot(self, name):
+        """Keep a picture of what is on the screen now."""
+        self.page.screenshot(path=self.album.next(f"{self.name}-{name}"))
+
+    def go(self, path):
+        """Open an address of the hub in this tab; returns the answer's status."""
+        return self.page.goto(self.base + path).status
+
+    # The hub and JupyterLab
+
+    def log_in(self):
+        """From the hub's log-in to JupyterLab with its start page, and nothing that was open before."""
+        self.go("/hub/login")
+        self.page.fill("#username_input", self.user)
+        self.page.fill("#password_input", self.password)
+        self.shot("log-in")
+        self.page.click("#login_submit")
+        self.page.wait_for_url(re.compile(f"/user/{self.user}/lab"), timeout=START)
+        self.go(f"/user/{self.user}/lab?reset")
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached", timeout=START)
+        self.page.wait_for_selector("h1:has-text('Where you are')")
+        self.page.locator(".jp-DirListing-item").first.wait_for()
+
+    def menu(self, bar, item):
+        self.page.click(f"#jp-MainMenu .lm-MenuBar-itemLabel:text-is('{bar}')")
+        self.page.click(f".lm-Menu-itemLabel:text-is('{item}')")
+
+    def dismiss(self):
+        """Close a question or notice; returns its text."""
+        box = self.page.locator(".jp-Dialog")
+        said = box.inner_text()
+        box.locator(".jp-mod-accept").click()
+        box.wait_for(state="detached")
+        return said
+
+    # Notebooks
+
+    @property
+    def notebook(self):
+        return self.page.locator(".jp-NotebookPanel:visible")
+
+    def opened(self):
+        """Wait until the notebook on the screen has its kernel."""
+        self.notebook.locator(".jp-Cell").first.wait_for(timeout=START)
+        self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=START)
+
+    def new_notebook(self):
+        self.page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('File')")
+        self.page.hover(".lm-Menu-itemLabel:text-is('New')")
+        self.page.click(".lm-Menu-itemLabel:text-is('Notebook')")
+        self.dismiss()  # which kernel: the one that is offered
+        self.opened()
+
+    def fill(self, number, text):
+        """Write `text` into the cell of this number, in the place of what is there."""
+        cell = self.notebook.locator(".jp-Cell").nth(number)
+        cell.scroll_into_view_if_needed()
+        cell.locator(".cm-content").click()
+        self.page.keyboard.press("ControlOrMeta+a")
+        self.page.keyboard.insert_text(text)
+
+    def run_all(self, seconds):
+        """Run the notebook to its end; returns what its last cell shows."""
+        self.menu("Run", "Run All Cells")
+        return self.ran(seconds)
+
+    def ran(self, seconds):
+        """Wait for the end of all cells; an error in one is a failure."""
+        self.page.wait_for_function(RAN, timeout=1000 * seconds)
+        assert not (wrong := self.page.evaluate(CELLS)["errors"]), wrong[0]
+        last = self.notebook.locator(".jp-CodeCell").last
+        last.scroll_into_view_if_needed()
+        return last.locator(".jp-Cell-outputWrapper").inner_text()
+
+    def validate(self, seconds):
+        """Press Validate; what its window says."""
+        self.notebook.locator("text=Validate").click()
+        self.page.wait_for_selector(".jp-Dialog", timeout=1000 * seconds)
+        self.shot("validate")
+        return self.dismiss()
+
+    # Assignments
+
+    def assignments(self):
+        self.menu("Nbgrader", "Assignment List")
+        self.page.wait_for_selector("#released_assignments_list_loading", state="hidden")
+
+    def row(self, part, assignment):
+        """The line of an assignment in a part (released, fetched, submitted) of the list."""
+        return self.page.locator(f"#{part}_assignments_list > .list_item", has_text=assignment)
+
+    def fetch(self, assignment):
+        self.row("released", assignment).locator("button:text-is('Fetch')").click()
+        self.row("fetched", assignment).wait_for()
+
+    def open_fetched(self, assignment, notebook):
+        row = self.row("fetched", assignment)
+        if not row.locator(f"a:text-is('{notebook}')").is_visible():
+            row.locator(f"a:has-text('{assignment}')").click()
+        row.locator(f"a:text-is('{notebook}')").click()
+        self.opened()
+
+    def submit(self, assignment):
+        before = self.row("submitted", assignment).locator(".nested_list_item").count()
+        self.row("fetched", assignment).locator("button:text-is('Submit')").click()
+        self.row("submitted", assignment).locator(".nested_list_item").nth(before).wait_for(state="attached")
+
+    # Formgrader
+
+    def formgrader(self, page="manage_assignments"):
+        assert self.go(f"/services/{COURSE}/formgrader/{page}") == 200
+
+    def press(self, row, button, seconds=120):
+        """One of Formgrader's small buttons in a row of a table; the text of the window that ends it."""
+        self.page.locator("tr", has_text=row).locator(f".{button} a").click()
+        box = self.page.locator(".modal.in")
+        box.wait_for(timeout=1000 * seconds)
+        said = box.inner_text()
+        self.shot(button)
+        box.locator(".modal-footer button").click()
+        box.wait_for(state="detached")
+        assert said.lstrip("×\n ").startswith("Success"), said
+        return said

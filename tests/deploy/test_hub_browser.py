@@ -1,0 +1,304 @@
+"""The whole way through a browser, on a real hub: student, instructor, the student again, another student.
+
+A picture of each page lies in build/screens/ afterwards. CI takes the small way, with an assignment and a
+lecture of the tests' own; `make test-hub` the whole one, with lecture 01, assignment 01 and a real Slurm.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+sys.path.insert(0, str(Path(__file__).parent))
+from browser import needs_browser, violations
+from desk import START, Album, sits
+from hub import COURSE, PREFIX, ROOT, Hub
+
+from cluster.deploy.hub import parts
+from cluster.grading.mutants import fill
+
+pytestmark = [needs_browser, pytest.mark.timeout(1200)]
+CONTENT = ["heading-order", "empty-heading", "image-alt", "svg-img-alt", "link-name", "table-duplicate-name"]
+JOB = """\
+import time
+from pathlib import Path
+
+from cluster import submit
+from cluster.jobs import log
+
+
+def train(steps):
+    for step in range(steps):
+        log(step=step + 1, steps=steps, loss=1 / (step + 1))
+    until = time.monotonic() + 240
+    while time.monotonic() < until and not Path("~/seen").expanduser().exists():
+        time.sleep(0.1)
+
+
+job = submit(train, steps=40)
+"""
+TWIN = '''# %% [markdown]
+# # Assignment 99: doubling
+#
+# Of $x$ it makes $2x$.
+
+# %% solution="double"
+def double(x):
+    """Twice x."""
+    ### BEGIN SOLUTION
+    return 2 * x
+    ### END SOLUTION
+
+
+# %% check="double-of-one" points=1
+"""2 · 1 is 2."""
+assert double(1) == 2
+
+# %% check="double-of-others" points=2
+"""Other numbers."""
+import sys
+print("a warning on stderr", file=sys.stderr)
+# AUTOTEST double(0.1 + 0.2)
+### BEGIN HIDDEN TESTS
+assert double(17) == 34
+### END HIDDEN TESTS
+'''
+LECTURE = [
+    new_markdown_cell("# 1 · A small lecture\n\n**How long is a second?**\n\n## Wait\n\nIt is $t = 1$ s."),
+    new_code_cell("import matplotlib.pyplot as plt\n\nplt.plot([1, 2], [2, 1])\nplt.show()"),
+    new_markdown_cell("*A line that falls from 2 to 1.*\n\n## A job of this lecture\n\nIt doubles 21."),
+    new_code_cell(
+        "from cluster import submit\n\n\ndef double(x):\n    return 2 * x\n\n\n"
+        "answer = submit(double, 21).result()"
+    ),
+    new_code_cell('print("the answer is", answer)'),
+]
+
+
+class TheWay:
+    """The steps, in their order; what differs is the course."""
+
+    def test_an_instructor_releases(self, hub, album):
+        """Do Formgrader's buttons generate and release, from the hub's own page on?"""
+        with sits(hub, "ines", album) as ines:
+            ines.log_in()
+            ines.shot("start")
+            ines.menu("Nbgrader", "Course List")
+            ines.page.wait_for_selector(f"a:has-text('{COURSE}')")
+            ines.shot("course-list")
+            ines.formgrader()
+            ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .assign a")
+            ines.shot("assignments")
+            ines.press(self.assignment, "assign", 300)
+            ines.press(self.assignment, "release")
+            ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .label-success")
+            ines.shot("released")
+
+    def test_a_student_runs_the_first_lecture(self, hub, album):
+        """From the log-in: does the lecture open from the start page, and run to its end?"""
+        with sits(hub, "ada", album) as ada:
+            ada.log_in()
+            ada.shot("start")
+            ada.page.click("a[data-open$='.ipynb']")
+            ada.opened()
+            ada.shot("lecture")
+            assert self.last_words in ada.run_all(self.patience)
+            ada.shot("lecture-end")
+            assert violations(ada.page, within=".jp-Notebook", rules=CONTENT, looked=2) == []
+
+    def test_a_student_watches_a_job(self, hub, album):
+        """Is a job of a notebook seen to run and to end, with its curve, and are the pages for everybody?"""
+        with sits(hub, "ada", album) as ada:
+            ada.log_in()
+            ada.new_notebook()
+            ada.fill(0, JOB)
+            ada.page.keyboard.press("Shift+Enter")
+            ada.menu("Course", "Jobs")
+            ada.page.click("a:has-text('train')", timeout=START)
+            ada.page.wait_for_selector("#said .state.running", timeout=START)
+            ada.page.wait_for_selector("#curves svg.chart")
+            ada.shot("job-running")
+            seen = Path(os.path.expanduser(f"~{ada.user}/seen"))
+            seen.touch()
+            ada.page.wait_for_selector("#said .state.done", timeout=START)
+            ada.shot("job-done")
+            for path in ("course", "course/jobs"):
+                assert ada.go(f"/user/{ada.user}/{path}") == 200
+                ada.shot(path.replace("/", "-"))
+                assert violations(ada.page) == []
+
+    def test_a_student_works_and_hands_in(self, hub, album):
+        """Fetch, fill the cells, validate before and after, submit: does each say what it should?"""
+        with sits(hub, "ada", album) as ada:
+            ada.log_in()
+            ada.assignments()
+            ada.shot("list-released")
+            ada.fetch(self.assignment)
+            ada.open_fetched(self.assignment, self.notebook)
+            ada.shot("assignment")
+            assert "Still to do" in ada.validate(self.patience)
+            for number, text in answers(hub, ada.user, self.assignment, self.notebook):
+                ada.fill(number, text)
+            ada.shot("assignment-filled")
+            ada.run_all(self.patience)
+            assert "Success" in ada.validate(self.patience)
+            ada.assignments()
+            ada.submit(self.assignment)
+            ada.shot("list-submitted")
+            ada.menu("Course", "Start Page")
+            ada.page.wait_for_selector("text=/handed in/")
+            ada.shot("start-handed-in")
+
+    def test_an_instructor_grades(self, hub, album):
+        """Collect, grade, look at a submission, give the feedback out: all in Formgrader?"""
+        with sits(hub, "ines", album) as ines:
+            ines.log_in()
+            ines.formgrader()
+            ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .collect a")
+            ines.press(self.assignment, "collect")
+            ines.formgrader(f"manage_submissions/{self.assignment}")
+            ines.page.wait_for_selector("tr:has-text('Ada') .autograde a")
+            ines.shot("submissions")
+            ines.press("Ada", "autograde", 300)
+            ines.page.wait_for_selector("tr:has-text('Ada') .label-success")
+            ines.shot("submissions-graded")
+            ines.formgrader(f"gradebook/{self.assignment}/{self.notebook}")
+            ines.page.click("td a:has-text('Submission #1')")
+            ines.page.wait_for_selector(".nbgrader_cell")
+            ines.shot("submission")
+            ines.formgrader()
+            ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .generate-feedback a")
+            ines.press(self.assignment, "generate-feedback")
+            ines.press(self.assignment, "release-feedback")
+
+    def test_the_student_reads_the_feedback(self, hub, album):
+        """Does it open in Lab and in a tab, with its mathematics, without the hidden checks and a network?"""
+        with sits(hub, "ada", album) as ada:
+            ada.log_in()
+            ada.assignments()
+            ada.row("submitted", self.assignment).locator("button:text-is('Fetch Feedback')").click()
+            ada.page.click("a:has-text('view feedback')")
+            page = ada.page.locator(f".jp-DirListing-item:has-text('{self.notebook}.html')")
+            page.wait_for()
+            ada.shot("feedback-fetched")
+            page.dblclick()
+            frame = ada.page.frame_locator(".jp-HTMLViewer iframe")
+            frame.locator("h1").first.wait_for()
+            ada.shot("feedback-in-lab")
+            self.read(frame)
+            ada.menu("Course", "Start Page")
+            with ada.page.expect_popup() as popup:
+                ada.page.click("a:has-text('feedback')")
+            ada.page = popup.value
+            ada.page.locator("h1").first.wait_for()
+            ada.shot("feedback-in-a-tab")
+            self.read(ada.page)
+            assert violations(ada.page) == []
+
+    def read(self, page):
+        """What the feedback must show, and what not."""
+        text = page.locator("body").inner_text()
+        assert re.search(rf"{self.points} (of|/) {self.points}", text), text[:2000]
+        assert self.hidden not in text
+        formula = page.locator("math").first
+        formula.scroll_into_view_if_needed()
+        assert formula.bounding_box()["width"] > 5 and "$" not in formula.inner_text()
+
+    def test_another_student_sees_nothing_of_it(self, hub, album):
+        """Are the first student's work and server, and the grader's pages, closed to the second?"""
+        with sits(hub, "ben", album) as ben:
+            ben.log_in()
+            ben.shot("start")
+            ben.assignments()
+            ben.row("released", self.assignment).wait_for()
+            assert ben.page.locator("#submitted_assignments_list > .list_item").count() == 0
+            for name, path in {
+                "server": f"/user/{PREFIX}ada/lab",
+                "work": f"/user/{PREFIX}ada/files/assignments/{self.assignment}/{self.notebook}.ipynb",
+                "jobs": f"/user/{PREFIX}ada/course/jobs",
+                "formgrader": f"/services/{COURSE}/formgrader/manage_assignments",
+            }.items():
+                assert ben.go(path) in (403, 404), path
+                ben.shot(f"closed-{name}")
+
+
+class TestSmall(TheWay):
+    """With an assignment and a lecture of the tests' own."""
+
+    assignment, notebook, points, hidden = "99_doubling", "doubling", 3, "double(17) == 34"
+    last_words, patience = "the answer is 42", 120
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def album(cls):
+        return Album("small")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def hub(cls, tmp_path_factory):
+        root = tmp_path_factory.mktemp("repository")
+        (root / "solutions" / cls.assignment).mkdir(parents=True)
+        (root / "solutions" / cls.assignment / f"{cls.notebook}.py").write_text(TWIN)
+        for name in ("nbgrader_config.py", "autotests.yml"):
+            shutil.copy(ROOT / name, root)
+        shutil.copytree(ROOT / "cluster", root / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
+        (root / "lectures").mkdir()
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        nbformat.write(new_notebook(cells=LECTURE, metadata=kernel), root / "lectures" / "01_seconds.ipynb")
+        from cluster.grading.release import release
+
+        release(root)
+        yield from running(Hub(root))
+
+
+@pytest.mark.hub
+class TestWhole(TheWay):
+    """With lecture 01 and assignment 01."""
+
+    assignment, notebook, points = "01_convolution_as_gemm", "convolution_as_gemm", 20
+    hidden = "not square, one column of pixels left over"
+    last_words, patience = "days, if every FLOP ran at its peak", 400
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def album(cls):
+        return Album("whole")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def hub(cls):
+        slurm = {"slurm": "machine"} if os.environ.get("CLUSTER_TEST_HUB_SLURM") else {}
+        yield from running(Hub(ROOT, **slurm))
+
+
+def running(own):
+    """The hub with its people, for a fixture. In CI it is a failure where none can be started."""
+    if why := parts.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no hub can be started here: {why}")
+    try:
+        own.enrol(ada="student", ben="student", ines="instructor")
+        own.start()
+        yield own
+    finally:
+        own.remove()
+        if (own.folder / "slurm").exists():
+            command = [sys.executable, "-m", "cluster.deploy.slurm", "stop", "--purge"]
+            subprocess.run([*command, "--state", str(own.folder / "slurm")], check=True, timeout=240)
+
+
+def answers(hub, user, assignment, notebook):
+    """(number of a cell, its text with the answer) for each cell that is to be filled."""
+    home = Path(os.path.expanduser(f"~{user}"))
+    fetched = nbformat.read(home / "assignments" / assignment / f"{notebook}.ipynb", as_version=4)
+    source = nbformat.read(hub.course / "solutions" / assignment / f"{notebook}.ipynb", as_version=4)
+    before = [cell.source for cell in fetched.cells]
+    after = [cell.source for cell in fill(fetched, source).cells]
+    return [(number, text) for number, text in enumerate(after) if text != before[number]]
