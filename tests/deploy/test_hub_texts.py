@@ -152,15 +152,6 @@ for thing in gc.get_objects():
 """
 GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
 OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SERVICE_URL", "CLIENT_ID"]
-    "USER",
-    "SERVICE_PREFIX",
-    "API_TOKEN",
-    "API_URL",
-    "BASE_URL",
-    "SERVICE_URL",
-    "CLIENT_ID",
-    "OAUTH_SCOPES",
-]
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
