@@ -39,6 +39,7 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
             fresh = environment.make(state)
             note("made" if fresh else "as it was")
         _grader(state, settings)
+        before = _placed(settings)
         with step("course", say) as note:
             note(_course(root, state, settings))
         changed = states.configure(state, settings, root)
@@ -46,6 +47,7 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         anew = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
+        anew |= {"formgrader"} if _placed(settings) != before else set()  # it runs the grader's copy
         sync.keep(state, list_)
         for part in parts.all_of(settings, state):
             record = states.ledger(state).all().get(part.name)
@@ -82,6 +84,12 @@ def _grader(state: Path, settings: Settings) -> None:
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:
         raise Trouble(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+
+
+def _placed(settings: Settings) -> str:
+    """What the grader's copy of the course holds, as `start` has placed it."""
+    path = parts.root(settings) / material.MANIFEST
+    return path.read_text() if path.exists() else ""
 
 
 def _course(root: Path, state: Path, settings: Settings) -> str:
