@@ -89,6 +89,7 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
         ({"homes": "home"}, "a full path"),
         ({"extra": "/not/there.py"}, "no such file"),
         ({"grader": "Root"}, "grader = 'Root'"),
+        ({"progress": "yes"}, "progress = 'yes': true or false"),
         ({"memory_gib": 0.1}, "memory_gib = 0.1"),
         ({"memory_gib": "4G"}, "memory_gib = '4G'"),
     ],
@@ -189,6 +190,45 @@ def test_extensions_follow_the_role():
     assert "formgrader" in on and off == {"assignment-list", "course-list"}
     without = texts.files(Settings(), STATE, PYTHON, panel=False)
     assert not any("cluster.panel" in text for text in without.values())
+
+
+def test_the_pages_are_told_what_their_role_may_know():
+    """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
+    made = texts.files(Settings(progress=True, slurm="site"), STATE, PYTHON, panel=True)
+
+    def told(role, name):
+        return json.loads(made.get(f"etc/{role}/jupyter_{name}_config.json", "{}"))
+
+    student, instructor = (told(role, "course_panel")["CoursePanel"] for role in ("student", "instructor"))
+    assert student["progress"] and not instructor["progress"]
+    assert "class_page" not in student and instructor["class_page"] == f"/services/{COURSE}/course/class"
+    assert student["people"] == "/state/hub/people" and not told("student", "class_page")
+    page = told("grader", "class_page")["ClassPage"]
+    assert page == {"account": "course", "people": "/state/hub/people", "progress": True}
+    on = [role for role in ("student", "instructor", "grader")
+          if "cluster.grading.classpage" in made[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
+    assert on == ["grader"]
+    assert "cluster.panel.submit" in made["etc/student/nbgrader_config.py"]
+    assert 'c.Notices.folder = "/state/hub/people"' in texts.site(Settings(), STATE, None)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
+def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
+    """Is it the person's and the grader's, progress removed where it is not asked for, a shared group refused?"""
+    settings = Settings(grader="daemon")
+    ada = roster.Person("Ada", "nobody", "student")
+    material.people(tmp_path, settings, [ada])
+    about, all_ = (tmp_path / "people/nobody").stat(), (tmp_path / "people").stat()
+    assert about.st_mode & 0o7777 == 0o2770 and all_.st_mode & 0o777 == 0o711
+    assert (about.st_uid, about.st_gid) == (users.find("nobody").pw_uid, users.find("daemon").pw_gid)
+    (tmp_path / "people/nobody/progress.json").write_text("{}")
+    material.people(tmp_path, Settings(grader="daemon", progress=True), [ada])
+    assert (tmp_path / "people/nobody/progress.json").exists()
+    material.people(tmp_path, settings, [ada])
+    assert not (tmp_path / "people/nobody/progress.json").exists()
+    monkeypatch.setattr(os, "getgrouplist", lambda user, group: [group, users.find("daemon").pw_gid])
+    with pytest.raises(Trouble, match="is in the group of daemon"):
+        material.people(tmp_path, settings, [ada])
 
 
 def test_the_role_is_the_groups(tmp_path, spawner_module):
