@@ -214,7 +214,7 @@ def test_the_pages_are_told_what_their_role_may_know():
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
-    """Is it the person's and the grader's, progress removed where it is not asked for, a shared group refused?"""
+    """Is it the person's and the grader's, progress removed where not asked for, a shared group refused?"""
     settings = Settings(grader="daemon")
     ada = roster.Person("Ada", "nobody", "student")
     material.people(tmp_path, settings, [ada])

@@ -11,7 +11,7 @@ import pytest
 from test_classrun import FULL, NAME, many  # noqa: F401 (a fixture)
 
 from cluster.grading.classpage import actions, forms, sheets, slurm
-from cluster.grading.classrun import giving, late, notices
+from cluster.grading.classrun import giving, late, notices, progress
 from cluster.grading.course import CourseError
 
 ME = getpass.getuser()
@@ -218,6 +218,18 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):  # noqa: F811
     failed = ended(desk)
     assert failed.status == 1 and "error: there is no exchange" in failed.log
     assert (many.root / ".grading/actions" / NAME / "log").stat().st_mode & 0o077 == 0
+
+
+def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
+    """Also to another process; and does one that was killed, or has ended, say nothing?"""
+    path = tmp_path / "progress.json"
+    with progress.Progress(3, path=path) as shown:
+        shown.done = 2
+        shown.show()
+        assert progress.running(path) == (2, 3)
+        path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process of this number
+        assert progress.running(path) is None
+    assert not path.exists() and progress.running(path) is None
 
 
 def ended(desk):
