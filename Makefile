@@ -66,7 +66,7 @@ hub-stop:  ## stop exactly what `make hub` started, servers of students too; all
 	$(PY) -m cluster.deploy.hub stop $(HUB_ARGS)
 
 test-hub: setup-test  ## a class the whole way through a browser on a real hub, under load, with faults (needs root)
-	CLUSTER_TEST_HUB=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)
+	CLUSTER_TEST_HUB=1 CLUSTER_TEST_HUB_SLURM=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)
 
 bench: setup-test  ## measure what the course's tools cost: PART=jobs (cluster/bench/README.md)
 	$(PY) -m cluster.bench $(PART) $(BENCH_ARGS)

@@ -22,9 +22,11 @@ NOTHING = "No response."  # what nbgrader says of an empty answer
 POINTS = re.compile(r"\s*\(\d+(\.\d+)? points?\)\.?")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
+# JupyterLab's viewer gives the page a base of its own, in the <base> that it finds, and with that a link to a
+# check would leave the page: here, after the policy, a base counts for nothing.
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
-    " style-src 'unsafe-inline'\">"
+    " style-src 'unsafe-inline'; base-uri 'none'\">\n<base target=\"_self\">"
 )
 
 

@@ -94,6 +94,7 @@ def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
         "PYTHONPATH": str(course),  # the whole package, before the students' one
         "CLUSTER_HUB": str(state),
         "JUPYTER_CONFIG_PATH": str(state / "etc/grader"),
+        "JUPYTER_PATH": f"{course}/cluster/grading/templates",  # its pages load nothing from another host
         "JUPYTERHUB_API_TOKEN": token,
         "JUPYTERHUB_API_URL": f"{settings.hub}/hub/api",
         "JUPYTERHUB_BASE_URL": "/",

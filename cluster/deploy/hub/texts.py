@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from . import COURSE, INSTRUCTORS, STUDENTS
+from . import COURSE, INSTRUCTORS, STUDENTS, lab
 from .settings import Settings
 
 EXTENSIONS = {  # Jupyter's server extensions, by role
@@ -41,15 +41,17 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
 
 def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
     """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
-    lab = [*names, "create_assignment"] if role == "grader" else names
+    shown = [*names, "create_assignment"] if role == "grader" else names
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
     on |= {"cluster.panel": True} if panel else {}
     on |= {"cluster.grading.classpage": True} if panel and role == "grader" else {}
-    off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in lab}
+    off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}
+    off |= dict.fromkeys(lab.OFF, True)
     made = {
         "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL}},
         "labconfig/page_config.json": {"disabledExtensions": off},
+        "labconfig/default_setting_overrides.json": lab.SETTINGS,
     }
     texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
     return texts | {"jupyter_server_config.py": FRAMES if role == "grader" else BUSY}

@@ -135,7 +135,9 @@
   async function get() {
     const names = ["apputils", "launcher", "mainmenu", "coreutils", "ui-components"].map((name) => `@jupyterlab/${name}`);
     const modules = await Promise.all([...names, "@lumino/widgets"].map(load));
-    const live = await import(`${modules[3].PageConfig.getBaseUrl()}static/course_panel/live.js`);
+    const ours = `${modules[3].PageConfig.getBaseUrl()}static/course_panel/`;
+    const [live, notebooks] = await Promise.all(["live.js", "notebooks.js"].map((name) => import(ours + name)));
+    notebooks.dress(ours);
     const made = plugin(modules, live);
     return () => ({ __esModule: true, default: made });
   }
