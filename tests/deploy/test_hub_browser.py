@@ -207,7 +207,9 @@ class TheWay:
         assert re.search(rf"{self.points} (of|/) {self.points}", text), text[:2000]
         assert self.hidden not in text
         formula = page.locator("math").first
-        assert formula.bounding_box()["width"] > 5 and "$" not in formula.inner_text()
+        assert formula.bounding_box()["width"] > 5 and "$" not in formula.text_content()
+        page.locator(".checks a").first.click()  # to the check, in the same page
+        page.locator("summary", has_text=page.locator(".checks a").first.inner_text()).wait_for()
 
     def test_another_student_sees_nothing_of_it(self, hub, album):
         """Are the first student's work and server, and the grader's pages, closed to the second?"""
