@@ -48,6 +48,17 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         pool = ThreadPoolExecutor(1, thread_name_prefix="course-panel")
         self.settings |= {"course_work": Work(Path(self.serverapp.root_dir)), "course_pool": pool}
 
+    async def _start_jupyter_server_extension(self, serverapp):
+        """After all extensions: jupytext puts another manager of files in the place of the first one."""
+        if self.progress:
+            serverapp.contents_manager.register_post_save_hook(self.saved)
+
+    def saved(self, model, **_):
+        """A notebook was saved: the progress may have changed."""
+        if model["type"] == "notebook":
+            root = Path(self.serverapp.root_dir)
+            self.settings["course_pool"].submit(handlers.mine, self, root)
+
     def initialize_handlers(self):
         self.handlers.extend([*handlers.PAGES, (r"/assignments/validate", validating.Validate)])
 

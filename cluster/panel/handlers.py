@@ -54,6 +54,10 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
             )
         )  # fmt: skip
 
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """What went wrong, as a page like the others."""
+        self.show("error.html", code=status_code, reason=self._reason)
+
     def static_url(self, path: str, *_: Any, **__: Any) -> str:
         return f"{self.base_url}static/course_panel/{path}"
 
@@ -94,11 +98,8 @@ class Start(Page):
         )  # fmt: skip
 
     def read(self) -> tuple[list, list]:
-        app = self.settings["course_panel"]
-        found = mine(app, self.settings["course_work"].root)
-        if app.progress:
-            own.tell(own.folder(app.people), found)
-        return course.lectures(self.settings["course_work"].root, app.lectures), found
+        app, root = self.settings["course_panel"], self.settings["course_work"].root
+        return course.lectures(root, app.lectures), mine(app, root)
 
 
 class Receipt(Page):
@@ -127,9 +128,12 @@ class Receipt(Page):
 
 
 def mine(app: Any, root: Path) -> list[course.Assignment]:
-    """The assignments of this server's user."""
-    cache = Path(jupyter_data_dir(), "nbgrader_cache")
-    return course.assignments(root, app.assignments, app.released, own.notice(own.folder(app.people)), cache)
+    """The assignments of this server's user; where the course asks for the progress, it is told."""
+    cache, shared = Path(jupyter_data_dir(), "nbgrader_cache"), own.folder(app.people)
+    found = course.assignments(root, app.assignments, app.released, own.notice(shared), cache)
+    if app.progress:
+        own.tell(shared, found)
+    return found
 
 
 class Jobs(Page):

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import urllib.parse
 
 import pytest
@@ -100,7 +101,8 @@ def test_job_page(server, course, jobs):
 )
 def test_nothing_else_is_opened(server, jobs, named):
     """Is what is no job of this user's not found, whatever path it names?"""
-    assert server.get("course/job?" + urllib.parse.urlencode({"of": named}))[0] in (400, 404)
+    status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
+    assert status in (400, 404) and "Back to the start page" in text
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
@@ -220,6 +222,17 @@ def test_progress_is_written_for_the_course_alone(server, shared):
     told = shared / "progress.json"
     assert json.loads(told.read_text()) == {"01_loops": [1, 2], "07_ranks": [0, 1]}
     assert told.stat().st_mode & 0o777 == 0o640
+    path = "exercises/01_loops/loops.ipynb"
+    content = json.loads(server.get(f"api/contents/{path}")[1])["content"]
+    stub = next(cell for cell in content["cells"] if "NotImplementedError" in cell["source"])
+    before, stub["source"] = stub["source"], "y = 2 * x"
+    for source, filled in (("y = 2 * x", 2), (before, 1)):
+        stub["source"] = source
+        server.put(f"api/contents/{path}", {"type": "notebook", "content": content})
+        until = time.monotonic() + 30
+        while json.loads(told.read_text())["01_loops"] != [filled, 2]:
+            assert time.monotonic() < until, "saving a notebook tells the progress"
+            time.sleep(0.05)
 
 
 def test_progress_is_not_written_where_it_cannot(tmp_path):
