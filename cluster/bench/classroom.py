@@ -153,7 +153,7 @@ class Person(requests.Session):
     def begin(self):
         """Start the own server and wait as the hub's page does: for news of its progress, not by asking."""
         said = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
-        assert said.status_code in (201, 202), said.text
+        assert said.status_code in (201, 202) or "already running" in said.text, said.text
         news = f"{self.base}/hub/api/users/{self.user}/server/progress"
         with self.get(news, headers=self._headers("/hub/"), stream=True, timeout=180) as said:
             for line in said.iter_lines():

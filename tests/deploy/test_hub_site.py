@@ -1,5 +1,6 @@
 """What a site changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, units."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from cluster.deploy.slurm import machine
 README = ROOT / "cluster/deploy/hub/README.md"
 
 
+@contextlib.contextmanager
 def opened(course, why=None, extra=None, **settings):
     """A hub with one student. Skipped where none can be; in CI it is a failure."""
     if why := why or parts.missing():
@@ -45,16 +47,15 @@ def course(tmp_path_factory):
 # --- servers as Slurm jobs ----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def on_slurm(course):
-    yield from opened(course, machine.missing(), spawner="slurm", slurm="machine")
+def reach(hub):
+    """The environment that Slurm's commands need."""
+    return {"SLURM_CONF": f"{hub.state.parent}/slurm/slurm.conf", "PATH": os.environ["PATH"]}
 
 
 def squeue(hub, user):
     """[(job, name, state)] of a user."""
-    conf = {"SLURM_CONF": f"{hub.state.parent}/slurm/slurm.conf", "PATH": os.environ["PATH"]}
     command = ["squeue", "-h", "-u", user, "-o", "%i %j %T"]
-    said = subprocess.run(command, env=conf, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(command, env=reach(hub), capture_output=True, text=True, check=True).stdout
     return [tuple(line.split()) for line in said.splitlines()]
 
 
@@ -71,33 +72,80 @@ print(job.result(timeout=120))
 
 @pytest.mark.hub
 @pytest.mark.timeout(600)
-def test_a_server_is_a_slurm_job(on_slurm):
-    """Does a cell run in it, can a job be submitted from it, and does the job end with the server?"""
-    ada = on_slurm.person("ada")
-    ada.log_in()
-    ada.begin()
-    (server,) = squeue(on_slurm, ada.user)
-    assert server[2] == "RUNNING" and server[1] == "spawner-jupyterhub"
-    assert ada.cell("import os; print('SLURM_JOB_ID' in os.environ)")[1] == "True\n"
-    assert ada.cell(SUBMIT)[1].strip().endswith("42]")
-    ada.end()
-    wait("end of the job", lambda: not squeue(on_slurm, ada.user))
+def test_a_server_is_a_slurm_job(course):
+    """Does a cell run in it, a job start from it, and do server and job end together, either first?"""
+    with opened(course, machine.missing(), spawner="slurm", slurm="machine") as hub:
+        ada = hub.person("ada")
+        ada.log_in()
+        ada.begin()
+        (server,) = squeue(hub, ada.user)
+        assert server[1:] == ("spawner-jupyterhub", "RUNNING")
+        assert ada.cell("import os; print('SLURM_JOB_ID' in os.environ)")[1] == "True\n"
+        assert ada.cell(SUBMIT)[1].strip().endswith("42]")
+        ada.end()
+        wait("end of the job", lambda: not squeue(hub, ada.user))
+        ada.begin()
+        ((job, *_),) = squeue(hub, ada.user)
+        subprocess.run(["scancel", job], env=reach(hub), check=True)
+        wait("the hub's notice", lambda: not ada.server(), 90)
+        ada.begin()
+        assert ada.cell("print(1)")[1] == "1\n"
+        ada.end()
+        wait("an empty queue", lambda: not squeue(hub, ada.user))
+
+
+# --- a full disk --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(course, tmp_path):
+    """A hub whose homes lie on a file system of their own, of 128 MiB."""
+    image, folder = tmp_path / "disk", Path(tempfile.mkdtemp(prefix="homes-", dir="/var/tmp"))
+    with open(image, "wb") as f:
+        f.truncate(128 * 2**20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    said = subprocess.run(["mount", "-o", "loop", image, folder], capture_output=True, text=True)
+    if said.returncode:
+        folder.rmdir()
+        pytest.skip(f"no file system can be mounted here: {said.stderr.strip()}")
+    try:
+        folder.chmod(0o755)
+        with opened(course, homes=str(folder)) as hub:
+            yield hub
+    finally:
+        subprocess.run(["umount", folder], check=True)
+        folder.rmdir()
 
 
 @pytest.mark.hub
 @pytest.mark.timeout(600)
-def test_a_server_that_slurm_has_ended_is_noticed(on_slurm):
-    """After scancel: is it gone for the hub too, and does the next one start?"""
-    ada = on_slurm.person("ada")
+def test_a_full_disk(small):
+    """Is it said when saving, nothing lost, can one come in, hand in, and is all well with space again?"""
+    ines, ada = small.person("ines"), small.person("ada")
+    ines.log_in()
+    ines.release()
     ada.log_in()
     ada.begin()
-    ((job, *_),) = squeue(on_slurm, ada.user)
-    env = {"SLURM_CONF": f"{on_slurm.state.parent}/slurm/slurm.conf", "PATH": os.environ["PATH"]}
-    subprocess.run(["scancel", job], env=env, check=True)
-    wait("the hub's notice", lambda: not ada.ready(), 90)
-    ada.begin()
-    assert ada.cell("print(1)")[1] == "1\n"
+    ada.solve("return 2 * x")
+    small.run(ada.user, "sh", "-c", "cat /dev/zero > ballast", check=False)
+    path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
+    before = (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes()
+    notebook = ada.mine("GET", path).json()["content"]
+    notebook["cells"][0]["source"] = "x" * 10**6
+    said = ada.mine("PUT", path, json={"type": "notebook", "content": notebook})
+    print(said.status_code, said.text)
+    assert not said.ok and "No space left" in said.text
+    assert (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes() == before
     ada.end()
+    ada.begin()
+    kernel, _ = ada.cell("1")
+    said = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
+    print(said.status_code, said.text)
+    assert ada.cell("import os; os.unlink('ballast')", kernel)
+    ada.assignment("submit", ASSIGNMENT)
+    assert "1 collected" in small.grade("collect", ASSIGNMENT)
+    small.grade("run", ASSIGNMENT, "--backend", "local")
+    assert small.marks()[ada.user] == 3
 
 
 # --- TLS, another authenticator, culling, a memory limit: one hub -------------------------------------
@@ -112,7 +160,8 @@ c.DummyAuthenticator.password = "the class's own"
 def site(course, tmp_path_factory):
     extra = tmp_path_factory.mktemp("etc") / "hub.py"
     extra.write_text(EXTRA)
-    yield from opened(course, extra=extra, idle_minutes=1, memory_gib=1)
+    with opened(course, extra=extra, idle_minutes=1, memory_gib=1) as hub:
+        yield hub
 
 
 def documented(port, plain, backend, folder):
@@ -185,8 +234,7 @@ def test_a_kernel_over_the_memory_limit(site):
     """Does a cell that wants more than it may have get a MemoryError, and the kernel live on?"""
     ada = site.person("ada")
     ada.log_in("the class's own")
-    if not ada.ready():
-        ada.begin()
+    ada.begin()
     tried = "import numpy\ntry:\n    numpy.ones(2**30 // 4)\nexcept MemoryError as e:\n    print('refused')"
     kernel, said = ada.cell(tried)
     assert said == "refused\n"
@@ -200,67 +248,13 @@ def test_idle_servers_are_stopped_and_busy_ones_kept(site):
     ada, ines = site.person("ada"), site.person("ines")
     for one in (ada, ines):
         one.log_in("the class's own")
-        if not one.ready():
-            one.begin()
+        one.begin()
     kernel, _ = ada.cell("import time")
     ines.cell("1")
     ada.start_cell("time.sleep(150)", kernel)
     wait("end of the idle server", lambda: not ines.ready(), 180)
     assert ada.ready()
     assert ada.cell("print('kept')", kernel, 300)[1] == "kept\n"
-
-
-# --- a full disk --------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small(course, tmp_path):
-    """A hub whose homes lie on a file system of their own, of 128 MiB."""
-    image, folder = tmp_path / "disk", Path(tempfile.mkdtemp(prefix="homes-", dir="/var/tmp"))
-    with open(image, "wb") as f:
-        f.truncate(128 * 2**20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-    said = subprocess.run(["mount", "-o", "loop", image, folder], capture_output=True, text=True)
-    if said.returncode:
-        folder.rmdir()
-        pytest.skip(f"no file system can be mounted here: {said.stderr.strip()}")
-    try:
-        folder.chmod(0o755)
-        yield from opened(course, homes=str(folder))
-    finally:
-        subprocess.run(["umount", folder], check=True)
-        folder.rmdir()
-
-
-@pytest.mark.hub
-@pytest.mark.timeout(600)
-def test_a_full_disk(small):
-    """Is it said when saving, nothing lost, can one come in, hand in, and is all well with space again?"""
-    ines, ada = small.person("ines"), small.person("ada")
-    ines.log_in()
-    ines.release()
-    ada.log_in()
-    ada.begin()
-    ada.solve("return 2 * x")
-    small.run(ada.user, "sh", "-c", "cat /dev/zero > ballast", check=False)
-    path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
-    before = (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes()
-    notebook = ada.mine("GET", path).json()["content"]
-    notebook["cells"][0]["source"] = "x" * 10**6
-    said = ada.mine("PUT", path, json={"type": "notebook", "content": notebook})
-    print(said.status_code, said.text)
-    assert not said.ok and "No space left" in said.text
-    assert (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes() == before
-    ada.end()
-    ada.begin()
-    kernel, _ = ada.cell("1")
-    said = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
-    print(said.status_code, said.text)
-    assert ada.cell("import os; os.unlink('ballast')", kernel)
-    ada.assignment("submit", ASSIGNMENT)
-    assert "1 collected" in small.grade("collect", ASSIGNMENT)
-    small.grade("run", ASSIGNMENT, "--backend", "local")
-    assert small.marks()[ada.user] == 3
 
 
 # --- units --------------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
 c.JupyterHub.authenticator_class = "pam"
 c.PAMAuthenticator.open_sessions = False
 c.Authenticator.allow_existing_users = True
+c.Authenticator.allow_all = False  # which some authenticators would have otherwise
 c.Authenticator.admin_users = set()
 
 {spawner}
