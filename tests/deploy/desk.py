@@ -185,3 +185,25 @@ class Desk:
         box.wait_for(state="detached")
         assert said.lstrip("×\n ").startswith("Success"), said
         return said
+
+    # The class page
+
+    def class_page(self, number):
+        """The page of an assignment, by way of that of the class."""
+        assert self.go(f"/services/{COURSE}/course/class") == 200
+        self.page.wait_for_selector(f"#sheet-{number}")
+        self.shot("class")
+        self.page.click(f"#sheet-{number}")
+        self.page.wait_for_selector("#to-do")
+
+    def act(self, do, label, seconds=120):
+        """Press a button of the class page, say yes where it asks, and wait until it is done."""
+        self.page.click(f"#do-{do}")
+        yes = self.page.locator("button:has-text('Yes')")
+        ended = self.page.locator(f"#action-now .state:text-matches('{label}: (done|was|ended)')")
+        yes.or_(ended).first.wait_for(timeout=1000 * seconds)
+        if yes.is_visible():
+            self.shot(f"class-{do}")
+            yes.click()
+        ended.wait_for(timeout=1000 * seconds)
+        assert "done" in ended.inner_text(), self.page.inner_text("#log")

@@ -6,22 +6,22 @@ lecture of the tests' own; `make test-hub` the whole one, with lecture 01, assig
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 sys.path.insert(0, str(Path(__file__).parent))
+import small_course
 from browser import needs_browser, violations
 from desk import START, Album, sits
 from hub import COURSE, PREFIX, ROOT, Hub
 
 from cluster.deploy.hub import parts
 from cluster.grading.mutants import fill
+from cluster.grading.release import release
 
 pytestmark = [needs_browser, pytest.mark.timeout(1200)]
 CONTENT = ["heading-order", "empty-heading", "image-alt", "svg-img-alt", "link-name", "table-duplicate-name"]
@@ -43,42 +43,6 @@ def train(steps):
 
 job = submit(train, steps=40)
 """
-TWIN = '''# %% [markdown]
-# # Assignment 99: doubling
-#
-# Of $x$ it makes $2x$.
-
-# %% solution="double"
-def double(x):
-    """Twice x."""
-    ### BEGIN SOLUTION
-    return 2 * x
-    ### END SOLUTION
-
-
-# %% check="double-of-one" points=1
-"""2 · 1 is 2."""
-assert double(1) == 2
-
-# %% check="double-of-others" points=2
-"""Other numbers."""
-import sys
-print("a warning on stderr", file=sys.stderr)
-# AUTOTEST double(0.1 + 0.2)
-### BEGIN HIDDEN TESTS
-assert double(17) == 34
-### END HIDDEN TESTS
-'''
-LECTURE = [
-    new_markdown_cell("# 1 · A small lecture\n\n**How long is a second?**\n\n## Wait\n\nIt is $t = 1$ s."),
-    new_code_cell("import matplotlib.pyplot as plt\n\nplt.plot([1, 2], [2, 1])\nplt.show()"),
-    new_markdown_cell("*A line that falls from 2 to 1.*\n\n## A job of this lecture\n\nIt doubles 21."),
-    new_code_cell(
-        "from cluster import submit\n\n\ndef double(x):\n    return 2 * x\n\n\n"
-        "answer = submit(double, 21).result()"
-    ),
-    new_code_cell('print("the answer is", answer)'),
-]
 
 
 class TheWay:
@@ -156,26 +120,15 @@ class TheWay:
             ada.shot("start-handed-in")
 
     def test_an_instructor_grades(self, hub, album):
-        """Collect, grade, look at a submission, give the feedback out: all in Formgrader?"""
+        """Collect, grade, look at a submission, give the feedback out: by buttons alone?"""
         with sits(hub, "ines", album) as ines:
             ines.log_in()
-            ines.formgrader()
-            ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .collect a")
-            ines.press(self.assignment, "collect")
-            ines.formgrader(f"manage_submissions/{self.assignment}")
-            ines.page.wait_for_selector("tr:has-text('Ada') .autograde a")
-            ines.shot("submissions")
-            ines.press("Ada", "autograde", 300)
-            ines.page.wait_for_selector("tr:has-text('Ada') .label-success")
-            ines.shot("submissions-graded")
+            self.collect_and_grade(ines)
             ines.formgrader(f"gradebook/{self.assignment}/{self.notebook}")
             ines.page.click("td a:has-text('Submission #1')")
             ines.page.wait_for_selector(".nbgrader_cell")
             ines.shot("submission")
-            ines.formgrader()
-            ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .generate-feedback a")
-            ines.press(self.assignment, "generate-feedback")
-            ines.press(self.assignment, "release-feedback")
+            self.give_back(ines)
 
     def test_the_student_reads_the_feedback(self, hub, album):
         """Does it open in Lab and in a tab, with its mathematics, without the hidden checks and a network?"""
@@ -230,9 +183,9 @@ class TheWay:
 
 
 class TestSmall(TheWay):
-    """With an assignment and a lecture of the tests' own."""
+    """With an assignment and a lecture of the tests' own; the instructor grades on the class page."""
 
-    assignment, notebook, points, hidden = "99_doubling", "doubling", 3, "double(17) == 34"
+    number, assignment, notebook, points, hidden = "99", "99_doubling", "doubling", 3, "double(17) == 34"
     last_words, patience = "the answer is 42", 120
 
     @pytest.fixture(scope="class")
@@ -244,23 +197,27 @@ class TestSmall(TheWay):
     @classmethod
     def hub(cls, tmp_path_factory):
         root = tmp_path_factory.mktemp("repository")
-        (root / "solutions" / cls.assignment).mkdir(parents=True)
-        (root / "solutions" / cls.assignment / f"{cls.notebook}.py").write_text(TWIN)
-        for name in ("nbgrader_config.py", "autotests.yml"):
-            shutil.copy(ROOT / name, root)
-        shutil.copytree(ROOT / "cluster", root / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
-        (root / "lectures").mkdir()
-        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
-        nbformat.write(new_notebook(cells=LECTURE, metadata=kernel), root / "lectures" / "01_seconds.ipynb")
-        from cluster.grading.release import release
-
+        small_course.write(root)
         release(root)
         yield from running(Hub(root))
+
+    def collect_and_grade(self, ines):
+        ines.class_page(self.number)
+        ines.act("collect", "Collect")
+        ines.act("grade", "Grade")
+        ines.page.wait_for_selector(f"tr:has-text('Ada'):has-text('{self.points}')")
+        ines.shot("class-graded")
+        assert violations(ines.page) == []
+
+    def give_back(self, ines):
+        ines.class_page(self.number)
+        ines.act("give-back", "Give back")
+        ines.shot("class-given-back")
 
 
 @pytest.mark.hub
 class TestWhole(TheWay):
-    """With lecture 01 and assignment 01."""
+    """With lecture 01 and assignment 01; the instructor grades in Formgrader."""
 
     assignment, notebook, points = "01_convolution_as_gemm", "convolution_as_gemm", 20
     hidden = "not square, one column of pixels left over"
@@ -276,6 +233,23 @@ class TestWhole(TheWay):
     def hub(cls):
         slurm = {"slurm": "machine"} if os.environ.get("CLUSTER_TEST_HUB_SLURM") else {}
         yield from running(Hub(ROOT, **slurm))
+
+    def collect_and_grade(self, ines):
+        ines.formgrader()
+        ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .collect a")
+        ines.press(self.assignment, "collect")
+        ines.formgrader(f"manage_submissions/{self.assignment}")
+        ines.page.wait_for_selector("tr:has-text('Ada') .autograde a")
+        ines.shot("submissions")
+        ines.press("Ada", "autograde", 300)
+        ines.page.wait_for_selector("tr:has-text('Ada') .label-success")
+        ines.shot("submissions-graded")
+
+    def give_back(self, ines):
+        ines.formgrader()
+        ines.page.wait_for_selector(f"tr:has-text('{self.assignment}') .generate-feedback a")
+        ines.press(self.assignment, "generate-feedback")
+        ines.press(self.assignment, "release-feedback")
 
 
 def running(own):
