@@ -93,13 +93,19 @@ def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]
     }
 
 
+def news(settings: Settings) -> int:
+    """Seconds from one report of activity to the next: a few before a server counts as idle."""
+    return min(300, settings.idle_minutes * 20) or 300
+
+
 def hub(settings: Settings, state: Path, python: Path) -> str:
     """jupyterhub_config.py."""
     values = {
         "settings": settings,
         "state": str(state),
         "python": python,
-        "env": environment(settings, state, python),
+        "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
+        "news": news(settings),
         "course": COURSE,
         "students": STUDENTS,
         "instructors": INSTRUCTORS,
@@ -134,6 +140,7 @@ c.JupyterHub.cleanup_servers = False
 c.JupyterHub.cleanup_proxy = False
 c.JupyterHub.db_url = secrets["database"]
 c.JupyterHub.cookie_secret_file = f"{{state}}/hub/cookie_secret"
+c.JupyterHub.last_activity_interval = {news}
 c.JupyterHub.active_server_limit = {settings.servers}
 c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
 
