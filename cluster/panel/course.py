@@ -87,7 +87,9 @@ def assignments(
                 one.points, one.feedback = feedback(root, place)
                 found[place.name] = one
     for place in sorted(Path(released).glob("[0-9][0-9]_*/")) if released else ():
-        found.setdefault(place.name, Assignment(place.name, place.name[:2], spoken(place.name), ""))
+        if place.name not in found:
+            title = next((bare(head(path)[0]) for path in sorted(place.glob("*.ipynb"))), "")
+            found[place.name] = Assignment(place.name, place.name[:2], title or spoken(place.name), "")
     for one in found.values():
         said = notice.get(one.name, {})
         for key in ("due", "extended_from", "received"):

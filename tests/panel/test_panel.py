@@ -255,3 +255,13 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
     assert seen["received"] == collect.examine(folder, "01_loops", True).when.isoformat()
     assert sorted(seen["files"]) == ["loops.ipynb", "runs/record.json"]
     assert seen["files"]["loops.ipynb"] == (11, hashlib.sha256(b"loops.ipynb").hexdigest())
+
+
+def test_what_is_released_and_not_fetched_has_its_title(tmp_path):
+    """Is it listed by the heading of its notebook, and by its folder's name where there is none?"""
+    for name, text in (("01_loops", "# Assignment 01: From loops to GEMM"), ("02_nets", "no heading")):
+        (tmp_path / name).mkdir()
+        cell = {"cell_type": "markdown", "source": text, "metadata": {}}
+        (tmp_path / name / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
+    found = course.assignments(tmp_path / "home", ["assignments"], str(tmp_path), {}, tmp_path / "cache")
+    assert [(one.title, one.path) for one in found] == [("From loops to GEMM", ""), ("Nets", "")]
