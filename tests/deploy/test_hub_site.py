@@ -66,7 +66,7 @@ def answer():
     return 42
 
 job = cluster.submit(answer)
-print(job.result(timeout=120))
+print(job.wait(120, progress=False).result(progress=False))
 """
 
 
@@ -81,7 +81,7 @@ def test_a_server_is_a_slurm_job(course):
         (server,) = squeue(hub, ada.user)
         assert server[1:] == ("spawner-jupyterhub", "RUNNING")
         assert ada.cell("import os; print('SLURM_JOB_ID' in os.environ)")[1] == "True\n"
-        assert ada.cell(SUBMIT)[1].strip().endswith("42]")
+        assert ada.cell(SUBMIT)[1].strip().endswith("42")
         ada.end()
         wait("end of the job", lambda: not squeue(hub, ada.user))
         ada.begin()

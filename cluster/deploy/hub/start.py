@@ -51,6 +51,8 @@ def start(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         sync.keep(state, list_)
         for part in parts.all_of(settings, state):
             record = states.ledger(state).all().get(part.name)
+            if part.name == "postgres" and not processes.alive(record):
+                anew.add("hub")  # it does not get over the end of its database
             if processes.alive(record) and part.name in anew:
                 processes.end([record])
             run([part], state, say)
