@@ -123,18 +123,14 @@ class Desk:
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.keyboard.insert_text(text)
 
-    def run_all(self, seconds):
-        """Run the notebook to its end; returns what its last cell shows."""
+    def run_all(self, seconds, last=""):
+        """Run the notebook to its end, where its last cell shows the words `last`; an error is a failure."""
         self.menu("Run", "Run All Cells")
-        return self.ran(seconds)
-
-    def ran(self, seconds):
-        """Wait for the end of all cells; an error in one is a failure."""
         self.page.wait_for_function(RAN, timeout=1000 * seconds)
         assert not (wrong := self.page.evaluate(CELLS)["errors"]), wrong[0]
-        last = self.notebook.locator(".jp-CodeCell").last
-        last.scroll_into_view_if_needed()
-        return last.locator(".jp-Cell-outputWrapper").inner_text()
+        cell = self.notebook.locator(".jp-CodeCell").last
+        cell.scroll_into_view_if_needed()
+        cell.filter(has_text=last).locator(".jp-OutputArea-output").last.wait_for()
 
     def validate(self, seconds):
         """Press Validate; what its window says."""
