@@ -159,8 +159,9 @@ class TheWay:
         text = page.locator("body").inner_text()
         assert re.search(rf"{self.points} (of|/) {self.points}", text), text[:2000]
         assert self.hidden not in text
-        formula = page.locator("math").first
-        assert formula.bounding_box()["width"] > 5 and "$" not in formula.text_content()
+        assert "$" not in text
+        if self.formulas:
+            assert page.locator("math").first.bounding_box()["width"] > 5
         page.locator(".checks a").first.click()  # to the check, in the same page
         page.locator("summary", has_text=page.locator(".checks a").first.inner_text()).wait_for()
 
@@ -186,7 +187,7 @@ class TestSmall(TheWay):
     """With an assignment and a lecture of the tests' own; the instructor grades on the class page."""
 
     number, assignment, notebook, points, hidden = "99", "99_doubling", "doubling", 3, "double(17) == 34"
-    last_words, patience = "the answer is 42", 120
+    last_words, patience, formulas = "the answer is 42", 120, True
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -221,7 +222,7 @@ class TestWhole(TheWay):
 
     assignment, notebook, points = "01_convolution_as_gemm", "convolution_as_gemm", 20
     hidden = "not square, one column of pixels left over"
-    last_words, patience = "days, if every FLOP ran at its peak", 400
+    last_words, patience, formulas = "days, if every FLOP ran at its peak", 600, False
 
     @pytest.fixture(scope="class")
     @classmethod
