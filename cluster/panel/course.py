@@ -44,6 +44,7 @@ class Assignment:
     due: datetime.datetime | None = None
     extended_from: datetime.datetime | None = None  # the due date of all others
     received: datetime.datetime | None = None  # of what the course has collected
+    given_back: bool = False  # feedback can be fetched
     hand_ins: list[receipts.HandIn] = field(default_factory=list)
     points: str = ""
     feedback: str = ""
@@ -94,6 +95,7 @@ def assignments(
         said = notice.get(one.name, {})
         for key in ("due", "extended_from", "received"):
             setattr(one, key, moment(said.get(key)))
+        one.given_back = said.get("given_back") is True
         one.hand_ins = receipts.of(cache, one.name)
     return [found[name] for name in sorted(found)]
 

@@ -246,6 +246,7 @@ def test_collect_grade_and_give_back(hub, ada, ben, ines):
     assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben")}
     assert "feedback for 2 students to fetch" in press(ines, "give-back")
     assert "students have it already, unchanged" in press(ines, "hand-out")
+    assert "feedback is there" in ada.mine("GET", "/course").text
     for person, points in ((ada, "3"), (ben, "0")):
         person.assignment("fetch_feedback", ASSIGNMENT)
         pages = list(person.home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))

@@ -82,6 +82,9 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
     given, failed, _ = giving.give_back(exchange.course, NAME)
     assert given == 1 and list(failed) == ["bob"] and "submission_secret" in failed["bob"]
     assert rows(exchange)["ada"].given_back and not rows(exchange)["bob"].given_back
+    with exchange.book() as book:
+        said = notices.notices(exchange.course, book)
+    assert said["ada"][NAME] == {"given_back": True} and said["bob"] == {}
     [page] = (giving.course_folder(exchange.course) / "feedback").iterdir()
     os.utime(page, (0, 0))
     assert not rows(exchange)["ada"].given_back

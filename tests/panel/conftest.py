@@ -65,7 +65,11 @@ def course(tmp_path_factory):
     page.write_text("<html><head><title>Assignment 01: 4.5 of 7 points</title></head></html>")
     said = {
         "01_loops": {"due": "2026-01-31T22:59:00+00:00", "received": "2026-01-30T20:04:11.5+00:00"},
-        "07_ranks": {"due": "2999-02-02T22:59:00+00:00", "extended_from": "2999-01-31T22:59:00+00:00"},
+        "07_ranks": {
+            "due": "2999-02-02T22:59:00+00:00",
+            "extended_from": "2999-01-31T22:59:00+00:00",
+            "given_back": True,
+        },
     }
     people(root).mkdir(parents=True)
     (people(root) / "notice.json").write_text(json.dumps(said))

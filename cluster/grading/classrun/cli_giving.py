@@ -48,9 +48,10 @@ def give_back(root, options):
     from cluster.grading.classrun import giving
 
     [assignment] = assignments(root, options.assignment)
-    given, failed, notes = giving.give_back(Course(root), assignment, options.student)
+    course = Course(root)
+    given, failed, notes = giving.give_back(course, assignment, options.student)
     say(f"{assignment}: feedback for {given} student{'s' * (given != 1)} to fetch", *notes, sep="\n  ")
-    return [f"{student} was given nothing: {why}" for student, why in sorted(failed.items())]
+    return told(course) + [f"{student} was given nothing: {why}" for student, why in sorted(failed.items())]
 
 
 def due(root, options):

@@ -1,6 +1,8 @@
-"""What the course tells each student alone: until when, with an own extension, and what it has received.
+"""What the course tells each student alone: until when, with an own extension; what it has, and gave back.
 
-    <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received"}}, moments in UTC
+    <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back"}}
+
+Moments are in ISO form, UTC; given_back says that feedback can be fetched.
 
 `c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). Each student's own folder in it is
 made by the site, so that nobody else can enter it; who has none is not told.
@@ -43,15 +45,20 @@ def tell(course, book):
 
 def notices(course, book):
     """{student: notice} of all students of the gradebook."""
+    from cluster.grading.classrun import giving
+
     found = {student.id: {} for student in book.students}
     for assignment in book.assignments:
         until = late.deadlines(book, course, assignment.name)
+        notebooks = [notebook.name for notebook in assignment.notebooks]
         for student, notice in found.items():
             due = until(student)
             said = {"due": due, "extended_from": assignment.duedate if due != assignment.duedate else None}
             said = {name: iso(when) for name, when in said.items() if when}
             if when := received(course, student, assignment.name):
                 said["received"] = when
+            if giving.given(course, student, assignment.name, notebooks):
+                said["given_back"] = True
             if said:
                 notice[assignment.name] = said
     return found
