@@ -64,7 +64,7 @@ class Desk:
 
     def shot(self, name):
         """Keep a picture of what is on the screen now."""
-        self.page.screenshot(path=self.album.next(f"{self.name}-{name}"))
+        self.page.screenshot(path=self.album.next(f"{self.name}-{name}"), animations="disabled")
 
     def go(self, path):
         """Open an address of the hub in this tab; returns the answer's status."""
