@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -70,5 +71,8 @@ class Api:
         self("POST", "/proxy")
 
     def end(self, user: str) -> None:
-        """Stop a user's server, where one runs."""
-        self("DELETE", f"/users/{urllib.parse.quote(user)}/server")
+        """Stop a user's server, where one runs; returns when it has ended, or after half a minute."""
+        path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + 30
+        self("DELETE", f"{path}/server")
+        while (self("GET", path) or {}).get("pending") and time.monotonic() < deadline:
+            time.sleep(0.1)
