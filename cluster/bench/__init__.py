@@ -14,7 +14,7 @@ from types import ModuleType
 
 __all__ = ["part", "parts"]
 
-TOOLS = ("classroom", "measure", "record", "rivals", "scheduler", "traffic", "__main__")
+TOOLS = ("classroom", "measure", "people", "record", "rivals", "scheduler", "traffic", "__main__")
 
 
 def parts() -> list[str]:

@@ -187,7 +187,9 @@ def test_slurmctld_is_killed_while_a_job_runs(course):
         assert ada.cell("print(job.wait(120, progress=False).result())", kernel)[1].strip() == "42"
         ada.assignment("submit", ASSIGNMENT)
         assert "1 collected" in hub.grade("collect", ASSIGNMENT)
-        hub.grade("run", ASSIGNMENT, "--backend", "slurm")
+        argv = ["python", "-m", "cluster", "grade", "run", ASSIGNMENT, "--backend", "slurm"]
+        given = {"CLUSTER_STATE": str(slurm.parent), "SLURM_CONF": f"{slurm}/slurm.conf"}
+        hub.run(hub.grader, *argv, **given)  # as in Formgrader's terminals
         assert hub.marks()[ada.user] == 3
 
 
