@@ -125,6 +125,8 @@ def test_lectures_can_be_read_and_not_written(hub, ada):
     path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
     lecture = ada.mine("GET", path).json()
     assert lecture["content"]["cells"] and not lecture["writable"]
+    figure = ada.mine("GET", "/files/course/lectures/figures/01_im2col.svg")
+    assert figure.ok and "<svg" in figure.text, "figures are shown although ~/course is a link"
     placed = hub.state / "course/lectures/01_convolution_as_gemm.ipynb"
     before = placed.read_bytes()
     lecture["content"]["cells"] = []

@@ -54,7 +54,7 @@ def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
         "labconfig/default_setting_overrides.json": lab.SETTINGS,
     }
     texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
-    return texts | {"jupyter_server_config.py": FRAMES if role == "grader" else BUSY}
+    return texts | {"jupyter_server_config.py": FRAMES if role == "grader" else SERVER}
 
 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
@@ -233,8 +233,11 @@ c.HubOAuth.cache_max_age = 10
 c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
 """
 
-BUSY = '''\
+SERVER = '''\
+import os
+
 from jupyter_server._tz import utcnow
+from jupyter_server.base.handlers import AuthenticatedFileHandler
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
 
@@ -251,8 +254,21 @@ class Kernels(AsyncMappingKernelManager):
         self.__dict__["seen"] = when
 
 
+class Files(AuthenticatedFileHandler):
+    """Figures of the lectures: ~/course is a link out of the home, which Jupyter would not follow."""
+
+    course = os.path.realpath(os.path.join(os.environ["CLUSTER_HUB"], "course"))
+
+    def validate_absolute_path(self, root, absolute_path):
+        real = os.path.realpath(absolute_path)
+        if real.startswith(self.course + os.sep):
+            root, absolute_path = self.course, real
+        return super().validate_absolute_path(root, absolute_path)
+
+
 c = get_config()  # noqa: F821
 c.ServerApp.kernel_manager_class = Kernels
+c.ContentsManager.files_handler_class = Files
 '''
 
 STUDENT = """\
