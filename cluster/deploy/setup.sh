@@ -100,6 +100,11 @@ if [ -z "$foreign" ] && [ ! -e "$VENV/steps/venv@$(pwd | digest)" ]; then
 fi
 
 pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
+install() {
+    pip install -c constraints.txt "$@" || return
+    # jsonschema has a second checker of addresses; this one reads a grammar at each import of nbformat: 1.4 s.
+    [ -n "$foreign" ] || pip uninstall -y rfc3987-syntax
+}
 have_mpi() { command -v mpicxx >/dev/null; }
 
 make_venv() {
@@ -113,16 +118,16 @@ make_venv() {
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }
 install_course() {
-    pip install -c constraints.txt -e . || return
+    install -e . || return
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
     mkdir -p "$settings" && cp cluster/panel/cluster-panel.json "$settings"  # start page and jobs, in every Lab
 }
-install_hub() { pip install -c constraints.txt -e '.[hub]'; }
+install_hub() { install -e '.[hub]'; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
-install_book() { pip install -c constraints.txt -e '.[book]'; }
-install_test() { pip install -c constraints.txt -e '.[book,test]'; }
-install_mpi() { if have_mpi; then pip install -c constraints.txt -e '.[mpi]'; fi; }
+install_book() { install -e '.[book]'; }
+install_test() { install -e '.[book,test]'; }
+install_mpi() { if have_mpi; then install -e '.[mpi]'; fi; }
 install_horovod() {
     local mpi=0; have_mpi && mpi=1
     pip uninstall -y horovod
