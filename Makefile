@@ -59,11 +59,11 @@ slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (ne
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
 	$(PY) -m cluster.deploy.slurm stop
 
-hub: roster-there setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv (needs root)
-	$(PY) -m cluster.deploy.hub start $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
+hub: roster-there setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv STATE=FOLDER (needs root)
+	$(PY) -m cluster.deploy.hub start $(if $(STATE),--state "$(STATE)") $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
 
-hub-stop:  ## stop exactly what `make hub` started, servers of students too; all files are kept
-	$(PY) -m cluster.deploy.hub stop $(HUB_ARGS)
+hub-stop:  ## stop exactly what `make hub` started (with the same STATE), servers of students too; all files are kept
+	$(PY) -m cluster.deploy.hub stop $(if $(STATE),--state "$(STATE)") $(HUB_ARGS)
 
 test-hub: setup-test  ## a class the whole way through a browser on a real hub, under load, with faults (needs root)
 	CLUSTER_TEST_HUB=1 CLUSTER_TEST_HUB_SLURM=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)

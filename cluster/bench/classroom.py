@@ -111,7 +111,7 @@ class Hub:
 
     def remove(self):
         if self.state.exists():
-            self.do("stop", "--purge")
+            self.do("stop", "--purge", "--yes")
         shutil.rmtree(self.folder)
 
 

@@ -283,6 +283,8 @@ def test_the_units_are_what_systemd_reads(tmp_path):
     assert {p.name for p in made} == set(units.units(ROOT, Path("/var/lib/hub"), tmp_path))
     assert all(p.name in said.stdout for p in made)
 
+    made = [p for p in made if p.suffix != ".logrotate"]
+
     def verified():
         command = ["systemd-analyze", "verify", *map(str, made)]
         said = subprocess.run(command, capture_output=True, text=True)

@@ -1,9 +1,11 @@
 """The hub's settings, roster and generated files, and whose work is left alone. No hub is started."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -21,7 +23,10 @@ from cluster.deploy.hub import (
     units,
     users,
 )
+from cluster.deploy.hub import state as states
 from cluster.deploy.hub.settings import Settings, Trouble
+from cluster.grading import store
+from cluster.grading.course import CourseError
 
 HEAD = "name,user,role,extension\n"
 STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
@@ -319,3 +324,56 @@ def test_a_system_user_is_never_a_student(tmp_path):
     with pytest.raises(Trouble, match="'daemon', a user of the system"):
         book.ensure(roster.Person("D", "daemon", "student"))
     assert not book.all() and not book.lock("daemon")
+
+
+def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
+    """Is a grader's user with the course of another hub refused by name, and the own one not?"""
+    course, other = tmp_path / "course", Path("/var/lib/first/hub")
+    material.free(course, STATE, "grader")
+    material.update(course, {material.SITE: texts.site(Settings(), other, None).encode()})
+    with pytest.raises(Trouble, match=r"'grader' is used by another hub at /var/lib/first/hub.*grader = '…'"):
+        material.free(course, STATE, "grader")
+    material.free(course, other, "grader")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root purges")
+def test_a_purge_asks(tmp_path):
+    """Without a terminal and --yes: is it said what would go, and does all of it stay?"""
+    state = tmp_path / "hub"
+    state.mkdir()
+    about = {"settings": settings.plain(Settings(grader="nobody-like-that")), "root": "/"}
+    (state / "started.json").write_text(json.dumps(about))
+    (state / "accounts.json").write_text('{"ada-who-is-not": 1}')
+    command = [sys.executable, "-m", "cluster.deploy.hub", "stop", "--purge", "--state", str(state)]
+    said = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert said.returncode == 1 and "--yes" in said.stderr
+    assert f"removes {state}" in said.stdout and "1 users" in said.stdout and "no backup" in said.stdout
+    (state / states.BACKED_UP).write_text(json.dumps({"file": "/b.tar.gz", "time": time.time() - 3 * 86400}))
+    leader, terminal = os.openpty()
+    os.write(leader, b"hub\n")
+    said = subprocess.run(command, capture_output=True, text=True, stdin=terminal)
+    assert "/b.tar.gz, 3 days old" in said.stdout and "Nothing was done" in said.stderr and state.exists()
+    os.write(leader, f"{state}\n".encode())
+    subprocess.run(command, capture_output=True, text=True, stdin=terminal, check=True)
+    assert not state.exists()
+
+
+def test_a_backup_waits_for_a_grading(tmp_path):
+    """Is one at work named and refused, or waited for; and does none begin while the backup is written?"""
+    place = store.Store(tmp_path / "runs", "01_loops")
+    said = []
+    with (
+        place.alone(),
+        contextlib.ExitStack() as stack,
+        pytest.raises(Trouble, match="01_loops is being"),
+    ):
+        backup._no_grading(tmp_path / "runs", 0, said.append, stack)
+    grading = contextlib.ExitStack()
+    grading.enter_context(place.alone())
+    with contextlib.ExitStack() as stack:
+        backup._no_grading(tmp_path / "runs", 5, lambda line: (said.append(line), grading.close()), stack)
+        assert f"process {os.getpid()}" in said[0]
+        with pytest.raises(CourseError, match="is being graded"), place.alone():
+            pass
+    with place.alone():
+        pass

@@ -47,7 +47,8 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     say(f"The course on JupyterHub, in {state}")
     start(chosen, state, (args.course or CHECKOUT).absolute(), people, say)
     say(f"It is up: {chosen.public}")
-    say(f"  instructors: {chosen.pages}")
+    say(f"  class page: {chosen.class_page}")
+    say(f"  Formgrader: {chosen.pages}")
     book = states.accounts(state, chosen)
     if book.passwords.exists():
         say(f"  first passwords of the users that were made here: {book.passwords}")
@@ -55,8 +56,10 @@ def _start(args: argparse.Namespace, state: Path) -> int:
 
 
 def _stop(args: argparse.Namespace, state: Path) -> int:
-    from .stop import stop
+    from .stop import ask, stop
 
+    if args.purge and not args.yes:
+        ask(state)
     stop(state, say, args.purge)
     return 0
 
@@ -84,7 +87,7 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
 def _backup(args: argparse.Namespace, state: Path) -> int:
     from .backup import backup
 
-    backup(state, _started(state), args.file.absolute(), say)
+    backup(state, _started(state), args.file.absolute(), say, args.wait)
     return 0
 
 
@@ -103,9 +106,11 @@ def _units(args: argparse.Namespace, state: Path) -> int:
     if not args.into.is_dir():
         raise Trouble(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
     units.write(args.into, made)
+    rotate = args.into / f"{units.NAME}.logrotate"
     timers = " ".join(name for name in made if name.endswith(".timer"))
     say(f"Written to {args.into}: {', '.join(made)}. Then, as root:")
     say(f"  systemctl daemon-reload && systemctl enable --now {units.NAME}.service {timers}")
+    say(f"  mv {rotate} /etc/logrotate.d/{units.NAME}")
     return 0
 
 
@@ -148,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "stop":
             text = "remove the state folder and the users made here, with all their files"
             command.add_argument("--purge", action="store_true", help=text)
+            command.add_argument("--yes", action="store_true", help="with --purge: do not ask")
         if name == "units":
             text = "write them into this folder (systemd's: /etc/systemd/system) instead of printing"
             command.add_argument("--into", type=Path, metavar="FOLDER", help=text)
@@ -157,6 +163,9 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "sync":
             command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
+        if name == "backup":
+            text = "minutes to wait for the end of a `grade run` at work (default: %(default)s)"
+            command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
         if name in ("backup", "restore"):
             command.add_argument("file", type=Path, metavar="FILE", help="a .tar.gz")
     return parser

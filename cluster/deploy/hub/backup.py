@@ -7,6 +7,7 @@ So `backup` collects first: what was handed in then has its true time, in the gr
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -28,12 +29,17 @@ BOOK = "gradebook.db"
 OURS = ("outbound", "feedback")  # of the exchange: what the grader put there
 
 
-def backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
-    """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile."""
+def backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
+    """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile.
+
+    A `grade run` at work is waited for, `wait` minutes; then it is refused (Trouble). None begins meanwhile.
+    """
     private, exchange = parts.root(settings) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
         raise Trouble(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
-    with states.locked(state), contextlib.ExitStack() as last:
+    with contextlib.ExitStack() as last:
+        _no_grading(private / "runs", wait, say, last)
+        last.enter_context(states.locked(state))
         with step("collecting what was handed in", say) as note:
             note("; ".join(_collect(state, settings, exchange)))
         beside = file.with_name(f".{file.name}.new")
@@ -54,6 +60,9 @@ def backup(state: Path, settings: Settings, file: Path, say: Say = print) -> Non
                 f.flush()
                 os.fsync(f.fileno())
             beside.replace(file)
+            states.write(
+                state / states.BACKED_UP, json.dumps({"file": str(file), "time": time.time()}), 0o600
+            )
 
 
 def restore(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
@@ -85,6 +94,34 @@ def restore(state: Path, settings: Settings, file: Path, say: Say = print) -> No
             run([formgrader], state, say)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
     say(f"As it was on {when}. Before that: {root}/.grading.before")
+
+
+def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) -> None:
+    """Hold the lock of each assignment's grading until `stack` ends. Raises Trouble after `wait` minutes."""
+    until = time.monotonic() + 60 * wait
+    for path in sorted(runs.glob("*/lock")):
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        stack.callback(os.close, lock)
+        said = False
+        while not _held(lock):
+            words = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
+            if time.monotonic() >= until:
+                raise Trouble(
+                    f"{words}: a backup holds no half of it. Try again when it has ended, or let the backup "
+                    f"wait so many minutes: --wait 240. No backup was written."
+                )
+            if not said:
+                say(f"  {words}: waiting for its end, at most {wait:g} minutes")
+            said = True
+            time.sleep(1)
+
+
+def _held(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:

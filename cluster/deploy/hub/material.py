@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import pwd
+import re
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,7 @@ NOT_FOR_READING = {
     "environment.yml",
 }  # fetched, or for make
 MANIFEST = ".placed.json"
+SITE = "nbgrader_site.py"
 README = """\
 # From Convolution to Cluster
 
@@ -90,8 +92,21 @@ def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]
         {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
     )
     files = [p for p in found if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
-    texts = {str(p.relative_to(root)): p.read_bytes() for p in files} | {"nbgrader_site.py": site.encode()}
+    texts = {str(p.relative_to(root)): p.read_bytes() for p in files} | {SITE: site.encode()}
     return acting(settings.grader, lambda: update(course, texts))
+
+
+def free(course: Path, state: Path, user: str) -> None:
+    """Raises Trouble where the course of a user who was not made here is that of another hub."""
+    site, own = course / SITE, f'"{state}/exchange"'
+    if not (course / MANIFEST).exists() or not site.exists() or own in site.read_text():
+        return
+    found = re.search(r'Exchange\.root = "(.+)/exchange"', site.read_text())
+    raise Trouble(
+        f"The user {user!r} is used by another hub{f' at {found[1]}' if found else ''}, whose solutions and "
+        f"gradebook lie in {course}. Set grader = '…' in the settings, a name that is free (or, where that "
+        f"hub is gone, move {course} away)."
+    )
 
 
 def update(course: Path, texts: dict[str, bytes]) -> list[str]:

@@ -95,6 +95,11 @@ class Settings:
         """Formgrader's pages, as instructors open them."""
         return f"{self.public}/services/{COURSE}/formgrader"
 
+    @property
+    def class_page(self) -> str:
+        """Where instructors see who has handed in, collect, grade and give back."""
+        return f"{self.public}/services/{COURSE}/course/class"
+
 
 def make(values: dict) -> Settings:
     """Settings from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from cluster.deploy.slurm import processes
 from cluster.deploy.slurm.start import Say, run, step
 
-from . import COURSE, environment, material, parts, postgres, roster, sync, texts
+from . import COURSE, environment, material, parts, postgres, roster, sync, texts, users
 from . import state as states
 from .api import Api
 from .roster import Person
@@ -82,6 +82,8 @@ def _same(state: Path, settings: Settings) -> None:
 def _grader(state: Path, settings: Settings) -> None:
     """The user of the gradebook, without a password: nobody logs in as it."""
     book = states.accounts(state, settings)
+    if settings.grader not in book.all() and (there := users.find(settings.grader)):
+        material.free(Path(there.pw_dir) / "course", state, settings.grader)
     book.ensure(Person("Grader of the course", settings.grader, "instructor"), password=False)
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:

@@ -16,9 +16,11 @@ from . import environment, texts, users
 from .settings import Settings, Trouble, make, plain
 
 RECORD = "started.json"
+BACKED_UP = "backed-up.json"  # the newest backup: where, and when
 LONGEST = 70  # characters: sockets lie under it, and 107 is all a socket gets
 
-__all__ = ["accounts", "begin", "configure", "end_users", "ledger", "locked", "mine", "record", "settings"]
+__all__ = ["accounts", "backed_up", "begin", "configure", "end_users"]
+__all__ += ["ledger", "locked", "mine", "record", "settings"]
 
 
 def record(state: Path) -> dict | None:
@@ -31,6 +33,12 @@ def settings(state: Path) -> Settings:
     """The settings that the hub was last started with, or the default ones."""
     last = record(state)
     return make(last["settings"]) if last else Settings()
+
+
+def backed_up(state: Path) -> dict | None:
+    """{file, time} of the newest backup, or None."""
+    path = state / BACKED_UP
+    return json.loads(path.read_text()) if path.exists() else None
 
 
 def accounts(state: Path, chosen: Settings) -> users.Accounts:
@@ -47,13 +55,13 @@ def begin(state: Path) -> None:
     if state.is_relative_to("/tmp"):
         raise Trouble(
             f"The state folder {state} lies under /tmp, and the sandboxes that grade have a /tmp of their "
-            f"own: name another with --state or CLUSTER_STATE (/var/tmp would do for a trial)."
+            f"own: name another with --state, for make STATE= (/var/tmp would do for a trial)."
         )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
             raise Trouble(
                 f"The state folder {state} lies under {folder}, which students cannot enter "
-                f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state or CLUSTER_STATE."
+                f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
             )
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, mode in (("hub", 0o700), ("logs", 0o700), ("home", 0o755), ("etc", 0o755)):

@@ -23,13 +23,14 @@ def status(state: Path) -> tuple[int, str]:
     settings = states.settings(state)
     records, rows, good, lives = states.ledger(state).all(), [], 0, 0
     whole = parts.all_of(settings, state)
+    gone = "dead" if any(processes.alive(records.get(part.name)) for part in whole) else "stopped"
     for part in whole:
         record = records.get(part.name)
         here = processes.alive(record)
         answers = here and part.answers()
         lives, good = lives + here, good + answers
-        words = "answers" if answers else "lives, but does not answer" if here else "dead"
-        rows.append(f"  {part.name:10} {words}" + (f" (process {record['pid']})" if record else ""))
+        words = "answers" if answers else "lives, but does not answer" if here else gone
+        rows.append(f"  {part.name:10} {words}" + (f" (process {record['pid']})" if here else ""))
     if good == len(whole):
         people = Api(settings, parts.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
         servers = sorted(p["name"] for p in people if p["server"])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+import time
 from pathlib import Path
 
 from cluster.deploy.slurm import processes
 from cluster.deploy.slurm.start import Say, step
 
-from . import accounts, environment, users
+from . import COURSE, accounts, environment, parts, users
 from . import state as states
 from .settings import Trouble
 
@@ -17,6 +19,7 @@ LATER = ("proxy", "postgres")
 FOLDERS = ("etc", "logs", "hub", "python", "python.new", "python.old", "course", "course.new", "course.old")
 FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people")
 FILES = ("started.json", "processes.json", "lock", "roster.csv", "accounts.json", "passwords.csv")
+FILES += (states.BACKED_UP,)
 
 
 def stop(state: Path, say: Say = print, purge: bool = False) -> None:
@@ -47,6 +50,43 @@ def stop(state: Path, say: Say = print, purge: bool = False) -> None:
     if purge:
         _remove(state)
         say(f"Removed {state}.")
+
+
+def ask(state: Path) -> None:
+    """Before a purge: say what goes, and want the folder typed. Raises Trouble where it is not."""
+    if os.getuid() or states.record(state) is None:
+        return  # `stop` says so
+    print(losses(state), flush=True)
+    if not sys.stdin.isatty():
+        raise Trouble(
+            "Nothing was done: nobody can be asked here. With --yes it is purged without a question."
+        )
+    try:
+        typed = input(f"To remove all of it, type {state}: ")
+    except EOFError:
+        typed = ""
+    if typed.strip() != str(state):
+        raise Trouble("Nothing was done.")
+
+
+def losses(state: Path) -> str:
+    """What a purge would remove, in words."""
+    settings = states.settings(state)
+    made = states.accounts(state, settings).all()
+    submitted, inbox = 0, len(list((state / "exchange" / COURSE / "inbound").glob("*+*")))
+    if users.find(settings.grader):
+        submitted = len(list((parts.root(settings) / ".grading/submitted").glob("*/*")))
+    last = states.backed_up(state)
+    hours = (time.time() - last["time"]) / 3600 if last else 0
+    age = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+    return "\n".join(
+        [
+            f"This removes {state}:",
+            f"  {len(made)} users that were made here, with their homes",
+            f"  {submitted} submissions that were collected with all marks, {inbox} in the inbox",
+            f"  newest backup: {last['file']}, {age} old" if last else "  no backup of it was ever made",
+        ]
+    )
 
 
 def _end(state: Path, names: tuple[str, ...], say: Say) -> None:

@@ -64,6 +64,7 @@ def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
         return {"ClassPage": {"account": account, "people": f"{state}/people", "progress": settings.progress}}
     panel = {
         "lectures": "course/lectures",
+        "copies": "lectures",
         "assignments": ["assignments"],
         "released": f"{state}/exchange/{COURSE}/outbound",
         "people": f"{state}/people",
@@ -156,6 +157,10 @@ c.Spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
 c.Spawner.environment = {env}
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
 c.Spawner.default_url = "/lab"
+c.JupyterHub.template_vars = {{
+    "announcement_login": "From Convolution to Cluster: log in with your account on this machine. "
+    "The password is the one that your instructor gave you, until you change it.",
+}}
 c.Spawner.start_timeout = 180
 c.Spawner.http_timeout = 180
 

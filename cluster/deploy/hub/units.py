@@ -1,4 +1,4 @@
-"""Units of systemd: the hub at boot, a look at it every five minutes, a backup every night. Pure text."""
+"""Units of systemd: the hub at boot, a look at it every five minutes, a backup at night; logrotate's file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ NAME = "course-hub"
 
 
 def units(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
-    """{file: text} for /etc/systemd/system. backups: the folder that the nightly file is written into."""
+    """{file: text} for /etc/systemd/system, and one for /etc/logrotate.d.
+
+    backups: the folder that the nightly file is written into.
+    """
     hub = f"{sys.executable} -m cluster.deploy.hub"
     words = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
     return {f"{NAME}{what}": text.format(**words) for what, text in UNITS.items()}
@@ -71,13 +74,28 @@ WantedBy=timers.target
 [Unit]
 Description=A backup of the course's gradebook and submissions
 RequiresMountsFor={backups}
+# To be told by mail of a backup that failed: a unit of yours that sends one.
+#OnFailure=mail-to-admin@%n.service
 
 [Service]
 Type=oneshot
 WorkingDirectory={checkout}
-ExecStart=/bin/sh -c '{hub} backup --state {state} {backups}/$$(date +%%F).tar.gz'
+ExecStartPre=/bin/mkdir -p -m 700 {backups}
+# A grading at work is waited for; where it lasts longer, the unit has failed (systemctl --failed).
+ExecStart=/bin/sh -c '{hub} backup --wait 240 --state {state} {backups}/$$(date +%%F).tar.gz'
 # A month of nights is kept.
 ExecStartPost=/usr/bin/find {backups} -maxdepth 1 -name '????-??-??.tar.gz' -mtime +31 -delete
+""",
+    ".logrotate": """\
+{state}/logs/*.out {{
+    weekly
+    maxsize 100M
+    rotate 8
+    compress
+    missingok
+    notifempty
+    copytruncate
+}}
 """,
     "-backup.timer": """\
 [Unit]

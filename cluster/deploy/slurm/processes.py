@@ -54,7 +54,7 @@ def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
     """Start a daemon in a session of its own, its output appended to `log`. It outlives the caller."""
     if log.exists() and log.stat().st_size > 5_000_000:
         log.replace(log.with_suffix(".old"))
-    with open(log, "ab") as out:
+    with open(log, "ab", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
         child = subprocess.Popen(
             argv, env=env, cwd="/", umask=0o022, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True,
