@@ -33,11 +33,11 @@
 # %% [markdown]
 # ## Notation
 #
-# | symbol | meaning | | symbol | meaning |
-# |---|---|---|---|---|
-# | N | images in a batch | | K | filters (channels out) |
-# | H, W | height and width of an image | | k | size of a filter, k × k |
-# | C | channels in | | H_out, W_out | height and width of the result |
+# | symbol | meaning | symbol | meaning |
+# |---|---|---|---|
+# | N | images in a batch | K | filters (channels out) |
+# | H, W | height and width of an image | k | size of a filter, k × k |
+# | C | channels in | H_out, W_out | height and width of the result |
 #
 # Arrays are stored as TensorFlow stores them, channels last: images x `(N, H, W, C)`, filters w `(k, k, C,
 # K)`, biases b `(K,)`, result y `(N, H_out, W_out, K)`. A multiply-add counts as two FLOPs.

@@ -30,11 +30,11 @@
 # a check that fails says what it saw. Some checks also try cases that are not shown. A check with a hash
 # knows whether your number is right without showing it; it cannot say what is wrong.
 #
-# | symbol | meaning | | symbol | meaning |
-# |---|---|---|---|---|
-# | N | images in a batch | | K | filters (maps out) |
-# | H, W | height and width of the maps | | k | size of a filter, k × k |
-# | C | channels in | | | a multiply-add is counted once |
+# | symbol | meaning | symbol | meaning |
+# |---|---|---|---|
+# | N | images in a batch | K | filters (maps out) |
+# | H, W | height and width of the maps | k | size of a filter, k × k |
+# | C | channels in | N, H, W, C | order of the axes; a multiply-add is counted once |
 
 # %% given="setup"
 import math

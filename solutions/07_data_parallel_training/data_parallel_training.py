@@ -23,7 +23,7 @@
 # below each, then the checks; a check that fails says what it saw. Some checks also try cases that are not
 # shown.
 #
-# | | symbol | |
+# | quantity | symbol | meaning |
 # |---|---|---|
 # | ranks | p | processes that train together, numbered from 0 |
 # | batch | n | images that *one rank* sees in one step; all ranks together see p·n |

@@ -549,7 +549,7 @@ def update(w, v, x, y, lr, lr_before):
 # Six recipes, all with the same images, epochs, seeds, momentum and decay. A batch of 16n is computed in one
 # process here: one worker that sums over all of it.
 #
-# | name | |
+# | name | meaning |
 # |---|---|
 # | `small` | the small batch, as it is |
 # | `naive` | sixteen times the batch, nothing else changed |
