@@ -8,7 +8,7 @@ from pathlib import Path
 from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
 from traitlets import Bool, List, Unicode
 
-from . import handlers, validating
+from . import actions, handlers, validating
 from .work import Work
 
 HERE = Path(__file__).parent
@@ -23,6 +23,9 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     template_paths = [str(HERE / "templates")]  # noqa: RUF012
 
     lectures = Unicode("lectures", help="the folder of the lectures").tag(config=True)
+    copies = Unicode(
+        "", help="where a user's own copies of lectures are put, where the lectures are read-only"
+    ).tag(config=True)
     assignments = List(
         Unicode(), ["exercises", "assignments"], help="folders that hold one folder an assignment"
     ).tag(config=True)
@@ -60,7 +63,9 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
             self.settings["course_pool"].submit(handlers.mine, self, root)
 
     def initialize_handlers(self):
-        self.handlers.extend([*handlers.PAGES, (r"/assignments/validate", validating.Validate)])
+        self.handlers.extend(
+            [*handlers.PAGES, *actions.ACTIONS, (r"/assignments/validate", validating.Validate)]
+        )
 
     async def stop_extension(self):
         self.settings["course_pool"].shutdown(wait=False, cancel_futures=True)

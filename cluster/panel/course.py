@@ -29,6 +29,7 @@ class Lecture:
     title: str
     question: str
     path: str  # below the server's root
+    copy: str = ""  # of one's own
 
 
 @dataclass
@@ -64,12 +65,15 @@ class Assignment:
         return bool(self.due and one.at > self.due)
 
 
-def lectures(root: Path, folder: str) -> list[Lecture]:
-    """The lectures in their order; a notebook that cannot be read is named by its file."""
+def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
+    """The lectures in their order, with own copies; a notebook that cannot be read is named by its file."""
     found = []
     for path in sorted((root / folder).glob("[0-9][0-9]_*.ipynb")):
         title, question, _, _ = head(path)
-        found.append(Lecture(path.stem[:2], bare(title) or spoken(path.stem), question, below(root, path)))
+        own = root / copies / path.name if copies else None
+        copy = below(root, own) if own and own.is_file() else ""
+        words = bare(title) or spoken(path.stem)
+        found.append(Lecture(path.stem[:2], words, question, below(root, path), copy))
     return found
 
 

@@ -14,7 +14,7 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, ExtensionHandlerMixin
 from tornado.web import HTTPError, authenticated
 
-from . import chart, course, own, receipts
+from . import chart, course, own, receipts, step
 from .work import Unknown
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -94,12 +94,14 @@ class Start(Page):
         active = [job for job in jobs if not job.ended]
         self.show(
             "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
-            seen=self.settings["course_panel"].progress,
+            seen=self.settings["course_panel"].progress, step=step.of(lectures, assignments),
+            copies=self.settings["course_panel"].copies, released=self.settings["course_panel"].released,
+            fetches="assignment_list_manager" in self.settings,
         )  # fmt: skip
 
     def read(self) -> tuple[list, list]:
         app, root = self.settings["course_panel"], self.settings["course_work"].root
-        return course.lectures(root, app.lectures), mine(app, root)
+        return course.lectures(root, app.lectures, app.copies), mine(app, root)
 
 
 class Receipt(Page):

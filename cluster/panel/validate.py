@@ -22,7 +22,8 @@ from nbgrader.validator import Validator
 from traitlets.config import Config
 
 LONGEST = 600  # seconds of one cell
-EMPTY = "Still to do: a function that this check calls has no code of yours yet (raise NotImplementedError)."
+TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
+EMPTY, UNANSWERED = "no code yet", "no answer yet"
 CHANGED = "This cell is given, and has changed. Grading puts the original back."
 FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
 
@@ -33,7 +34,7 @@ class Checks(Validator):
     preprocessors = [CheckCellMetadata, ClearOutput, Execute]  # noqa: RUF012 (a trait's value)
 
     def validate(self, filename):
-        """What nbgrader's page shows: {"failed": [...]} in the notebook's order, {} where all is well."""
+        """What nbgrader's page shows: {"failed": [...]}, {} where all is well."""
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)
@@ -41,13 +42,29 @@ class Checks(Validator):
                 return super().validate(filename)
             notebook = self._preprocess(notebook)
         changed = self._get_changed_cells(notebook)
-        entries = []
+        failed, to_do, passed = [], [], 0
         for cell in notebook.cells:
             if utils.is_grade(cell) and (why := error(cell)):
-                entries.append(entry(title(cell), why))
+                if why in (EMPTY, UNANSWERED):
+                    to_do.append(
+                        title(cell) if why == EMPTY else f"The answer {cell.metadata.nbgrader.grade_id}"
+                    )
+                else:
+                    failed.append(entry(title(cell), why))
             elif any(cell is one for one in changed):
-                entries.append(entry(cell.source.strip(), CHANGED))
-        return {"failed": entries} if entries else {}
+                failed.append(entry(cell.source.strip(), CHANGED))
+            else:
+                passed += utils.is_grade(cell)
+        return report(failed, to_do, passed) if failed or to_do else {}
+
+
+def report(failed, to_do, passed):
+    """How many first, then what fails, then all that is still to do as one list."""
+    said = f"{len(failed)} fail{'s' * (len(failed) == 1)}, {len(to_do)} still to do, {passed} pass"
+    entries = [entry(f"{said}{'es' * (passed == 1)}.", ""), *failed]
+    if to_do:
+        entries.append(entry(TO_DO, "\n".join(f"- {words.splitlines()[0]}" for words in to_do)))
+    return {"failed": entries}
 
 
 def entry(source, why):
@@ -59,7 +76,7 @@ def error(cell):
     """Why a graded cell would have no points now, or ""."""
     if utils.is_solution(cell):
         score, _ = utils.determine_grade(cell)
-        return "There is no answer of yours here yet." if score == 0 else ""
+        return UNANSWERED if score == 0 else ""
     outputs = cell.outputs if cell.cell_type == "code" else []
     raised = next((output for output in outputs if output.output_type == "error"), None)
     if raised is None:

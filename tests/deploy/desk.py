@@ -108,6 +108,15 @@ class Desk:
         self.notebook.locator(".jp-Cell").first.wait_for(timeout=START)
         self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=START)
 
+    def pictures(self):
+        """How many figures the notebook's texts have; one that is not loaded is a failure."""
+        found = self.notebook.locator(".jp-RenderedMarkdown img")
+        found.first.wait_for(state="attached")
+        for one in found.all():
+            one.evaluate("one => one.decode()")
+            assert one.evaluate("one => one.naturalWidth") > 0, one.get_attribute("src")
+        return found.count()
+
     def new_notebook(self):
         self.page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('File')")
         self.page.hover(".lm-Menu-itemLabel:text-is('New')")

@@ -32,10 +32,14 @@ print("a warning on stderr", file=sys.stderr)
 assert double(17) == 34
 ### END HIDDEN TESTS
 '''
+FIGURE = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40"><path d="M0 0H80V40H0z"/></svg>'
 LECTURE = [
     new_markdown_cell("# 1 · A small lecture\n\n**How long is a second?**\n\n## Wait\n\nIt is $t = 1$ s."),
     new_code_cell("import matplotlib.pyplot as plt\n\nplt.plot([1, 2], [2, 1])\nplt.show()"),
-    new_markdown_cell("*A line that falls from 2 to 1.*\n\n## A job of this lecture\n\nIt doubles 21."),
+    new_markdown_cell(
+        "*A line that falls from 2 to 1.*\n\n## A job of this lecture\n\nIt doubles 21.\n\n"
+        "![A line](figures/01_line.svg)"
+    ),
     new_code_cell(
         "from cluster import submit\n\n\ndef double(x):\n    return 2 * x\n\n\n"
         "answer = submit(double, 21).result()"
@@ -53,4 +57,6 @@ def write(root):
     shutil.copytree(ROOT / "cluster", root / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     (root / "lectures").mkdir()
+    (root / "lectures" / "figures").mkdir()
+    (root / "lectures" / "figures" / "01_line.svg").write_text(FIGURE)
     nbformat.write(new_notebook(cells=LECTURE, metadata=kernel), root / "lectures" / "01_seconds.ipynb")

@@ -58,6 +58,7 @@ def test_start_page_tells_where_one_is(server):
     assert "4.5 of 7 points , feedback" in said
     assert "Make it data-parallel 0 % 0 of 1 cells filled your extension: until Sat 2 Feb 2999" in said
     assert said.count("feedback is there") == 1, "of what was not fetched"
+    assert "Next: the feedback on assignment 07 is back" in said
     assert "instead of Thu 31 Jan 2999" in said and "see how many cells" in said
     assert 'href="/services/x/course/class"' in text
     assert 'href="/user/ada/lab/tree/lectures/01_convolution.ipynb"' in text

@@ -13,6 +13,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
 from nbgrader.utils import compute_checksum
 
 from cluster.grading.mutants import fill
+from cluster.panel.validate import TO_DO
 
 ROOT = Path(__file__).parents[2]
 RIGHT = {
@@ -67,12 +68,14 @@ def test_wrong_work_is_told_why(tmp_path):
     found = validated(tmp_path, given, double("return x + 1"), *graded(RIGHT | WRONG), answer)["failed"]
     said = {one["source"].splitlines()[0]: one for one in found}
     assert list(said) == [
+        "4 fail, 1 still to do, 3 pass.",
         "size = 4",
         "Other numbers (2 points).",
         "double('x', 1)",
         "assert double(3) == 6",
-        "# YOUR CODE HERE",
+        TO_DO,
     ]
+    assert said[TO_DO]["raw_error"] == "- The answer answer"
     assert "Grading puts the original back" in said["size = 4"]["raw_error"]
     assert said["Other numbers (2 points)."]["raw_error"] == "3 was <b>not</b> doubled"
     assert "<b>" not in said["Other numbers (2 points)."]["error"]
@@ -82,10 +85,10 @@ def test_wrong_work_is_told_why(tmp_path):
 
 def test_what_is_still_to_do(tmp_path):
     """Does an empty function read as such, not as a page of traceback?"""
-    (one,) = validated(tmp_path, double("raise NotImplementedError"), *graded({"warns": RIGHT["warns"]}))[
-        "failed"
-    ]
-    assert one["raw_error"].startswith("Still to do") and len(one["raw_error"]) < 200
+    checks = graded({"says-why": WRONG["says-why"], "draws": RIGHT["draws"]})
+    count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
+    assert count["source"] == "0 fail, 2 still to do, 0 pass."
+    assert (to_do["source"], to_do["raw_error"]) == (TO_DO, "- Other numbers (2 points).\n- import warnings")
 
 
 def test_the_button_asks_us(server, course):
@@ -110,7 +113,7 @@ def test_the_assignments_of_the_course(name, tmp_path):
     source = nbformat.read(ROOT / "solutions" / name / released.name, as_version=4)
     assert validated(tmp_path, *fill(nbformat.read(released, as_version=4), source).cells) == {}
     found = validated(tmp_path, *nbformat.read(released, as_version=4).cells)["failed"]
-    assert len(found) > 5 and "Still to do" in found[0]["raw_error"]
+    assert len(found) == 2 and found[1]["source"] == TO_DO
 
 
 def asked(server, path):

@@ -34,6 +34,8 @@
           this.put(`<main id="content"><h1>The course's page does not answer</h1></main>`, url);
           return;
         }
+        const opens = new URL(found.url).pathname.split(`${base}lab/tree/`)[1]; // the answer to a button
+        if (opens) return void commands.execute("docmanager:open", { path: decodeURIComponent(opens) });
         const page = found.page.getElementById("page");
         if (!page) return void window.open(url, "_blank", "noopener"); // logged out, or an error page
         page.querySelectorAll(".outside").forEach((node) => node.remove()); // it is in JupyterLab already
@@ -83,6 +85,27 @@
     };
   }
 
+  // Submit in the Assignment List says nothing: the receipt that is new after it is told.
+  async function announce(Notification, live, base, open) {
+    const receipts = async () => {
+      const { page } = await live.fetched(`${base}course`);
+      return new Map([...page.querySelectorAll("[data-receipt]")].map((link) => [link.getAttribute("href"), link]));
+    };
+    let known = receipts().catch(() => new Map());
+    new PerformanceObserver((list) => {
+      if (!list.getEntries().some((one) => one.name.split("?")[0].endsWith("/assignments/submit"))) return;
+      known = known.then(async (before) => {
+        const now = await receipts().catch(() => before);
+        for (const [url, link] of now) {
+          if (before.has(url)) continue;
+          const actions = [{ label: "Receipt", callback: () => open(url) }];
+          Notification.success(link.dataset.receipt, { autoClose: 15000, actions });
+        }
+        return now;
+      });
+    }).observe({ type: "resource" });
+  }
+
   function plugin(modules, live) {
     const [apputils, launcher, menus, coreutils, ui, widgets] = modules;
     return {
@@ -123,10 +146,18 @@
           Object.keys(pages).forEach((command) => own.addItem({ command }));
           menu.addMenu(own, true, { rank: 900 });
         }
-        // Where nothing else was opened, the course begins with its map.
+        // The course begins with its map: in front where nothing else was opened, else behind; not again on a reload.
         app.restored.then(() => {
-          const others = [...shell.widgets("main")].filter((one) => !one.id.startsWith("launcher"));
-          if (!others.length) commands.execute("course:start");
+          const others = [...shell.widgets("main")].some((one) => !one.id.startsWith("launcher"));
+          if (!others) commands.execute("course:start");
+          else if (performance.getEntriesByType("navigation")[0]?.type !== "reload") {
+            widget = make();
+            shell.add(widget, "main", { activate: false });
+            widget.content.show(base + "course");
+          }
+        });
+        announce(apputils.Notification, live, base, (url) => {
+          commands.execute("course:start").then(() => widget.content.show(url));
         });
       },
     };
