@@ -257,6 +257,19 @@ def test_collect_grade_and_give_back(hub, ada, ben, ines):
         assert re.search(rf"\b{points}(\.0)?(</b>)? (of|/) 3", said), said[:3000]
 
 
+def test_formgraders_links_open_in_its_lab(ines):
+    """Source, release and graded notebook: does each link lead into the grader's Lab?"""
+    lab = f"/services/{COURSE}/lab/tree/"
+    script = ines.formgrader("GET", "/formgrader/static/js/utils.js").text
+    assert "var linkTo" in script and f'"{lab}" + words' in script
+    [one] = ines.formgrader("GET", "/formgrader/api/assignments").json()
+    graded = f".grading/autograded/{ines.user.replace('ines', 'ada')}/{ASSIGNMENT}/doubling.ipynb"
+    for path in (one["source_path"], one["release_path"], graded):
+        assert ines.get(f"{ines.base}{lab}{path}").status_code == 200, path
+        assert ines.formgrader("GET", f"/api/contents/{path}").ok, path
+    assert ines.formgrader("GET", "/api/contents/solutions/99_not_there").status_code == 404
+
+
 def test_backup_and_restore(hub, ines):
     """Are gradebook and submissions, lost, as they were before? And is a broken file refused?"""
     file, grading = hub.folder / "backup.tar.gz", hub.state / "home" / hub.grader / "course/.grading"
@@ -311,7 +324,7 @@ def test_stop_leaves_nothing_behind(hub):
     said = hub.do("stop")
     assert "servers and kernels" in said
     assert running(hub, cem.user) == [] and not [c for c in psutil.net_connections() if mine(hub, c)]
-    assert hub.do("status", status=3) and (hub.state / "passwords.csv").exists()
+    assert "dead" not in hub.do("status", status=3) and (hub.state / "passwords.csv").exists()
     assert "servers and kernels: 0 processes" in hub.do("stop")
 
 

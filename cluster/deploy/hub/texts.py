@@ -236,6 +236,8 @@ c = get_config()  # noqa: F821
 c.HubOAuth.cache_max_age = 10
 # Lab shows Formgrader in a frame, which the hub's default forbids.
 c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
+# Formgrader's pages link to the notebooks that were graded, in .grading; this server is their owner's.
+c.ContentsManager.allow_hidden = True
 """
 
 SERVER = '''\

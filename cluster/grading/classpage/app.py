@@ -11,7 +11,7 @@ from traitlets import Bool, Unicode
 
 from cluster import panel
 
-from . import handlers
+from . import handlers, links
 from .actions import Actions
 from .sheets import Sheets
 from .slurm import Queue
@@ -48,6 +48,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     def initialize_handlers(self):
         self.handlers.extend(handlers.PAGES)
+        self.handlers.append((r"/formgrader/static/js/utils\.js", links.Links))
 
     async def _start_jupyter_server_extension(self, serverapp):
         """Formgrader is there now: its menu gets a link."""

@@ -1,0 +1,31 @@
+"""Formgrader's links to folders and notebooks open in this server's Lab; nbgrader's lead out of a service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jupyter_server.base.handlers import JupyterHandler
+from tornado.web import authenticated
+
+# nbgrader's own writes "/tree/…" and "/notebooks/…", without the address of the server.
+OURS = """
+linkTo = (ours => (type, path) => {
+  if (window !== window.top) return ours(type, path);
+  const words = path.split("/").filter(word => word && word !== ".").map(encodeURIComponent);
+  return (_, el) => $(el).attr({ href: LAB + words.join("/"), target: "_blank" })[0];
+})(linkTo);
+"""
+
+
+class Links(JupyterHandler):
+    """nbgrader's utils.js, with the function that makes links in a tab of one's own exchanged."""
+
+    @authenticated
+    def get(self) -> None:
+        from nbgrader.server_extensions.formgrader.handlers import static_path
+
+        text = Path(static_path, "js", "utils.js").read_text()
+        self.set_header("Content-Type", "text/javascript; charset=UTF-8")
+        lab = json.dumps(f"{self.base_url}lab/tree/")
+        self.finish(text + OURS.replace("LAB", lab))
