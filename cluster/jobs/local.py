@@ -79,7 +79,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
     waits = rounds.is_item(folder) and ledger.held(rounds.sweep_of(folder))  # asked first: it may begin now
     if ledger.held(folder):
-        return Status("running", f"Ranks at work on {backend['host']}.", source="launcher")
+        return Status("running", f"It runs on {backend['host']}.", source="launcher")
     if waits and not (folder / "backend.json").exists():
         return state.ended(folder) or Status("pending", "It waits for its turn in the sweep.", source="queue")
     return state.lost(folder)

@@ -15,6 +15,7 @@ DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs
 FRESH, SHARE = 1.0, 0.05  # seconds for which the found folders hold, at least; of the time, for searching
 SHOWN = 100  # jobs in the list
 SOURCES = 8  # jobs whose metrics are kept in memory
+WORDS = 60  # characters of a job's arguments in the list
 LINES = 200  # of what the ranks printed
 SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
 
@@ -35,6 +36,8 @@ class Line:
     at: float
     place: str
     ended: bool
+    mark: str  # of its folder's name, which tells it from others of its name
+    arguments: str
 
 
 class Unknown(LookupError):
@@ -127,8 +130,15 @@ def line(entry: Any, place: str) -> Line:
     share = min(1.0, float(done) / float(whole)) if whole and float(whole) else None
     return Line(
         f"{place}/{name}", entry.run["name"], state, what, share, progress, ranks, backend, took,
-        entry.at, place, entry.status.ended,
+        entry.at, place, entry.status.ended, name.rpartition("-")[2], arguments(entry.run),
     )  # fmt: skip
+
+
+def arguments(run: dict[str, Any]) -> str:
+    """'steps=40, rate=0.1' of a run.json, shortened."""
+    given = run.get("arguments")
+    text = ", ".join(f"{key}={value}" for key, value in given.items()) if isinstance(given, dict) else ""
+    return text if len(text) <= WORDS else text[: WORDS - 1] + "…"
 
 
 def search(root: Path) -> list[Path]:

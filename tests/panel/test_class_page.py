@@ -70,10 +70,13 @@ def test_strangers_see_nothing_and_do_nothing(graders):
 def test_pages_say_what_is_there_as_text(graders):
     """Are assignment and missing Slurm named, a hostile name escaped, and no other script let in?"""
     status, text, headers = graders.get("course/class")
-    assert status == 200 and "Doubling" in text and "0 of 2" in text and "has no Slurm" in text
+    assert status == 200 and "Doubling" in text and "of 2" not in text and "has no Slurm" in text
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
     _, text, _ = graders.get(PAGES[1])
     assert html.escape(HOSTILE) in text and HOSTILE not in text and "not handed out" in text
+    for do, why in (("collect", "students have to get it"), ("grade", "nothing is collected")):
+        assert why in text and f'id="do-{do}"' not in text
+    assert 'class="button primary" id="do-hand-out"' in text
     assert graders.get("course")[1] == graders.get("course/class")[1], "here the start page is the class"
     for page in (
         "assignment?of=../x",
@@ -111,6 +114,22 @@ def test_a_button_runs_its_command(graders):
     assert "is due 2026-12-01 22:59 UTC" in text and "due Tue 1 Dec, 22:59 UTC" in text
     begun = json.loads((graders.root / f".grading/actions/{NAME}/action.json").read_text())
     assert begun["name"] == "Due date"
+
+
+@needs_browser
+def test_forms_begin_with_the_browsers_time_zone(graders):
+    """Is it that of who fills them in, by a name that a due date may have?"""
+    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    with browser() as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
+        page.context.new_cdp_session(page).send(
+            "Emulation.setTimezoneOverride", {"timezoneId": "Europe/Berlin"}
+        )
+        page.goto(graders.url + PAGES[1])
+        page.wait_for_function("document.querySelectorAll('input[name=zone]').length == 2")
+        page.wait_for_function(
+            "[...document.querySelectorAll('[name=zone]')].every(one => one.value == 'Europe/Berlin')"
+        )
 
 
 @needs_browser
