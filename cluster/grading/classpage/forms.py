@@ -36,6 +36,29 @@ BUTTONS = {
 }  # fmt: skip
 
 
+def hindrance(sheet: Sheet, do: str) -> str:
+    """Why this button has nothing to do yet, in words; empty where it has."""
+    if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
+        return "not yet: students have to get it first"
+    if do == "grade" and not sheet.count("collected"):
+        return "not yet: nothing is collected"
+    if do in ("give-back", "report") and not sheet.count("graded"):
+        return "not yet: nothing is graded"
+    return ""
+
+
+def next_step(sheet: Sheet) -> str:
+    """The button that comes next, or an empty string."""
+    if not sheet.handed_out and not sheet.handed_in:
+        return "hand-out"
+    waits = {
+        "collect": sheet.count("waiting"),
+        "grade": sheet.ungraded,
+        "give-back": sheet.count("graded") - sheet.count("given_back"),
+    }
+    return next((do for do, n in waits.items() if n > 0), "")
+
+
 def words(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
     """(the action's name, the words after `grade`). Raises Wrong."""
     asked = form["do"]

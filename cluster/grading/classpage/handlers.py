@@ -11,7 +11,7 @@ from tornado.web import HTTPError, authenticated
 from cluster.panel.handlers import Page
 
 from .actions import Action, Busy
-from .forms import BUTTONS, Wrong, words
+from .forms import BUTTONS, Wrong, hindrance, next_step, words
 from .sheets import Sheet
 
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -24,7 +24,13 @@ class ClassHandler(Page):
 
     def show(self, template: str, **values: Any) -> None:
         super().show(
-            template, buttons=BUTTONS, sheet_url=self.sheet_url, formgrader=self.formgrader, **values
+            template,
+            buttons=BUTTONS,
+            hindrance=hindrance,
+            next_step=next_step,
+            sheet_url=self.sheet_url,
+            formgrader=self.formgrader,
+            **values,
         )
 
     def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:

@@ -26,6 +26,7 @@ class Row:
     name: str
     due: datetime.datetime | None = None
     extended: bool = False
+    days: int = 0  # more for each assignment, by the roster
     at: datetime.datetime | None = None  # the newest hand-in, by the server's clock
     waiting: bool = False  # it lies in the exchange's inbox and is not collected
     collected: bool = False
@@ -142,12 +143,14 @@ class Sheets:
         known = next((one for one in book.assignments if one.name == name), None)
         sheet.due, sheet.of = aware(known and known.duedate), known.max_score if known else 0.0
         deadline = late.deadlines(book, course, name) if known else lambda student: None
+        each = late.extensions(course.coursedir)[1].get(late.EACH, {})
         newest, sheet.refused = inbox(course, name)
         marks, notebooks = graded(book, name), [one.name for one in known.notebooks] if known else []
         for student in book.students:
             words = " ".join(filter(None, [student.first_name, student.last_name]))
             due = aware(deadline(student.id))
-            row = Row(student.id, words or student.id, due, due != sheet.due)
+            days = each.get(student.id, {}).get("days", 0)
+            row = Row(student.id, words or student.id, due, due != sheet.due, days)
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.cells = filled(self.people, student.id, name) if self.people else None
             sheet.rows.append(row)
