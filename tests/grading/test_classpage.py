@@ -144,6 +144,7 @@ def test_the_rosters_extension_holds_for_each_assignment(exchange):
             "ada: 2 days more for each assignment"
         ]
         assert late.standing(book, exchange.course, {"ada": 2}) == []
+        assert [rows(exchange)[name].days for name in ("ada", "bob")] == [2, 0], "also before a due date"
         late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
         until = late.deadlines(book, exchange.course, NAME)
         assert until("ada").day == 4 and until("bob").day == 2
@@ -203,6 +204,27 @@ def test_what_a_form_cannot_ask_for(form, words):
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
     with pytest.raises(forms.Wrong, match=words):
         forms.words(sheet, empty | form)
+
+
+def test_the_next_step_is_named():
+    """From handing out to giving back: which button comes next, and which have nothing to do yet?"""
+    row = sheets.Row("ada", "Ada")
+    sheet = sheets.Sheet(NAME, "Doubling", rows=[row])
+
+    def said():
+        return forms.next_step(sheet), [do for do in forms.BUTTONS if forms.hindrance(sheet, do)]
+
+    assert said() == ("hand-out", ["collect", "grade", "give-back", "report"])
+    sheet.handed_out = True
+    assert said() == ("", ["grade", "give-back", "report"])
+    row.at, row.waiting = WHEN, True
+    assert said() == ("collect", ["grade", "give-back", "report"])
+    row.waiting, row.collected = False, True
+    assert said() == ("grade", ["give-back", "report"])
+    row.graded = True
+    assert said() == ("give-back", [])
+    row.given_back = True
+    assert said() == ("", [])
 
 
 def test_an_action_is_a_process_of_its_own(many, monkeypatch):  # noqa: F811
