@@ -7,9 +7,11 @@ check's `see` names.
 
 import re
 from functools import cache
+from urllib.parse import quote
 
 EMPTY = "NotImplementedError"
 NOT_THEIRS = ("TimeLimit", "NoAnswer")  # the engine's words, which say what happened
+MARKS = "?/:@!$&'()*+,;="  # that nbconvert leaves as they are in the id of a heading
 MOST = 2  # misunderstandings that fit equally well
 
 
@@ -70,8 +72,16 @@ def where(root, assignment, check):
             heading = next(iter(re.findall(r"^#+ (.+)$", cell.source, re.MULTILINE)[-1:]), heading)
         elif cell.metadata.get("nbgrader", {}).get("grade_id") == check:
             section = lecture_section(root, assignment, cell.metadata.get("see"))
-            return ", and ".join(filter(None, [heading and f"“{heading}” above", section]))
+            return ", and ".join(filter(None, [heading and above(heading), section]))
     return ""
+
+
+def above(heading):
+    """A link to a heading of the page, by nbconvert's id for it; only words where it has formulas or code."""
+    words = f"“{heading}” above"
+    if re.search(r"[`$*_<>&\[\]]", heading):
+        return words
+    return f"[{words}](<#{quote(heading.replace(' ', '-'), safe=MARKS)}>)"
 
 
 def lecture_section(root, assignment, see):

@@ -33,7 +33,8 @@ def test_feedback_hides_hidden_checks(course, answer, failed):
     assert "(hidden checks)" in text
     assert ("A hidden check failed" in text) == failed
     assert ("Perhaps you think:" in text and "at_most_five" in text) == failed
-    assert ("“Doubling” above" in text) == failed
+    assert ('<a href="#Doubling">“Doubling” above</a>' in text) == failed
+    assert 'id="Doubling"' in text
     got = ("✗", "0 of 2", "1 of 3") if failed else ("✓", "2 of 2", "3 of 3")
     row = re.search(r'<a href="#double-of-others">Other numbers</a>.*?</tr>', text, re.DOTALL).group()
     assert got[1] in row and f"{got[2]} points</title>" in text and "Test cell" not in text
