@@ -72,9 +72,7 @@ def test_jobs_are_listed_and_escaped(server, jobs):
     assert "&lt;b&gt;7&lt;/b&gt; images &amp; no labels" in text and "100 %" in text
     assert "1 running, 2 ended." in text
     for job in jobs.values():
-        assert f"{job.folder.name.rpartition('-')[2]}, exercises/07_ranks" in text, (
-            "what tells it from others"
-        )
+        assert f"{job.folder.name.rpartition('-')[2]}, exercises/07_ranks" in text
     assert "epochs=4, pause=0.0" in text
     assert not SCRIPTS.search(text), SCRIPTS.search(text)
 
