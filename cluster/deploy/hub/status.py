@@ -30,7 +30,10 @@ def status(state: Path) -> tuple[int, str]:
         answers = here and part.answers()
         lives, good = lives + here, good + answers
         words = "answers" if answers else "lives, but does not answer" if here else gone
-        rows.append(f"  {part.name:10} {words}" + (f" (process {record['pid']})" if here else ""))
+        rows.append(
+            f"  {part.name:10} {words}"
+            + (f" ({'' if here else 'was '}process {record['pid']})" if record else "")
+        )
     if good == len(whole):
         people = Api(settings, parts.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
         servers = sorted(p["name"] for p in people if p["server"])
