@@ -116,11 +116,11 @@ class TheWay:
             assert "Success" in ada.validate(self.patience)
             ada.assignments()
             ada.submit(self.assignment)
-            ada.shot("list-submitted")
             ada.page.wait_for_selector(
-                f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is handed in')"
+                f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is handed in')",
+                state="attached",  # it goes again after seconds, and a picture may take as long
             )
-            ada.shot("handed-in-said")
+            ada.shot("list-submitted")
             ada.menu("Course", "Start Page")
             ada.page.wait_for_selector("#progress >> text=/handed in/")
             ada.shot("start-handed-in")
