@@ -140,13 +140,7 @@ class TheWay:
         """Does it open in Lab and in a tab, with its mathematics, without the hidden checks and a network?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
-            ada.assignments()
-            ada.row("submitted", self.assignment).locator("button:text-is('Fetch Feedback')").click()
-            ada.page.click("a:has-text('view feedback')")
-            page = ada.page.locator(f".jp-DirListing-item:has-text('{self.notebook}.html')")
-            page.wait_for()
-            ada.shot("feedback-fetched")
-            page.dblclick()
+            self.fetch_feedback(ada)
             frame = ada.page.frame_locator(".jp-HTMLViewer iframe")
             frame.locator("h1").first.wait_for()
             ada.shot("feedback-in-lab")
@@ -159,6 +153,16 @@ class TheWay:
             ada.shot("feedback-in-a-tab")
             self.read(ada.page)
             assert violations(ada.page) == []
+
+    def fetch_feedback(self, ada):
+        """As nbgrader has it: from its list to a folder, and there to the page."""
+        ada.assignments()
+        ada.row("submitted", self.assignment).locator("button:text-is('Fetch Feedback')").click()
+        ada.page.click("a:has-text('view feedback')")
+        page = ada.page.locator(f".jp-DirListing-item:has-text('{self.notebook}.html')")
+        page.wait_for()
+        ada.shot("feedback-fetched")
+        page.dblclick()
 
     def read(self, page):
         """What the feedback must show, and what not."""
@@ -220,6 +224,28 @@ class TestSmall(TheWay):
         ines.class_page(self.number)
         ines.act("give-back", "Give back")
         ines.shot("class-given-back")
+
+    def fetch_feedback(self, ada):
+        """By the start page's button."""
+        ada.shot("feedback-is-there")
+        ada.page.click(f"#feedback-{self.number}")
+
+    def test_a_copy_of_a_lecture(self, hub, album):
+        """Does it open with its figures, and run to its end, its job beside it?"""
+        with sits(hub, "ben", album) as ben:
+            ben.log_in()
+            ben.page.click("#copy-01")
+            ben.opened()
+            assert ben.pictures() > 0
+            ben.run_all(self.patience, self.last_words)
+            ben.shot("lecture-copy")
+            assert list(Path(os.path.expanduser(f"~{ben.user}/lectures")).glob("runs/double-*"))
+            ben.menu("Course", "Start Page")
+            ben.page.wait_for_selector("a#copy-01:has-text('my copy')")
+            ben.go(f"/user/{ben.user}/lab")  # other tabs are restored: the start page waits behind them
+            ben.page.wait_for_selector("#jupyterlab-splash", state="detached")
+            ben.page.wait_for_selector(".lm-TabBar-tabLabel:text-is('Start')", timeout=START)
+            ben.shot("come-back")
 
 
 @pytest.mark.hub

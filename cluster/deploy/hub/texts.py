@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from . import COURSE, INSTRUCTORS, STUDENTS, lab
+from . import COURSE, INSTRUCTORS, STUDENTS, front, lab
 from .settings import Settings
 
 EXTENSIONS = {  # Jupyter's server extensions, by role
@@ -22,7 +22,7 @@ LISTENING = "127.0.0.1"
 
 def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[str, str]:
     """{path in the state folder: text}. panel: the students' package has the start page."""
-    made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
+    made = {"etc/jupyterhub_config.py": hub(settings, state, python), "etc/templates/error.html": front.ERROR}
     for role, names in EXTENSIONS.items():
         made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, panel).items()}
         if panel:
@@ -105,6 +105,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         "settings": settings,
         "state": str(state),
         "python": python,
+        "log_in": front.LOG_IN,
         "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
         "news": news(settings),
         "course": COURSE,
@@ -157,10 +158,8 @@ c.Spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
 c.Spawner.environment = {env}
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
 c.Spawner.default_url = "/lab"
-c.JupyterHub.template_vars = {{
-    "announcement_login": "From Convolution to Cluster: log in with your account on this machine. "
-    "The password is the one that your instructor gave you, until you change it.",
-}}
+c.JupyterHub.template_paths = ["{state}/etc/templates"]
+c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}}}
 c.Spawner.start_timeout = 180
 c.Spawner.http_timeout = 180
 
