@@ -157,7 +157,8 @@ def standing(book, course, days):
     for assignment in book.assignments:
         settle(book, course, assignment.name)
     changed = sorted(s for s in old.keys() | new.keys() if old.get(s) != new.get(s))
-    return [f"{s}: {new.get(s, {'days': 0})['days']} days more for each assignment" for s in changed]
+    now = {s: new.get(s, {"days": 0})["days"] for s in changed}
+    return [f"{s}: {n} day{'s' * (n != 1)} more for each assignment" for s, n in now.items()]
 
 
 def found(book, assignment):
