@@ -107,7 +107,7 @@ class TheWay:
             ada.page.click(f"#fetch-{self.assignment[:2]}")
             ada.opened()
             ada.shot("assignment")
-            assert self.notebook in ada.page.title()
+            assert self.notebook in ada.page.url
             assert "Still to do" in ada.validate(self.patience)
             for number, text in answers(hub, ada.user, self.assignment, self.notebook):
                 ada.fill(number, text)
