@@ -40,8 +40,8 @@ SITE = "nbgrader_site.py"
 README = """\
 # From Convolution to Cluster
 
-- `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, press *Make my
-  copy* on the start page (menu *Course*).
+- `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, press
+  *Make my copy* on the start page (menu *Course*).
 - Your password: change it with `passwd` in a terminal (menu *File*, *New*).
 - Assignments are not here: Nbgrader > Assignment List fetches them into `assignments/`, and submits them.
 - `cluster/` is the package that notebooks import.
