@@ -95,9 +95,9 @@ echo $$ > {tmp_path}/pid; sleep 60
 """)
     python.chmod(0o755)
     env = {"PATH": "/usr/bin:/bin", "VENV": str(tmp_path / "venv"), "PYTHON": str(python)}
-    script = subprocess.Popen(
-        ["cluster/deploy/setup.sh"], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True
-    )
+    # Tests in the background ignore Ctrl-C, and so would all that they start.
+    listening = ["env", "--default-signal=INT", "cluster/deploy/setup.sh"]
+    script = subprocess.Popen(listening, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     until = time.monotonic() + 30
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
         assert time.monotonic() < until, "the step never began"
