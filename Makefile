@@ -4,10 +4,11 @@ PY := $(VENV)/bin/python
 export VENV
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test test-all lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -17,20 +18,23 @@ lab: setup  ## build the environment where it is missing and open JupyterLab at 
 	exec jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS)
 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
-	$(PY) -m cluster.grading demo
+	$(PY) -m cluster.staff demo
 
 test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, mutants
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+test-all: setup-test  ## the same, and every slow result made again, not only what has changed and a sample
+	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)
 	CLUSTER_DRILL=$(or $(STUDENTS),100) $(PY) -m pytest tests/grading/test_drill.py -k killed -s
 
 mutants: setup  ## grade stub, solution and wrong solutions; print mutants against checks
-	$(PY) -m cluster.grading mutants
+	$(PY) -m cluster.staff mutants
 
 exploits: setup  ## grade a class of attacks on grading; print what each got (STOCK=1: stock nbgrader as well)
-	$(PY) -m cluster.grading exploits $(if $(STOCK),--stock --report tests/exploits/README.md)
+	$(PY) -m tests.attacks $(if $(STOCK),--stock --report tests/exploits/README.md)
 
 lectures: setup  ## regenerate and execute the lectures from lectures/text
 	$(PY) lectures/build.py $(LECTURE)
@@ -45,47 +49,47 @@ claims: setup  ## print what became of each figure of the source decks; write le
 	$(PY) lectures/claims.py
 
 exercises: setup  ## regenerate the students' release from solutions/
-	$(PY) -m cluster.grading release
+	$(PY) -m cluster.staff release
 
 student: setup  ## make the folder student/: what students get, never this repository
-	$(PY) -m cluster.grading student $(if $(AFTER),--after $(AFTER))
+	$(PY) -m cluster.staff student $(if $(AFTER),--after $(AFTER))
 
 doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
 	$(PY) -m cluster doctor
 
 slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
-	$(PY) -m cluster.deploy.slurm start
+	$(PY) -m cluster.staff.one_machine_slurm start
 
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
-	$(PY) -m cluster.deploy.slurm stop
+	$(PY) -m cluster.staff.one_machine_slurm stop
 
 hub: roster-there setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv STATE=FOLDER (needs root)
-	$(PY) -m cluster.deploy.hub start $(if $(STATE),--state "$(STATE)") $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
+	$(PY) -m cluster.staff.hub start $(if $(STATE),--state "$(STATE)") $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
 
 hub-stop:  ## stop exactly what `make hub` started (with the same STATE), servers of students too; all files are kept
-	$(PY) -m cluster.deploy.hub stop $(if $(STATE),--state "$(STATE)") $(HUB_ARGS)
+	$(PY) -m cluster.staff.hub stop $(if $(STATE),--state "$(STATE)") $(HUB_ARGS)
 
 test-hub: setup-test  ## a class the whole way through a browser on a real hub, under load, with faults (needs root)
 	CLUSTER_TEST_HUB=1 CLUSTER_TEST_HUB_SLURM=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)
 
-bench: setup-test  ## measure what the course's tools cost: PART=jobs (cluster/bench/README.md)
-	$(PY) -m cluster.bench $(PART) $(BENCH_ARGS)
+bench: setup-test  ## measure what the course's tools cost: PART=jobs (tests/bench/README.md)
+	$(PY) -m tests.bench $(PART) $(BENCH_ARGS)
 
 setup:  ## build the environment where it is missing, nothing more
-	@cluster/deploy/setup.sh
+	@cluster/setup.sh
 
 setup-book:
-	@cluster/deploy/setup.sh book
+	@cluster/setup.sh book
 
 roster-there:  # before minutes go into an environment
 	@[ "$$(id -u)" = 0 ] || { echo "Only root can start the hub: sudo make hub ROSTER=people.csv"; exit 1; }
 	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) is not there, or cannot be read."; exit 1; }
 
 setup-hub:
-	@cluster/deploy/setup.sh hub
+	@cluster/setup.sh hub
 
 setup-test:
-	@cluster/deploy/setup.sh test
+	@cluster/setup.sh test
 
 lint:  ## check style of code and notebooks
 	@ruff check .
@@ -96,7 +100,7 @@ format:  ## format the code and the notebooks' text twins
 	@ruff format .
 
 lock: setup  ## resolve the pins of pyproject.toml anew into constraints.txt
-	$(PY) cluster/deploy/lock.py
+	$(PY) cluster/staff/lock.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

@@ -1,6 +1,6 @@
 """nbgrader's settings for the course: solutions/ is its source, exercises/ its release, the rest is private.
 
-nbgrader's own commands read this file when they are run in the course root; cluster.grading reads it too.
+nbgrader's own commands read this file when they are run in the course root; cluster.checks reads it too.
 """
 
 from pathlib import Path
@@ -45,38 +45,38 @@ c.InstantiateTests.autotest_filename = str(root / "autotests.yml")
 
 # nbgrader would execute a student's notebook as the user who grades, and let its outputs decide the marks.
 # `nbgrader autograde` and Formgrader's button take the verdict of the engine instead, as `grade run` does.
-c.Autograde.exporter_class = "cluster.grading.classrun.plugin.Reader"
-c.Autograde.sanitize_preprocessors = ["cluster.grading.classrun.plugin.Sanitise"]
+c.Autograde.exporter_class = "cluster.staff.classes.nbgrader_steps.Reader"
+c.Autograde.sanitize_preprocessors = ["cluster.staff.classes.nbgrader_steps.Sanitise"]
 c.Autograde.autograde_preprocessors = [
-    "cluster.grading.classrun.plugin.Judge",
+    "cluster.staff.classes.nbgrader_steps.Judge",
     "nbgrader.preprocessors.AssignLatePenalties",
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 # Formgrader's collect and `nbgrader collect`: no links, the owner's name, the server's time.
-c.ExchangeFactory.collect = "cluster.grading.classrun.exchange.Collect"
+c.ExchangeFactory.collect = "cluster.staff.classes.nbgrader_exchange.Collect"
 # Formgrader's release and `nbgrader release_assignment`: whole, or as it was.
-c.ExchangeFactory.release_assignment = "cluster.grading.classrun.exchange.HandOut"
+c.ExchangeFactory.release_assignment = "cluster.staff.classes.give.HandOut"
 # What lateness costs, once an assignment has a due date (python -m cluster grade due --help).
-c.AssignLatePenalties.plugin_class = "cluster.grading.classrun.late.LatePenalty"
+c.AssignLatePenalties.plugin_class = "cluster.staff.classes.late.LatePenalty"
 c.LatePenalty.per_day = 0.1  # of the score, for each day begun
 c.LatePenalty.free_days = 0  # a student's, in all assignments together
 c.LatePenalty.grace = 10  # minutes
 
 # A student's HTML would otherwise run in the grader's browser session; nbconvert cleans all but Markdown.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "cluster.grading.markdown.markdown"}
+c.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.markdown"}
 
 # nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, lists the checks
 # by name, says what a failed one points to, and is a page in which nothing runs and nothing is loaded.
-c.GenerateFeedback.exporter_class = "cluster.grading.feedback.Feedback"
+c.GenerateFeedback.exporter_class = "cluster.staff.feedback.feedback.Feedback"
 c.GenerateFeedback.preprocessors = [
-    "cluster.grading.feedback.Marks",
-    "cluster.grading.feedback.HideHiddenTests",
-    "cluster.grading.feedback.Contents",
-    "cluster.grading.feedback.Explain",
+    "cluster.staff.feedback.feedback.Marks",
+    "cluster.staff.feedback.feedback.HideHiddenTests",
+    "cluster.staff.feedback.feedback.Contents",
+    "cluster.staff.feedback.feedback.Explain",
     "nbconvert.preprocessors.CSSHTMLHeaderPreprocessor",
 ]
 
-# A site's own settings, where it has some: exchange, database (cluster/deploy/hub writes them).
+# A site's own settings, where it has some: exchange, database (cluster/staff/hub writes them).
 if (root / "nbgrader_site.py").exists():
     load_subconfig("nbgrader_site.py", path=str(root))  # noqa: F821 (nbgrader provides it)

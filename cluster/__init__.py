@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import jobs
+    pass
     from .jobs import attach, doctor, submit, watch
     from .jobs import map as map
 

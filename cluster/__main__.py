@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import jobs
+from cluster import jobs
+
 from .jobs import Job, JobError, Sweep, attach, submit, watch
 from .jobs.errors import OptionError
 
@@ -99,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--logs", type=int, default=0, metavar="N", help="and the last N lines that were printed")
 
     c = command("states", "print what Slurm's states and reasons mean, and what to do", _states)
-    c.add_argument("--write", action="store_true", help="write cluster/jobs/STATES.md instead")
+    c.add_argument("--write", action="store_true", help="write cluster/slurm/STATES.md instead")
 
     command("grade", "grade a class: collect, run, report, … (an instructor's; `grade --help`)", _grade)
 
@@ -195,7 +196,7 @@ def _watch(o: argparse.Namespace) -> int:
 
 
 def _states(o: argparse.Namespace) -> None:
-    from .jobs import states
+    from .slurm import states
 
     if o.write:
         Path(states.__file__).with_name("STATES.md").write_text(states.markdown())
@@ -211,7 +212,7 @@ def _doctor(o: argparse.Namespace) -> int:
 
 def _grade(arguments: list[str]) -> int:
     try:
-        from .grading.__main__ import main as grade
+        from .staff.__main__ import main as grade
     except ImportError:
         print("Grading is the instructor's: it is not part of this copy of the package.", file=sys.stderr)
         return 2

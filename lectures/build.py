@@ -7,22 +7,36 @@
 
 A cell that raises, or that writes to stderr, fails the build with its source. The notebook is written beside
 and then renamed, so a failed build leaves the old one as it was. What changes from run to run without meaning
-(time stamps, versions, random cell ids) is left out.
+(time stamps, versions, random cell ids) is left out. Its jobs are run, not replayed from an earlier build.
+
+The notebook's metadata hold the key of what it was made of (cluster/grading/keys.py). --check compares the
+outputs with the committed ones: how many each cell has, of which kinds, and their texts, word by word and
+number by number. Of a cell tagged `measured`, whose numbers are this machine's (seconds, bytes a second,
+rounding errors, the machine itself), only number and kinds. What a picture shows is not compared.
 """
 
 import argparse
 import hashlib
 import os
 import pathlib
+import re
 import sys
+import tempfile
 import time
+from decimal import Decimal
 
 import jupytext
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from traitlets.config import Config
 
-LECTURES = pathlib.Path(__file__).parent
+from cluster.staff import keys, results
+
+LECTURES = pathlib.Path(__file__).resolve().parent
+MEASURED = "measured"  # the tag of a cell whose texts are another on another machine, or in another minute
+NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
+CLOSE = Decimal("0.01")  # of a number, and no less than one in the last digit that is printed
 KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -57,19 +71,23 @@ def execute(notebook, name, timeout=600):
         if sys.stdout.isatty():
             print(f"\r{name}: cell {done} of {total}", end="\n" if done == total else "", flush=True)
 
-    client = NotebookClient(
-        notebook,
-        timeout=timeout,
-        kernel_name="python3",
-        record_timing=False,
-        extra_arguments=["--IPKernelApp.log_level=40"],  # its warnings concern the transport, not the lecture
-        resources={"metadata": {"path": str(LECTURES)}},
-        on_cell_executed=progress,
-    )
-    try:
-        client.execute()
-    except CellExecutionError as error:
-        raise BuildError(f"{name}: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="kernel-") as sockets:
+        client = NotebookClient(
+            notebook,
+            timeout=timeout,
+            kernel_name="python3",
+            record_timing=False,
+            # Not by TCP: of two kernels that start at once, one may take the other's port.
+            config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
+            # Its warnings concern the transport, not the lecture.
+            extra_arguments=["--IPKernelApp.log_level=40"],
+            resources={"metadata": {"path": str(LECTURES)}},
+            on_cell_executed=progress,
+        )
+        try:
+            client.execute()
+        except CellExecutionError as error:
+            raise BuildError(f"{name}: {error}") from None
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if output.output_type == "stream" and output.name == "stderr":
@@ -97,17 +115,102 @@ def check_committed(text, target):
         raise BuildError(f"{target.name} is committed without being executed: run python lectures/build.py")
 
 
+def shown(cell):
+    """[(kind, text)] of a code cell's outputs: kinds are streams or MIME types, texts are without mark-up."""
+    found = []
+    for output in cell.outputs:
+        if output.output_type == "stream":
+            if found and found[-1][0] == output.name:  # where a stream is cut in two is a matter of time
+                found[-1] = (output.name, found[-1][1] + output.text)
+            else:
+                found.append((output.name, output.text))
+        else:
+            data = output.get("data", {})
+            text = data.get("text/html") or data.get("text/markdown") or data.get("text/plain", "")
+            text = re.sub(r"(?s)<style.*?</style>|</?[a-zA-Z][^>]*>", " ", text)
+            found.append((", ".join(sorted(data)) or output.output_type, text))
+    return found
+
+
+def differences(committed, executed):
+    """How the outputs of a lecture differ from the committed ones, in words; tags are those of `executed`."""
+    found, number = [], 0
+    for before, now in zip(committed.cells, executed.cells, strict=True):
+        if now.cell_type != "code":
+            continue
+        number += 1
+        old, new = shown(before), shown(now)
+        if (kinds := [kind for kind, _ in new]) != (was := [kind for kind, _ in old]):
+            found.append(f"code cell {number} puts out {kinds or 'nothing'}, committed is {was or 'nothing'}")
+        elif MEASURED not in now.metadata.get("tags", ()):
+            for (_, a), (_, b) in zip(old, new, strict=True):
+                if words := first_difference(a, b):
+                    found.append(f"code cell {number}: {words}")
+    return found
+
+
+def first_difference(a, b):
+    """The first difference of two texts, in words; "" if they have the same words and close numbers."""
+    (words, numbers), (new_words, new_numbers) = apart(a), apart(b)
+    if words != new_words:
+        old, new = (NUMBER.sub("#", text).split() for text in (a, b))
+        at = next(
+            (i for i, (x, y) in enumerate(zip(old, new, strict=False)) if x != y), min(len(old), len(new))
+        )
+        cut = slice(max(0, at - 3), at + 5)
+        return f"committed is “… {' '.join(old[cut])} …”, now “… {' '.join(new[cut])} …”"
+    for old, new in zip(numbers, new_numbers, strict=True):
+        if not close(old, new):
+            return f"committed is {old}, now {new}"
+    return ""
+
+
+def apart(text):
+    """The words of a text, numbers left out, and its numbers as they are written."""
+    return NUMBER.sub(" # ", text).split(), NUMBER.findall(text)
+
+
+def close(old, new):
+    """Are two written numbers the same but for rounding? Whole numbers must be equal."""
+    if old == new:
+        return True
+    old, new = (Decimal(n.replace(",", "").replace("−", "-")) for n in (old, new))
+    last = max(n.as_tuple().exponent for n in (old, new))  # of the last digit: -2 of 0.52, -17 of 2.6e-16
+    if last == 0:
+        return False
+    return abs(old - new) <= max(Decimal(10) ** last, CLOSE * max(abs(old), abs(new)))
+
+
+def why(text):
+    """Why a lecture has to be executed, in words; "" where the committed notebook has the key of today."""
+    target = LECTURES / f"{text.stem}.ipynb"
+    made_of = nbformat.read(target, as_version=4).metadata.get("made_of") if target.exists() else None
+    if made_of is None:
+        return "no key is recorded"
+    parts = keys.lecture(keys.Tree(LECTURES.parent), text.resolve())
+    return results.in_words(made_of["parts"], parts) if made_of["key"] != keys.key(parts) else ""
+
+
 def build(text, check):
     """Generate and execute one lecture; returns the seconds its execution took."""
     target = LECTURES / f"{text.stem}.ipynb"
     if check:
         check_committed(text, target)
+    parts = keys.lecture(keys.Tree(LECTURES.parent), text.resolve())
     notebook = generate(text)
     start = time.perf_counter()
-    execute(notebook, text.stem)
+    with tempfile.TemporaryDirectory(prefix="lecture-runs-") as runs:
+        os.environ["CLUSTER_RUNS"] = runs
+        execute(notebook, text.stem)
     seconds = time.perf_counter() - start
     nbformat.validate(notebook)
-    if not check:
+    if check:
+        if found := differences(nbformat.read(target, as_version=4), notebook):
+            raise BuildError(
+                "\n  ".join([f"{target.name} shows something else when it is executed:", *found])
+            )
+    else:
+        notebook.metadata.made_of = nbformat.from_dict({"key": keys.key(parts), "parts": parts})
         beside = target.with_suffix(".ipynb.tmp")
         nbformat.write(notebook, beside)
         beside.rename(target)

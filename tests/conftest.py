@@ -4,14 +4,44 @@ import os
 
 import pytest
 
+from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
 
-def pytest_collection_modifyitems(items):
-    """Tests marked `hub` run when they are asked for."""
+from . import marks, ranks, slurm
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Tests marked `hub` run when they are asked for; several workers get groups of tests."""
+    if config.getoption("loadgroup", False):  # of a worker of pytest-xdist
+        marks.divide(items)
     if os.environ.get("CLUSTER_TEST_HUB"):
         return
     for item in items:
         if item.get_closest_marker("hub"):
             item.add_marker(pytest.mark.skip(reason="takes minutes: make test-hub"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """A test that starts ranks, a Slurm or a server has the mark of it."""
+    with marks.held_to_its_marks(item):
+        return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report):
+    """A report names its test as pytest can be asked for it, without the group that decides its worker."""
+    if hasattr(report, "node"):  # in the process that has the workers
+        report.nodeid = marks.own_id(report.nodeid)
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what was made again because its recorded result has another key (sample.py), and why."""
+    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
+    if found := sorted({text for r in reports for name, text in r.user_properties if name == "another key"}):
+        terminalreporter.section("made again: the recorded result has another key, or is none")
+        for text in found:
+            terminalreporter.line(text)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,3 +50,31 @@ def no_slurm_but_the_tests_own(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_STATE", str(tmp_path_factory.mktemp("no state")))
         yield
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A running Slurm for all tests of the session: the project's own, or the one that was chosen."""
+    with slurm.running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def own(cluster):
+    """The same, for tests that stop its daemons, kill its nodes or change its accounts."""
+    if not cluster.own:
+        pytest.skip("stops daemons or changes limits: not on a cluster that is not the tests' own")
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def forked_ranks():
+    """What $CLUSTER_WARM is to be for jobs on this machine whose ranks shall not import TensorFlow anew."""
+    with ranks.forked() as address:
+        yield address
+
+
+@pytest.fixture
+def warm_ranks(forked_ranks, monkeypatch):
+    """Such ranks for the jobs of one test."""
+    monkeypatch.setenv(FORKED_RANKS, forked_ranks)

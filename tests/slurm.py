@@ -10,18 +10,20 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from cluster.deploy.slurm import machine, processes
-from cluster.deploy.slurm import state as states
-from cluster.deploy.slurm.description import Cluster
-from cluster.deploy.slurm.start import start
-from cluster.deploy.slurm.stop import stop
+from cluster.staff import services
+from cluster.staff.one_machine_slurm import machine
+from cluster.staff.one_machine_slurm.description import Cluster
+from cluster.staff.one_machine_slurm.start import start_slurm
+from cluster.staff.one_machine_slurm.stop import stop_slurm
+from cluster.system import processes
+
+from . import ports
 
 VARIABLE = "CLUSTER_TEST_SLURM"
 ACCOUNT = "limited"  # what its jobs may use together, and what each of them may: see Own.limit
@@ -60,13 +62,13 @@ class Own(Site):
         self.state = self.folder / "slurm"
         super().__init__(self.state / "slurm.conf")
         self.description = Cluster(
-            name="tests", node=f"t{os.getpid()}n", nodes=3, cpus=4, port=_ports(5), node_timeout=10
+            name="tests", node=f"t{os.getpid()}n", nodes=3, cpus=4, port=ports.free(5), node_timeout=10
         )
         self.nodes = self.description.node_names
 
     def start(self) -> None:
         """Start what does not run: all of it, or what a test has ended. Returns when it answers."""
-        start(self.description, self.state, lambda line: None)
+        start_slurm(self.description, self.state, lambda line: None)
 
     def limit(self) -> None:
         """The account `limited`: its jobs share one GPU, and each may last five minutes."""
@@ -75,7 +77,7 @@ class Own(Site):
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """End slurmctld, or the slurmd of a node, and return when it is gone."""
-        record = states.ledger(self.state).all()[name]
+        record = services.process_ledger(self.state).all()[name]
         if number == signal.SIGKILL:
             os.kill(record["pid"], number)
         processes.end([record])
@@ -90,7 +92,7 @@ class Own(Site):
 
     def stop(self) -> None:
         """Cancel what is left, end the daemons, remove every trace."""
-        stop(self.state, lambda line: None, purge=True)
+        stop_slurm(self.state, lambda line: None, purge=True)
         shutil.rmtree(self.folder)
 
 
@@ -115,13 +117,3 @@ def running():
         yield own
     finally:
         own.stop()
-
-
-def _ports(n: int) -> int:
-    """The first of n ports in a row that are free."""
-    for first in range(29810, 32000, n):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(first, first + n):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return first
-    raise RuntimeError("no free ports for Slurm between 29810 and 32000")

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from cluster import bench
-from cluster.bench import __main__ as command
-from cluster.bench import measure, record
+from tests import bench
+from tests.bench import __main__ as command
+from tests.bench import measure, record
 
 
 def test_each_side_runs_once_a_round_and_the_order_turns():
@@ -96,10 +96,10 @@ def test_every_part_keeps_the_form():
 
 @pytest.mark.parametrize("name", bench.parts())
 def test_the_tables_are_those_of_the_record(name):
-    """What README.md shows was measured; it is made anew by `python -m cluster.bench PART --table`."""
-    recorded = record.read(name)
+    """What README.md shows was measured; it is made anew by `python -m tests.bench PART --table`."""
+    entries = record.recorded(name)
     readme = getattr(bench.part(name), "README", record.README)
-    assert not recorded or record.table(name) in readme.read_text()
-    for section, entry in recorded.items():
+    assert not entries or record.table(name) in readme.read_text()
+    for section, entry in entries.items():
         assert section in bench.part(name).SECTIONS
         assert all(r["median"] == measure.spread(r["values"])["median"] for r in entry["rows"])

@@ -1,5 +1,6 @@
 """Is every version pinned once, and do the two routes to the environment agree?"""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -28,6 +29,20 @@ def test_conda_python_is_allowed_by_pyproject():
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     (python,) = [entry for entry in conda if isinstance(entry, str) and entry.startswith("python=")]
     assert Requirement(f"python{PROJECT['requires-python']}").specifier.contains(python.split("=")[1] + ".0")
+
+
+@pytest.mark.parametrize("pin", PROJECT["dependencies"])
+def test_pins_are_needed(pin):
+    """Does something import what is pinned, or does a comment above the pin say what it is for?"""
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    [above] = [before for before, line in itertools.pairwise(lines) if f'"{pin}"' in line]
+    module = re.match(r"[\w]+", pin)[0]
+    folders = (ROOT / "cluster", ROOT / "lectures", ROOT / "solutions")
+    texts = (path.read_text() for folder in folders for path in folder.rglob("*.py"))
+    imports = re.compile(rf"^\s*(import|from) {module}\b", re.M)
+    assert above.lstrip().startswith("#") or any(imports.search(text) for text in texts), (
+        f"nothing imports {module}"
+    )
 
 
 @pytest.mark.parametrize("pin", PROJECT["dependencies"] + OPTIONAL)

@@ -1,10 +1,11 @@
 """Does the set-up script say what is wrong and go on where it stopped?"""
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from . import ROOT, ports
 
 
-def setup(venv, **env):
+def setup(venv, root=ROOT, **env):
     """Run the set-up script towards another environment folder, with no Debian tools in sight."""
-    env = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "VENV": str(venv), **env}
-    return subprocess.run(["cluster/deploy/setup.sh"], cwd=ROOT, env=env, capture_output=True, text=True)
+    env = {"PATH": "/usr/bin:/bin", "HOME": os.environ["HOME"], "VENV": str(venv), "PWD": str(root), **env}
+    return subprocess.run(["cluster/setup.sh"], cwd=root, env=env, capture_output=True, text=True)
 
 
 @pytest.fixture
@@ -72,6 +73,114 @@ def test_the_python_of_a_half_made_environment_is_not_taken(tmp_path, broken_pyt
     assert "no room left for the environment" in done.stderr, done.stdout + done.stderr
 
 
+@pytest.fixture
+def clone(tmp_path):
+    """Makes what the set-up reads of a clone of the course, in a folder of that name."""
+
+    def make(name):
+        for file in (
+            "cluster/setup.sh",
+            "cluster/pages/cluster-panel.json",
+            "pyproject.toml",
+            "constraints.txt",
+        ):
+            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / file, tmp_path / name / file)
+        return tmp_path / name
+
+    return make
+
+
+def environment(folder, maker, named, recorded):
+    """What a finished set-up of the clone `maker` leaves in `folder`, which it calls `named`.
+
+    recorded: whether it wrote down who made it; older set-ups did not.
+    """
+    for name in ("bin", "lib", "steps"):
+        (folder / name).mkdir(parents=True)
+    (folder / "lib" / "precious.txt").write_text("kept")
+    (folder / "bin" / "python").write_text("#!/bin/sh\necho no network; exit 1\n")
+    (folder / "bin" / "python").chmod(0o755)
+    (folder / "pyvenv.cfg").write_text(f"home = /usr/bin\ncommand = /usr/bin/python3 -m venv {named}\n")
+    digest = hashlib.sha256(str(maker).encode() + b"\n").hexdigest()
+    (folder / "steps" / f"venv@{digest[:12]}").touch()
+    (folder / "made-by-setup").write_text(f"{maker}\n{named}\n" if recorded else "")
+
+
+def kept(folder):
+    return (folder / "lib" / "precious.txt").exists() and (folder / "bin" / "python").exists()
+
+
+older = pytest.mark.parametrize("recorded", [True, False], ids=["recorded", "by an older set-up"])
+
+
+@older
+def test_the_linked_environment_of_another_clone_is_refused(clone, broken_python, recorded):
+    """Is an environment that belongs to another clone left whole, and is the link named as what to remove?"""
+    other, mine = clone("other"), clone("mine")
+    environment(other / ".venv", other, other / ".venv", recorded)
+    (mine / ".venv").symlink_to(other / ".venv")
+    done = setup(".venv", mine, PYTHON=str(broken_python))
+    assert done.returncode == 1 and f"made by {other} and is still found there" in done.stderr
+    assert "rm '.venv'" in done.stderr and kept(other / ".venv") and "virtual environment" not in done.stdout
+
+
+@older
+@pytest.mark.parametrize("there", [True, False], ids=["there", "gone"])
+def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorded, there):
+    """Two clones name one folder: is it left to the one that made it, also where that is no longer there?"""
+    other, mine, shared = tmp_path / "other", clone("mine"), tmp_path / "shared"
+    if there:
+        clone("other")
+    environment(shared, other, shared, recorded)
+    done = setup(shared, mine, PYTHON=str(broken_python))
+    assert done.returncode == 1 and "Nothing was changed" in done.stderr and "VENV=" in done.stderr
+    assert kept(shared) and (str(other) in done.stderr or not recorded)
+
+
+@older
+def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
+    """It lies in this clone, and the other has made it through its own link: is it left to that one?"""
+    other, mine = clone("other"), clone("mine")
+    environment(mine / ".venv", other, other / ".venv", recorded)
+    (other / ".venv").symlink_to(mine / ".venv")
+    done = setup(".venv", mine, PYTHON=str(broken_python))
+    assert done.returncode == 1 and f"made by {other}" in done.stderr and kept(mine / ".venv")
+
+
+@older
+@pytest.mark.parametrize("how", ["moved", "copied"])
+def test_a_clone_that_was_moved_makes_its_environment_anew(clone, tmp_path, broken_python, recorded, how):
+    """Its programs name the old folder. Is it said, and is the environment of a copied clone left alone?"""
+    old = clone("old")
+    environment(old / ".venv", old, old / ".venv", recorded)
+    new = tmp_path / "new"
+    shutil.move(old, new) if how == "moved" else shutil.copytree(old, new)
+    done = setup(".venv", new, PYTHON=str(broken_python))
+    assert f"was made as {old}/.venv" in done.stdout and "made anew" in done.stdout
+    assert "Failed: virtual environment" in done.stderr and not kept(new / ".venv")
+    assert how == "moved" or kept(old / ".venv")
+
+
+@older
+def test_a_clone_under_another_name_keeps_its_environment(clone, tmp_path, broken_python, recorded):
+    """Made where the clone's folder was reached by a link: does it serve under the folder's own name?"""
+    mine, link = clone("mine"), tmp_path / "link"
+    link.symlink_to(mine)
+    environment(mine / ".venv", link, link / ".venv", recorded)
+    for root in (mine, link):
+        done = setup(".venv", root, PYTHON=str(broken_python))
+        assert "no network" in done.stderr and kept(mine / ".venv"), done.stdout + done.stderr
+
+
+def test_what_was_half_made_here_is_made_anew(clone, broken_python):
+    """A first set-up that failed has written down whose it is: does the second go on?"""
+    mine = clone("mine")
+    for _ in range(2):
+        assert "Failed: virtual environment" in setup(".venv", mine, PYTHON=str(broken_python)).stderr
+    assert (mine / ".venv/made-by-setup").read_text() == f"{mine}\n{mine}/.venv\n"
+
+
 def test_foreign_environment_is_only_added_to(tmp_path):
     """Is an environment that the script did not make (conda's) left whole when a step fails, twice?"""
     (tmp_path / "bin").mkdir()
@@ -96,7 +205,7 @@ echo $$ > {tmp_path}/pid; sleep 60
     python.chmod(0o755)
     env = {"PATH": "/usr/bin:/bin", "VENV": str(tmp_path / "venv"), "PYTHON": str(python)}
     # Tests in the background ignore Ctrl-C, and so would all that they start.
-    listening = ["env", "--default-signal=INT", "cluster/deploy/setup.sh"]
+    listening = ["env", "--default-signal=INT", "cluster/setup.sh"]
     script = subprocess.Popen(listening, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     until = time.monotonic() + 30
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
@@ -117,11 +226,10 @@ def test_make_lists_its_commands():
     assert named and named <= set(re.findall(r"make ([a-z-]+)", listed)), named
 
 
+@pytest.mark.servers
 def test_lab_shows_the_whole_course():
     """Does `make lab` start a JupyterLab that sees lecture 1 and the exercises, and has the start page?"""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = ports.free()
     arguments = f"--no-browser --port {port} --ServerApp.token=secret"
     lab = subprocess.Popen(
         ["make", "lab", f"LAB_ARGS={arguments}"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -141,4 +249,4 @@ def test_lab_shows_the_whole_course():
     finally:
         lab.terminate()
         said = lab.communicate(timeout=30)[0]
-        assert b"cluster.panel | extension was successfully loaded" in said and b"/lab?token=" in said
+        assert b"cluster.pages | extension was successfully loaded" in said and b"/lab?token=" in said

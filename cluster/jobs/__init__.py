@@ -13,11 +13,13 @@ import sys
 import types
 from typing import Any
 
+from . import doctor as _room  # noqa: F401 (loaded later, it would replace the function `doctor` below)
 from .errors import JobError, JobFailed
-from .job import Job, attach
+from .find import attach
+from .job import Job
 from .mapping import map  # noqa: F401 (not in __all__: `import *` leaves Python's own map alone)
 from .metrics import log, run_folder
-from .state import Status
+from .state.status import Status
 from .submission import submit
 from .sweep import Sweep
 
@@ -37,15 +39,15 @@ __all__ = [
 
 
 def doctor(run: bool = False) -> Any:
-    """What is there to run jobs with, and what is missing; see `cluster.jobs.checkup.doctor`."""
-    from .checkup import doctor
+    """What is there to run jobs with, and what is missing; see `cluster.jobs.doctor.machine.doctor`."""
+    from .doctor.machine import doctor
 
     return doctor(run)
 
 
 def watch(jobs: Any, logs: int = 0) -> None:
-    """Show a job, or several, until they end; see `cluster.jobs.live.watch`."""
-    from .live import watch
+    """Show a job, or several, until they end; see `cluster.jobs.show.watch.watch`."""
+    from .show.watch import watch
 
     watch(jobs, logs)
 
@@ -73,7 +75,7 @@ class _Jobs(types.ModuleType):
 
         >>> jobs(state="failed", since="1 d")                                       # doctest: +SKIP
         """
-        from .table import JobTable
+        from .job_table import JobTable
 
         return JobTable(active, name, folder, state, backend, since, limit)
 

@@ -1,28 +1,6 @@
-"""`python -m cluster.jobs.begin FOLDER`: the first line of a batch script that Slurm has started again.
+"""The former name of `cluster.jobs.rank.on_restart`, for jobs that wait with a script that names it."""
 
-It clears the folder for the next attempt, or says that it is enough.
-"""
-
-from __future__ import annotations
-
-import os
-import sys
-from pathlib import Path
-
-from . import attempts, state
-
-
-def main(folder: Path) -> int:
-    """Returns the exit status: non-zero when the job is not to be started again."""
-    if (folder / "cancel.json").exists():
-        return 1
-    if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
-        print(f"Interrupted {attempts.LIMIT} times: not tried again. Submit it once more, and it goes on.")
-        state.finish(folder)
-        return 1
-    attempts.keep(folder, attempts.current() - 1, "end.json")
-    return 0
-
+import runpy
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    runpy.run_module("cluster.jobs.rank.on_restart", run_name="__main__")

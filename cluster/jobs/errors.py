@@ -143,7 +143,7 @@ class SweepFailed(JobFailed):
     failures: dict[int, JobFailed]
 
     @classmethod
-    def of(cls, name: str, items: list, failures: dict[int, JobFailed]) -> SweepFailed:
+    def from_failures(cls, name: str, items: list, failures: dict[int, JobFailed]) -> SweepFailed:
         """The error for these failures: each in a line, and the first of each kind with its traceback."""
         n, shown, seen = len(failures), [], set()
         for i, e in list(failures.items())[:10]:

@@ -1,38 +1,6 @@
-"""`python -m cluster.jobs.finish FOLDER`: the last line of a batch script writes how its ranks ended.
+"""The former name of `cluster.jobs.rank.on_end`, for jobs that wait with a script that names it."""
 
-It is silent when Slurm itself ended the job, for then Slurm knows better (see `slurm.status`). Where all went
-well, the last rank has written it already.
-"""
-
-from __future__ import annotations
-
-import signal
-import sys
-from pathlib import Path
-
-from . import state
-
-
-def main(folder: Path) -> None:
-    """As the batch script, after all ranks."""
-    run, records, errors, _ = state.facts(folder)
-    codes = [r.get("exit_code") for r in records]
-    done = codes == [0] * run["ranks"]
-    told = all(c in (0, None, -signal.SIGTERM) for c in codes)
-    if done or errors or not told:
-        state.finish(folder)
-
-
-def last_rank(folder: Path) -> None:
-    """As a rank that has ended well: if it is the last one, the result need not wait for srun to end.
-
-    On a shared file system a rank may not see yet what another has left: then the batch script does it.
-    """
-    run, records, _, _ = state.facts(folder)
-    results = {p.name for p in folder.glob("result-*.json")}
-    if [r.get("exit_code") for r in records] == [0] * run["ranks"] and len(results) == run["ranks"]:
-        state.finish(folder)
-
+import runpy
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    runpy.run_module("cluster.jobs.rank.on_end", run_name="__main__")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import os
-import re
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from . import attempts, backends, endings, ledger, output, results, rounds, state
+from cluster.system import files
+
+from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
+from .folder import layout, rank_log, results, sweeps
+from .folder.run_folder import METRICS, RunFolder
 from .metrics import Tail, whole
-from .state import Status
+from .state import endings
+from .state.status import Status
 
 POLL = 0.1  # seconds between two looks at a job's folder
 
@@ -26,8 +29,8 @@ class Job:
     """
 
     def __init__(self, folder: Path):
-        self._folder = ledger.check_owner(Path(folder).absolute())
-        self.spec: dict[str, Any] = ledger.read(self._folder / "run.json")
+        self._folder = layout.check_owner(Path(folder).absolute())
+        self.spec: dict[str, Any] = files.read_json(RunFolder(self._folder).run_json)
         self.key, self._own = self.spec["key"], self.spec.get("own")
         self.name, self.ranks, self.backend = self.spec["name"], self.spec["ranks"], self.spec["backend"]
 
@@ -36,7 +39,7 @@ class Job:
         """The folder of this very run, also after a later one with the same key has set it aside."""
         here = self._folder
         for p in itertools.chain([here], here.parent.glob(f"{here.name}.*")):
-            if (run := ledger.read(p / "run.json")) and run.get("own") == self._own:
+            if (run := files.read_json(RunFolder(p).run_json)) and run.get("own") == self._own:
                 self._folder = p
                 break
         return self._folder
@@ -45,12 +48,12 @@ class Job:
     def id(self) -> str:
         """The folder's name; of an item of a sweep, the sweep's and the item's number."""
         folder = self.folder
-        return f"{rounds.sweep_of(folder).name}/{folder.name}" if rounds.is_item(folder) else folder.name
+        return f"{sweeps.sweep_of(folder).name}/{folder.name}" if sweeps.is_item(folder) else folder.name
 
     @property
     def status(self) -> Status:
         """The state now; see `Status`. It never raises for a job that ended badly."""
-        return state.of(self.folder)
+        return backends.status_of(self.folder)
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Job:
         """Wait until the job has ended, well or badly, and return the job.
@@ -61,7 +64,7 @@ class Job:
 
         >>> job.wait(timeout=60)                                                    # doctest: +SKIP
         """
-        from .bar import Progress
+        from .show.progress import Progress
 
         deadline = time.monotonic() + timeout if timeout is not None else float("inf")
         with Progress(self, progress) as bar:
@@ -90,17 +93,17 @@ class Job:
         self._ended_well(progress)
         if not 0 <= rank < self.ranks:
             raise NoSuchJob(f"{self.id} has no rank {rank}.", f"Its ranks are 0 to {self.ranks - 1}.")
-        return results.load(self.folder, rank, ledger.read(self.folder / "end.json")["hashes"])
+        return results.load(self.folder, rank, files.read_json(RunFolder(self.folder).end)["hashes"])
 
     def results(self, progress: bool = True) -> list[Any]:
         """What the function returned on each rank, in the order of the ranks; raises as `result` does."""
         self._ended_well(progress)
-        expected = ledger.read(self.folder / "end.json")["hashes"]
+        expected = files.read_json(RunFolder(self.folder).end)["hashes"]
         return [results.load(self.folder, r, expected) for r in range(self.ranks)]
 
     def error(self) -> JobFailed | None:
         """The error that `result` would raise, or None when the job goes on or ended well."""
-        end = ledger.read(self.folder / "end.json") if self.status.ended else None
+        end = files.read_json(RunFolder(self.folder).end) if self.status.ended else None
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
     def logs(self, rank: int | str | None = None) -> str:
@@ -109,9 +112,9 @@ class Job:
         Of more than `max_output` bytes a rank, the beginning and the end.
         """
         if rank == "job":
-            return _text(self.folder / "job.log")
+            return _text(RunFolder(self.folder).job_log)
         if rank is not None:
-            return output.read(self.folder / f"out-{rank}.log").decode(errors="replace")
+            return rank_log.read_log(RunFolder(self.folder).log(rank)).decode(errors="replace")
         parts = [(r, self.logs(r)) for r in range(self.ranks)]
         return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
 
@@ -121,13 +124,16 @@ class Job:
         With more than one rank each line begins with its rank: `[1] epoch 3`.
         """
         ranks = range(self.ranks) if rank is None else [rank]
-        at = dict.fromkeys(ranks, 0)  # bytes printed so far
+        logs = {r: rank_log.Follower(RunFolder(self.folder).log(r)) for r in ranks}
+        rest = dict.fromkeys(ranks, b"")  # the beginning of a line that is still being written
         while True:
             ended = self.status.ended  # before the reading, so that nothing is missed at the end
+            folder = self.folder
             for r in ranks:
-                new = _bytes(self.folder / f"out-{r}.log", at[r])
-                whole = new if ended else new[: new.rfind(b"\n") + 1]
-                at[r] += len(whole)
+                logs[r].path = RunFolder(folder).log(r)
+                new = rest[r] + logs[r].new_bytes()
+                end = len(new) if ended else new.rfind(b"\n") + 1
+                whole, rest[r] = new[:end], new[end:]
                 for line in whole.decode(errors="replace").splitlines():
                     print(f"[{r}] {line}" if len(ranks) > 1 else line, flush=True)
             if ended:
@@ -135,12 +141,12 @@ class Job:
             time.sleep(POLL)
 
     def watch(self, logs: int = 0) -> None:
-        """Show the job until it ends, or the cell is interrupted: see `cluster.jobs.live.watch`.
+        """Show the job until it ends, or the cell is interrupted: see `cluster.jobs.show.watch.watch`.
 
         Each rank's progress, the curves of what it logs, why it waits, its error; logs: also this many of the
         last lines printed.
         """
-        from .live import watch
+        from .show.watch import watch
 
         watch(self, logs)
 
@@ -150,7 +156,7 @@ class Job:
         It shows itself in a notebook; `table`, `spans`, `steps` are DataFrames, `figure()` is the picture.
         Computing and communicating are told apart after `submit(..., timeline=True)`.
         """
-        from .timeline import Timeline
+        from .show.timeline import Timeline
 
         return Timeline(self)
 
@@ -167,13 +173,13 @@ class Job:
         import pandas as pd
 
         if self.status.ended:
-            results.check(self.folder, "metrics-", ledger.read(self.folder / "end.json")["hashes"])
-        rows = Tail(self.folder).read()
+            results.check(self.folder, METRICS, files.read_json(RunFolder(self.folder).end)["hashes"])
+        rows = Tail(self.folder).new_rows()
         frame = pd.DataFrame(rows if superseded else whole(rows), columns=None if rows else ["rank", "time"])
         if "attempt" in frame:
             frame["attempt"] = frame["attempt"].fillna(1).astype(int)
-        first = (attempts.earlier(self.folder) or [self.folder])[0]
-        records = [ledger.read(first / f"rank-{r}.json") for r in range(self.ranks)]
+        first = (RunFolder(self.folder).attempts() or [self.folder])[0]
+        records = [files.read_json(RunFolder(first).rank(r)) for r in range(self.ranks)]
         started = [r["started"] for r in records if r]
         if started and rows:
             frame["time"] -= min(started)
@@ -186,7 +192,7 @@ class Job:
         """
         if self.status.ended:  # asked first, since this also finds a job whose submission was cut off
             return self
-        backend = rounds.backend(self.folder)
+        backend = sweeps.backend(self.folder)
         if backend is None:
             raise BackendError(f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later.")
         backends.get(backend["backend"]).cancel(self.folder, backend)
@@ -198,11 +204,8 @@ class Job:
     def script(self, backend: str | None = None) -> str:
         """The text that was run, or (backend='slurm') the batch script that Slurm would get."""
         if backend in (None, self.backend):
-            return (self.folder / "job.sh").read_text()
-        from . import sbatch
-
-        text = {"slurm": sbatch.script, "local": backends.get("local").script}
-        return text[backend](self.spec, self.folder)
+            return RunFolder(self.folder).script.read_text()
+        return backends.get(backend).script(self.spec, self.folder)
 
     def _ended_well(self, progress: bool) -> None:
         if not self.status.ended:
@@ -215,69 +218,13 @@ class Job:
         return f"<Job {self.id}: {self.status}, {self.ranks} rank{'s' * (self.ranks > 1)}, {self.backend}>"
 
     def _repr_html_(self) -> str:
-        from .view import card
+        from .show.card import card
 
         return card(self)
 
 
-def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Any:
-    """Take up a job or a sweep again, in any process: a `Job`, or what `map` returned.
-
-    job: its id, the beginning of its id, its folder, or Slurm's number; `train-3fa9/4` is item 4 of a sweep.
-    folder: where the job folders lie, if not in `runs` here or in $CLUSTER_RUNS. Raises NoSuchJob.
-
-    >>> attach("train-3fa9")                                                        # doctest: +SKIP
-    """
-    text, runs = os.fspath(job), ledger.root(folder)
-    if (Path(text) / "run.json").is_file():
-        return handle(Path(text))
-    whole, sign, item = text.rpartition("/")
-    if sign and item.isdigit():
-        return _item(attach(whole, folder), int(item))
-    all_ids = [p.name for p in ledger.folders(runs)]
-    hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
-    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # rather than a run that was set aside
-    number, _, item = text.partition("_")
-    if not hits and number.isdigit():
-        records = [p for i in all_ids for p in [runs / i, *(runs / i).glob("round-*")]]
-        hits = [p for p in records if str((ledger.read(p / "backend.json") or {}).get("job_id")) == number]
-        hits = [str(p.relative_to(runs)).partition("/")[0] for p in hits]
-    if len(hits) == 1:
-        found = handle(runs / hits[0])
-        return _item(found, int(item)) if item.isdigit() and number.isdigit() else found
-    if hits:
-        raise NoSuchJob(f"{text!r} fits {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more of the id.")
-    listed = ", ".join(all_ids[-5:]) or "none"
-    raise NoSuchJob(f"No job {text!r} in {runs}.", f"The jobs there: {listed}. See also jobs().")
-
-
-def handle(folder: Path) -> Any:
-    """The `Job` of a folder, or the `Sweep` where it is one's."""
-    run = ledger.read(ledger.check_owner(folder) / "run.json")
-    if "items" not in run:
-        return Job(folder)
-    from .sweep import Sweep
-
-    return Sweep(folder)
-
-
-def _item(sweep: Any, item: int) -> Job:
-    if isinstance(sweep, Job) or item >= len(sweep):
-        n = "it is no sweep" if isinstance(sweep, Job) else f"its items are 0 to {len(sweep) - 1}"
-        raise NoSuchJob(f"{sweep.id} has no item {item}: {n}.", "See jobs().")
-    return sweep[item]
-
-
 def _text(path: Path) -> str:
-    return _bytes(path, 0).decode(errors="replace")
-
-
-def _bytes(path: Path, start: int) -> bytes:
-    if not path.is_file():
-        return b""
-    with open(path, "rb") as f:
-        f.seek(start)
-        return f.read()
+    return path.read_bytes().decode(errors="replace") if path.is_file() else ""
 
 
 def say(line: str) -> None:

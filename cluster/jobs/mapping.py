@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import backends, compose, fingerprint, ledger, record, rounds, state
-from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
+from cluster.system import files
+
+from . import backends
+from .code import fingerprint
+from .errors import JobError, NotPicklable, OptionError, OptionValueError, Refused, StillRunning
+from .folder import layout, provenance, sweeps
+from .folder.run_folder import LOCK, RunFolder
 from .job import say
-from .plan import FORMAT, Plan, plan
-from .submission import discard
+from .state import attempts
+from .submission import FORMAT, Plan, discard, now, plan
 from .sweep import Sweep
+
+DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError)  # what reading a damaged folder raises
 
 
 def map(
@@ -60,34 +71,34 @@ def map(
     >>> table = sweep.table()          # rate, status, accuracy, loss, ... as a DataFrame    # doctest: +SKIP
     >>> figure = sweep.figure("loss")  # loss against rate, as a picture                     # doctest: +SKIP
     """
-    asked = survey(target, items, max_parallel, keywords)
-    found = recorded(asked)
+    requested = survey(target, items, max_parallel, keywords)
+    found = recorded(requested)
     if found:
         return found
-    options = asked.plans[0].options
+    options = requested.plans[0].options
     backend, why = backends.choose(options.backend)
     runner = backends.get(backend)
-    runner.check(asked.plans[0].run(backend))
-    runner.check_round(range(len(asked.plans)))
-    with ledger.lock(asked.runs, asked.key):
-        found = recorded(asked)  # by another process, just now
+    runner.check(requested.plans[0].run_json(backend))
+    runner.check_round(range(len(requested.plans)))
+    with layout.lock(requested.runs, requested.key):
+        found = recorded(requested)  # by another process, just now
         if found:
             return found
-        folder, held, run = compose.make(asked, backend)
+        folder, held, run = make(requested, backend)
     with held:
         sweep = Sweep(folder)
-        place = folder / f"round-{sweep.last}"
+        round_folder = RunFolder(folder).round(sweep.last)
         try:
-            note = runner.start_round(place, record.environment(options), held) if run else ""
+            note = runner.start_round(round_folder, provenance.environment(options), held) if run else ""
         except Refused:
-            discard(place if sweep.last > 1 else folder)
+            discard(round_folder if sweep.last > 1 else folder)
             raise
-    say(f"{sweep.id}: {_told(asked, sweep, run)} on the {backend} backend{why}{note or ''}")
+    say(f"{sweep.id}: {_told(requested, sweep, run)} on the {backend} backend{why}{note}")
     return sweep
 
 
 @dataclass(frozen=True)
-class Asked:
+class SweepPlan:
     """A sweep that was asked for: a plan for each item, and the key by which the whole is known."""
 
     plans: list[Plan]
@@ -100,23 +111,23 @@ class Asked:
     def rerun(self) -> bool:
         return self.plans[0].options.rerun
 
-    def run(self, backend: str) -> dict[str, Any]:
+    def run_json(self, backend: str) -> dict[str, Any]:
         """The sweep's run.json."""
         first = self.plans[0]
         given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
-        one = first.run(backend)
-        rest = one["command"].removeprefix("submit(").removesuffix(")").split(", ")[2:]
-        parameter, *_ = [*first.arguments, "item"]
+        one = first.run_json(backend)
+        (parameter, _), *others = first.arguments.items()  # the first is the item
+        rest = provenance.keywords(dict(others), one["options"])
         return one | {
             "key": self.key,
             "items": self.items,
             "keys": [p.key for p in self.plans],
             "parameter": parameter if isinstance(parameter, str) and parameter.isidentifier() else "item",
-            "command": f"map({', '.join([first.name, record.short(self.items), *given, *rest])})",
+            "command": f"map({', '.join([first.name, provenance.short(self.items), *given, *rest])})",
         }
 
 
-def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> Asked:
+def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> SweepPlan:
     """The sweep that a call of `map` asks for; nothing is written."""
     whole = max_parallel is None or (isinstance(max_parallel, int) and not isinstance(max_parallel, bool))
     if not whole or max_parallel == 0 or (max_parallel or 1) < 1:
@@ -131,26 +142,26 @@ def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str
         except NotPicklable as e:
             raise NotPicklable(f"items[{i}]: {e.what}", e.next_step) from None
     key = fingerprint.digest([FORMAT, "map", [p.key for p in plans]])
-    return Asked(plans, [_plain(v) for v in items], max_parallel, key, plans[0].runs)
+    return SweepPlan(plans, [_plain(v) for v in items], max_parallel, key, plans[0].runs)
 
 
-def recorded(asked: Asked) -> Sweep | None:
+def recorded(requested: SweepPlan) -> Sweep | None:
     """The sweep with this key, if it goes on, or if each of its items is done."""
-    folder = ledger.find(asked.runs, asked.key)
+    folder = layout.find(requested.runs, requested.key)
     if folder is None:
         return None
     sweep = Sweep(folder)
-    for item in rounds.items(folder, sweep.last).values():
-        state.decided(item)
+    for item in sweeps.items(folder, sweep.last).values():
+        backends.decided(item)
     now = sweep.status
     if not now.ended:
-        if asked.rerun:
+        if requested.rerun:
             raise StillRunning(
                 f"{sweep.id} is {now}; it cannot be run again yet.", "Wait for it, or sweep.cancel() it."
             )
         say(f"{sweep.id} is {now} ({now.what}): this is that sweep.")
         return sweep
-    if now == "done" and not asked.rerun:
+    if now == "done" and not requested.rerun:
         say(f"{sweep.id}: recorded on {sweep.spec['submitted'][:10]}, not run again (rerun=True runs it).")
         return sweep
     return None
@@ -169,9 +180,9 @@ def _listed(items: Any) -> list[Any]:
         n = len(items)
     except TypeError:
         hint = "Give list(...) of it." if hasattr(items, "__next__") else hint
-        raise OptionError(f"map() takes a list of items, not {record.short(items)}.", hint) from None
+        raise OptionError(f"map() takes a list of items, not {provenance.short(items)}.", hint) from None
     if n == 0:
-        raise OptionValueError(f"items={record.short(items)} is empty.", "Give at least one item.")
+        raise OptionValueError(f"items={provenance.short(items)} is empty.", "Give at least one item.")
     return list(items)
 
 
@@ -185,16 +196,111 @@ def _plain(v: Any) -> Any:
         return {k: _plain(x) for k, x in v.items()}
     if isinstance(v, (list, tuple)) and len(v) <= 20:
         return [_plain(x) for x in v]
-    return record.short(v)
+    return provenance.short(v)
 
 
-def _told(asked: Asked, sweep: Sweep, run: list[int]) -> str:
+def _told(requested: SweepPlan, sweep: Sweep, run: list[int]) -> str:
     """What there is to say of it: '8 items of 2 ranks (3 are recorded), 2 at a time,'."""
     n, p = len(sweep), sweep.ranks
-    said = f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")
+    text = f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")
     equal = n - len(set(sweep.spec["keys"]))
     counts = [(equal, "equal to others"), (n - equal - len(run), "recorded")]
     known = [f"{k} {'are' if k > 1 else 'is'} {what}" for k, what in counts if k]
-    said += f" ({', '.join(known)})" if known else ""
-    at_once = backends.get(sweep.backend).at_once(sweep.spec, asked.max_parallel)
-    return f"{said}, {at_once} at a time," if run and at_once and at_once < len(run) else said
+    text += f" ({', '.join(known)})" if known else ""
+    at_once = backends.get(sweep.backend).at_once(sweep.spec, requested.max_parallel)
+    return f"{text}, {at_once} at a time," if run and at_once and at_once < len(run) else text
+
+
+def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list[int]]:
+    """(the sweep's folder, its lock, items to run): a new round, to be started by who holds the lock.
+
+    One process at a time may call it for a sweep. Killed at any moment, it leaves a whole round or none.
+    """
+    run = requested.run_json(backend)
+    target = layout.find(requested.runs, requested.key) or requested.runs / layout.name(
+        run["name"], requested.key
+    )
+    former = target.is_dir()
+    number = sweeps.latest(target) + 1 if former else 1
+    for folder in (requested.runs, target):
+        layout.remove_half_made(folder)
+    made = Path(tempfile.mkdtemp(prefix=".new-", dir=target if former else requested.runs))
+    inside = made if former else _folder(RunFolder(made).round(1))
+    todo = _compose(requested, backend, inside, RunFolder(target).round(number), number)
+    if former:
+        held = layout.hold(target)
+        os.rename(made, RunFolder(target).round(number))
+        begun = files.read_json(RunFolder(target).run_json)["submitted"]
+        files.write_json(RunFolder(target).run_json, run | {"submitted": begun, "resumed": run["submitted"]})
+    else:
+        RunFolder(made).run_json.write_text(json.dumps(run, indent=1) + "\n")
+        held = layout.hold(made)
+        os.rename(made, target)
+    return target, held, todo
+
+
+def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, number: int) -> list[int]:
+    """Fill a round's folder, which will lie at `target`; returns the items that are to run."""
+    options, runner = requested.plans[0].options, backends.get(backend)
+    keys = [p.key for p in requested.plans]
+    there = sweeps.items(target.parent, number - 1)
+    elsewhere = {} if requested.rerun else _done(requested.runs, set(keys))
+    todo = []
+    for i, first in enumerate(sweeps.first(keys)):
+        old = there.get(i)
+        if first != i or (old and not requested.rerun and backends.status_of(old) == "done"):
+            continue
+        run, item = requested.plans[i].run_json(backend, item=i), made / str(i)
+        if keys[i] in elsewhere:
+            shutil.copytree(
+                elsewhere[keys[i]], item, copy_function=_link, ignore=shutil.ignore_patterns(LOCK)
+            )
+            continue
+        todo.append(i)
+        if old and options.requeue and not options.rerun and attempts.goes_on(old):
+            shutil.copytree(old, item, ignore=shutil.ignore_patterns(LOCK))
+            run = attempts.following(old, run)
+            attempts.resume(item, requested.plans[i].files(run, target / str(i), runner)).close()
+            continue
+        _folder(item)
+        for name, content in requested.plans[i].files(run, target / str(i), runner).items():
+            (item / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    if todo:
+        run = requested.run_json(backend)
+        at_once = runner.at_once(run, requested.max_parallel)
+        RunFolder(made).script.write_text(runner.array(run, target, todo, at_once))
+        facts = {"items": todo, "at_once": at_once, "submitted": now()}
+        RunFolder(made).round_json.write_text(json.dumps(facts, indent=1) + "\n")
+    return todo
+
+
+def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
+    """{key: a job folder in which a run with this key is recorded as done}, alone or in another sweep."""
+    short = {k[:12]: k for k in keys}
+    found: dict[str, Path] = {}
+    for folder in layout.folders(runs):
+        try:
+            run = files.read_json(RunFolder(layout.check_owner(folder)).run_json)
+            if "items" in run:
+                jobs = sweeps.items(folder, sweeps.latest(folder))
+                at = {k: jobs[i] for i, k in enumerate(run["keys"]) if k in keys and i in jobs}
+            else:
+                at = {run["key"]: folder} if folder.name[-12:] in short and run["key"] in keys else {}
+            ends = {k: files.read_json(RunFolder(p).end) or {} for k, p in at.items()}
+            found |= {k: p for k, p in at.items() if ends[k].get("ending") == "Done"}
+        except DAMAGED:  # or another's: jobs() names it
+            continue
+    return found
+
+
+def _link(source: str, target: str) -> None:
+    """A second name for a file that changes no more, or a copy where the file system has none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(mode=0o700)
+    return path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import json
-import os
 import sys
 import time
 from collections import Counter
@@ -12,7 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from . import output
+from cluster.system import settings
+
+from .folder import rank_log
+from .folder.run_folder import RunFolder
+
+OWN = ("rank", "time", "attempt")  # what each line has of itself; all else was logged
 
 _calls: Counter[str] = Counter()  # of `log`, and how many of them were not kept
 
@@ -28,19 +32,19 @@ def log(**values: Any) -> None:
 
     >>> log(step=3, steps=100, loss=0.25)
     """
-    for name in ("rank", "time", "attempt"):
+    for name in OWN:
         if name in values:
             raise ValueError(f"log({name}=...): each line has its own {name} already; use another name.")
-    folder = os.environ.get("CLUSTER_JOB")
+    folder = settings.text("CLUSTER_JOB")
     if not folder:
         return
-    rank = int(os.environ["CLUSTER_RANK"])
+    rank = int(settings.required("CLUSTER_RANK"))
     line = {"rank": rank, "time": time.time(), **{k: _plain(v) for k, v in values.items()}}
-    if (attempt := int(os.environ.get("CLUSTER_ATTEMPT") or 1)) > 1:
+    if (attempt := settings.whole_number("CLUSTER_ATTEMPT")) > 1:
         line["attempt"] = attempt
-    with open(Path(folder) / f"metrics-{rank}.jsonl", "a") as f:
+    with open(RunFolder(Path(folder)).metrics(rank), "a") as f:
         text = json.dumps(line) + "\n"
-        if _kept(f.tell(), len(text), output.cap()):
+        if _kept(f.tell(), len(text), rank_log.cap()):
             f.write(text)  # one write a line, so that a reader sees whole lines
 
 
@@ -66,7 +70,7 @@ def run_folder() -> Path:
 
     The folder is shared by all ranks: let one rank write.
     """
-    return Path(os.environ.get("CLUSTER_JOB") or ".")
+    return Path(settings.text("CLUSTER_JOB") or ".")
 
 
 def last(path: Path, having: str = "") -> dict[str, Any]:
@@ -89,15 +93,15 @@ def last(path: Path, having: str = "") -> dict[str, Any]:
 
 
 class Tail:
-    """The metrics of a run as they grow: each `read()` returns the lines added since the last one."""
+    """The metrics of a run as they grow: each `new_rows()` returns the lines added since the last one."""
 
     def __init__(self, folder: Path):
         self._folder, self._at = folder, {}
 
-    def read(self) -> list[dict[str, Any]]:
+    def new_rows(self) -> list[dict[str, Any]]:
         """New lines of all ranks, in the order of their time; a half-written line is left for later."""
         rows = []
-        for path in sorted(self._folder.glob("metrics-*.jsonl")):
+        for path in RunFolder(self._folder).all_metrics():
             with open(path, "rb") as f:
                 f.seek(self._at.get(path, 0))
                 whole = f.read().rpartition(b"\n")[0]

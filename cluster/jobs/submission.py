@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
+import json
 import os
+import pickle
+import secrets
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from . import attempts, backends, ledger, record, state
-from .errors import Refused, StillRunning
+from . import backends
+from .code import fingerprint
+from .errors import NotPicklable, OptionError, Refused, StillRunning
+from .folder import layout, provenance
+from .folder.run_folder import CALL, CODE, RUN_JSON, SCRIPT
 from .job import Job, say
-from .plan import Plan, plan
+from .options import Options, bind_arguments, check_options, split_keywords
+from .state import attempts
+
+FORMAT = 1  # of the job folder
 
 
 def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) -> Job:
@@ -54,67 +67,67 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     >>> job = submit(train, epochs=2, nodes=2)                                      # doctest: +SKIP
     >>> job.result()                                                                # doctest: +SKIP
     """
-    asked = plan(target, args, keywords)
-    found = recorded(asked)
+    requested = plan(target, args, keywords)
+    found = recorded(requested)
     if found:
         return found
-    backend, why = backends.choose(asked.options.backend)
-    run = asked.run(backend)
+    backend, why = backends.choose(requested.options.backend)
+    run = requested.run_json(backend)
     backends.get(backend).check(run)
-    job, held = make(asked, run)
+    job, held = make(requested, run)
     if held:
         with held:
             try:
-                env = record.environment(asked.options)
+                env = provenance.environment(requested.options)
                 note = backends.get(backend).start(job.folder, env, held)
             except Refused:
                 if job.spec["attempt"] == 1:  # else what earlier attempts left stays
                     discard(job.folder)
                 raise
         p = job.ranks
-        say(f"{job.id}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note or ''}")
+        say(f"{job.id}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note}")
     return job
 
 
-def make(asked: Plan, run: dict[str, Any]) -> tuple[Job, BufferedWriter | None]:
+def make(requested: Plan, run: dict[str, Any]) -> tuple[Job, BufferedWriter | None]:
     """(job, lock): the folder of a run that is to be started by the one who holds the lock, and by no other.
 
     Where another process has made it in the meantime, the lock is None and the job is that one's.
     """
     backend = backends.get(run["backend"])
-    with ledger.lock(asked.runs, asked.key):
-        found = recorded(asked)  # by another process, just now
+    with layout.lock(requested.runs, requested.key):
+        found = recorded(requested)  # by another process, just now
         if found:
             return found, None
-        ledger.sweep(asked.runs)
-        former = ledger.find(asked.runs, asked.key)
-        if former and asked.options.requeue and not asked.options.rerun and attempts.goes_on(former):
+        layout.remove_half_made(requested.runs)
+        former = layout.find(requested.runs, requested.key)
+        if former and requested.options.requeue and not requested.options.rerun and attempts.goes_on(former):
             run = attempts.following(former, run)
-            held = attempts.resume(former, asked.files(run, former, backend))
+            held = attempts.resume(former, requested.files(run, former, backend))
             say(f"{former.name} was interrupted: it goes on from its checkpoints (attempt {run['attempt']}).")
             return Job(former), held
         if former:
             _set_aside(former)
-        files = asked.files(run, asked.runs / ledger.name(run["name"], asked.key), backend)
-        folder, held = ledger.create(asked.runs, run["name"], asked.key, files)
+        files = requested.files(run, requested.runs / layout.name(run["name"], requested.key), backend)
+        folder, held = layout.create(requested.runs, run["name"], requested.key, files)
         return Job(folder), held
 
 
-def recorded(asked: Plan) -> Job | None:
+def recorded(requested: Plan) -> Job | None:
     """The job that runs or ran with this key, if it serves."""
-    folder = ledger.find(asked.runs, asked.key)
+    folder = layout.find(requested.runs, requested.key)
     if folder is None:
         return None
     job = Job(folder)
-    now = state.decided(job.folder)
+    now = backends.decided(job.folder)
     if not now.ended:
-        if asked.options.rerun:
+        if requested.options.rerun:
             raise StillRunning(
                 f"{job.id} is {now}; it cannot be run again yet.", "Wait for it, or job.cancel() it."
             )
         say(f"{job.id} is {now}: this is that job.")
         return job
-    if now == "done" and not asked.options.rerun:
+    if now == "done" and not requested.options.rerun:
         say(f"{job.id}: recorded on {job.spec['submitted'][:10]}, not run again (rerun=True runs it).")
         return job
     return None
@@ -123,7 +136,7 @@ def recorded(asked: Plan) -> Job | None:
 def _set_aside(folder: Path) -> None:
     """Make room for a new run, where one with this key has ended."""
     now = Job(folder).status
-    aside, why = ledger.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
+    aside, why = layout.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
     say(f"{folder.name} {why}: it runs again, and what it left is kept as {aside.name}.")
 
 
@@ -132,3 +145,148 @@ def discard(folder: Path) -> None:
     gone = tempfile.mkdtemp(prefix=".new-", dir=folder.parent)
     os.rename(folder, gone)
     shutil.rmtree(gone)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that was asked for: what it calls, with what options, and the key by which it is known."""
+
+    options: Options
+    runs: Path
+    key: str
+    call: dict[str, Any]
+    code: str
+    arguments: dict[str, Any]
+    name: str
+
+    def run_json(self, backend: str, **more: Any) -> dict[str, Any]:
+        """Its run.json on a backend."""
+        options = asdict(self.options) | {"env": None}
+        return {
+            "format": FORMAT,
+            "key": self.key,
+            "own": secrets.token_hex(8),  # tells this run from others with the same key
+            "name": self.options.name or self.name,
+            "target": self.name,
+            "arguments": {k: provenance.short(v) for k, v in self.arguments.items()},
+            "command": provenance.command(self.name, self.arguments, options),
+            "options": options,
+            "env": sorted(self.options.env or {}),
+            "ranks": self.options.ranks,
+            "backend": backend,
+            "controller": "gloo" if self.options.controller == "auto" else self.options.controller,
+            "submitted": now(),
+            "attempt": 1,
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+        } | more
+
+    def files(self, run: dict[str, Any], folder: Path, backend: backends.Backend) -> dict[str, str | bytes]:
+        """What the job folder holds before the job starts."""
+        call = self.call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}
+        return {
+            RUN_JSON: json.dumps(run, indent=1) + "\n",
+            CODE: self.code,
+            CALL: pickle.dumps(call),
+            SCRIPT: backend.script(run, folder),
+        }
+
+
+def now() -> str:
+    """The time, as run.json has it."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+
+
+def plan(
+    target: Callable | str | os.PathLike,
+    args: tuple,
+    keywords: dict[str, Any],
+    caller: str = "submit",
+    own: tuple[str, ...] = (),
+) -> Plan:
+    """The run that `submit(target, *args, **keywords)` asks for; nothing is written.
+
+    caller: the name of the call, for messages; own: options of that call's own.
+    """
+    if not callable(target) and not isinstance(target, (str, os.PathLike)):
+        raise OptionError(
+            f"{caller}() takes a function or the path of a script, not {target!r}.", f"{caller}(train, ...)"
+        )
+    target = target if callable(target) else os.fspath(target)
+    given, arguments = split_keywords(target, keywords, caller, own)
+    options = check_options(given)
+    if callable(target):
+        call, form, code, arguments, name = _function(target, args, arguments, caller)
+    else:
+        call, form, code, arguments, name = _script(target, args)
+    key = fingerprint.digest([FORMAT, form, options.resources()])
+    return Plan(options, layout.root(options.folder), key, call, code, arguments, name)
+
+
+def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str) -> tuple:
+    import cloudpickle
+
+    arguments = bind_arguments(target, args, kwargs, caller)
+    closure = fingerprint.Closure(target, arguments)
+    modules = [sys.modules[m] for m in sorted(closure.modules - closure.texts.keys()) if m in sys.modules]
+    before = cloudpickle.list_registry_pickle_by_value()
+    try:
+        for m in modules:  # a student's own modules travel with the job: a later edit must not change it
+            cloudpickle.register_pickle_by_value(m)
+        try:
+            function = cloudpickle.dumps((target, args, kwargs))
+        except Exception as e:
+            raise _culprit(target, arguments, e) from None
+    finally:
+        for m in modules:
+            if m.__name__ not in before:
+                cloudpickle.unregister_pickle_by_value(m)
+    constants = [f"{k} = {provenance.short(v)}\n" for k, v in closure.constants.items()]
+    code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
+    call = {"script": None, "function": function, "cells": closure.cells, "modules": closure.texts}
+    return call, closure.form, code, arguments, _name(target)
+
+
+def _script(target: str, args: tuple) -> tuple:
+    path = Path(target).expanduser().absolute()
+    if not path.is_file() or path.suffix != ".py":
+        raise OptionError(f"{target!r} is no Python script (a file that ends in .py).", "Check the path.")
+    argv, text = [str(a) for a in args], path.read_text()
+    form, texts = fingerprint.script_form(path)
+    call = {"script": str(path), "text": text, "argv": argv, "cells": {}, "modules": texts}
+    return call, [form, argv], text, dict(enumerate(argv)), path.stem
+
+
+def _name(target: Callable) -> str:
+    while isinstance(target, functools.partial):
+        target = target.func
+    return getattr(target, "__name__", type(target).__name__).replace("<lambda>", "lambda")
+
+
+def _culprit(
+    target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
+) -> NotPicklable:
+    """Which variable it is that cannot be sent; functions that refer to each other are searched once."""
+    import cloudpickle
+
+    name, f = _name(target), getattr(target, "__wrapped__", target)
+    code, suspects = getattr(f, "__code__", None), [(f"its argument {k!r}", v) for k, v in arguments.items()]
+    if code is not None:
+        names = sorted(fingerprint.global_names(code))
+        suspects += [(f"the variable {n!r}", f.__globals__[n]) for n in names if n in f.__globals__]
+        suspects += [(f"the variable {n!r}", v) for n, v in fingerprint.closed_over(f).items()]
+    searched = (*searched, target)
+    for where, value in suspects:
+        if any(value is known for known in searched):
+            continue
+        try:
+            cloudpickle.dumps(value)
+        except Exception as e:
+            if isinstance(value, type(target)):
+                return _culprit(value, {}, e, searched)
+            kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+            return NotPicklable(
+                f"{name}() refers to {where}, a {kind}, which cannot be sent to the ranks ({e}).",
+                f"Make it inside {name}(), so that each rank has its own.",
+            )
+    return NotPicklable(f"{name}() cannot be sent to the ranks: {error}.", "Use a plain function.")

@@ -7,10 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from . import backends, ledger, rounds
+from cluster.system import files
+
+from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished, SweepFailed
+from .folder import layout, sweeps
+from .folder.run_folder import RunFolder
 from .job import POLL, Job
-from .state import Status
+from .state.status import Status
 
 RAISE = type("RAISE", (), {"__repr__": lambda self: "RAISE"})()  # the default of results(failed=...)
 
@@ -25,13 +29,13 @@ class Sweep:
     """
 
     def __init__(self, folder: Path):
-        self.folder = ledger.check_owner(Path(folder).absolute())
-        self.spec: dict[str, Any] = ledger.read(self.folder / "run.json")
+        self.folder = layout.check_owner(Path(folder).absolute())
+        self.spec: dict[str, Any] = files.read_json(RunFolder(self.folder).run_json)
         self.key, self.name, self.items = self.spec["key"], self.spec["name"], self.spec["items"]
         self.ranks, self.backend = self.spec["ranks"], self.spec["backend"]
-        self.last = rounds.latest(self.folder)
-        self._folders = rounds.items(self.folder, self.last)
-        self._first = rounds.first(self.spec["keys"])
+        self.last = sweeps.latest(self.folder)
+        self._folders = sweeps.items(self.folder, self.last)
+        self._first = sweeps.first(self.spec["keys"])
         self._ended: dict[int, Status] = {}
 
     @property
@@ -94,11 +98,11 @@ class Sweep:
         state = "pending" if set(counts) == {"pending"} else "running"
         why = Counter(s.what for s in left if s == "pending").most_common(1)
         stuck = next((s for s in left if s.never), None) if all(s.never for s in left) else None
-        said = stuck or next((s for s in left if why and s.what == why[0][0]), None)
+        shown = stuck or next((s for s in left if why and s.what == why[0][0]), None)
         if state == "pending":
             what += f". {why[0][0]}"
         return Status(
-            state, what, said.next_step if said else "", left[0].source, 0, said.slurm if said else "",
+            state, what, shown.next_step if shown else "", left[0].source, 0, shown.slurm if shown else "",
             stuck.row if stuck else None,
         )  # fmt: skip
 
@@ -109,7 +113,7 @@ class Sweep:
         the items. An interrupt of the cell ends nothing but the waiting. CanNeverRun is raised where Slurm
         says that all that are left will wait for ever.
         """
-        from .bar import Items
+        from .show.progress import Items
 
         deadline = time.monotonic() + timeout if timeout is not None else float("inf")
         with Items(self, progress) as bar:
@@ -159,14 +163,14 @@ class Sweep:
         """The error that `results` would raise, or None when the sweep goes on or each item is done."""
         if not self.status.ended or not (failures := self.failures):
             return None
-        return SweepFailed.of(self.id, self.items, failures)
+        return SweepFailed.from_failures(self.id, self.items, failures)
 
     def times(self) -> tuple[float | None, float | None]:
         """When the first item started and, where all have ended, when the last one did (Unix seconds)."""
         folders = [self._folders[i] for i in dict.fromkeys(self._first) if self.here(i)]
-        ends = [ledger.read(p / "end.json") for p in folders]
-        firsts = [e or ledger.read(p / "rank-0.json") or {} for e, p in zip(ends, folders, strict=True)]
-        begun = min((f["started"] for f in firsts if f.get("started")), default=None)
+        ends = [files.read_json(RunFolder(p).end) for p in folders]
+        records = [e or files.read_json(RunFolder(p).rank(0)) for e, p in zip(ends, folders, strict=True)]
+        begun = min((r["started"] for r in records if r and r.get("started")), default=None)
         return begun, max(e["ended"] for e in ends) if ends and all(ends) else None
 
     def logs(self, item: int | None = None, rank: int | str | None = None) -> str:
@@ -179,7 +183,7 @@ class Sweep:
 
     def metrics(self) -> Any:
         """All that the ranks of all items logged, as `Job.metrics`, with a first column `item`."""
-        from .sheet import metrics
+        from .show.sweep_table import metrics
 
         return metrics(self)
 
@@ -191,7 +195,7 @@ class Sweep:
         the last value of each metric that was logged, unless something with its name was returned; seconds;
         error.
         """
-        from .sheet import table
+        from .show.sweep_table import table
 
         return table(self)
 
@@ -201,13 +205,13 @@ class Sweep:
         y: the first number that was returned or logged, if not given. x: the item, or of items that are
         dictionaries the first key whose values are numbers. Raises OptionValueError, which names the columns.
         """
-        from .sheet import figure
+        from .show.sweep_table import figure
 
         return figure(self, y, x)
 
     def watch(self, logs: int = 0) -> None:
-        """Show the items until all have ended: a row and curves for each; see `cluster.jobs.live.watch`."""
-        from .live import watch
+        """Show the items until all have ended: a row and curves for each; see `show.watch.watch`."""
+        from .show.watch import watch
 
         watch([self[i] for i in dict.fromkeys(self._first) if self.here(i)], logs)
 
@@ -221,13 +225,13 @@ class Sweep:
         for i in sorted(set(self._first)):
             if self.here(i) and not self._status(i).ended:
                 left.setdefault(self._folders[i].parent, []).append(i)
-        for place, items in left.items():
-            backend = ledger.read(place / "backend.json")
+        for round_folder, items in left.items():
+            backend = files.read_json(RunFolder(round_folder).backend)
             if backend is None:
                 raise BackendError(
                     f"{self.id} cannot be cancelled yet: {self.status.what}", "Try again later."
                 )
-            backends.get(backend["backend"]).cancel_items(place, backend, items)
+            backends.get(backend["backend"]).cancel_items(round_folder, backend, items)
         deadline = time.monotonic() + 30 * wait
         while not self.status.ended and time.monotonic() < deadline:
             time.sleep(POLL)
@@ -235,11 +239,11 @@ class Sweep:
 
     def script(self, backend: str | None = None) -> str:
         """What was run: on Slurm the text of the array; sweep[0].script() is what each of its tasks runs."""
-        place = self.folder / f"round-{self.last}"
-        if backend in (None, self.backend) and (place / "job.sh").is_file():
-            return (place / "job.sh").read_text()
+        round_folder = RunFolder(self.folder).round(self.last)
+        if backend in (None, self.backend) and RunFolder(round_folder).script.is_file():
+            return RunFolder(round_folder).script.read_text()
         runner, todo = backends.get(backend or self.backend), sorted(set(self._first))
-        return runner.array(self.spec, place, todo, None)
+        return runner.array(self.spec, round_folder, todo, None)
 
     def __repr__(self) -> str:
         now, n, p = self.status, len(self), self.ranks
@@ -247,6 +251,6 @@ class Sweep:
         return f"<Sweep {self.id}: {now}, {n} item{'s' * (n > 1)}{ranks} ({now.what}), {self.backend}>"
 
     def _repr_html_(self) -> str:
-        from .sheet import page
+        from .show.sweep_table import page
 
         return page(self)

@@ -1,12 +1,3 @@
-"""The course's own pages in a Jupyter server: a start page and the jobs, at `<base_url>/course`.
+"""The former name of `cluster.pages`, for servers whose settings still switch that on."""
 
-An extension of Jupyter Server, switched on with `ServerApp.jpserver_extensions = {"cluster.panel": True}`;
-in JupyterLab it adds the menu *Course* and cards in the launcher. The README says what can be set.
-"""
-
-
-def _jupyter_server_extension_points():
-    """What Jupyter Server asks for; nothing of it is imported before."""
-    from .app import CoursePanel
-
-    return [{"module": "cluster.panel", "app": CoursePanel}]
+from cluster.pages import _jupyter_server_extension_points  # noqa: F401

@@ -18,45 +18,47 @@ whole. The course's own training has its checkpoints in `Ranks` (cluster.trainin
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ..jobs.metrics import run_folder
-from ..jobs.results import pack, unpack
+from cluster.jobs.folder.results import pack, unpack
+from cluster.jobs.metrics import run_folder
+from cluster.system import files, settings
 
 
-def save(name="checkpoint", /, **state):
+def save(name: str = "checkpoint", /, **state: Any) -> None:
     """Rank 0 writes `state` into the job's folder; on other ranks, and outside a job, nothing happens.
 
     The values are numbers, texts, arrays, and lists and dictionaries of these, also the state of a generator
     of random numbers, `rng.bit_generator.state`. Raises ResultError, which says where another value is.
     """
-    if os.environ.get("CLUSTER_JOB") and os.environ.get("CLUSTER_RANK") == "0":
-        write(run_folder() / f"{name}.npz", state)
+    if settings.text("CLUSTER_JOB") and settings.text("CLUSTER_RANK") == "0":
+        write_checkpoint(run_folder() / f"{name}.npz", state)
 
 
-def load(name="checkpoint", /):
+def load(name: str = "checkpoint", /) -> dict[str, Any] | None:
     """What this run last saved, in this attempt or an earlier one, as a dictionary; None where there is none.
 
     All ranks read what rank 0 wrote. Outside a job it is None: a function that is tried out begins anew.
+    Raises what numpy.load does (OSError, ValueError, zipfile.BadZipFile) for a file that is none of `save`.
     """
-    return read(run_folder() / f"{name}.npz") if os.environ.get("CLUSTER_JOB") else None
+    return read_checkpoint(run_folder() / f"{name}.npz") if settings.text("CLUSTER_JOB") else None
 
 
-def write(path, state):
-    """Write a dictionary of plain values and arrays to a file (.npz), all of it or nothing."""
+def write_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
+    """Write a dictionary of plain values and arrays to a file (.npz), all of it or nothing.
+
+    Raises ResultError for a value that `save` does not take, OSError where the file cannot be written.
+    """
     path, arrays = Path(path), {}
     text = json.dumps(pack(state, "the checkpoint", arrays))
-    beside = path.with_name(f".{path.name}")
-    with open(beside, "wb") as f:
+    with files.writing(path, sync=True) as f:
         np.savez(f, json=np.frombuffer(text.encode(), np.uint8), **arrays)
-        f.flush()
-        os.fsync(f.fileno())  # or a machine that fails could keep the new name and lose what it names
-    beside.replace(path)
 
 
-def read(path):
-    """The dictionary that `write` wrote, or None where there is no such file."""
+def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any] | None:
+    """The dictionary that `write_checkpoint` wrote, or None where there is no such file."""
     try:
         with np.load(path, allow_pickle=False) as z:
             arrays = {k: z[k] for k in z.files}

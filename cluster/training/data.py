@@ -4,7 +4,6 @@ The data set is 70,000 grey pictures of 28 x 28 pixels in 10 classes of clothing
 and 10,000 to test with (Xiao, Rasul and Vollgraf, arXiv 1708.07747).
 """
 
-import fcntl
 import gzip
 import os
 import struct
@@ -12,6 +11,8 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+
+from cluster.system import files, settings
 
 CLASSES = (
     "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
@@ -23,7 +24,7 @@ DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # where the package dataset-
 IMAGES, LABELS = 2051, 2049  # IDX magic numbers: unsigned bytes in 3 dimensions, in 1 dimension
 
 
-def fashion_mnist(split="train", limit=None):
+def fashion_mnist(split: str = "train", limit: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The first `limit` examples of a split, all of them by default.
 
     Returns x, float32 (N, 28, 28, 1) with values in [0, 1], and y, int64 (N,) with values 0 ... 9,
@@ -44,33 +45,46 @@ def fashion_mnist(split="train", limit=None):
     return x, y[:limit].astype(np.int64)  # (N,)
 
 
-def batches(indices, batch):
-    """The consecutive slices of `batch` indices; the last one holds what is left, on every rank equally."""
+def batches(indices: np.ndarray, batch: int) -> list[np.ndarray]:
+    """The consecutive slices of `batch` of the indices (n,); the last one holds what is left.
+
+    Shards are equally long, so it is equally short on every rank. Raises ValueError for a batch of 0.
+    """
     return [indices[i : i + batch] for i in range(0, len(indices), batch)]
+
+
+def find(split: str) -> Path | None:
+    """The first folder that holds both files of a split, or None: nothing is downloaded."""
+    return next((folder for folder in _places() if not _missing(folder, split)), None)
+
+
+def _places():
+    """Where the files may lie, the first that has them counts."""
+    if named := settings.text("CLUSTER_DATA"):
+        return [Path(named)]
+    keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+    return [DEBIAN, keras_home / "datasets" / "fashion-mnist"]
+
+
+def _missing(folder, split):
+    """The names of the files of a split that a folder lacks."""
+    names = [f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz"]
+    return [name for name in names if not (folder / name).is_file()]
 
 
 def _folder(split):
     """The first folder that holds both files of a split, downloading them where none does."""
-    files = [f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz"]
-
-    def complete(folder):
-        return all((folder / name).is_file() for name in files)
-
-    if named := os.environ.get("CLUSTER_DATA"):
-        if complete(Path(named)):
-            return Path(named)
+    places = _places()
+    if found := find(split):
+        return found
+    if named := settings.text("CLUSTER_DATA"):
         raise FileNotFoundError(
-            f"CLUSTER_DATA names {named}, which does not hold {' and '.join(files)}. "
+            f"CLUSTER_DATA names {named}, which does not hold {' and '.join(_missing(places[0], split))}. "
             "Correct the variable, or unset it to search the usual places."
         )
-    keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
-    cache = keras_home / "datasets" / "fashion-mnist"
-    places = [DEBIAN, cache]
-    for folder in places:
-        if complete(folder):
-            return folder
+    cache = places[-1]
     try:
-        _download(cache, complete)
+        _download(cache, split)
     except Exception as error:  # Keras raises a bare Exception for every failure of the network
         raise FileNotFoundError(
             f"Fashion-MNIST is not on this machine. Tried {places[0]} (Debian's package), {places[1]} "
@@ -82,12 +96,11 @@ def _folder(split):
     return cache
 
 
-def _download(cache, complete):
+def _download(cache, split):
     """Fill the Keras cache once, even when several ranks of one machine ask at the same time."""
     cache.mkdir(parents=True, exist_ok=True)
-    with open(cache / ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the other ranks wait here, and then find the files
-        if not complete(cache):
+    with files.lock(cache / ".lock"):  # the other ranks wait here, and then find the files
+        if _missing(cache, split):
             import keras
 
             keras.datasets.fashion_mnist.load_data()

@@ -2,70 +2,183 @@
 
 Each rank trains the same network on its own shard. Four things make p processes one training, and each is
 a few lines here: the ranks start equal (`broadcast`), they take the same step (`DataParallel`), they report
-one number (`average`), and one of them writes (`save`). Assignment 07 builds all four by hand.
+one number (`average`), and one of them writes (`save`). Assignment 07 builds all four by hand, after lecture
+07; what the ranks exchange is that of Horovod (Sergeev and Del Balso, arXiv 1802.05799).
+
+All of these but `save` are collectives: every rank has to call them, in the same order, or the others wait
+for ever. Where a rank raises an error, the job ends the others.
 
 Keras 3 keeps its weights in `keras.Variable`; TensorFlow's and Horovod's functions are given the
 `tf.Variable` inside, `variable.value`. Horovod's own Keras callbacks do not work with Keras 3.
 """
 
+import contextlib
+import importlib
 import math
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from cluster.system import files, settings
+
 from . import checkpoint as checkpoints
-from . import schedules  # noqa: F401 (a checkpoint may name a schedule, and is to load with this module alone)
 from .shards import shard
 
+# A checkpoint may name an optimizer and a schedule of the course, and is to load with this module alone.
+# Students have them only after assignment 08, which asks for them.
+for name in ("optimizers", "schedules"):
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module(f"{__package__}.{name}")
 
-def horovod():
-    """Horovod, initialised: imported here, so that this module can be read by one process without it."""
+
+def horovod() -> ModuleType:
+    """Horovod, initialised: imported here, so that this module can be read by one process without it.
+
+    Raises ImportError where it is not installed. A process that was not started as one of several is rank 0
+    of 1.
+    """
     import horovod.tensorflow as hvd
 
     hvd.init()  # does nothing the second time
     return hvd
 
 
-def broadcast(model, root=0):
-    """Give every rank the weights, and the optimizer's state, of rank `root`."""
-    variables = list(model.variables)
-    if model.optimizer is not None:
-        model.optimizer.build(model.trainable_variables)  # or momentum would be born after the broadcast
+def broadcast(model: keras.Model, root: int = 0) -> None:
+    """Give every rank the weights, and the optimizer's state, of rank `root`.
+
+    The random layers of the other ranks (dropout, augmentation) get seeds that follow from those of `root`
+    and from the rank, so that each rank draws masks of its own, and all of them again in a repetition. What
+    a model draws from Keras' global generator, `keras.random` without a seed, is left alone.
+
+    The model may be compiled or not. Raises ValueError for one that has no weights yet, or on a rank whose
+    model is another than that of `root`.
+    """
+    if not model.built:
+        raise ValueError(
+            f"{model.name!r} has no weights yet: begin it with a keras.Input, or build it first."
+        )
+    variables, seeds = list(model.weights), _seeds(model)
+    if getattr(model, "optimizer", None) is not None:  # Keras sets the attribute in compile()
+        _build_optimizer(model)  # or momentum would be born after the broadcast
         variables += model.optimizer.variables
-    horovod().broadcast_variables([v.value for v in variables], root_rank=root)
+    hvd = horovod()
+    # By position: Horovod's broadcast_variables waits for ever where a rank has built a layer more than the
+    # others before, since Keras numbers the names of layers, and Horovod matches by name.
+    values = hvd.broadcast_object([v.numpy() for v in variables + seeds], root_rank=root)
+    if hvd.rank() != root:
+        _assign(variables + seeds, values, f"What rank {root} broadcast is of")
+        for state in seeds:
+            seed, draws = state.numpy().tolist()
+            state.assign([_seed_of_rank(seed, hvd.rank()), draws])
 
 
-def average(values, count=1):
-    """The means {name: float} over all ranks, each rank weighing as much as the `count` examples it saw."""
-    hvd, names = horovod(), sorted(values)
-    sums = tf.constant([count] + [count * float(values[name]) for name in names], tf.float64)
-    total, *sums = hvd.allreduce(sums, op=hvd.Sum, name="cluster.average").numpy()
+def _seeds(model: keras.Model) -> list[keras.Variable]:
+    """The states of the random generators in a model, (2,) each: seed and number of draws."""
+    weights = {id(v) for v in model.weights}
+    return list({id(v): v for v in model.variables if id(v) not in weights}.values())
+
+
+def _seed_of_rank(seed: int, rank: int) -> int:
+    """A seed that a rank derives from another: 31 bits, so that it fits whatever integers Keras takes."""
+    return int(np.random.SeedSequence([seed % 2**32, rank]).generate_state(1)[0] >> 1)
+
+
+def average(values: Mapping[str, float], count: float = 1) -> dict[str, float]:
+    """The means {name: float} over all ranks, each rank weighing as much as the `count` examples it saw.
+
+    `values` has the same names on all ranks, each the mean over that rank's examples, in whatever unit; a
+    rank that saw none gives count=0 and any finite number. With a total of 0 the means are nan.
+    """
+    names = sorted(values)
+    total, *sums = _sums([count] + [count * float(values[name]) for name in names], "cluster.average")
     return {name: float(s / total) for name, s in zip(names, sums, strict=True)}
 
 
-def average_statistics(model):
-    """Average the moving statistics of batch normalisation, which each rank has drawn from its own shard."""
-    statistics = [v for v in model.non_trainable_variables if v.dtype.startswith("float")]
-    if statistics:
-        means = horovod().grouped_allreduce([v.value for v in statistics], name="cluster.statistics")
-        for variable, mean in zip(statistics, means, strict=True):
-            variable.assign(mean)
+def average_statistics(model: keras.Model) -> None:
+    """Give all ranks the moving statistics of batch normalisation over the examples of all of them.
+
+    Each rank has drawn its own from its shard. The mean of all is the mean of the ranks' means; the variance
+    of all is the mean of their variances *and the variance between their means*, which the ranks' own do not
+    see. (Both are moving averages over the steps, so what the ranks' means differ by from step to step is
+    smoothed first: where a rank normalises few values, one process would find a little more.)
+
+    To do it twice changes nothing more. Statistics come in pairs, `moving_mean` and `moving_variance` of a
+    layer, or `mean` and `variance`; other variables of floats that are not trained are averaged. All ranks
+    have to call it.
+    """
+    statistics = [v for v in model.non_trainable_variables if "float" in v.dtype]
+    own, ranks = [np.asarray(v.numpy(), np.float64) for v in statistics], horovod().size()
+    averages = [total / ranks for total in _sums(own, "cluster.statistics")]
+    position = {id(v): i for i, v in enumerate(statistics)}
+    pairs = [
+        (position[id(a)], position[id(b)]) for a, b in _moments(model) if {id(a), id(b)} <= set(position)
+    ]
+    # From the differences, not as a mean of squares minus a square, which cancels and can be negative.
+    squares = [(own[mean] - averages[mean]) ** 2 for mean, _ in pairs]
+    for (_, variance), total in zip(pairs, _sums(squares, "cluster.statistics.between"), strict=True):
+        averages[variance] += total / ranks
+    for variable, value in zip(statistics, averages, strict=True):
+        variable.assign(value)
 
 
-def save(model, path):
+def _moments(model: keras.Model) -> list[tuple[keras.Variable, keras.Variable]]:
+    """The pairs (mean, variance) of variables that layers of the model keep, at any depth, each once."""
+    pairs = {}
+    for layer in model._flatten_layers():
+        for names in (("moving_mean", "moving_variance"), ("mean", "variance")):
+            mean, variance = (getattr(layer, name, None) for name in names)
+            if isinstance(mean, keras.Variable) and isinstance(variance, keras.Variable):
+                pairs[id(variance)] = mean, variance
+    return list(pairs.values())
+
+
+def save(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Rank 0 writes the model, with its optimizer, to `path` (.keras); the other ranks write nothing.
 
-    It is written beside its place and then renamed, so that `path` is at any time a whole checkpoint: a
-    job that is stopped while it writes leaves the one before.
+    It is written beside its place, to the disk, and then renamed, so that `path` is at any time a whole
+    checkpoint: a job that is stopped while it writes, or a machine that fails, leaves the one before.
+    Rank 0 waits for nobody. Raises OSError where it cannot write.
     """
     if horovod().rank() == 0:
         path = Path(path)
-        beside = path.with_name(f".{path.stem}.tmp.keras")
-        model.save(beside)
-        os.replace(beside, path)
+        made = path.with_name(f".{path.stem}.tmp.keras")
+        model.save(made)
+        files.move_into_place(made, path)
+
+
+@contextlib.contextmanager
+def _of_all_ranks(variables: Sequence[keras.Variable]) -> Iterator[None]:
+    """Within it, the variables of metrics hold what all ranks have added up; then again what this one has.
+
+    A metric of Keras is a function of sums over examples: hits and images, the counts of a confusion matrix.
+    Of such sums those of all examples are the sums of the ranks', whatever their numbers of examples.
+    """
+    variables = [v for v in variables if v.aggregation == "sum"]  # so Keras marks them, for the same purpose
+    own = [v.numpy() for v in variables]
+    for variable, total in zip(variables, _sums(own, "cluster.metrics"), strict=True):
+        variable.assign(total)
+    try:
+        yield
+    finally:
+        for variable, value in zip(variables, own, strict=True):
+            variable.assign(value)
+
+
+def _sums(arrays: Sequence[Any], name: str) -> list[np.ndarray]:
+    """The sums over all ranks of arrays of any shapes, in one all-reduce in float64."""
+    if not arrays:
+        return []
+    hvd, arrays = horovod(), [np.asarray(a, np.float64) for a in arrays]
+    flat = tf.constant(np.concatenate([a.ravel() for a in arrays]))
+    total = hvd.allreduce(flat, op=hvd.Sum, name=name).numpy()
+    ends = np.cumsum([a.size for a in arrays])[:-1]
+    return [part.reshape(a.shape) for a, part in zip(arrays, np.split(total, ends), strict=True)]
 
 
 @keras.saving.register_keras_serializable(package="cluster")
@@ -77,17 +190,42 @@ class DataParallel(keras.Model):
         net = lenet5(seed=0)
         model = DataParallel(net.input, net.output)
 
-    `compile`, `fit`, `evaluate` and `predict` are those of Keras; with one rank the step is Keras' own.
+    `compile` and `predict` are those of Keras; with one rank the step is Keras' own. The metrics of `fit` and
+    `evaluate` are those of the examples of all ranks, however these are divided among them.
     """
 
-    def fit(self, *args, shuffle=False, epochs=1, callbacks=(), **options):
+    def evaluate(self, *args: Any, **options: Any) -> Any:
+        """Keras' evaluate: each rank gives its part of the examples, and all get the metrics of the whole.
+
+        So all ranks have to call it, each with as many examples as it likes, and at least one; the statistics
+        of batch normalisation are averaged first. It returns what Keras does: a number, a list of numbers, or
+        a dictionary with return_dict=True. To test on one rank alone take `predict`, or a Keras model of the
+        same weights, `keras.Model(model.input, model.output)`.
+        """
+        average_statistics(self)
+        return super().evaluate(*args, **options)
+
+    def _get_metrics_result_or_logs(self, logs):
+        """Here Keras takes the metrics of an epoch, or of an evaluation, from their sums."""
+        with _of_all_ranks(self.metrics_variables):
+            return super()._get_metrics_result_or_logs(logs)
+
+    def fit(
+        self,
+        *args: Any,
+        shuffle: bool = False,
+        epochs: int = 1,
+        callbacks: Sequence[keras.callbacks.Callback] | None = (),
+        **options: Any,
+    ) -> keras.callbacks.History:
         """Keras' fit, in the order of `Shards`, which Keras would shuffle anew on each rank alone.
 
         Where `Ranks` has a checkpoint of an earlier attempt of the job, it goes on there.
 
         The history is that of the whole training. An epoch that was interrupted is finished by a fit of its
         own, so callbacks may see the beginning and the end of training twice; what they remember themselves
-        is not in the checkpoint.
+        is not in the checkpoint. Raises ValueError where the checkpoint was saved by another model, or on
+        another number of ranks.
         """
         options |= {"shuffle": shuffle, "callbacks": list(callbacks or ())}
         ranks = next((c for c in options["callbacks"] if isinstance(c, Ranks)), None)
@@ -106,13 +244,22 @@ class DataParallel(keras.Model):
         history.history, history.epoch = ranks.history, list(range(epochs))
         return history
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One step on this rank's batch, (x, y) or (x, y, sample_weight); Keras calls it.
+
+        The step is that of the mean of the ranks' mean losses, so the batches have to be equally large for it
+        to be that of one process on all of them. Returns the metrics of this rank so far in the epoch.
+        """
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = self.compute_loss(x, y, y_pred, sample_weight)  # the mean over this rank's batch
+            # float16 would round small gradients to 0: they are those of a multiple of the loss, which the
+            # optimizer takes out again (Keras wraps it for this where the policy is mixed_float16).
+            scaled = self.optimizer.scale_loss(loss)
         tape = horovod().DistributedGradientTape(tape)  # + what distribution adds: the mean over the ranks
-        gradients = tape.gradient(loss, [v.value for v in self.trainable_variables])
+        sources = [v.value for v in self.trainable_variables]
+        gradients = tape.gradient(scaled, sources, use_generic_names=True)  # numbers: see `broadcast`
         self.optimizer.apply(gradients, self.trainable_variables)
         self.metrics[0].update_state(loss, sample_weight=tf.shape(x)[0])  # "loss", this rank's so far
         return self.compute_metrics(x, y, y_pred, sample_weight)
@@ -121,34 +268,38 @@ class DataParallel(keras.Model):
 class Shards(keras.utils.PyDataset):
     """The batches of `batch` examples that one rank sees of (x, y), freshly sharded each epoch.
 
-    The last batch of an epoch may be smaller, and is so on every rank. `epoch` is set by `Ranks`, and so is
-    `done`, the number of steps that an interrupted epoch had made: they are left out.
+    x and y are arrays (N, ...) of all examples, on every rank; an item is (x, y) of this rank's `batch` of
+    them at a step. The last batch of an epoch may be smaller, and is so on every rank. `epoch` is set by
+    `Ranks`, and so is `done`, the number of steps that an interrupted epoch had made: they are left out.
+    `seed` is that of the shuffles, one for all ranks. Raises ValueError for fewer examples than ranks
+    (`shards.shard`).
     """
 
-    def __init__(self, x, y, batch, seed=0):
+    def __init__(self, x: np.ndarray, y: np.ndarray, batch: int, seed: int = 0):
         super().__init__()
         self.rank, self.size = horovod().rank(), horovod().size()
         self.x, self.y, self.batch, self.seed, self.epoch = x, y, batch, seed, 0
         self.done = 0
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """Steps of a whole epoch."""
         return math.ceil(len(self.x) // self.size / self.batch)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.steps - self.done
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
+        """The epoch whose shuffle is dealt, from 0; to set it is to shuffle."""
         return self._epoch
 
     @epoch.setter
-    def epoch(self, epoch):
+    def epoch(self, epoch: int) -> None:
         self._epoch = epoch
         self._indices = shard(len(self.x), self.rank, self.size, epoch, self.seed)
 
-    def __getitem__(self, step):
+    def __getitem__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         first = (self.done + step) * self.batch
         take = self._indices[first : first + self.batch]  # (batch,)
         return self.x[take], self.y[take]
@@ -162,10 +313,11 @@ class Ranks(keras.callbacks.Callback):
                 what a job submitted with requeue=True needs to go on after an interruption
     every       save that state after so many steps, too, for epochs that are long
 
-    The ranks start from rank 0's weights; after each epoch the batch-norm statistics and the metrics are
-    averaged (the callbacks after this one, and the history, get the averages); each step and epoch is
-    logged to the job, which draws the progress bar of `job.wait()`. The loss of a step is Keras' running
-    mean over the epoch, on this rank.
+    The ranks start from rank 0's weights; after each epoch the batch-norm statistics are averaged, and so is
+    what the training step returns beyond the model's metrics, which are those of all ranks already (the
+    callbacks after this one, and the history, get the averages); each step and epoch is logged to the job,
+    which draws the progress bar of `job.wait()`. The loss of a step is Keras' running mean over the epoch, on
+    this rank.
 
     A training that goes on takes the same steps as one that was never interrupted: weights, optimizer and
     step count, position in the shuffle, the seeds of dropout, each rank's own batch-norm statistics and
@@ -174,16 +326,22 @@ class Ranks(keras.callbacks.Callback):
     differ in the last bits even where neither is interrupted.
     """
 
-    def __init__(self, shards, checkpoint=None, every=None):
+    def __init__(
+        self, shards: Shards, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None
+    ):
         super().__init__()
         self.shards, self.checkpoint, self.every = shards, checkpoint, every
         self.epochs, self.history, self._own = 1, {}, None
 
-    def resume(self, model):
-        """Restore what an earlier attempt of this job saved; the epoch to go on with, or None at a start."""
+    def resume(self, model: keras.Model) -> int | None:
+        """Restore what an earlier attempt of this job saved; the epoch to go on with, or None at a start.
+
+        Raises ValueError where it was saved by another model, or on another number of ranks.
+        """
         state = None
-        if self.checkpoint and int(os.environ.get("CLUSTER_ATTEMPT", 1)) > 1:
-            state = horovod().broadcast_object(checkpoints.read(self._state))  # rank 0's, wherever it lies
+        if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
+            saved = checkpoints.read_checkpoint(self._state)
+            state = horovod().broadcast_object(saved)  # rank 0's, wherever it lies
         if state is None:
             return None
         if len(state["own"]) != self.shards.size:
@@ -191,32 +349,33 @@ class Ranks(keras.callbacks.Callback):
                 f"{self._state} was saved on {len(state['own'])} ranks, and there are {self.shards.size} now."
             )
         self._build(model)
-        _assign(model.trainable_variables + model.optimizer.variables, state["shared"], self._state)
+        _assign(
+            model.trainable_variables + model.optimizer.variables,
+            state["shared"],
+            f"{self._state} was saved by",
+        )
         self.history, self.shards.done = state["history"], state["done"]
         self._own = state["own"][self.shards.rank]  # assigned when Keras has reset the metrics
         return state["epoch"]
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         broadcast(self.model)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.shards.epoch = epoch
         if self._own is not None:
-            _assign(_own(self.model), self._own, self._state)
+            _assign(_own(self.model), self._own, f"{self._state} was saved by")
             self._own = None
             if not self.shards.done:
                 self.model.reset_metrics()  # what was saved at the end of an epoch are that epoch's
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         done, steps = self.shards.done + batch + 1, self.shards.steps
         self._log(step=self.shards.epoch * steps + done, steps=self.epochs * steps, **logs)
         if self.checkpoint and self.every and done % self.every == 0 and done < steps:
             self._save(self.shards.epoch, done)
 
-    def on_test_begin(self, logs=None):
-        average_statistics(self.model)
-
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         average_statistics(self.model)
         logs.update(average(logs))
         for name, value in logs.items():
@@ -236,11 +395,11 @@ class Ranks(keras.callbacks.Callback):
         if self.shards.rank == 0:
             shared = [np.asarray(v) for v in self.model.trainable_variables + self.model.optimizer.variables]
             at = {"epoch": epoch, "done": done, "history": self.history}
-            checkpoints.write(self._state, at | {"shared": shared, "own": own})
+            checkpoints.write_checkpoint(self._state, at | {"shared": shared, "own": own})
 
     def _build(self, model):
         """Make the variables of the optimizer and of the metrics, which Keras makes at the first step."""
-        model.optimizer.build(model.trainable_variables)
+        _build_optimizer(model)
         x, y = (a[:1] for a in self.shards[0])
         y_pred = model(x, training=False)
         model.compute_loss(x, y, y_pred)
@@ -252,14 +411,20 @@ class Ranks(keras.callbacks.Callback):
         log(**{k: v if isinstance(v, int) else float(v) for k, v in values.items()})
 
 
+def _build_optimizer(model):
+    """Make the optimizer's variables, once: to build Keras' loss scaling again begins its scale anew."""
+    if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+
+
 def _own(model):
     """What may differ between ranks within an epoch: batch-norm statistics, seeds, running metrics."""
     return model.non_trainable_variables + model.metrics_variables
 
 
-def _assign(variables, values, path):
+def _assign(variables, values, what):
     shapes = [tuple(v.shape) for v in variables]
     if shapes != [np.shape(value) for value in values]:
-        raise ValueError(f"{path} was saved by another model: its variables have other shapes.")
+        raise ValueError(f"{what} another model: its variables have other shapes.")
     for variable, value in zip(variables, values, strict=True):
         variable.assign(value)

@@ -10,7 +10,7 @@ import numpy as np
 from keras import layers
 
 
-def lenet5(seed=0, classes=10, activation="tanh"):
+def lenet5(seed: int = 0, classes: int = 10, activation: str = "tanh") -> keras.Model:
     """LeNet-5 for images (N, 28, 28, 1): logits (N, classes), 61,706 parameters with 10 classes.
 
     The layers of LeCun, Bottou, Bengio and Haffner, *Gradient-based learning applied to document
@@ -34,7 +34,7 @@ def lenet5(seed=0, classes=10, activation="tanh"):
     return keras.Model(image, layers.Dense(classes, kernel_initializer=init())(x), name="lenet5")
 
 
-def small_resnet(seed=0, classes=10, blocks=1, filters=16):
+def small_resnet(seed: int = 0, classes: int = 10, blocks: int = 1, filters: int = 16) -> keras.Model:
     """A residual network of 6 * blocks + 2 layers for images (N, 28, 28, 1): logits (N, classes).
 
     The family that He, Zhang, Ren and Sun, *Deep residual learning for image recognition*
@@ -66,8 +66,12 @@ def small_resnet(seed=0, classes=10, blocks=1, filters=16):
     return keras.Model(image, layers.Dense(classes, kernel_initializer=init)(x), name="small_resnet")
 
 
-def digest(model):
-    """64 hexadecimal digits that two models share when all their weights are equal to the last bit."""
+def digest(model: keras.Model) -> str:
+    """64 hexadecimal digits that two models share when all their weights are equal to the last bit.
+
+    The SHA-256 of the bytes of all weights in Keras' order, the moving statistics of batch normalisation with
+    them; shapes and names do not count, nor does the optimizer.
+    """
     sha = hashlib.sha256()
     for weight in model.get_weights():
         sha.update(np.ascontiguousarray(weight).tobytes())

@@ -2,8 +2,10 @@
 
 Goyal et al., *Accurate, large minibatch SGD: training ImageNet in 1 hour* (arXiv 1706.02677): k times the
 batch takes k times the learning rate, reached from the old one by equal increments at each iteration.
-Assignment 07 builds the gradual warmup.
+Assignment 07 builds the gradual warmup, assignment 08 the schedule that follows it.
 """
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -22,11 +24,30 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
                   "gradual"   η + (kη - η) t / W at update t = 0 ... W, then kη
                   "constant"  η before update W, then kη
                   "none"      kη at once
+    after         a Keras schedule that holds from update W on, in place of kη: the warmup then ends at its
+                  value, after(W). It gives the rates of all k ranks, which are not multiplied again, and
+                  counts the updates of the whole training, those of the warmup with them: what the paper
+                  does with its drops at epochs 30, 60 and 80.
+
+        S = shards.steps  # updates of an epoch
+        falls = keras.optimizers.schedules.PiecewiseConstantDecay([30 * S - 1], [0.8, 0.08])  # from 30 S on
+        LinearWarmup(0.1, ranks=8, warmup_steps=5 * S, after=falls)
+
+    Called with a step, the number of updates made before (an integer, or a scalar tensor), it gives the
+    learning rate as a float32 scalar. With momentum give it to `optimizers.CorrectedSGD`: in the velocity of
+    Keras' own SGD the rates of before go on.
 
     Raises ValueError for values that make no schedule.
     """
 
-    def __init__(self, base, ranks, warmup_steps, kind="gradual"):
+    def __init__(
+        self,
+        base: float,
+        ranks: int,
+        warmup_steps: int,
+        kind: str = "gradual",
+        after: keras.optimizers.schedules.LearningRateSchedule | None = None,
+    ):
         if kind not in KINDS:
             raise ValueError(f"kind={kind!r}: the kinds of warmup are {', '.join(KINDS)}")
         if base <= 0 or ranks < 1 or warmup_steps < 0:
@@ -34,21 +55,42 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
                 f"base={base}, ranks={ranks}, warmup_steps={warmup_steps}: "
                 "base must be above 0, ranks at least 1, warmup_steps at least 0"
             )
+        if after is not None and not isinstance(after, keras.optimizers.schedules.LearningRateSchedule):
+            raise ValueError(
+                f"after={after!r}: what follows is a keras.optimizers.schedules schedule, or None"
+            )
         self.base, self.ranks, self.warmup_steps, self.kind = base, ranks, warmup_steps, kind
+        self.after = after
 
-    def __call__(self, step):
-        target = self.base * self.ranks
-        if self.kind == "none" or self.warmup_steps == 0:
-            return ops.convert_to_tensor(target, "float32")
+    def __call__(self, step: Any) -> Any:
+        warming = self.kind != "none" and self.warmup_steps > 0
+        if self.after is None:
+            target = now = self.base * self.ranks
+        else:
+            now = ops.cast(self.after(step), "float32")
+            target = ops.cast(self.after(self.warmup_steps), "float32") if warming else now
+        if not warming:
+            return ops.convert_to_tensor(now, "float32")
         warm = ops.minimum(ops.cast(step, "float32") / self.warmup_steps, 1.0)  # 0 ... 1, then stays 1
         if self.kind == "constant":
             warm = ops.floor(warm)
-        return self.base + (target - self.base) * warm
+        rate = self.base + (target - self.base) * warm
+        return rate if self.after is None else ops.where(step < self.warmup_steps, rate, now)
 
-    def get_config(self):
-        return {
+    def get_config(self) -> dict[str, Any]:
+        """What makes it again, as JSON knows it."""
+        config = {
             "base": self.base,
             "ranks": self.ranks,
             "warmup_steps": self.warmup_steps,
             "kind": self.kind,
         }
+        if self.after is not None:
+            config["after"] = keras.saving.serialize_keras_object(self.after)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "LinearWarmup":
+        """The reverse of `get_config`."""
+        after = config.get("after")
+        return cls(**config | {"after": after and keras.saving.deserialize_keras_object(after)})

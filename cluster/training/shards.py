@@ -1,9 +1,9 @@
-"""The part of an epoch that each of p ranks sees. Assignment 07 builds it."""
+"""The part of an epoch that each of p ranks sees. Assignment 07 builds it; lecture 07, 7.3, says why so."""
 
 import numpy as np
 
 
-def shard(n, rank, size, epoch=0, seed=0):
+def shard(n: int, rank: int, size: int, epoch: int = 0, seed: int = 0) -> np.ndarray:
     """Which of n examples this rank sees in this epoch: int64 (n // size,), in the order of its steps.
 
     One shuffle an epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every
@@ -13,6 +13,9 @@ def shard(n, rank, size, epoch=0, seed=0):
     All shards are equally long, so that no rank waits in an all-reduce for a step that another rank does
     not have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one a
     rank, and others in the next epoch.
+
+    One shuffle, sharded, is what Goyal et al. (arXiv 1706.02677, section 3) ask for. Raises ValueError for a
+    rank that is not 0 ... size - 1, and for fewer examples than ranks.
     """
     if not 0 <= rank < size:
         raise ValueError(f"rank={rank} with size={size}: ranks count from 0 to size - 1")

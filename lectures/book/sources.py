@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from mdit_py_plugins.anchors.index import slugify
 
-from cluster.grading.student import chosen
+from cluster.staff.release.student_folder import chosen
 
 HERE = Path(__file__).parent
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
@@ -72,7 +72,8 @@ def words(page):
 def prepared(page, mend):
     """The notebook with its links mended, an alternative text for each picture, and no grading marks."""
     notebook = nbformat.read(page, as_version=4)
-    notebook.metadata.pop("widgets", None)
+    for key in ("widgets", "made_of"):  # Sphinx would show them as facts about the page
+        notebook.metadata.pop(key, None)
     for index, cell in enumerate(notebook.cells):
         for data in (
             output["data"] for output in cell.get("outputs", ()) if "text/html" in output.get("data", ())

@@ -65,7 +65,7 @@ blas = ThreadpoolController().select(user_api="blas")
 blas.limit(limits=THREADS)  # holds until something sets it again
 pool = ThreadPoolExecutor(THREADS)
 
-# %%
+# %% tags=["measured"]
 CPU = platform.processor() or platform.machine()
 if os.path.exists("/proc/cpuinfo"):
     with open("/proc/cpuinfo") as lines:
@@ -166,7 +166,7 @@ def seconds(call):
     return time.perf_counter() - start, result
 
 
-# %%
+# %% tags=["measured"]
 slow, gx = seconds(lambda: filter_loops(grey, sobel_x))
 fast, gx_fast = min((seconds(lambda: filter_vectorised(grey, sobel_x)) for _ in range(5)), key=lambda t: t[0])
 assert np.allclose(gx, gx_fast, atol=1e-5)
@@ -313,7 +313,7 @@ def conv_loops(x, w, stride, pad):
 # (`np.ndindex` is four of the seven.) Is it right? We ask somebody else: TensorFlow, on a small layer with
 # everything that can go wrong in it, a stride, padding, and an image that is not square.
 
-# %%
+# %% tags=["measured"]
 odd = Layer("odd", C=3, H=7, W=9, K=4, k=3, stride=2, pad=1)
 x_odd, w_odd = tensors(odd, 2)
 
@@ -335,7 +335,7 @@ check(conv_loops)
 # %% [markdown]
 # **Predict** how long the loops take for eight images: FLOPs divided by the rate we saw on the photograph.
 
-# %%
+# %% tags=["measured"]
 loop_rate = 2 * adds / slow  # FLOP/s of the Sobel loops
 for layer in LAYERS:
     work = layer.flops(N)
@@ -349,7 +349,7 @@ for layer in LAYERS:
 # pixels remains in Python.
 
 
-# %%
+# %% tags=["measured"]
 def conv_pixels(x, w, stride, pad):
     """One vector-matrix product for each output pixel."""
     x, (k, _, _, K) = pad_images(x, pad), w.shape
@@ -370,7 +370,7 @@ check(conv_pixels)
 # of them, in compiled loops.
 
 
-# %%
+# %% tags=["measured"]
 def conv_windows(x, w, stride, pad):
     """One einsum over the strided view of all windows."""
     k = w.shape[0]
@@ -406,7 +406,7 @@ def output_shape(x, w, stride, pad):
     return N, *((n + 2 * pad - w.shape[0]) // stride + 1 for n in (H, W)), w.shape[-1]
 
 
-# %%
+# %% tags=["measured"]
 def conv_im2col(x, w, stride, pad):
     """Rung 3: one GEMM on the written-out windows."""
     columns = im2col(x, w.shape[0], stride, pad)
@@ -469,7 +469,7 @@ print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['colum
 # added.](figures/01_shifted.svg)
 
 
-# %%
+# %% tags=["measured"]
 def conv_shifted(x, w, stride, pad):
     """Rung 4: k² accumulated GEMMs of inner dimension C, no columns."""
     x, (k, _, C, K) = pad_images(x, pad), w.shape
@@ -627,7 +627,7 @@ plt.show()
 #
 # One witness is none, so here is a second, TensorFlow's own derivative:
 
-# %%
+# %% tags=["measured"]
 with tf.GradientTape() as tape:
     variables = tf.Variable(x64), tf.Variable(w64)
     output = tf.nn.conv2d(*variables, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])
@@ -688,7 +688,7 @@ GEMMS = {
 }
 gemms = race(GEMMS)
 
-# %%
+# %% tags=["measured"]
 rates = {}  # FLOP/s of every repeat
 for name, t in gemms.items():
     rates[name] = 2 * n**3 * (THREADS if "each" in name else 1) / t
@@ -709,7 +709,7 @@ PEAK = max(r.max() for r in rates.values())
 # here.) One thread or several, whichever is faster.
 
 
-# %%
+# %% tags=["measured"]
 def race_copies(size=2**26):
     """Seconds of copying `size` float32, 268 MB of them to as many, with one thread and with all."""
     source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
@@ -731,7 +731,7 @@ BANDWIDTH = max(speeds.max() for speeds in copies.values())
 # Divide one by the other and you have the most useful number about a machine: how many FLOPs it can do in the
 # time it takes to move one byte. That is the **ridge**.
 
-# %%
+# %% tags=["measured"]
 RIDGE = PEAK / BANDWIDTH
 print(f"peak {PEAK / 1e9:.0f} GFLOP/s, bandwidth {BANDWIDTH / 1e9:.0f} GB/s, ridge {RIDGE:.1f} FLOP per byte")
 print(f"In the time of fetching one float32 from memory this machine does {4 * RIDGE:.0f} FLOPs.")
@@ -767,7 +767,7 @@ def roofline(intensity, peak=None, bandwidth=None):
     return np.minimum(peak or PEAK, intensity * (bandwidth or BANDWIDTH))
 
 
-# %%
+# %% tags=["measured"]
 prediction = pd.DataFrame(index=LAYER_NAMES)
 for rung in ("least", "im2col", "shifted"):
     prediction[f"{rung}: FLOP/B"] = [layer.flops(N) / traffic(layer, rung, N) for layer in LAYERS]
@@ -778,7 +778,7 @@ prediction["k²"] = [layer.k**2 for layer in LAYERS]
 prediction["least / im2col"] = prediction["least: FLOP/B"] / prediction["im2col: FLOP/B"]
 display(prediction.round(1))
 
-# %%
+# %% tags=["measured"]
 left = [name for name in prediction.index if prediction.loc[name, "im2col: FLOP/B"] < RIDGE]
 print(f"ridge of this machine: {RIDGE:.1f} FLOP per byte")
 print(f"layers whose im2col lies left of the ridge, where the memory decides: {', '.join(left) or 'none'}")
@@ -803,7 +803,7 @@ guesses["best NumPy / TensorFlow"] = None
 # into the GEMM? The columns are written twice: as `im2col` does it, into an array of its own, and the same
 # into memory that has been used before.
 
-# %%
+# %% tags=["measured"]
 layer = LAYERS[2]
 k, stride, pad = layer.k, layer.stride, layer.pad
 x, w = tensors(layer, N)
@@ -823,7 +823,7 @@ for name, t in inside.items():
 print(f"{'roofline: columns / bandwidth':32} {1e3 * columns.nbytes / BANDWIDTH:6.1f} ms")
 print(f"{'roofline: FLOPs / peak':32} {1e3 * layer.flops(N) / PEAK:6.1f} ms")
 
-# %%
+# %% tags=["measured"]
 fresh, used, gemm = (spread(t)[0] for t in inside.values())
 print(f"im2col spends {fresh / (fresh + gemm):.0%} of its time on writing the columns.")
 print(f"Into memory used before, the same copy is {fresh / used:.1f} times faster.")
@@ -874,7 +874,7 @@ def conv_blocked(x, w, stride, pad, block_bytes=2 * 2**20):
     return y
 
 
-# %%
+# %% tags=["measured"]
 check(conv_blocked)
 
 # %% [markdown]
@@ -945,7 +945,7 @@ def part(rung, layer, x, w):
     return (x, w, layer.pad), 1
 
 
-# %%
+# %% tags=["measured"]
 measured = {}  # (layer, rung) -> seconds of each repeat, for the whole layer
 for layer in LAYERS:
     x, w = tensors(layer, N)
@@ -973,7 +973,7 @@ for layer in LAYERS:
         assert error < allowed, (layer.name, conv.__name__, error)
 print("im2col, shifted, blocked and TensorFlow agree with float64 on all five layers")
 
-# %%
+# %% tags=["measured"]
 rates = pd.DataFrame(
     {
         layer.name: {rung: layer.flops(N) / spread(measured[layer.name, rung])[0] / 1e9 for rung in RUNGS}
@@ -983,7 +983,7 @@ rates = pd.DataFrame(
 print("GFLOP/s:")
 display(rates.map("{:.3g}".format))
 
-# %%
+# %% tags=["measured"]
 fraction = rates / rates.loc["TensorFlow"]
 mean = np.exp(np.log(fraction).mean(axis=1))  # geometric, over the layers
 compare("im2col / TensorFlow", mean["im2col"])
@@ -992,7 +992,7 @@ compare("best NumPy / TensorFlow", np.exp(np.log(best).mean()))
 print("\nshare of TensorFlow's speed, at the same number of threads:")
 display(fraction.loc[["im2col", "shifted", "blocked"]].round(2))
 
-# %%
+# %% tags=["measured"]
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
 fig, ax = plt.subplots(figsize=(8.2, 4.4))
 heights = np.exp(np.log(rates).mean(axis=1))
@@ -1028,7 +1028,7 @@ print(f"From the loops to the blocked rung: a factor of {heights['blocked'] / he
 # And **into the cache, on all threads**, from im2col to blocked. The second jump is of the kind that the
 # 2006 paper made. Here is ours:
 
-# %%
+# %% tags=["measured"]
 gain = rates.loc["im2col"] / rates.loc["windows"]
 print(f"im2col and GEMM over einsum's compiled loops: {gain.min():.0f}× to {gain.max():.0f}×")
 ratio = rates.loc["pixels"] / rates.loc["windows"]
@@ -1074,7 +1074,7 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 
-# %%
+# %% tags=["measured"]
 under = pd.DataFrame({rung: 1e9 * rates.loc[rung] / roofline(intensities(rung)) for rung in RUNGS}).T
 above = [f"{rung} on {name}" for rung in RUNGS for name in under if under.loc[rung, name] > 1]
 print("share of what the roofline allows:")
@@ -1155,7 +1155,7 @@ ax.set(ylabel="time / (FLOPs / peak)", title="Where the rest goes (1 = perfect, 
 ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
-# %%
+# %% tags=["measured"]
 milliseconds = 1e3 * gap
 milliseconds.insert(0, "FLOPs / peak", [1e3 * layer.flops(N) / PEAK for layer in LAYERS])
 print("milliseconds:")
@@ -1189,7 +1189,7 @@ display(milliseconds.round(1))
 # cannot. Exercise 5.
 # </details>
 
-# %%
+# %% tags=["measured"]
 line = rng.standard_normal(3002 * 64, dtype=np.float32)  # a row of 3002 pixels, C = 64
 overlapping = sliding_window_view(line, 3 * 64)[::64]  # (3000, 192): windows of three pixels
 filters = rng.standard_normal((192, 64), dtype=np.float32)
@@ -1228,7 +1228,7 @@ else:
 guesses["FLOP/s of the last GPU over this CPU"] = None
 guesses["bandwidth of the last GPU over this CPU"] = None
 
-# %%
+# %% tags=["measured"]
 MACHINES = {
     f"this CPU, {THREADS} threads": (PEAK, BANDWIDTH),
     "GTX 580, 2010 (data sheet)": (2 * 512 * 1.544e9, 192.4e9),
@@ -1308,7 +1308,7 @@ if run:
 # ExaFlop", and 19.6 GFLOP an image. Check the units: 19.6 billion is what He et al. give for VGG-19, in
 # *multiply-adds*, and the slide's product counts the forward pass only.
 
-# %%
+# %% tags=["measured"]
 images, epochs, multiply_adds = 1.28e6, 50, 19.6e9
 training = 2 * 3 * multiply_adds * images * epochs  # two FLOPs each; forward, dW and dX
 print(f"as on the slide: {multiply_adds * images * epochs:.2e};  FLOPs of the training: {training:.2e}")

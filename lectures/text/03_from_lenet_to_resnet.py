@@ -512,7 +512,7 @@ def gradients(images, labels):
     return [tf.reduce_sum(g) for g in tape.gradient(loss, [v.value for v in mini.trainable_variables])]
 
 
-# %%
+# %% tags=["measured"]
 batches, peaks = [512, 1024, 2048, 3072], []
 unit = 1 if sys.platform == "darwin" else 1024  # macOS tells bytes, Linux KiB
 for N in batches:
@@ -1019,12 +1019,12 @@ def promises(blocks, residual, seeds=(0, 1, 2)):
     return [np.array(found) for found in (promised, real, losses, sizes)]  # each has the seeds first
 
 
-# %%
+# %% tags=["measured"]
 probed = {(n, flag): promises(n, flag) for n in (1, 3, 9) for flag in (False, True)}
 sizes = probed[9, False][3]
 compare("gradient, first over last layer, plain 56", np.median(sizes[:, 0] / sizes[:, -1]), "×")
 
-# %%
+# %% tags=["measured"]
 kept = {key: np.where(p > 1e-5, fall / p, np.nan) for key, (p, fall, *_) in probed.items()}
 rows = {}
 for (n, flag), (promised, real, losses, _) in probed.items():

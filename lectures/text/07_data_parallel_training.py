@@ -50,7 +50,8 @@ from IPython.display import display
 from keras import layers
 
 from cluster import submit
-from cluster.jobs import run_folder, sbatch
+from cluster.jobs import run_folder
+from cluster.jobs.backends import batch_script
 from cluster.training import models
 from cluster.training.data import CLASSES, fashion_mnist
 
@@ -404,7 +405,7 @@ for p in (2, 256):
 # others are repairs. **Which of the three is right?** Decide before you run the cell.
 
 
-# %%
+# %% tags=["measured"]
 def shards_of(pipeline, p=2, epochs=2):
     """What each of p ranks sees in each epoch; every rank builds the pipeline for itself, once."""
     built = [pipeline(tf.data.Dataset.range(1000), p, r) for r in range(p)]
@@ -573,7 +574,7 @@ def all_write(trials=40):
     return found
 
 
-# %%
+# %% tags=["measured"]
 ends = pd.Series(submit(all_write, ranks_per_node=2).result(progress=False)).value_counts()
 print(ends.to_string())
 compare("whole checkpoints of 40", ends[~ends.index.str.contains("and|cannot")].sum())
@@ -826,7 +827,10 @@ print(f"83% efficiency: the work of {0.83 * gpus:.0f} GPUs")
 # Here is our layer; two sums describe a batch, the mean of $x$ and of $x^2$, and both are means over
 # images, of which every rank has as many. So **one more all-reduce synchronises it**; its gradient is an
 # all-reduce, too, which Horovod adds by itself. With `groups` one process does what several ranks do that
-# do *not* synchronise: each part of the batch is normalised for itself.
+# do *not* synchronise: each part of the batch is normalised for itself. (Where the mean is much larger than
+# the spread, $\overline{x^2} - \bar x^2$ loses its digits, and may even be below zero, whose root is no
+# number: hence the maximum. In two passes, first $\bar x$ and then the mean of $(x - \bar x)^2$, it could
+# not, for the price of a second all-reduce.)
 
 
 # %%
@@ -850,7 +854,7 @@ class BatchNorm(layers.Layer):
         moments = tf.stack([tf.reduce_mean(v, (1, 2, 3), keepdims=True) for v in (parts, parts**2)])
         if self.sync:
             moments = hvd.allreduce(moments, op=hvd.Average)  # +
-        mean, variance = moments[0], moments[1] - moments[0] ** 2
+        mean, variance = moments[0], tf.maximum(moments[1] - moments[0] ** 2, 0.0)  # see the text above
         for moving, now in ((self.mean, mean), (self.variance, variance)):
             moving.assign(self.momentum * moving + (1 - self.momentum) * tf.reduce_mean(now, (0, 1, 2, 3)))
         y = (parts - mean) * tf.math.rsqrt(variance + 1e-3) * self.gamma + self.beta
@@ -947,7 +951,8 @@ compare("points between the best and the worst statistics", own[-1] - own[0], " 
 
 # %% [markdown]
 # One set of weights, eight checkpoints, and which of them you publish depends on who saves. **Average the
-# statistics before you test or save.**
+# statistics before you test or save.** (The mean of the ranks' variances leaves out the variance *between*
+# their means. Here all ranks draw from one pool, and it is small; where they see unlike images, add it.)
 #
 # Does normalising in parts matter for what is *learned*? Recorded runs in one process, which does in
 # `groups` what ranks would do: in each step 16 scenes, and the only thing that changes is over how many of
@@ -1065,7 +1070,7 @@ for n in (1, 2, 16):
 # the seeds, for $\eta$ and for $4\eta$.
 
 
-# %%
+# %% tags=["measured"]
 def accuracy(rate, seed, batch=64):
     """Of LeNet-5 on 1,000 test images, after 6,400 training images; NaN counts as wrong."""
     net, optimizer = models.lenet5(seed, activation="relu"), keras.optimizers.SGD(rate, momentum=0.9)
@@ -1117,7 +1122,7 @@ display(die.T.rename_axis("seed", axis=1).round(3))
 
 # %%
 asked = job.spec["options"] | {"nodes": 2, "ranks_per_node": 4, "gpus_per_rank": 1}
-text = sbatch.script(job.spec | {"options": asked, "ranks": 8}, job.folder)
+text = batch_script.script(job.spec | {"options": asked, "ranks": 8}, job.folder)
 print(text.replace(str(job.folder), "RUN").replace(sys.prefix, "VENV"))
 
 # %% [markdown]

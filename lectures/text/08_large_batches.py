@@ -204,7 +204,7 @@ def both_ways(batches, eta):
     return short, long
 
 
-# %%
+# %% tags=["measured"]
 n, k, order = 32, 32, np.random.default_rng(8).permutation(SMALL)
 rows = []
 for stage, weights in stages.items():
@@ -303,7 +303,7 @@ def noise(weights):
     return signal, n * variance, g
 
 
-# %%
+# %% tags=["measured"]
 with np.load("runs/08_large_batches.npz") as file:
     recorded = {name: file[name].astype(np.float32) for name in file.files}
 parts = range(len(model.get_weights()))
@@ -590,7 +590,7 @@ plt.show()
 # equally curved in all directions. We have measured the noise scale, so we can ask, for each stage, by which
 # factor $k$ ranks may raise the best rate of one:
 
-# %%
+# %% tags=["measured"]
 scales = {stage: spread / signal for stage, (signal, spread, _) in noises.items()}
 table = pd.DataFrame(
     {"linear": {k: k for k in (8, 32, 128)}, "sqrt": {k: math.sqrt(k) for k in (8, 32, 128)}}
@@ -737,7 +737,7 @@ print(f"largest curvature: about {largest:.1f}")
 # %%
 guesses["curvature of the same network, kernels × 3"] = None
 
-# %%
+# %% tags=["measured"]
 found = {}
 for scale in (1, 3):
     scaled = np.where(kernels, scale * here, here)
@@ -960,7 +960,7 @@ dashed(versus("gradual", ["gradual", "uncorrected", "shuffles"]))
 # %%
 guesses["loss of the second update, sum in place of mean"] = None
 
-# %%
+# %% tags=["measured"]
 firsts = {}
 for name, change in {"mean": ("", ""), "sum": ("return B * k", "return B * k * k")}.items():
     code = load("linear", k=32, change=change)
@@ -974,7 +974,7 @@ compare("loss of the second update, sum in place of mean", firsts["sum"][1])
 # This mistake is loud. Its silent cousin is the mean of means where the ranks do *not* have equally many
 # images, say 96 and 32:
 
-# %%
+# %% tags=["measured"]
 model.set_weights(stages["after 1 epoch"])
 many, few = order[:96], order[96:128]
 g_many, g_few = (gradient_of(x[b], y[b])[1].numpy() for b in (many, few))

@@ -48,7 +48,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.grading import expect, forbidden, watched
+from cluster.checks import expect, forbidden, watched
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(1)

@@ -47,7 +47,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers
 
-from cluster.grading import expect
+from cluster.checks import expect
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(3)

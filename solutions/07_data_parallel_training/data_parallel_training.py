@@ -46,7 +46,7 @@ import numpy as np
 import tensorflow as tf
 
 from cluster import submit
-from cluster.grading import expect
+from cluster.checks import expect
 from cluster.jobs import log, run_folder
 from cluster.jobs.errors import OutOfTime
 from cluster.training import data, models

@@ -42,7 +42,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from cluster import jobs
-from cluster.grading import expect
+from cluster.checks import expect
 from cluster.jobs import log
 from cluster.training import data
 

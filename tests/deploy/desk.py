@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from browser import browser
-from hub import COURSE, PREFIX, ROOT
+from .. import ROOT
+from ..browser import browser
+from .hub import COURSE, PREFIX
 
 LAPTOP = {"width": 1280, "height": 720}
 START = 120_000  # ms: a server, or a kernel with TensorFlow, on a machine that has more to do
@@ -92,10 +91,10 @@ class Desk:
     def dismiss(self):
         """Close a question or notice; returns its text."""
         box = self.page.locator(".jp-Dialog")
-        said = box.inner_text()
+        words = box.inner_text()
         box.locator(".jp-mod-accept").click()
         box.wait_for(state="detached")
-        return said
+        return words
 
     # Notebooks
 
@@ -184,12 +183,12 @@ class Desk:
         self.page.locator("tr", has_text=row).locator(f".{button} a").click()
         box = self.page.locator(".modal.in")
         box.wait_for(timeout=1000 * seconds)
-        said = box.inner_text()
+        words = box.inner_text()
         self.shot(button)
         box.locator(".modal-footer button").click()
         box.wait_for(state="detached")
-        assert said.lstrip("×\n ").startswith("Success"), said
-        return said
+        assert words.lstrip("×\n ").startswith("Success"), words
+        return words
 
     # The class page
 

@@ -3,8 +3,9 @@
 import shutil
 
 import nbformat
-from hub import ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+
+from .. import ROOT
 
 TWIN = '''# %% [markdown]
 # # Assignment 99: doubling

@@ -10,19 +10,16 @@ import os
 import re
 import shutil
 import signal
-import sys
-from pathlib import Path
 
 import psutil
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from hub import COURSE, PREFIX, Hub, wait
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, tiny
 
-from cluster.bench.classroom import ASSIGNMENT, tiny
-from cluster.deploy.hub import parts
+from .hub import COURSE, PREFIX, Hub, wait
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +31,7 @@ def course(tmp_path_factory):
 @pytest.fixture(scope="module")
 def hub(course):
     """A hub with two students and an instructor. Skipped where none can be started; in CI it is a failure."""
-    if why := parts.missing():
+    if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")
@@ -73,9 +70,9 @@ def ines(hub):
 
 def listed(person, status):
     """{assignment: entry} of the assignment list, of one status."""
-    said = person.mine("GET", "/assignments", params={"course_id": COURSE}).json()
-    assert said["success"], said
-    return {e["assignment_id"]: e for e in said["value"] if e["status"] == status}
+    answer = person.mine("GET", "/assignments", params={"course_id": COURSE}).json()
+    assert answer["success"], answer
+    return {e["assignment_id"]: e for e in answer["value"] if e["status"] == status}
 
 
 def receipt(person):
@@ -88,9 +85,9 @@ def press(ines, do, meanwhile=lambda: None, **form):
     """A button of the class page; the page's text once its action has ended well."""
     page = f"/course/class/assignment?of={ASSIGNMENT}"
     token = re.search(r'name="_xsrf" value="([^"]+)"', ines.formgrader("GET", page).text)[1]
-    asked = {"_xsrf": token, "do": do, **form}
-    said = ines.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=asked)
-    assert said.ok and page in said.url, (said.status_code, said.text)
+    form = {"_xsrf": token, "do": do, **form}
+    answer = ines.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form)
+    assert answer.ok and page in answer.url, (answer.status_code, answer.text)
 
     def ended():
         text = ines.formgrader("GET", page).text
@@ -115,9 +112,9 @@ def test_a_wrong_password_lets_nobody_in(hub):
 def test_starting_twice_is_harmless(hub):
     """Does a second start leave every process alone, and change nothing?"""
     before = json.loads((hub.state / "processes.json").read_text())
-    said = hub.start()
+    answer = hub.start()
     assert json.loads((hub.state / "processes.json").read_text()) == before
-    assert "environment of the hub: as it was" in said and "0 changes" in said
+    assert "environment of the hub: as it was" in answer and "0 changes" in answer
 
 
 def test_lectures_can_be_read_and_not_written(hub, ada):
@@ -131,16 +128,16 @@ def test_lectures_can_be_read_and_not_written(hub, ada):
     before = placed.read_bytes()
     lecture["content"]["cells"] = []
     assert not ada.mine("PUT", path, json=lecture).ok and placed.read_bytes() == before
-    said = hub.run(ada.user, "python", "-c", "import cluster; print(cluster.__file__)").stdout
-    assert said.startswith(f"{hub.state}/course/cluster/")
+    answer = hub.run(ada.user, "python", "-c", "import cluster; print(cluster.__file__)").stdout
+    assert answer.startswith(f"{hub.state}/course/cluster/")
 
 
 def test_instructors_release(ines, ada):
     """Does Formgrader's own way (generate, release) reach the students' list?"""
     assert listed(ada, "released") == {}
     for step in ("assign", "release"):
-        said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}")
-        assert said.ok and said.json()["success"], said.text
+        answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}")
+        assert answer.ok and answer.json()["success"], answer.text
     assert list(listed(ada, "released")) == [ASSIGNMENT]
 
 
@@ -164,9 +161,9 @@ def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
     text = ada.mine("GET", "/course").text
     assert "extension" not in text
     assert "due Tue 1 Dec 2099, 22:59 UTC" in text and "in time" in text and "see how many cells" in text
-    said = ada.get(ada.base + receipt(ada)).text
+    answer = ada.get(ada.base + receipt(ada)).text
     work = (ada.home / "assignments" / ASSIGNMENT / "doubling.ipynb").read_bytes()
-    assert hashlib.sha256(work).hexdigest() in said and "not yet; it lies in the course's inbox" in said
+    assert hashlib.sha256(work).hexdigest() in answer and "not yet; it lies in the course's inbox" in answer
     assert ben.get(ben.base + receipt(ada)).status_code in (403, 404), "a receipt is its student's"
     assert "your extension: until Fri 4 Dec 2099" in ben.mine("GET", "/course").text
 
@@ -214,9 +211,9 @@ def test_what_is_others_stays_closed(hub, ada, ben, ines):
         f"touch {hub.state}/people/{ada.user}/notice.json",
     ]
     for command in closed:
-        said = hub.run(ben.user, "sh", "-c", command, check=False)
-        refused = "ermission denied" in said.stderr or "not permitted" in said.stderr
-        assert said.returncode and refused, (command, said.stderr)
+        answer = hub.run(ben.user, "sh", "-c", command, check=False)
+        refused = "ermission denied" in answer.stderr or "not permitted" in answer.stderr
+        assert answer.returncode and refused, (command, answer.stderr)
     placed = [p for p in (hub.state / "course").rglob("*") if p.is_file() and p.suffix != ".pyc"]
     assert not [p for p in placed if "twice_the_number" in p.read_text(errors="replace")], "the solution"
 
@@ -236,8 +233,8 @@ def test_the_hub_is_killed_and_nothing_is_lost(hub, ada, ben):
 
 def test_collect_grade_and_give_back(hub, ada, ben, ines):
     """Is the safe collect behind Formgrader's button, and does each student read their own feedback?"""
-    said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
-    assert said["success"] and "2 collected" in said["log"] and "0 refused" in said["log"], said
+    answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+    assert answer["success"] and "2 collected" in answer["log"] and "0 refused" in answer["log"], answer
     assert "yes: the course has it" in ada.get(ada.base + receipt(ada)).text
     answers = []
     pages = lambda: answers.append(ines.formgrader("GET", "/formgrader/manage_assignments").ok)  # noqa: E731
@@ -253,8 +250,8 @@ def test_collect_grade_and_give_back(hub, ada, ben, ines):
         person.assignment("fetch_feedback", ASSIGNMENT)
         pages = list(person.home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))
         assert len(pages) == 1, pages
-        said = pages[0].read_text()
-        assert re.search(rf"\b{points}(\.0)?(</b>)? (of|/) 3", said), said[:3000]
+        answer = pages[0].read_text()
+        assert re.search(rf"\b{points}(\.0)?(</b>)? (of|/) 3", answer), answer[:3000]
 
 
 def test_formgraders_links_open_in_its_lab(ines):
@@ -288,16 +285,16 @@ def test_backup_and_restore(hub, ines):
     assert marks.read_text() == before
     assert {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()} == submitted
     assert grading.stat().st_mode & 0o777 == 0o700 and grading.owner() == hub.grader
-    said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
-    assert "2 unchanged" in said["log"], "the restored submissions are those of the exchange"
+    answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+    assert "2 unchanged" in answer["log"], "the restored submissions are those of the exchange"
 
 
 def test_the_roster_changes(hub, ben, ines):
     """Who is taken off loses server and log-in and keeps marks; another role has other extensions."""
     hub.enrol(ada="instructor", cem=("student", 3), ines="instructor")
-    said = hub.do("sync", hub.roster)
+    answer = hub.do("sync", hub.roster)
     for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", "cem: into the gradebook"):
-        assert f"{PREFIX}{line}" in said, line
+        assert f"{PREFIX}{line}" in answer, line
     assert running(hub, ben.user) == [] and ben.home.is_dir()
     assert hub.person("ben").log_in().status_code == 403
     ada = hub.person("ada")
@@ -321,8 +318,8 @@ def test_stop_leaves_nothing_behind(hub):
     kernel = cem.mine("POST", "/api/kernels", json={"name": "python3"})
     assert kernel.status_code == 201, kernel.text
     wait("kernel", lambda: len(running(hub, cem.user)) >= 2)
-    said = hub.do("stop")
-    assert "servers and kernels" in said
+    answer = hub.do("stop")
+    assert "servers and kernels" in answer
     assert running(hub, cem.user) == [] and not [c for c in psutil.net_connections() if mine(hub, c)]
     assert "dead" not in hub.do("status", status=3) and (hub.state / "passwords.csv").exists()
     assert "servers and kernels: 0 processes" in hub.do("stop")

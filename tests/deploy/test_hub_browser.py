@@ -13,17 +13,17 @@ from pathlib import Path
 import nbformat
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-import small_course
-from browser import needs_browser, violations
-from desk import START, Album, sits
-from hub import COURSE, PREFIX, ROOT, Hub
+from cluster.staff.hub import daemons
+from cluster.staff.release.release import release
+from cluster.staff.release.wrong_solutions import fill
 
-from cluster.deploy.hub import parts
-from cluster.grading.mutants import fill
-from cluster.grading.release import release
+from .. import ROOT
+from ..browser import needs_browser, violations
+from . import small_course
+from .desk import START, Album, sits
+from .hub import COURSE, PREFIX, Hub
 
-pytestmark = [needs_browser, pytest.mark.timeout(1200)]
+pytestmark = [needs_browser, pytest.mark.servers, pytest.mark.timeout(1200)]
 CONTENT = ["heading-order", "empty-heading", "image-alt", "svg-img-alt", "link-name", "table-duplicate-name"]
 JOB = """\
 import time
@@ -88,12 +88,12 @@ class TheWay:
             ada.page.keyboard.press("Shift+Enter")
             ada.menu("Course", "Jobs")
             ada.page.click("a:has-text('train')", timeout=START)
-            ada.page.wait_for_selector("#said .state.running", timeout=START)
+            ada.page.wait_for_selector("#summary .state.running", timeout=START)
             ada.page.wait_for_selector("#curves svg.chart")
             ada.shot("job-running")
             seen = Path(os.path.expanduser(f"~{ada.user}/seen"))
             seen.touch()
-            ada.page.wait_for_selector("#said .state.done", timeout=START)
+            ada.page.wait_for_selector("#summary .state.done", timeout=START)
             ada.shot("job-done")
             for path in ("course", "course/jobs"):
                 assert ada.go(f"/user/{ada.user}/{path}") == 200
@@ -287,7 +287,7 @@ class TestWhole(TheWay):
 
 def running(own):
     """The hub with its people, for a fixture. In CI it is a failure where none can be started."""
-    if why := parts.missing():
+    if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")
@@ -298,7 +298,7 @@ def running(own):
     finally:
         own.remove()
         if (own.folder / "slurm").exists():
-            command = [sys.executable, "-m", "cluster.deploy.slurm", "stop", "--purge"]
+            command = [sys.executable, "-m", "cluster.staff.one_machine_slurm", "stop", "--purge"]
             subprocess.run([*command, "--state", str(own.folder / "slurm")], check=True, timeout=240)
 
 

@@ -7,21 +7,19 @@ import contextlib
 import json
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from hub import COURSE, PREFIX, Hub, wait
+from cluster.staff.hub import daemons, postgres
+from cluster.staff.hub.settings import Trouble
+from cluster.staff.one_machine_slurm import machine
+from tests.bench.classroom import ASSIGNMENT, tiny
 
-from cluster.bench.classroom import ASSIGNMENT, tiny
-from cluster.deploy.hub import parts, postgres
-from cluster.deploy.hub.settings import Trouble
-from cluster.deploy.slurm import machine
+from .hub import COURSE, PREFIX, Hub, wait
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 STUDENTS = ("ada", "ben", "cem")
 
 
@@ -33,7 +31,7 @@ def course(tmp_path_factory):
 @contextlib.contextmanager
 def opened(course, why=None, **settings):
     """A hub with a class whose assignment is released. Skipped where none can be; in CI it is a failure."""
-    if why := why or parts.missing():
+    if why := why or daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no such hub can be started here: {why}")
@@ -63,9 +61,9 @@ def kill(hub, name):
 
 def mended(hub, *names):
     """`status` names what is dead, and only that; `start` starts it, and only it."""
-    said = hub.do("status", status=1)
-    dead = {line.split()[0] for line in said.splitlines() if "  dead" in line or " dead (" in line}
-    assert dead == set(names), said
+    answer = hub.do("status", status=1)
+    dead = {line.split()[0] for line in answer.splitlines() if "  dead" in line or " dead (" in line}
+    assert dead == set(names), answer
     before = json.loads((hub.state / "processes.json").read_text())
     hub.start()
     after = json.loads((hub.state / "processes.json").read_text())
@@ -117,8 +115,8 @@ def test_a_students_server_is_killed(hub):
     ben = person(hub, "ben").begin()
     ben.solve("""__import__("time").sleep(1)  # so that grading can be met in the middle
     return x + x""")
-    _, said = ben.cell("import os; print(os.getppid(), os.getpid())")
-    server, kernel = map(int, said.split())
+    _, answer = ben.cell("import os; print(os.getppid(), os.getpid())")
+    server, kernel = map(int, answer.split())
     os.kill(server, signal.SIGKILL)
     wait("end of the kernel", lambda: not Path(f"/proc/{kernel}").exists())
     wait("the hub's notice", lambda: not ben.ready())
@@ -139,8 +137,8 @@ def test_what_servers_fork_from_is_killed(hub, ada):
     cem.end()
     assert mended(hub, "servers") == {"servers"}
     cem.begin()
-    _, said = cem.cell("import os; print(os.getppid())")
-    parent = int(Path(f"/proc/{int(said)}/stat").read_text().rpartition(")")[2].split()[1])
+    _, answer = cem.cell("import os; print(os.getppid())")
+    parent = int(Path(f"/proc/{int(answer)}/stat").read_text().rpartition(")")[2].split()[1])
     assert parent == json.loads((hub.state / "processes.json").read_text())["servers"]["pid"] != origin
     paths = {c.path for c in cem.cookies if c.name == f"jupyterhub-user-{cem.user}"}
     assert paths == {f"/user/{cem.user}/"}, "a fork's log-in is for its own user's pages"
@@ -152,8 +150,8 @@ def test_formgrader_is_killed_while_it_grades(hub):
     """A run typed in Formgrader's terminal dies with it: are all graded once by the next, none twice?"""
     ines = person(hub, "ines")
     assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
-    said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
-    assert said["success"] and "3 collected" in said["log"], said
+    answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+    assert answer["success"] and "3 collected" in answer["log"], answer
     terminal = grading(ines)
     kill(hub, "formgrader")
     terminal.close()
@@ -174,14 +172,14 @@ def test_slurmctld_is_killed_while_a_job_runs(course):
     with opened(course, machine.missing(), slurm="machine") as hub:
         ada = person(hub, "ada").begin()
         ada.solve("return 2 * x")
-        kernel, said = ada.cell(SUBMIT)
+        kernel, answer = ada.cell(SUBMIT)
         slurm = hub.state.parent / "slurm"
         begun, file = time.time(), slurm / "controller/job_state"
         wait("slurmctld's note of the job", lambda: file.exists() and file.stat().st_mtime > begun)
         pid = json.loads((slurm / "processes.json").read_text())["slurmctld"]["pid"]
         os.kill(pid, signal.SIGKILL)
-        said = hub.do("status", status=1)
-        assert [line.split()[0] for line in said.splitlines() if " dead " in line] == ["slurmctld"], said
+        answer = hub.do("status", status=1)
+        assert [line.split()[0] for line in answer.splitlines() if " dead " in line] == ["slurmctld"], answer
         hub.start()
         assert "dead" not in hub.do("status")
         assert ada.cell("print(job.wait(120, progress=False).result())", kernel)[1].strip() == "42"
@@ -244,7 +242,7 @@ def test_the_database_is_killed_while_a_class_is_graded(course):
         hub.do("restore", file)
         assert hub.marks() == whole
         for step in ("generate_feedback", "release_feedback"):
-            said = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}").json()
-            assert said["success"], said
+            answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}").json()
+            assert answer["success"], answer
         people[0].assignment("fetch_feedback", ASSIGNMENT)
         assert len(list(people[0].home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))) == 1

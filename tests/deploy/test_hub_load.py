@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from cluster.bench import hub
-from cluster.deploy.hub import parts
+from cluster.staff.hub import daemons
+from tests.bench import hub
 
 STUDENTS = 30
 
@@ -15,7 +15,7 @@ STUDENTS = 30
 @pytest.mark.timeout(900)
 def test_a_whole_class_at_one_time(capsys):
     """Is everybody served, and is every submission in the exchange, collected and graded with its points?"""
-    if why := parts.missing():
+    if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")

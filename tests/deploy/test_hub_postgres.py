@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.hub import postgres, texts, users
-from cluster.deploy.hub.settings import Settings, Trouble
-from cluster.deploy.slurm import processes
-from cluster.deploy.slurm import state as slurm_states
-from cluster.deploy.slurm.start import run
+from cluster.staff import services
+from cluster.staff.hub import config_files, postgres, users
+from cluster.staff.hub.settings import Settings, Trouble
+from cluster.staff.services import start_group
+from cluster.system import processes
 
 SETTINGS = Settings(database="postgresql", grader="nobody")  # a Unix user that every Debian has
 
@@ -41,11 +41,11 @@ def state():
     (folder / "logs").mkdir()
     try:
         postgres.prepare(folder, SETTINGS.grader)
-        run([postgres.daemon(folder)], folder, lambda line: None)
+        start_group([postgres.daemon(folder)], folder, lambda line: None)
         postgres.roles(folder)
         yield folder
     finally:
-        processes.end([r for r in slurm_states.ledger(folder).all().values() if processes.alive(r)])
+        processes.end([r for r in services.process_ledger(folder).all().values() if processes.alive(r)])
         shutil.rmtree(folder)
 
 
@@ -64,9 +64,9 @@ def book(state, *students):
     url = postgres.url(SETTINGS, state, "gradebook")
     env = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
     command = [sys.executable, "-W", "ignore", "-c", BOOK, url, *students]
-    said = subprocess.run(command, env=env, capture_output=True, text=True, cwd=state)
-    assert said.returncode == 0, said.stderr[-2000:]
-    return said.stdout.split()
+    result = subprocess.run(command, env=env, capture_output=True, text=True, cwd=state)
+    assert result.returncode == 0, result.stderr[-2000:]
+    return result.stdout.split()
 
 
 def psql(state, user, role, database):
@@ -81,18 +81,20 @@ def psql(state, user, role, database):
         "-c",
         "SELECT 1",
     ]
-    command = [*users.words(user), *map(str, words)]
+    command = [*users.command_prefix(user), *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, cwd="/", env={"PATH": "/usr/bin:/bin"})
 
 
+@pytest.mark.servers
 def test_the_gradebook_is_in_it(state):
     """Does nbgrader make its tables there, find what it wrote, and does the site file name it?"""
     assert book(state, "ada") == ["ada:Example"]
     assert book(state, "ben") == ["ada:Example", "ben:Example"]
     url = postgres.url(SETTINGS, state, "gradebook")
-    assert f"db_url = {url!r}" in texts.site(SETTINGS, state, url)
+    assert f"db_url = {url!r}" in config_files.site(SETTINGS, state, url)
 
 
+@pytest.mark.servers
 def test_only_its_users_may_enter(state):
     """Root the hub's database, the grader the gradebook, nobody else any, and no port at all?"""
     assert psql(state, "root", "hub", "hub").returncode == 0
@@ -103,11 +105,12 @@ def test_only_its_users_may_enter(state):
         ("games", "hub"),
         ("games", "postgres"),
     ):
-        said = psql(state, user, role, "hub")
-        assert said.returncode and "authentication failed" in said.stderr, (user, role, said.stderr)
+        result = psql(state, user, role, "hub")
+        assert result.returncode and "authentication failed" in result.stderr, (user, role, result.stderr)
     assert postgres.ask(state, postgres.OWNER, "postgres", "SHOW listen_addresses").strip() == ""
 
 
+@pytest.mark.servers
 def test_a_dump_brings_it_back(state):
     """Is the gradebook, changed since, as it was when it was dumped? Does half a dump change nothing?"""
     before = book(state)
@@ -120,11 +123,12 @@ def test_a_dump_brings_it_back(state):
     assert book(state) == before
 
 
+@pytest.mark.servers
 def test_preparing_twice_keeps_what_is_there(state):
     """Is a second start harmless?"""
     before = book(state)
     postgres.prepare(state, SETTINGS.grader)
-    run([postgres.daemon(state)], state, lambda line: None)
+    start_group([postgres.daemon(state)], state, lambda line: None)
     postgres.roles(state)
     assert book(state) == before
 

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-from hub import COURSE, ROOT, Hub, ports, wait
+from cluster.staff.hub import daemons, units
+from cluster.staff.one_machine_slurm import machine
+from tests.bench.classroom import ASSIGNMENT, tiny
 
-from cluster.bench.classroom import ASSIGNMENT, tiny
-from cluster.deploy.hub import parts, units
-from cluster.deploy.slurm import machine
+from .. import ROOT
+from .hub import COURSE, Hub, ports, wait
 
-README = ROOT / "cluster/deploy/hub/README.md"
+README = ROOT / "cluster/staff/hub/README.md"
 
 
 @contextlib.contextmanager
 def opened(course, why=None, extra=None, **settings):
     """A hub with one student. Skipped where none can be; in CI it is a failure."""
-    if why := why or parts.missing():
+    if why := why or daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no such hub can be started here: {why}")
@@ -55,8 +55,8 @@ def reach(hub):
 def squeue(hub, user):
     """[(job, name, state)] of a user."""
     command = ["squeue", "-h", "-u", user, "-o", "%i %j %T"]
-    said = subprocess.run(command, env=reach(hub), capture_output=True, text=True, check=True).stdout
-    return [tuple(line.split()) for line in said.splitlines()]
+    result = subprocess.run(command, env=reach(hub), capture_output=True, text=True, check=True).stdout
+    return [tuple(line.split()) for line in result.splitlines()]
 
 
 SUBMIT = """
@@ -104,10 +104,10 @@ def small(course, tmp_path):
     with open(image, "wb") as f:
         f.truncate(128 * 2**20)
     subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
-    said = subprocess.run(["mount", "-o", "loop", image, folder], capture_output=True, text=True)
-    if said.returncode:
+    result = subprocess.run(["mount", "-o", "loop", image, folder], capture_output=True, text=True)
+    if result.returncode:
         folder.rmdir()
-        pytest.skip(f"no file system can be mounted here: {said.stderr.strip()}")
+        pytest.skip(f"no file system can be mounted here: {result.stderr.strip()}")
     try:
         folder.chmod(0o755)
         with opened(course, homes=str(folder)) as hub:
@@ -132,15 +132,15 @@ def test_a_full_disk(small):
     before = (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes()
     notebook = ada.mine("GET", path).json()["content"]
     notebook["cells"][0]["source"] = "x" * 10**6
-    said = ada.mine("PUT", path, json={"type": "notebook", "content": notebook})
-    print(said.status_code, said.text)
-    assert not said.ok and "No space left" in said.text
+    result = ada.mine("PUT", path, json={"type": "notebook", "content": notebook})
+    print(result.status_code, result.text)
+    assert not result.ok and "No space left" in result.text
     assert (ada.home / f"assignments/{ASSIGNMENT}/doubling.ipynb").read_bytes() == before
     ada.end()
     ada.begin()
     kernel, _ = ada.cell("1")
-    said = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
-    print(said.status_code, said.text)
+    result = ada.mine("POST", "/assignments/submit", json={"course_id": COURSE, "assignment_id": ASSIGNMENT})
+    print(result.status_code, result.text)
     assert ada.cell("import os; os.unlink('ballast')", kernel)
     ada.assignment("submit", ASSIGNMENT)
     assert "1 collected" in small.grade("collect", ASSIGNMENT)
@@ -236,8 +236,8 @@ def test_a_kernel_over_the_memory_limit(site):
     ada.log_in("the class's own")
     ada.begin()
     tried = "import numpy\ntry:\n    numpy.ones(2**30 // 4)\nexcept MemoryError as e:\n    print('refused')"
-    kernel, said = ada.cell(tried)
-    assert said == "refused\n"
+    kernel, result = ada.cell(tried)
+    assert result == "refused\n"
     assert ada.cell("print(numpy.ones(10).sum())", kernel)[1] == "10.0\n"
 
 
@@ -268,27 +268,29 @@ def test_the_units_are_what_systemd_reads(tmp_path):
     argv = [
         sys.executable,
         "-m",
-        "cluster.deploy.hub",
+        "cluster.staff.hub",
         "units",
         "--into",
         tmp_path,
         "--state",
         "/var/lib/hub",
     ]
-    said = subprocess.run(
+    result = subprocess.run(
         [*argv, "--backups", tmp_path / "backups"], capture_output=True, text=True, cwd=ROOT
     )
-    assert said.returncode == 0, said.stderr
+    assert result.returncode == 0, result.stderr
     made = [p for p in tmp_path.iterdir() if p.is_file()]
-    assert {p.name for p in made} == set(units.units(ROOT, Path("/var/lib/hub"), tmp_path))
-    assert all(p.name in said.stdout for p in made)
+    assert {p.name for p in made} == set(units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path))
+    assert all(p.name in result.stdout for p in made)
 
     made = [p for p in made if p.suffix != ".logrotate"]
 
     def verified():
         command = ["systemd-analyze", "verify", *map(str, made)]
-        said = subprocess.run(command, capture_output=True, text=True)
-        return said.returncode, "".join(line for line in said.stderr.splitlines() if str(tmp_path) in line)
+        result = subprocess.run(command, capture_output=True, text=True)
+        return result.returncode, "".join(
+            line for line in result.stderr.splitlines() if str(tmp_path) in line
+        )
 
     assert verified() == (0, "")
     service = tmp_path / f"{units.NAME}.service"

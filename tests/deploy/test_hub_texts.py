@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.hub import (
+from cluster.staff.classes import store
+from cluster.staff.course import CourseError
+from cluster.staff.hub import (
     COURSE,
     INSTRUCTORS,
     backup,
+    config_files,
+    course_files,
     environment,
-    material,
     roster,
     settings,
-    texts,
     units,
     users,
 )
-from cluster.deploy.hub import state as states
-from cluster.deploy.hub.settings import Settings, Trouble
-from cluster.grading import store
-from cluster.grading.course import CourseError
+from cluster.staff.hub import state as states
+from cluster.staff.hub.settings import Settings, Trouble
 
 HEAD = "name,user,role,extension\n"
 STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
@@ -55,7 +55,7 @@ def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
     text = "Name;User;Role;Extension\r\nAda Maria Example;ada;Student;\r\n;;;\r\n"
     text += '"Example, Ines";ines;instructor;2\r\n'
     people.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    ada, ines = roster.read(people)
+    ada, ines = roster.read_people(people)
     assert (ada.user, ada.role, ada.extension, ada.names) == ("ada", "student", 0, ("Ada Maria", "Example"))
     assert (ines.name, ines.role, ines.extension) == ("Example, Ines", "instructor", 2)
 
@@ -78,7 +78,7 @@ def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
 def test_a_wrong_roster_is_refused_by_line(text, words):
     """Does the message name the line, the value and what is wrong with it?"""
     with pytest.raises(Trouble, match=words.replace("(", r"\(")):
-        roster.parse(text)
+        roster.people_in(text)
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
 def test_a_wrong_setting_is_refused(values, words):
     """Does the message name the setting, its value and what would do?"""
     with pytest.raises(Trouble, match=words.replace("(", r"\(")):
-        settings.make(values)
+        settings.from_values(values)
 
 
 def test_settings_survive_the_state_folder():
     """Is what was started with what is read again?"""
     chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
-    assert settings.make(json.loads(json.dumps(settings.plain(chosen)))) == chosen
+    assert settings.from_values(json.loads(json.dumps(settings.as_values(chosen)))) == chosen
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, 
     (tmp_path / "hub").mkdir()
     secrets = {"proxy": "p", "formgrader": "f", "sync": "s", "culler": "c", "database": "sqlite://"}
     (tmp_path / "hub/secrets.json").write_text(json.dumps(secrets))
-    text = texts.hub(Settings(port=9000, spawner=spawner, slurm="site"), tmp_path, PYTHON)
+    text = config_files.hub(Settings(port=9000, spawner=spawner, slurm="site"), tmp_path, PYTHON)
     c = executed(text)
     urls = [c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url]
     urls += [s["url"] for s in c.JupyterHub.services if "url" in s]
@@ -165,16 +165,16 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
     env = {"PATH": os.environ["PATH"]} | {name: f"/of-whom/{name}" for name in names}
     command = [sys.executable, "-W", "ignore", "-c", KEPT, str(Path(units.__file__).parent), "/of-w" + "hom"]
-    said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd="/")
-    assert said.returncode == 0, said.stderr
-    modules, *kept = said.stdout.splitlines()
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, cwd="/")
+    assert result.returncode == 0, result.stderr
+    modules, *kept = result.stdout.splitlines()
     assert len(modules.split()) > 1000 and "jupyter_server.serverapp" in modules and not kept, kept
     assert not [name for name in modules.split() if name.startswith(("jupyterhub", "jupyterlab.labapp"))]
 
 
 def test_extensions_follow_the_role():
     """Has a student's server neither Formgrader nor the page to create assignments, and the grader's both?"""
-    made = texts.files(Settings(), STATE, PYTHON, panel=True)
+    made = config_files.files(Settings(), STATE, PYTHON, panel=True)
 
     def parts(role):
         server = json.loads(made[f"etc/{role}/jupyter_server_config.json"])["ServerApp"][
@@ -186,20 +186,20 @@ def test_extensions_follow_the_role():
         } - {""}
 
     on, off = parts("student")
-    assert {"assignment_list", "validate_assignment", "panel", "jupyterlab"} <= on
+    assert {"assignment_list", "validate_assignment", "pages", "jupyterlab"} <= on
     assert not {"formgrader", "course_list"} & on
     assert off == {"formgrader", "create-assignment", "course-list"}
     on, off = parts("instructor")
     assert "course_list" in on and "formgrader" not in on and "create-assignment" in off
     on, off = parts("grader")
     assert "formgrader" in on and off == {"assignment-list", "course-list"}
-    without = texts.files(Settings(), STATE, PYTHON, panel=False)
-    assert not any("cluster.panel" in text for text in without.values())
+    without = config_files.files(Settings(), STATE, PYTHON, panel=False)
+    assert not any("cluster.pages" in text for text in without.values())
 
 
 def test_the_pages_are_told_what_their_role_may_know():
     """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
-    made = texts.files(Settings(progress=True, slurm="site"), STATE, PYTHON, panel=True)
+    made = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON, panel=True)
 
     def told(role, name):
         return json.loads(made.get(f"etc/{role}/jupyter_{name}_config.json", "{}"))
@@ -211,10 +211,10 @@ def test_the_pages_are_told_what_their_role_may_know():
     page = told("grader", "class_page")["ClassPage"]
     assert page == {"account": "course", "people": "/state/hub/people", "progress": True}
     on = [role for role in ("student", "instructor", "grader")
-          if "cluster.grading.classpage" in made[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
+          if "cluster.staff.class_page" in made[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
     assert on == ["grader"]
-    assert "cluster.panel.submit" in made["etc/student/nbgrader_config.py"]
-    assert 'c.Notices.folder = "/state/hub/people"' in texts.site(Settings(), STATE, None)
+    assert "cluster.pages.nbgrader_submit" in made["etc/student/nbgrader_config.py"]
+    assert 'c.Notices.folder = "/state/hub/people"' in config_files.site(Settings(), STATE, None)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
@@ -222,18 +222,21 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
     """Is it the person's and the grader's, progress removed where not asked for, a shared group refused?"""
     settings = Settings(grader="daemon")
     ada = roster.Person("Ada", "nobody", "student")
-    material.people(tmp_path, settings, [ada])
+    course_files.people(tmp_path, settings, [ada])
     about, all_ = (tmp_path / "people/nobody").stat(), (tmp_path / "people").stat()
     assert about.st_mode & 0o7777 == 0o2770 and all_.st_mode & 0o777 == 0o711
-    assert (about.st_uid, about.st_gid) == (users.find("nobody").pw_uid, users.find("daemon").pw_gid)
+    assert (about.st_uid, about.st_gid) == (
+        users.unix_user("nobody").pw_uid,
+        users.unix_user("daemon").pw_gid,
+    )
     (tmp_path / "people/nobody/progress.json").write_text("{}")
-    material.people(tmp_path, Settings(grader="daemon", progress=True), [ada])
+    course_files.people(tmp_path, Settings(grader="daemon", progress=True), [ada])
     assert (tmp_path / "people/nobody/progress.json").exists()
-    material.people(tmp_path, settings, [ada])
+    course_files.people(tmp_path, settings, [ada])
     assert not (tmp_path / "people/nobody/progress.json").exists()
-    monkeypatch.setattr(os, "getgrouplist", lambda user, group: [group, users.find("daemon").pw_gid])
+    monkeypatch.setattr(os, "getgrouplist", lambda user, group: [group, users.unix_user("daemon").pw_gid])
     with pytest.raises(Trouble, match="is in the group of daemon"):
-        material.people(tmp_path, settings, [ada])
+        course_files.people(tmp_path, settings, [ada])
 
 
 def test_the_role_is_the_groups(tmp_path, spawner_module):
@@ -241,7 +244,7 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
-    hook = executed(texts.hub(Settings(), tmp_path, PYTHON)).Spawner.pre_spawn_hook
+    hook = executed(config_files.hub(Settings(), tmp_path, PYTHON)).Spawner.pre_spawn_hook
 
     def role(*groups):
         user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=g) for g in groups])
@@ -260,10 +263,10 @@ def test_nbgraders_own_settings_name_the_same_course():
 def test_the_graders_changes_are_kept(tmp_path):
     """Is a file that somebody edited in the grader's copy left alone, and the rest brought up to date?"""
     course = tmp_path / "course"
-    assert material.update(course, {"a/1.txt": b"one", "b.txt": b"two", "c.txt": b"three"}) == []
+    assert course_files.update(course, {"a/1.txt": b"one", "b.txt": b"two", "c.txt": b"three"}) == []
     (course / "b.txt").write_text("mine")
     (course / "own.txt").write_text("own")
-    assert material.update(course, {"a/1.txt": b"ONE", "b.txt": b"TWO"}) == ["b.txt"]
+    assert course_files.update(course, {"a/1.txt": b"ONE", "b.txt": b"TWO"}) == ["b.txt"]
     assert (course / "a/1.txt").read_text() == "ONE" and (course / "b.txt").read_text() == "mine"
     assert not (course / "c.txt").exists() and (course / "own.txt").exists()
     assert course.stat().st_mode & 0o777 == 0o700
@@ -272,7 +275,7 @@ def test_the_graders_changes_are_kept(tmp_path):
 def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
     """Does a wrong folder leave what students see as it is?"""
     with pytest.raises(Trouble, match="not the course's repository: it has no nbgrader_config"):
-        material.check(tmp_path)
+        course_files.check(tmp_path)
 
 
 def test_students_would_see_a_solution(tmp_path):
@@ -285,7 +288,7 @@ def test_students_would_see_a_solution(tmp_path):
     (course / "cluster/__init__.py").write_text("")
     (course / "nbgrader_config.py").write_text((root / "nbgrader_config.py").read_text())
     with pytest.raises(Trouble, match=r"lectures/leak.ipynb: BEGIN SOLUTION"):
-        material.students(course, tmp_path, Settings())
+        course_files.students(course, tmp_path, Settings())
     assert not (tmp_path / "course").exists() and not (tmp_path / "course.new").exists()
 
 
@@ -311,7 +314,7 @@ def test_a_backup_that_is_none_is_refused(tmp_path):
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
     """Does root's work in another's folder have that user's rights, and do errors come back in words?"""
-    assert users.acting("nobody", os.getuid) == users.find("nobody").pw_uid
+    assert users.acting("nobody", os.getuid) == users.unix_user("nobody").pw_uid
     (tmp_path / "secret").write_text("root's")
     (tmp_path / "secret").chmod(0o600)
     with pytest.raises(Trouble, match="As the user nobody: PermissionError"):
@@ -329,11 +332,11 @@ def test_a_system_user_is_never_a_student(tmp_path):
 def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
     """Is a grader's user with the course of another hub refused by name, and the own one not?"""
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
-    material.free(course, STATE, "grader")
-    material.update(course, {material.SITE: texts.site(Settings(), other, None).encode()})
+    course_files.free(course, STATE, "grader")
+    course_files.update(course, {course_files.SITE: config_files.site(Settings(), other, None).encode()})
     with pytest.raises(Trouble, match=r"'grader' is used by another hub at /var/lib/first/hub.*grader = '…'"):
-        material.free(course, STATE, "grader")
-    material.free(course, other, "grader")
+        course_files.free(course, STATE, "grader")
+    course_files.free(course, other, "grader")
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root purges")
@@ -341,18 +344,18 @@ def test_a_purge_asks(tmp_path):
     """Without a terminal and --yes: is it said what would go, and does all of it stay?"""
     state = tmp_path / "hub"
     state.mkdir()
-    about = {"settings": settings.plain(Settings(grader="nobody-like-that")), "root": "/"}
+    about = {"settings": settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
     (state / "started.json").write_text(json.dumps(about))
     (state / "accounts.json").write_text('{"ada-who-is-not": 1}')
-    command = [sys.executable, "-m", "cluster.deploy.hub", "stop", "--purge", "--state", str(state)]
-    said = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert said.returncode == 1 and "--yes" in said.stderr
-    assert f"removes {state}" in said.stdout and "1 users" in said.stdout and "no backup" in said.stdout
+    command = [sys.executable, "-m", "cluster.staff.hub", "stop", "--purge", "--state", str(state)]
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert result.returncode == 1 and "--yes" in result.stderr
+    assert f"removes {state}" in result.stdout and "1 users" in result.stdout and "no backup" in result.stdout
     (state / states.BACKED_UP).write_text(json.dumps({"file": "/b.tar.gz", "time": time.time() - 3 * 86400}))
     leader, terminal = os.openpty()
     os.write(leader, b"hub\n")
-    said = subprocess.run(command, capture_output=True, text=True, stdin=terminal)
-    assert "/b.tar.gz, 3 days old" in said.stdout and "Nothing was done" in said.stderr and state.exists()
+    result = subprocess.run(command, capture_output=True, text=True, stdin=terminal)
+    assert "/b.tar.gz, 3 days old" in result.stdout and "Nothing was done" in result.stderr and state.exists()
     os.write(leader, f"{state}\n".encode())
     subprocess.run(command, capture_output=True, text=True, stdin=terminal, check=True)
     assert not state.exists()
@@ -360,20 +363,20 @@ def test_a_purge_asks(tmp_path):
 
 def test_a_backup_waits_for_a_grading(tmp_path):
     """Is one at work named and refused, or waited for; and does none begin while the backup is written?"""
-    place = store.Store(tmp_path / "runs", "01_loops")
-    said = []
+    runs = store.Store(tmp_path / "runs", "01_loops")
+    lines = []
     with (
-        place.alone(),
+        runs.alone(),
         contextlib.ExitStack() as stack,
         pytest.raises(Trouble, match="01_loops is being"),
     ):
-        backup._no_grading(tmp_path / "runs", 0, said.append, stack)
+        backup._no_grading(tmp_path / "runs", 0, lines.append, stack)
     grading = contextlib.ExitStack()
-    grading.enter_context(place.alone())
+    grading.enter_context(runs.alone())
     with contextlib.ExitStack() as stack:
-        backup._no_grading(tmp_path / "runs", 5, lambda line: (said.append(line), grading.close()), stack)
-        assert f"process {os.getpid()}" in said[0]
-        with pytest.raises(CourseError, match="is being graded"), place.alone():
+        backup._no_grading(tmp_path / "runs", 5, lambda line: (lines.append(line), grading.close()), stack)
+        assert f"process {os.getpid()}" in lines[0]
+        with pytest.raises(CourseError, match="is being graded"), runs.alone():
             pass
-    with place.alone():
+    with runs.alone():
         pass

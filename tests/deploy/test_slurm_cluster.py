@@ -18,18 +18,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.deploy.slurm import machine
+from cluster.staff.one_machine_slurm import machine
+
+from .. import ports
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
 
-PORT = 28810
 STUDENT, STRANGER = "nobody", "games"  # Unix users that every Debian has
-TRIAL = f"""
+TRIAL = """
 name = "trial"
 node = "trial"
 nodes = 2
-port = {PORT}
-students = ["{STUDENT}"]
+port = {port}
+students = ["{student}"]
 gpus_per_student = 2
 """
 
@@ -38,26 +39,35 @@ class Trial:
     """The cluster under test, driven as an administrator and as a student would."""
 
     def __init__(self, folder: Path):
-        self.folder, self.state = folder, folder / "state"
-        (folder / "trial.toml").write_text(TRIAL)
+        self.folder, self.state, self.port = folder, folder / "state", ports.free(4)
+        self.text = TRIAL.format(port=self.port, student=STUDENT)
+        (folder / "trial.toml").write_text(self.text)
 
     def do(self, command, *more):
-        argv = [sys.executable, "-m", "cluster.deploy.slurm", command, "--state", self.state, *more]
+        argv = [
+            sys.executable,
+            "-m",
+            "cluster.staff.one_machine_slurm",
+            command,
+            "--state",
+            self.state,
+            *more,
+        ]
         return subprocess.run(argv, capture_output=True, text=True, timeout=120)
 
     def start(self):
-        said = self.do("start", "--description", self.folder / "trial.toml")
-        assert said.returncode == 0, said.stdout + said.stderr
-        return said.stdout
+        result = self.do("start", "--description", self.folder / "trial.toml")
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result.stdout
 
     def ask(self, *command, user=None, check=True):
         env = {"PATH": os.environ["PATH"], "SLURM_CONF": f"{self.state}/slurm.conf"}
         command = (
             ["setpriv", f"--reuid={user}", "--regid=nogroup", "--clear-groups", *command] if user else command
         )
-        said = subprocess.run(command, env=env, cwd=self.folder, capture_output=True, text=True, timeout=60)
-        assert said.returncode == 0 or not check, said.stderr
-        return said.stdout.strip() if check else said
+        result = subprocess.run(command, env=env, cwd=self.folder, capture_output=True, text=True, timeout=60)
+        assert result.returncode == 0 or not check, result.stderr
+        return result.stdout.strip() if check else result
 
     def batch(self, wrap, *options, user=None):
         options = ["--parsable", "--output=/dev/null", *options, f"--wrap={wrap}"]
@@ -114,11 +124,14 @@ def test_a_port_in_use_is_named(trial):
     """Does a start that cannot succeed name the daemon and the port? (The next test then starts.)"""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", PORT))
+        s.bind(("127.0.0.1", trial.port))
         s.listen()
-        said = trial.do("start", "--description", trial.folder / "trial.toml")
-    assert said.returncode == 1
-    assert f"slurmctld cannot listen on 127.0.0.1:{PORT}" in said.stderr and "Traceback" not in said.stderr
+        result = trial.do("start", "--description", trial.folder / "trial.toml")
+    assert result.returncode == 1
+    assert (
+        f"slurmctld cannot listen on 127.0.0.1:{trial.port}" in result.stderr
+        and "Traceback" not in result.stderr
+    )
 
 
 def test_start(trial):
@@ -133,11 +146,11 @@ def test_start(trial):
 
 def test_two_ranks_on_two_nodes(trial):
     """Do two tasks start on two nodes, each with a GPU that Slurm names?"""
-    said = trial.ask(
+    result = trial.ask(
         "srun", "-N2", "-n2", "--gpus-per-node=1", "sh", "-c", "echo $(hostname) $CUDA_VISIBLE_DEVICES"
     )
     nodes = ["trial1", "trial2"] if machine._namespaces() else [socket.gethostname()] * 2
-    assert sorted(said.split("\n")) == [f"{n} 0" for n in nodes]
+    assert sorted(result.split("\n")) == [f"{n} 0" for n in nodes]
 
 
 def test_nothing_listens_outside_loopback(trial):
@@ -195,8 +208,9 @@ def test_short_preempts_long_which_comes_back(trial):
     wait("its start", marks.exists)
     began = time.monotonic()
     assert trial.ask("srun", "-p", "short", "-N2", "echo", "ran").split() == ["ran", "ran"]
-    assert time.monotonic() - began < 15
-    wait("both its runs in the accounting", lambda: trial.accounted(job) == ["PREEMPTED", "PENDING"], 10)
+    assert time.monotonic() - began < 40  # the other would take 60
+    again = (["PREEMPTED", "PENDING"], ["PREEMPTED", "RUNNING"])
+    wait("both its runs in the accounting", lambda: trial.accounted(job) in again)
     wait("a second start", lambda: marks.read_text() == "0\n1\n")
     trial.ask("scancel", job)
 
@@ -212,12 +226,12 @@ def test_starting_twice_changes_nothing(trial):
 def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
     """Can a student be added at once? Is another number of nodes refused, with the remedy?"""
     other = trial.folder / "other.toml"
-    other.write_text(TRIAL.replace('"]', f'", "{STRANGER}"]'))
+    other.write_text(trial.text.replace('"]', f'", "{STRANGER}"]'))
     assert trial.do("start", "--description", other).returncode == 0
     assert trial.ask("srun", "id", "-un", user=STRANGER) == STRANGER
-    other.write_text(TRIAL.replace("nodes = 2", "nodes = 3"))
-    said = trial.do("start", "--description", other)
-    assert said.returncode == 1 and "Stop first" in said.stderr
+    other.write_text(trial.text.replace("nodes = 2", "nodes = 3"))
+    result = trial.do("start", "--description", other)
+    assert result.returncode == 1 and "Stop first" in result.stderr
 
 
 def test_a_crash_is_mended(trial):
@@ -233,6 +247,7 @@ def test_a_crash_is_mended(trial):
         lambda: trial.ask("squeue", "-h", "-t", "all", "-j", other, "-o", "%T") == "COMPLETED",
     )
     seen = time.time()
+    trial.ask("scontrol", "update", f"JobId={job}", "Comment=news")  # it writes only what has changed
     wait("slurmctld to write it down", lambda: saved.stat().st_mtime > seen)
     for name in ("slurmctld", "mariadbd", "trial2"):
         os.kill(before[name], 9)
@@ -255,7 +270,7 @@ def test_stop_leaves_no_process_even_without_slurmctld(trial):
     assert [p for p in left(trial.state) if p.name() == "sleep"]
     began = time.monotonic()
     assert trial.do("stop").returncode == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60  # they would take 300
     assert [(p.pid, p.cmdline()) for p in left(trial.state)] == []
     assert trial.do("status").returncode == 3
     assert trial.do("stop").returncode == 0  # stopping twice is harmless
@@ -266,10 +281,12 @@ def test_a_daemon_that_fails_shows_its_log(trial):
     name = trial.state / "controller/clustername"
     true = name.read_text()
     name.write_text("another")
-    said = trial.do("start")
+    result = trial.do("start")
     name.write_text(true)
     assert (
-        said.returncode == 1 and "slurmctld ended" in said.stderr and "CLUSTER NAME MISMATCH" in said.stderr
+        result.returncode == 1
+        and "slurmctld ended" in result.stderr
+        and "CLUSTER NAME MISMATCH" in result.stderr
     )
 
 
@@ -281,7 +298,7 @@ def test_the_state_is_kept_and_purged_when_asked(trial):
     assert trial.do("stop").returncode == 0
     trial.start()
     assert int(trial.batch("true")) > int(job)
-    wait("the cancelled job in the accounting", lambda: trial.accounted(job)[-1].startswith("CANCELLED"), 10)
+    wait("the cancelled job in the accounting", lambda: trial.accounted(job)[-1].startswith("CANCELLED"))
     assert trial.accounted(trial.ended) == ["FAILED"]
     assert trial.do("stop", "--purge").returncode == 0
     assert not trial.state.exists() and left(trial.state) == []

@@ -1,35 +1,52 @@
 """Processes by pid and start time; the state folder. No Slurm is needed."""
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import psutil
 import pytest
 
-from cluster.deploy.slurm import machine, processes, status
-from cluster.deploy.slurm.description import Cluster, Trouble
-from cluster.deploy.slurm.start import tail
-from cluster.deploy.slurm.state import remove
+from cluster.staff.one_machine_slurm import machine, status
+from cluster.staff.one_machine_slurm.description import Cluster
+from cluster.staff.one_machine_slurm.state import remove
+from cluster.staff.services import Trouble, process_ledger, tail
+from cluster.system import files, processes
 
-SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
-STUBBORN = [sys.executable, "-c", "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"]
+from .. import ROOT
+
+SLEEP = ["sh", "-c", "echo runs; exec sleep 60"]
+STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
 
 @pytest.fixture
 def child():
-    """Start a process; it is gone after the test."""
+    """Start a process, and wait until it says that it runs; it is gone after the test."""
     started = []
 
-    def start(argv=SLEEP):
-        started.append(subprocess.Popen(argv))
-        time.sleep(0.2)
+    def start(argv=SLEEP, **options):
+        started.append(subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True, **options))
+        assert started[-1].stdout.readline() == b"runs\n"
         return started[-1]
 
     yield start
     for p in started:
-        p.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(p.pid, signal.SIGKILL)
         p.wait()
+        p.stdout.close()
+
+
+def wait(true):
+    """Until it is true."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_a_reused_pid_is_not_ours(child):
@@ -46,15 +63,14 @@ def test_a_reused_pid_is_not_ours(child):
 
 def test_a_zombie_is_dead(child):
     """Is a process that ended, but was not waited for, dead?"""
-    p = child([sys.executable, "-c", ""])
-    time.sleep(0.3)
+    p = child(["echo", "runs"])
+    wait(lambda: psutil.Process(p.pid).status() == psutil.STATUS_ZOMBIE)
     assert processes.identify(p.pid) is None
 
 
 def test_one_that_ignores_sigterm_is_killed(child):
     """Does patience end?"""
     p = child(STUBBORN)
-    time.sleep(0.3)
     processes.end([processes.identify(p.pid)], 0.3)
     assert p.wait(5) == -9
 
@@ -63,9 +79,8 @@ def test_spawned_outlives_its_parent_and_logs(tmp_path):
     """Is a daemon in a session of its own, with its output in its log?"""
     record = processes.spawn(["sh", "-c", "echo here; exec sleep 60"], {"PATH": "/bin"}, tmp_path / "log")
     try:
-        time.sleep(0.3)
+        wait(lambda: tail(tmp_path / "log") == "    here")
         assert processes.alive(record) and os.getsid(record["pid"]) == record["pid"]
-        assert tail(tmp_path / "log") == "    here"
     finally:
         processes.end([record], 5)
         os.waitpid(record["pid"], 0)
@@ -83,26 +98,102 @@ def test_ledger(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["p.json"]
 
 
-def test_a_jobs_process_is_known_by_its_environment(tmp_path):
+def test_a_ledger_of_an_earlier_version_is_read(tmp_path, child):
+    """Is what an older version started, by the same pid, ticks and boot, known to live and ended?"""
+    p = child()
+    ticks = Path(f"/proc/{p.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    text = f'{{\n "hub": {{\n  "pid": {p.pid},\n  "start": {ticks},\n  "boot": "{boot}"\n }}\n}}\n'
+    (tmp_path / "processes.json").write_text(text)
+    record = process_ledger(tmp_path).all()["hub"]
+    assert processes.alive(record)
+    processes.end([record], 5)
+    assert p.wait(5) == -15 and not processes.alive(record)
+
+
+def test_a_lock_goes_on_to_a_child(tmp_path):
+    """Does a process that was given the file of a lock hold it until its own end?"""
+    path = tmp_path / "lock"
+    with files.lock_file(path, mode=0o600) as file:
+        child = subprocess.Popen(["sleep", "60"], pass_fds=[file.fileno()])
+    try:
+        with files.lock(path, wait=False) as held:
+            assert not held and path.stat().st_mode & 0o777 == 0o600
+    finally:
+        child.kill()
+        child.wait()
+    with files.lock(path, wait=False) as held:
+        assert held
+
+
+def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):
+    """Does an error half-way leave the old file, and nothing beside it?"""
+    path = tmp_path / "file"
+    files.write(path, "old")
+    with pytest.raises(RuntimeError), files.writing(path) as f:
+        f.write(b"half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    with files.writing(path, mode=0o600) as f:
+        f.write(b"new")
+    assert path.read_bytes() == b"new" and path.stat().st_mode & 0o777 == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_jobs_process_is_known_by_its_environment(tmp_path, child):
     """Is a process with SLURM_CONF alone (a user's shell) spared, and a job's found?"""
     conf = tmp_path / "slurm.conf"
     env = os.environ | {"SLURM_CONF": str(conf)}
-    shell = subprocess.Popen(SLEEP, env=env)
-    task = subprocess.Popen(SLEEP, env=env | {"SLURM_JOB_ID": "7"})
-    try:
-        time.sleep(0.3)
-        assert [r["pid"] for r in processes.of_jobs(conf)] == [task.pid]
-    finally:
-        for p in (shell, task):
-            p.kill()
-            p.wait()
+    child(env=env)
+    task = child(env=env | {"SLURM_JOB_ID": "7"})
+    assert [r["pid"] for r in processes.slurm_processes(conf)] == [task.pid]
+
+
+PROGRAMS = {  # by hand, of Debian 12's packages
+    "slurm-wlm": ["slurmctld", "slurmd", "srun"],
+    "slurmdbd": ["slurmdbd"],
+    "mariadb-server-core": ["mariadbd", "mariadb-install-db"],
+    "mariadb-client-core": ["my_print_defaults"],
+    "munge": ["munged", "munge"],
+    "util-linux": ["setpriv", "unshare"],
+}
+
+
+@pytest.mark.parametrize("package", PROGRAMS)
+def test_a_package_that_is_not_installed_is_named(package, tmp_path, monkeypatch):
+    """Is each package named whose programs are not there, alone, and is it one that the set-up installs?"""
+    for other in PROGRAMS.keys() - {package}:
+        for name in PROGRAMS[other]:
+            (tmp_path / name).touch(0o755)
+    monkeypatch.setattr(machine, "PATH", str(tmp_path))
+    assert machine.missing().endswith(f"--no-install-recommends {package}")
+    words = (ROOT / "cluster/setup.sh").read_text().replace('"', " ").split()
+    assert package in words or package == "util-linux"  # which every Debian has
+
+
+RETITLED = """
+import ctypes, time
+first = ctypes.POINTER(ctypes.c_void_p).in_dll(ctypes.CDLL(None), "environ")[0]
+ctypes.memset(first, 0, len(b"TITLE=slurmstepd"))
+print("runs", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_process_that_has_written_its_title_over_its_environment_is_found(tmp_path, child):
+    """slurmstepd does that, and its environment then begins with nothing: is the rest of it still read?"""
+    conf = tmp_path / "slurm.conf"
+    env = {"TITLE": "slurmstepd", "SLURM_CONF": str(conf), "SLURM_JOB_ID": "7"}
+    step = child([sys.executable, "-I", "-c", RETITLED], env=env)
+    assert Path(f"/proc/{step.pid}/environ").read_bytes().startswith(b"\0")
+    assert [r["pid"] for r in processes.slurm_processes(conf)] == [step.pid]
 
 
 @pytest.mark.parametrize("folder", ["relative", "/has space", "/x%n", "/" + "x" * 60, "/a,b"])
 def test_state_folders_that_cannot_serve(folder):
     """Is a path that Slurm would misread, or that is too long for sockets, refused by name?"""
     with pytest.raises(Trouble, match="state folder"):
-        machine.look(Cluster(), machine.Path(folder))
+        machine.look(Cluster(), Path(folder))
 
 
 def test_a_state_folder_nobody_can_enter():
@@ -110,7 +201,7 @@ def test_a_state_folder_nobody_can_enter():
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="private") as private, pytest.raises(Trouble, match=private):
-        machine.look(Cluster(), machine.Path(private) / "slurm")
+        machine.look(Cluster(), Path(private) / "slurm")
 
 
 def test_nothing_else_is_purged(tmp_path):
@@ -124,4 +215,4 @@ def test_nothing_else_is_purged(tmp_path):
 
 def test_status_of_nothing(tmp_path):
     """Does status of a folder without a cluster say so, with exit status 3?"""
-    assert status.status(tmp_path) == (3, f"No one-machine Slurm was started in {tmp_path}.")
+    assert status.report(tmp_path) == (3, f"No one-machine Slurm was started in {tmp_path}.")

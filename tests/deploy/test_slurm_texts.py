@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.deploy.slurm import description, guide, texts
-from cluster.deploy.slurm.description import Cluster, Partition, Trouble
-from cluster.deploy.slurm.machine import Machine
+from cluster.staff.one_machine_slurm import config_files, description, guide
+from cluster.staff.one_machine_slurm.description import Cluster, Partition
+from cluster.staff.one_machine_slurm.machine import Machine
+from cluster.staff.services import Trouble
 
 GOLDEN = Path(__file__).parent / "golden"
 V1 = Machine(Path("/state"), None, "cgroup v1", swap=True, hosts="127.0.1.1 laptop\n")
@@ -16,7 +17,7 @@ ONE = Cluster(nodes=1, gpus=0, partitions=(Partition("all", 90, 1),))
 
 
 def whole(cluster, machine):
-    return "".join(f"### {name}\n{text}" for name, text in texts.files(cluster, machine).items())
+    return "".join(f"### {name}\n{text}" for name, text in config_files.files(cluster, machine).items())
 
 
 @pytest.mark.parametrize(
@@ -42,45 +43,45 @@ def test_ports_do_not_meet():
     c = Cluster(nodes=7, port=40000)
     ports = [c.port, c.database_port, *c.node_ports]
     assert len(set(ports)) == 2 + 7
-    conf = settings(texts.slurm(c, V1))
+    conf = settings(config_files.slurm(c, V1))
     assert conf["SlurmctldPort"] == "40000" and conf["AccountingStoragePort"] == "40001"
-    assert "Port=[40002-40008]" in texts.slurm(c, V1)
+    assert "Port=[40002-40008]" in config_files.slurm(c, V1)
 
 
 def test_only_the_highest_tier_is_safe():
     """With three tiers, can exactly the lower two be preempted?"""
     tiers = tuple(Partition(n, 10, t) for n, t in (("a", 3), ("b", 2), ("c", 1)))
-    lines = texts.partitions(Cluster(partitions=tiers)).splitlines()
+    lines = config_files.partitions(Cluster(partitions=tiers)).splitlines()
     assert [re.search(r"PreemptMode=(\w+)", x)[1] for x in lines] == ["OFF", "REQUEUE", "REQUEUE"]
 
 
 def test_memory_limits_by_what_the_machine_has():
     """Does swap count where the kernel can limit it, and is the fallback the one without cgroups?"""
-    assert "AllowedSwapSpace=0" in texts.cgroup(V1)
-    assert "ConstrainSwapSpace=no" in texts.cgroup(Machine(Path("/s"), None, "cgroup v1"))
-    assert "IgnoreSystemd=yes" in texts.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
-    assert "IgnoreSystemd" not in texts.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=True))
-    fallback = texts.slurm(Cluster(), BARE)
+    assert "AllowedSwapSpace=0" in config_files.cgroup(V1)
+    assert "ConstrainSwapSpace=no" in config_files.cgroup(Machine(Path("/s"), None, "cgroup v1"))
+    assert "IgnoreSystemd=yes" in config_files.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
+    assert "IgnoreSystemd" not in config_files.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=True))
+    fallback = config_files.slurm(Cluster(), BARE)
     assert "OverMemoryKill" in fallback and "cgroup" not in fallback.replace("No cgroups", "")
 
 
 def test_guide_follows_the_description():
     """Do partitions, GPUs and students of the guide come from the description?"""
-    said = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("student7",)))
-    assert "/dev/nvidia[0-7]" in said and "add user student7" in said and "gres/gpu=3" in said
-    assert texts.partitions(Cluster()) in said
+    text = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("student7",)))
+    assert "/dev/nvidia[0-7]" in text and "add user student7" in text and "gres/gpu=3" in text
+    assert config_files.partitions(Cluster()) in text
 
 
 def test_description_survives_json():
     """Does what is recorded give the same cluster back?"""
     c = Cluster(nodes=3, students=("student1",))
-    assert description.make(description.plain(c)) == c
+    assert description.from_values(description.as_values(c)) == c
 
 
 def test_toml(tmp_path):
     """Does a TOML file set what it names, and nothing else?"""
     (tmp_path / "c.toml").write_text('nodes = 2\n[[partitions]]\nname = "q"\nminutes = 5\ntier = 1\n')
-    c = description.read(tmp_path / "c.toml")
+    c = description.from_toml(tmp_path / "c.toml")
     assert (c.nodes, c.cpus, c.partitions) == (2, Cluster().cpus, (Partition("q", 5, 1),))
 
 
@@ -107,7 +108,7 @@ def test_toml(tmp_path):
 def test_refused(values, named):
     """Is a value that would break or change a configuration file refused, and named?"""
     with pytest.raises(Trouble, match=re.escape(named)):
-        description.make(values)
+        description.from_values(values)
 
 
 def test_toml_that_is_none(tmp_path):
@@ -115,4 +116,4 @@ def test_toml_that_is_none(tmp_path):
     (tmp_path / "c.toml").write_text("nodes: 2")
     for name in ("c.toml", "absent.toml"):
         with pytest.raises(Trouble, match=name):
-            description.read(tmp_path / name)
+            description.from_toml(tmp_path / name)

@@ -1,47 +1,12 @@
-"""A course with one tiny assignment, to see what release and mutants do when things go wrong."""
+"""The tiny course: made for a test, released once for all, and with a class."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-TWIN = '''# %% [markdown]
-# # Doubling
-
-# %% solution="double"
-def double(x):
-    """Twice x."""
-    ### BEGIN SOLUTION
-    twice_the_number = 2 * x
-    return twice_the_number
-    ### END SOLUTION
-
-
-# %% check="double-of-one" points=1
-"""2 · 1 is 2."""
-assert double(1) == 2
-
-# %% check="double-of-others" points=2
-"""Other numbers."""
-import sys
-print("a warning on stderr", file=sys.stderr)
-# AUTOTEST double(0.1 + 0.2)
-### BEGIN HIDDEN TESTS
-assert double(17) == 34
-### END HIDDEN TESTS
-'''
-MUTANT = """MISUNDERSTANDING = "{}"
-FAILS = {}
-REPLACE = {{"double": "return {}"}}
-"""
-
-
-def write_mutant(root, name, fails, answer):
-    folder = root / "tests" / "mutants" / "99"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.py").write_text(MUTANT.format(name, fails, answer))
-    return folder / f"{name}.py"
+from .. import ROOT
+from .classes import Class
+from .courses import make_course
 
 
 @pytest.fixture
@@ -53,21 +18,17 @@ def course(tmp_path):
 @pytest.fixture(scope="session")
 def released(tmp_path_factory):
     """The root of a course whose assignment is released: made once, copied by each test."""
-    from cluster.grading.release import release
+    from cluster.staff.release.release import release
 
     root = make_course(tmp_path_factory.mktemp("released"))
     release(root)
     return root
 
 
-def make_course(place):
-    """Write such a course into `place`; returns its root."""
-    root = place / "course"
-    folder = root / "solutions" / "99_doubling"
-    folder.mkdir(parents=True)
-    (folder / "doubling.py").write_text(TWIN)
-    (folder / "runs").mkdir()
-    (folder / "runs" / "reference.json").write_text("{}")
-    for name in ("nbgrader_config.py", "autotests.yml"):
-        shutil.copy(ROOT / name, root)
-    return root
+@pytest.fixture
+def many(released, tmp_path, monkeypatch):
+    """The course, with nothing handed in yet."""
+    (tmp_path / "seen").mkdir()
+    monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return Class(shutil.copytree(released, tmp_path / "course"), tmp_path / "seen")

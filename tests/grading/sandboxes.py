@@ -5,10 +5,11 @@ import os
 
 import nbformat
 import pytest
-from conftest import ROOT
 
-from cluster.grading import mutants, twins
-from cluster.grading.engine import sandbox
+from cluster.staff.engine.sandbox import bubblewrap
+from cluster.staff.release import twins, wrong_solutions
+
+from .. import ROOT
 
 ASSIGNMENT = ROOT / "solutions" / "01_convolution_as_gemm" / "convolution_as_gemm.py"
 STUB = "raise NotImplementedError"
@@ -16,7 +17,7 @@ STUB = "raise NotImplementedError"
 
 def need():
     """Skip where no sandbox can be made; in CI, as root, that is a failure."""
-    why = sandbox.missing()
+    why = bubblewrap.missing()
     if why and os.environ.get("CI") == "true" and os.getuid() == 0:
         pytest.fail(f"the sandbox is part of CI: {why}")
     if why:
@@ -26,7 +27,7 @@ def need():
 def tiny(answer, check="assert double(21) == 42", before="", given=""):
     """A notebook with one solution cell, worth nothing, and one check, worth two points."""
     cells = [
-        cell(given or "import numpy as np\nfrom cluster.grading import expect", "setup", locked=True),
+        cell(given or "import numpy as np\nfrom cluster.checks import expect", "setup", locked=True),
         cell(before),
         cell(answer, "double", solution=True),
         cell(check, "check", locked=True, grade=True, points=2),
@@ -45,12 +46,12 @@ def cell(text, name=None, solution=False, locked=False, grade=False, points=None
 def filled(notebook, replace=None, text=None):
     """A copy of a solution with its holes filled by `replace`, or all by `text`."""
     notebook = copy.deepcopy(notebook)
-    for name, found in mutants.cells_of(notebook, "solution").items():
-        found.source = mutants.refill(found.source, text or (replace or {}).get(name))
+    for name, found in wrong_solutions.cells_of(notebook, "solution").items():
+        found.source = wrong_solutions.refill(found.source, text or (replace or {}).get(name))
     return notebook
 
 
 def assignment():
     """The notebook of assignment 01 with its solution, and {name: Mutant}."""
     notebook = twins.notebook(ASSIGNMENT)
-    return notebook, {m.name: m for m in mutants.load_all(ROOT, ASSIGNMENT.parent.name, notebook)}
+    return notebook, {m.name: m for m in wrong_solutions.load_all(ROOT, ASSIGNMENT.parent.name, notebook)}

@@ -47,7 +47,8 @@ class Engine:
         worth = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in graded}
         checks = {name: {"score": points, "error": ""} for name, points in worth.items()}
         if "HALF" in text:
-            checks[list(worth)[-1]] = {"score": 0.0, "error": "AssertionError"}
+            error = "AssertionError: it is 9, which is not the expected value. Likely: it was tripled."
+            checks[list(worth)[-1]] = {"score": 0.0, "error": error}
         return Verdict(
             outcome="again" if "AGAIN" in text else "graded",
             why="the machine is tired" if "AGAIN" in text else "",

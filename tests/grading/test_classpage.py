@@ -1,25 +1,34 @@
 """The class page's facts, forms and actions, without a server: is each student's state what it is?"""
 
+import argparse
 import datetime
 import getpass
 import os
+import re
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from test_classrun import FULL, NAME, many  # noqa: F401 (a fixture)
 
-from cluster.grading.classpage import actions, forms, sheets, slurm
-from cluster.grading.classrun import giving, late, notices, progress
-from cluster.grading.course import CourseError
+from cluster.staff import commands as staff_commands
+from cluster.staff.class_page import actions, commands, standing
+from cluster.staff.class_page import queue as slurm
+from cluster.staff.classes import exchange as exchange_
+from cluster.staff.classes import give, late, notices, progress
+from cluster.staff.classes.give import HandOut
+from cluster.staff.course import Course, CourseError
+from cluster.staff.release import release
+
+from .. import ROOT
+from .classes import FULL, NAME
 
 ME = getpass.getuser()
 WHEN = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
 
 
 @pytest.fixture
-def exchange(many, tmp_path):  # noqa: F811
+def exchange(many, tmp_path):
     """A course with an exchange, folders for its students, and three students: one of them is this user."""
     root, people = tmp_path / "exchange", tmp_path / "people"
     for path in (
@@ -39,15 +48,15 @@ def exchange(many, tmp_path):  # noqa: F811
     return many
 
 
-def submitted(many, student):  # noqa: F811
+def submitted(many, student):
     """Something of this student's in the inbox."""
-    folder = giving.course_folder(many.course) / "inbound" / f"{student}+{NAME}+2026-01-01 00:00:00 UTC+x"
+    folder = exchange_.course_folder(many.course) / "inbound" / f"{student}+{NAME}+2026-01-01 00:00:00 UTC+x"
     folder.mkdir()
     (folder / "doubling.ipynb").write_text("{}")
 
 
-def rows(many):  # noqa: F811
-    return {row.student: row for row in sheets.Sheets(many.root, None).one(NAME).rows}
+def rows(many):
+    return {row.student: row for row in standing.Sheets(many.root, None).one(NAME).rows}
 
 
 def test_a_students_way(exchange):
@@ -67,9 +76,9 @@ def test_a_students_way(exchange):
     found = rows(exchange)
     assert [found[n].status for n in ("ada", "bob")] == ["in time", "late"]
     assert found["ada"].graded and found["ada"].points == sum(FULL.values()) and not found["ada"].given_back
-    sheet = sheets.Sheets(exchange.root, None).one(NAME)
+    sheet = standing.Sheets(exchange.root, None).one(NAME)
     assert (sheet.handed_in, sheet.count("graded"), sheet.count("waiting")) == (3, 2, 1)
-    assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.of == sum(FULL.values())
+    assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.max_points == sum(FULL.values())
     assert [row.student for row in sheet.rows] == ["bob", ME, "ada"], "late before in time"
 
 
@@ -79,43 +88,75 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
         exchange.hand_in(name)
     (exchange.course.folder("submitted", "ada", NAME) / "submission_secret.txt").write_text("s" * 128)
     exchange.run()
-    given, failed, _ = giving.give_back(exchange.course, NAME)
+    given, failed, _ = give.give_back(exchange.course, NAME)
     assert given == 1 and list(failed) == ["bob"] and "submission_secret" in failed["bob"]
     assert rows(exchange)["ada"].given_back and not rows(exchange)["bob"].given_back
     with exchange.book() as book:
         said = notices.notices(exchange.course, book)
     assert said["ada"][NAME] == {"given_back": True} and said["bob"] == {}
-    [page] = (giving.course_folder(exchange.course) / "feedback").iterdir()
+    [page] = (exchange_.course_folder(exchange.course) / "feedback").iterdir()
     os.utime(page, (0, 0))
     assert not rows(exchange)["ada"].given_back
     with pytest.raises(CourseError, match="eve: not graded"):
-        giving.give_back(exchange.course, NAME, ["eve"])
+        give.give_back(exchange.course, NAME, ["eve"])
 
 
 def test_handing_out_is_whole_or_not(exchange):
     """Does a second time change nothing, a change replace all, and a leak leave what students have?"""
-    out = giving.course_folder(exchange.course) / "outbound"
-    assert giving.hand_out(exchange.course, NAME) == "students can fetch it"
-    assert giving.hand_out(exchange.course, NAME) == "students have it already, unchanged"
+    out = exchange_.course_folder(exchange.course) / "outbound"
+    assert give.hand_out(exchange.course, NAME) == "students can fetch it"
+    assert give.hand_out(exchange.course, NAME) == "students have it already, unchanged"
     before = (out / NAME / "doubling.ipynb").read_bytes()
     twin = exchange.root / "solutions" / NAME / "doubling.py"
     text = twin.read_text()
     (twin.parent / "notes.txt").write_text("### BEGIN SOLUTION")
     with pytest.raises(CourseError, match="refused"):
-        giving.hand_out(exchange.course, NAME)
+        give.hand_out(exchange.course, NAME)
     assert (out / NAME / "doubling.ipynb").read_bytes() == before
     (twin.parent / "notes.txt").unlink()
     twin.write_text(text.replace("# # Doubling", "# # Doubling numbers"))
-    assert "handed out anew" in giving.hand_out(exchange.course, NAME)
+    assert "handed out anew" in give.hand_out(exchange.course, NAME)
     assert b"Doubling numbers" in (out / NAME / "doubling.ipynb").read_bytes()
     assert [p.name for p in out.iterdir()] == [NAME]
 
 
-def test_without_an_exchange(many):  # noqa: F811
+def test_what_feedback_would_show_is_not_handed_out(exchange):
+    """Does nbgrader's own way into the exchange, too, refuse a check that feedback could not hide?"""
+    settings = exchange.root / "nbgrader_config.py"
+    settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
+    twin = exchange.root / "solutions" / NAME / "doubling.py"
+    twin.write_text(twin.read_text().replace("### BEGIN HIDDEN TESTS", "# SECRET"))
+    course = Course(exchange.root)
+    release.generate(exchange.root, NAME, exchange.root / "exercises")
+    with pytest.raises(CourseError, match="'double-of-others' has other lines taken out of it"):
+        course.give(HandOut, NAME)
+    assert not (exchange_.course_folder(course) / "outbound" / NAME).exists()
+
+
+def test_without_an_exchange(many):
     """Does the error name the folder and the remedy?"""
     many.course.config.Exchange.root = "/not/there"
     with pytest.raises(CourseError, match=r"no exchange at /not/there.*c\.Exchange\.root"):
-        giving.hand_out(many.course, NAME)
+        give.hand_out(many.course, NAME)
+
+
+def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, capsys):
+    """Where nobody can fetch it: is it written all the same, and is told where, and what is missing?"""
+    (many.root / "nbgrader_site.py").write_text("c = get_config()\nc.Exchange.root = '/not/there'\n")
+    for name in ("ada", "bob"):
+        many.hand_in(name)
+    many.run()
+    assert staff_commands.give_back(many.root, argparse.Namespace(assignment="99", student=None)) == []
+    said = capsys.readouterr().out
+    assert "feedback for 2 students in " in said and "to fetch" not in said
+    assert "no exchange at /not/there" in said and "c.Exchange.root" in said
+    folder = re.search(r"students in (\S+STUDENT\S*)", said)[1]
+    for name in ("ada", "bob"):
+        [page] = Path(folder.replace("STUDENT", name)).glob("*.html")
+        assert "double-of-one" in page.read_text()
+    with many.book() as book:
+        assert not exchange_.given(many.course, "ada", NAME, ["doubling"])
+        assert "given_back" not in str(notices.notices(many.course, book))
 
 
 def test_a_notice_is_for_one_student(exchange, tmp_path):
@@ -163,7 +204,7 @@ def test_anothers_progress_is_not_believed(tmp_path):
         file.unlink(missing_ok=True)
         file.write_text(text)
         os.chown(file, owner, owner)
-        return sheets.filled(tmp_path, "nobody", NAME)
+        return standing.filled(tmp_path, "nobody", NAME)
 
     good = f'{{"{NAME}": [1, 2]}}'
     assert said(good) == (1, 2) and said(good, owner=0) is None
@@ -179,8 +220,8 @@ def test_anothers_progress_is_not_believed(tmp_path):
     (tmp_path / "other").write_text(good)
     file.unlink()
     file.symlink_to(tmp_path / "other")
-    assert sheets.filled(tmp_path, "nobody", NAME) is None
-    assert sheets.filled(tmp_path, "nobody-like-that", NAME) is None
+    assert standing.filled(tmp_path, "nobody", NAME) is None
+    assert standing.filled(tmp_path, "nobody-like-that", NAME) is None
 
 
 @pytest.mark.parametrize(
@@ -200,19 +241,19 @@ def test_anothers_progress_is_not_believed(tmp_path):
 )
 def test_what_a_form_cannot_ask_for(form, words):
     """Is it named before anything runs?"""
-    sheet = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
+    sheet = standing.Sheet(NAME, "Doubling", due=WHEN, rows=[standing.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
-    with pytest.raises(forms.Wrong, match=words):
-        forms.words(sheet, empty | form)
+    with pytest.raises(commands.Wrong, match=words):
+        commands.grade_command(sheet, empty | form)
 
 
 def test_the_next_step_is_named():
     """From handing out to giving back: which button comes next, and which have nothing to do yet?"""
-    row = sheets.Row("ada", "Ada")
-    sheet = sheets.Sheet(NAME, "Doubling", rows=[row])
+    row = standing.Row("ada", "Ada")
+    sheet = standing.Sheet(NAME, "Doubling", rows=[row])
 
     def said():
-        return forms.next_step(sheet), [do for do in forms.BUTTONS if forms.hindrance(sheet, do)]
+        return commands.next_step(sheet), [do for do in commands.BUTTONS if commands.hindrance(sheet, do)]
 
     assert said() == ("hand-out", ["collect", "grade", "give-back", "report"])
     sheet.handed_out = True
@@ -227,9 +268,9 @@ def test_the_next_step_is_named():
     assert said() == ("", [])
 
 
-def test_an_action_is_a_process_of_its_own(many, monkeypatch):  # noqa: F811
+def test_an_action_is_a_process_of_its_own(many, monkeypatch):
     """One at a time of an assignment; its end, its words and its failure are seen, also by a new server?"""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (many.root / "nbgrader_site.py").write_text('c = get_config()\nc.Exchange.root = "/not/there"\n')
     desk = actions.Actions(many.root)
     assert desk.last(NAME) is None
@@ -239,7 +280,7 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):  # noqa: F811
     assert desk.last(NAME).running and actions.Actions(many.root).last(NAME).running
     done = ended(actions.Actions(many.root))
     assert done.status == 0 and "is due 2026-01-02 00:00 UTC" in done.log and done.by == "ines"
-    desk.start(NAME, "Give back", ["give-back", NAME], "ines")
+    desk.start(NAME, "Hand out", ["hand-out", NAME], "ines")
     failed = ended(desk)
     assert failed.status == 1 and "error: there is no exchange" in failed.log
     assert (many.root / ".grading/actions" / NAME / "log").stat().st_mode & 0o077 == 0
@@ -267,14 +308,14 @@ def ended(desk):
 
 def test_the_queue_is_text_and_never_waits_long(monkeypatch):
     """Is a job's hostile name one field, a broken line left out, and a Slurm that hangs said to hang?"""
-    job = slurm.parsed("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
+    job = slurm.job_of_line("7|ada|PENDING|Resources|gres:gpu:2|2026-01-01T00:00:00|0:00|a|b <i>")
     assert (job.name, job.state, job.reason, job.gpus) == ("a|b <i>", "pending", "Resources", "2")
-    job = slurm.parsed("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")
+    job = slurm.job_of_line("7_1|ada|RUNNING|None|N/A|2026-01-01T00:00:00|1:02|x")
     assert (job.ran, job.reason, job.gpus, job.waited) == ("1:02", "", "", "")
-    assert slurm.parsed("half a line") is None and slurm.Queue("").look() == ([], "")
+    assert slurm.job_of_line("half a line") is None and slurm.Queue("").look() == ([], "")
     held = threading.Event()
     monkeypatch.setattr(slurm, "PATIENCE", 0.05)
-    monkeypatch.setattr(slurm, "ask", lambda account: (held.wait(60), ([], ""))[1])
+    monkeypatch.setattr(slurm, "jobs_of", lambda account: (held.wait(60), ([], ""))[1])
     queue = slurm.Queue("course")
     assert "does not answer" in queue.look()[1]
     held.set()

@@ -1,70 +1,23 @@
 """A class: nobody graded twice or lost, whatever is killed; what a person entered stays."""
 
 import json
+import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import warnings
-from pathlib import Path
 
 import nbformat
 import pytest
 
-from cluster.grading.classrun import array, head, sample
-from cluster.grading.classrun.dispatch import Dispatch, parts
-from cluster.grading.course import Course, CourseError
+from cluster.__main__ import main
+from cluster.slurm import client
+from cluster.staff.classes import grade as head
+from cluster.staff.classes import on_slurm
+from cluster.staff.classes.dispatch import Dispatch, parts
+from cluster.staff.course import CourseError
 
-NAME, ENGINE = "99_doubling", "standin:Engine"
-FULL = {"double-of-one": 1.0, "double-of-others": 2.0}
-
-
-class Class:
-    """A copy of the released course, and what is done with it."""
-
-    def __init__(self, root, seen):
-        self.root, self.seen = root, seen
-        self.course = Course(root)
-        self.released = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
-
-    def hand_in(self, student, answer="x = 1", name="doubling.ipynb", text=None, when="2026-01-01 00:00:00"):
-        folder = self.course.folder("submitted", student, NAME)
-        folder.mkdir(parents=True, exist_ok=True)
-        self.released.cells[1].source = answer
-        (folder / name).write_text(nbformat.writes(self.released) if text is None else text)
-        (folder / "timestamp.txt").write_text(f"{when} UTC")
-
-    def run(self, *students, **more):
-        return head.run(self.root, NAME, students or None, place=head.Local(2), engine=ENGINE, **more)
-
-    def points(self):
-        return sample.points(self.course, NAME)
-
-    def executed(self):
-        """How often each student's work was executed."""
-        names = [path.name.rpartition("-")[0] for path in self.seen.iterdir() if path.name != "slow"]
-        return {name: names.count(name) for name in names}
-
-    def book(self):
-        from nbgrader.api import Gradebook
-
-        return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
-
-    def start(self):
-        """The same run in a process of its own, to be killed."""
-        code = "import sys; from pathlib import Path; from cluster.grading.classrun import head;"
-        code += f"head.run(Path(sys.argv[1]), {NAME!r}, place=head.Local(2), engine={ENGINE!r})"
-        return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)
-
-
-@pytest.fixture
-def many(released, tmp_path, monkeypatch):
-    """The course, with nothing handed in yet."""
-    (tmp_path / "seen").mkdir()
-    monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    return Class(shutil.copytree(released, tmp_path / "course"), tmp_path / "seen")
+from .classes import ENGINE, FULL, NAME
 
 
 def test_a_class_is_graded_once(many):
@@ -212,7 +165,6 @@ def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
     many.hand_in("ada", "HALF")
     many.run()
     many.course.autograde(NAME, "ada")
@@ -221,8 +173,8 @@ def test_nbgraders_own_way_takes_the_same_verdicts(many, monkeypatch):
     api = NbGraderAPI(many.course.coursedir, config=many.course.config)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nbgrader's own
-        said = api.autograde(NAME, "bob")
-    assert said["success"], said
+        answer = api.autograde(NAME, "bob")
+    assert answer["success"], answer
     assert many.points()["bob"] == many.points()["ada"] and many.run().unchanged == ["ada", "bob"]
     assert many.executed() == {"ada": 1, "bob": 1}
     shown = {row["student"]: (row["autograded"], row["score"]) for row in api.get_submissions(NAME)}
@@ -234,7 +186,6 @@ def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
     from nbgrader.apps.api import NbGraderAPI
 
     monkeypatch.setattr(head, "ENGINE", ENGINE)
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
     many.hand_in("bad", text="{")
     del many.released.cells[2]
     many.hand_in("eve")
@@ -255,7 +206,6 @@ def test_nbgraders_own_way_says_what_is_wrong(many, monkeypatch):
 def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monkeypatch):
     """Is an infrastructure failure an error of the command, with nothing written as a mark?"""
     monkeypatch.setattr(head, "ENGINE", ENGINE)
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
     many.hand_in("ada", "AGAIN")
     with pytest.raises(CourseError, match="the machine is tired"):
         many.course.autograde(NAME, "ada")
@@ -271,23 +221,48 @@ def test_names_that_are_wrong(many):
         many.run("eva")
 
 
+def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
+    """Where the one-machine Slurm runs and no variable names it: do sinfo, sbatch and squeue find it?"""
+    for name in ("sinfo", "squeue", "sbatch"):
+        (tmp_path / name).write_text('#!/bin/sh\nprintf %s "$SLURM_CONF"\n')
+        (tmp_path / name).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+    monkeypatch.setattr(client, "PLACES", ())
+    monkeypatch.setattr(client, "one_machine_conf", lambda: "/one/machine/slurm.conf")
+    assert {client.ask(name) for name in ("sinfo", "squeue", "sbatch")} == {"/one/machine/slurm.conf"}
+    monkeypatch.setenv("SLURM_CONF", "/the/site/slurm.conf")
+    assert client.ask("squeue") == "/the/site/slurm.conf"
+
+
+def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
+    """Is the assignment that was never released here named with a command that then does it?"""
+    with pytest.raises(CourseError, match="release it first") as refused:
+        head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
+    command = re.search(r"`python -m cluster ([^`]*)`", str(refused.value))[1]
+    monkeypatch.chdir(course)
+    assert main(command.split()) == 0
+    with pytest.raises(CourseError, match="nobody handed in"):
+        head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
+
+
 def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
     """Is Slurm's refusal said with the options that mend it, and can the class be graded here afterwards?"""
 
-    def ask(*command):
-        raise array.Refusal("invalid partition specified: x")
+    def ask(*command, **_):
+        raise client.SlurmError("sbatch: error: invalid partition specified: x")
 
-    monkeypatch.setattr(array, "ask", ask)
+    monkeypatch.setattr(client, "ask", ask)
     many.hand_in("ada")
-    with pytest.raises(CourseError, match=r"invalid partition specified: x.*--partition"):
-        head.run(many.root, NAME, place=array.Array(partition="x"), engine=ENGINE)
+    with pytest.raises(CourseError, match=r"array: invalid partition specified: x\. .*--partition"):
+        head.grade_class(many.root, NAME, backend=on_slurm.Array(partition="x"), engine=ENGINE)
     assert not list(many.root.glob(".grading/runs/*/dispatches/*")) and many.run().graded == ["ada"]
 
 
 def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
     """Two arrays of a killed head hold one submission: is it waited for while the second may still run?"""
     many.hand_in("ada")
-    slurm = array.Array()
+    slurm = on_slurm.Array()
     slurm.settle = 0.0
     course = head.Head(many.course, NAME, slurm, engine=ENGINE)
     with many.book() as course.book:
@@ -299,8 +274,8 @@ def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
             folder.mkdir(parents=True)
             (folder / "plan.json").write_text(json.dumps(plan))
         queue = {"first": "", "second": "0|PENDING|JobArrayTaskLimit\n"}
-        monkeypatch.setattr(array, "ASK", 0.0)
-        monkeypatch.setattr(array, "ask", lambda *command: queue[command[3].removeprefix("--name=")])
+        monkeypatch.setattr(on_slurm, "ASK", 0.0)
+        monkeypatch.setattr(client, "ask", lambda *command, **_: queue[command[3].removeprefix("--name=")])
         course.take_up()
         assert course.tries[item] == 2 and course.losses() == course.losses() == {}
         queue["second"] = ""
@@ -310,19 +285,19 @@ def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
 def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
     """Is an array of which Slurm says nothing neither ended nor lost, and one that it does not list gone?"""
 
-    def ask(*command):
-        raise TimeoutError
+    def ask(*command, **_):
+        raise client.SlurmError("squeue did not answer within 30 s.")
 
-    place = array.Array()
+    backend = on_slurm.Array()
     plan = {"job": "grade-x", "kind": "slurm", "parts": [[["ada", "k"]]], "sent": 0.0}
-    sent = Dispatch(tmp_path, plan, place)
-    monkeypatch.setattr(array, "ask", ask)
-    assert place.running(sent) is None and sent.lost() == {} and "does not answer" in place.said()
-    monkeypatch.setattr(array, "ASK", 0.0)
-    monkeypatch.setattr(array, "ask", lambda *command: "0|PENDING|Nodes required for job are DOWN\n")
-    assert place.running(sent) == {0} and sent.lost() == {} and "1 tasks wait" in place.said()
-    monkeypatch.setattr(array, "ask", lambda *command: "")
-    place.settle = 0.0
+    sent = Dispatch(tmp_path, plan, backend)
+    monkeypatch.setattr(client, "ask", ask)
+    assert backend.running(sent) is None and sent.lost() == {} and "does not answer" in backend.status()
+    monkeypatch.setattr(on_slurm, "ASK", 0.0)
+    monkeypatch.setattr(client, "ask", lambda *command, **_: "0|PENDING|Nodes required for job are DOWN\n")
+    assert backend.running(sent) == {0} and sent.lost() == {} and "1 tasks wait" in backend.status()
+    monkeypatch.setattr(client, "ask", lambda *command, **_: "")
+    backend.settle = 0.0
     assert sent.lost() == {} and sent.lost() == {("ada", "k"): "its worker ended without a word"}
 
 

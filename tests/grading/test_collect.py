@@ -6,8 +6,8 @@ import pwd
 
 import pytest
 
-from cluster.grading.classrun import collect
-from cluster.grading.course import Course, CourseError
+from cluster.staff.classes import collect
+from cluster.staff.course import Course, CourseError
 
 NAME = "99_doubling"
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -30,7 +30,7 @@ class Inbox:
     def collect(self, **more):
         return collect.collect(self.course.coursedir, NAME, self.folder, **more)
 
-    def place(self, student=ME):
+    def submitted(self, student=ME):
         return self.course.folder("submitted", student, NAME)
 
 
@@ -49,11 +49,11 @@ def test_the_servers_time_and_nothing_for_others(inbox):
     before = datetime.datetime.now(datetime.UTC) - datetime.timedelta(minutes=5)
     new, same, refused = inbox.collect()
     assert list(new) == [ME] and not same and not refused and new[ME].when > before
-    when = inbox.course.coursedir.get_existing_timestamp(str(inbox.place()))
+    when = inbox.course.coursedir.get_existing_timestamp(str(inbox.submitted()))
     assert abs(when - new[ME].when.replace(tzinfo=None)) < datetime.timedelta(seconds=1)
-    for path in (inbox.place().parent, inbox.place(), *inbox.place().rglob("*")):
+    for path in (inbox.submitted().parent, inbox.submitted(), *inbox.submitted().rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
-    assert (inbox.place() / "runs" / "run.json").read_text() == "1"
+    assert (inbox.submitted() / "runs" / "run.json").read_text() == "1"
     assert inbox.collect()[1] == [ME]
 
 
@@ -66,7 +66,7 @@ def test_the_newest_counts_and_with_in_time_the_newest_that_is(inbox):
     inbox.submit(time="1999-01-01 00:00:00 UTC", text="second")
     limit = first.when.replace(tzinfo=None) + datetime.timedelta(milliseconds=20)
     assert inbox.collect(due=lambda student: limit)[1] == [ME]
-    assert list(inbox.collect()[0]) == [ME] and (inbox.place() / "doubling.ipynb").read_text() == "second"
+    assert list(inbox.collect()[0]) == [ME] and (inbox.submitted() / "doubling.ipynb").read_text() == "second"
 
 
 def link(made, secret):
@@ -97,7 +97,7 @@ def test_tricks_are_refused(inbox, tmp_path, trick):
     secret.write_text("the solutions")
     trick(inbox.submit(), secret)
     new, _, refused = inbox.collect()
-    assert not new and len(refused) == 1 and not inbox.place().exists()
+    assert not new and len(refused) == 1 and not inbox.submitted().exists()
 
 
 def test_the_owner_is_the_student(inbox):
@@ -133,9 +133,9 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path):
     inbox.folder = folder
     inbox.submit()
     (inbox.submit("ada") / "x").symlink_to("/etc/passwd")
-    said = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
-    assert said["success"] and "1 collected, 0 unchanged, 1 refused" in said["log"], said
-    assert inbox.place().is_dir() and not inbox.place("ada").exists()
+    answer = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
+    assert answer["success"] and "1 collected, 0 unchanged, 1 refused" in answer["log"], answer
+    assert inbox.submitted().is_dir() and not inbox.submitted("ada").exists()
 
 
 def test_no_inbox(inbox, tmp_path):

@@ -5,11 +5,16 @@ import sys
 
 import nbformat
 import pytest
-from conftest import ROOT
+from jupyter_client.manager import KernelManager
 
-from cluster.grading import demo
-from cluster.grading.course import CourseError, alone
-from cluster.grading.mutants import MutantError, cells_of, points
+from cluster.jobs.backends import forked_ranks
+from cluster.staff import demo
+from cluster.staff.course import CourseError, alone
+from cluster.staff.release.wrong_solutions import MutantError, cells_of, points
+
+from .. import ROOT
+from .courses import TWIN, write_mutant
+from .sandboxes import need
 
 
 @pytest.mark.parametrize("assignment", demo.HALF)
@@ -58,16 +63,83 @@ def test_another_score_than_expected_is_said(tmp_path, capsys):
 
 def test_a_second_run_at_the_same_time_is_refused(tmp_path):
     """Do two runs of a command not delete each other's work?"""
-    with alone(tmp_path / "demo") as place:
-        (place / "work").touch()
+    with alone(tmp_path / "demo") as folder:
+        (folder / "work").touch()
         with pytest.raises(CourseError, match="in use"), alone(tmp_path / "demo"):
             pass
-        assert (place / "work").exists()
+        assert (folder / "work").exists()
 
 
 @pytest.mark.parametrize("command", [[], ["release"], ["check-release"], ["mutants"], ["demo"], ["student"]])
 def test_help(command):
     """Does each command say what it does?"""
-    run = [sys.executable, "-m", "cluster.grading", *command, "--help"]
+    run = [sys.executable, "-m", "cluster.staff", *command, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0 and "usage: python -m cluster.grading" in done.stdout
+    assert done.returncode == 0 and "usage: python -m cluster.staff" in done.stdout
+
+
+# Below the last directive: a job that says whether its rank was forked, and a cell that waits for the other
+# student's, who executes it at the same time or never does.
+WORK = """
+
+# %%
+import os, sys, time
+from pathlib import Path
+from cluster import submit
+
+def held():
+    return "wave" in sys.modules
+
+print("forked:", submit(held, backend="local").result())
+
+# %%
+if meet := os.environ.get("DEMO_MEETS"):
+    Path(meet, str(os.getpid())).touch()
+    end = time.monotonic() + 120
+    while len(os.listdir(meet)) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    print("met:", len(os.listdir(meet)))
+"""
+
+
+def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
+    """Does it start one kernel a notebook, the students' together, and fork the ranks of their jobs?"""
+    need()
+    (meet := tmp_path / "meet").mkdir()
+    monkeypatch.setenv("DEMO_MEETS", str(meet))
+    monkeypatch.setattr(demo, "HALF", {"99_doubling": ["as_it_is"]})
+    monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
+    monkeypatch.setattr(demo, "training_curve", lambda folder, place: place / "no curve")
+    started, launch = [], KernelManager._async_launch_kernel
+    monkeypatch.setattr(
+        KernelManager,
+        "_async_launch_kernel",
+        lambda self, *args, **kw: started.append(self) or launch(self, *args, **kw),
+    )
+    (course / "solutions/99_doubling/doubling.py").write_text(TWIN + WORK)
+    write_mutant(course, "as_it_is", {"double-of-one", "double-of-others"}, "x")
+    assert demo.run_demo(course) == []
+    students = course / ".grading" / "demo" / "students"
+    said = {name: demo.shown(students / name / "99_doubling") for name in demo.STUDENTS}
+    for name in demo.STUDENTS[:2]:
+        assert "forked: True" in said[name] and "met: 2" in said[name]
+    assert said[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's and two students'
+    assert "1 recorded runs handed in, 1 of them replayed" in capsys.readouterr().out
+
+
+def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
+    """Where a submission could not be graded, is that what the demo says, and not an error of its own?"""
+
+    async def nobody_works(tasks):
+        pass
+
+    monkeypatch.setattr(demo, "HALF", {"99_doubling": ["as_it_is"]})
+    monkeypatch.setattr(forked_ranks, "LIBRARIES", ())
+    monkeypatch.setattr(demo, "work_all", nobody_works)
+    monkeypatch.setattr(demo, "training_curve", lambda folder, place: place / "no curve")
+    ungraded = dict.fromkeys(demo.STUDENTS, "no sandbox can be made")
+    monkeypatch.setattr(demo.grade, "grade_class", lambda *args, **kw: demo.grade.Result(ungraded=ungraded))
+    write_mutant(course, "as_it_is", {"double-of-one", "double-of-others"}, "x")
+    assert demo.run_demo(course) == [
+        f"{who}, 99_doubling was not graded: no sandbox can be made" for who in demo.STUDENTS
+    ]

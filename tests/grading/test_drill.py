@@ -11,18 +11,18 @@ import sys
 import time
 from pathlib import Path
 
-import conftest
 import pytest
-import sandboxes
 
-sys.path.insert(0, str(conftest.ROOT / "tests"))
-import slurm
+from cluster.jobs.folder import provenance
+from cluster.staff.classes import grade, on_slurm
+from cluster.staff.classes.store import Store, load, runs
+from cluster.staff.course import CourseError
+from cluster.staff.engine import Engine
+from cluster.staff.feedback import core_hours
+from tests.grading import sample_class
 
-from cluster.grading.classrun import array, head, hours, sample
-from cluster.grading.course import CourseError
-from cluster.grading.engine import Engine
-from cluster.grading.store import Store, load, runs
-from cluster.jobs import record
+from .. import ROOT, slurm
+from . import sandboxes
 
 STUDENTS = int(os.environ.get("CLUSTER_DRILL", 0))
 LIMITS = {"memory": 2**30, "total": 120.0}
@@ -30,23 +30,29 @@ RECORD = Path(__file__).with_name("drill.json")
 HEAD = """
 import json, sys
 from pathlib import Path
-from cluster.grading.classrun import array, head
+from cluster.staff.classes import grade as head, on_slurm
 root, private, name = sys.argv[1:4]
-place = array.Array(cpus=2, tasks=4, memory=1024, seconds=120)
-result = head.run(Path(root), name, private=Path(private), place=place, limits=json.loads(sys.argv[4]))
+array = on_slurm.Array(cpus=2, tasks=4, memory=1024, seconds=120)
+limits = json.loads(sys.argv[4])
+result = head.grade_class(Path(root), name, private=Path(private), backend=array, limits=limits)
 print(json.dumps(result.ungraded))
 """
 
 
 @pytest.fixture
-def own(monkeypatch):
-    """A Slurm of the tests' own."""
+def here(own, monkeypatch):
+    """The Slurm of the tests, for this process and those that it starts; what was killed is mended."""
     sandboxes.need()
-    with slurm.running() as cluster:
-        if not cluster.own:
-            pytest.skip("kills a node: not on a cluster that is not the tests' own")
-        cluster.enter(monkeypatch)
-        yield cluster
+    own.enter(monkeypatch)
+    yield own
+    own.start()
+
+
+def queued(here, *states):
+    """{task: node} of the arrays of gradings; others' jobs may be in the queue as well."""
+    command = ["squeue", "--noheader", "--array", *states, "--format=%i %j %N"]
+    rows = [line.split() for line in here.ask(*command).splitlines()]
+    return {row[0]: row[2:] for row in rows if row[1].startswith("grade-")}
 
 
 @pytest.fixture
@@ -73,12 +79,12 @@ def wait(condition, seconds=900 if STUDENTS else 200):
     return found
 
 
-def kill_node(own, node):
+def kill_node(here, node):
     """End a node as a power cut does: Slurm's daemons first, then all that they had started."""
     ours = {f"SLURMD_NODENAME={node}".encode()}
     jobs = [pid for pid, env in environments() if ours & set(env.split(b"\0"))]
     steps = {parent(pid) for pid in jobs} - {1}
-    own.kill(node)
+    here.kill(node)
     for pid in [*(pid for pid in steps if "slurmstepd" in command(pid)), *jobs]:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -114,39 +120,40 @@ def right(course, handed, name):
     import nbformat
 
     alone, chosen = {}, {variant: student for student, variant in handed.items()}
-    this = head.Head(course, name, head.Local(1))
+    this = grade.Head(course, name, grade.Local(1))
     with Engine(workers=1) as engine:
         for variant, student in chosen.items():
             folder = course.folder("submitted", student, name)
-            found = head.prepare.read(student, folder, this.source, this.sanitiser)
+            found = grade.prepare.read_submission(student, folder, this.source, this.sanitiser)
             verdict = engine.grade(nbformat.from_dict(found.notebook))
-            alone[variant] = {check: said.score for check, said in verdict.checks.items()}
+            alone[variant] = {check: result.score for check, result in verdict.checks.items()}
     worth = this.source.points
-    assert alone[sample.RIGHT] == worth and not any(alone[sample.STUB].values())
+    assert alone[sample_class.RIGHT] == worth and not any(alone[sample_class.STUB].values())
     return {student: alone[variant] for student, variant in handed.items()}
 
 
 @pytest.mark.slurm
 @pytest.mark.timeout(3600 if STUDENTS else 1500)
-def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
+def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
     """Has each student the right score after both, with no submission graded that had a verdict?"""
-    root, name, students = (conftest.ROOT, "01_convolution_as_gemm", STUDENTS)
+    root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)
     if not STUDENTS:
         root, name, students = released, "99_doubling", 12
-    course, handed = sample.make(root, name, tmp_path, students)
+    course, handed = sample_class.make(root, name, tmp_path, students)
     where, began = Store(runs(course.coursedir), name), time.time()
 
     def verdicts():
         """{path: time} of the verdicts that hold."""
         found = {path: load(path) for path in where.items.glob("*/*/verdict.json")}
-        final = [path for path, said in found.items() if said and said["verdict"]["outcome"] == "graded"]
+        final = [
+            path for path, verdict in found.items() if verdict and verdict["verdict"]["outcome"] == "graded"
+        ]
         return {path: path.stat().st_mtime_ns for path in final}
 
     first = start(root, tmp_path, name)
-    queue = ["squeue", "--noheader", "--states=RUNNING", "--format=%N"]
     wait(lambda: len(verdicts()) >= max(2, students // 10))
-    node = wait(lambda: own.ask(*queue).split())[0]
-    killed = kill_node(own, node)
+    (node,), *_ = wait(lambda: queued(here, "--states=RUNNING")).values()
+    killed = kill_node(here, node)
     assert killed, "nothing ran on the node"
     wait(lambda: len(verdicts()) >= students // 3)
     first.kill()
@@ -154,12 +161,12 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
     before = verdicts()
     assert len(before) < students, "the class was through before the head was killed"
     second = start(root, tmp_path, name)
-    said, _ = second.communicate(timeout=2400 if STUDENTS else 1200)
+    output, _ = second.communicate(timeout=2400 if STUDENTS else 1200)
     took = time.time() - began
-    assert second.returncode == 0 and json.loads(said.splitlines()[-1]) == {}, said
+    assert second.returncode == 0 and json.loads(output.splitlines()[-1]) == {}, output
     after = verdicts()
     again = [path for path, at in before.items() if after[path] != at]
-    got = sample.points(course, name)
+    got = sample_class.points(course, name)
     wanted = right(course, handed, name)
     wrong = [student for student in handed if got.get(student) != wanted[student]]
     assert wrong == [] and again == [] and len(after) == students
@@ -167,51 +174,53 @@ def test_a_node_and_the_head_are_killed(own, released, tmp_path, start):
         "students": students, "assignment": name, "right scores": students - len(wrong),
         "verdicts before the head was killed": len(before), "of these graded again": len(again),
         "processes killed with the node": killed, "seconds": round(took, 1),
-        "taken up": "taking up the array" in said, "machine": record.machine(), "versions": record.versions(),
+        "taken up": "taking up the array" in output, "machine": provenance.machine(),
+        "versions": provenance.versions(),
         "date": time.strftime("%Y-%m-%d"), "command": f"make drill STUDENTS={STUDENTS}",
     }  # fmt: skip
     assert facts["taken up"], "the second head did not follow the array of the first"
     print(json.dumps(facts, indent=1))
     if STUDENTS:
         RECORD.write_text(json.dumps(facts, indent=1) + "\n")
-    own.start()
-    wait(lambda: hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
-    used, note = hours.used(where.folder / "journal.jsonl")
+    here.start()
+    wait(lambda: core_hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
+    used, note = core_hours.used(where.folder / "journal.jsonl")
     assert used["slurm"] > 0 and "killed tasks included" in note, note  # those of the node
 
 
 @pytest.mark.slurm
-def test_an_array_that_would_wait_for_ever(own, released, tmp_path):
+def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
     """Are tasks cut to fit their partition's time, and is an array that an account forbids called off?"""
     fitted = {}
     for partition in (None, "long"):
-        fitted[partition] = place = array.Array(partition=partition, memory=1024, seconds=120)
-        place.fit()
+        fitted[partition] = array = on_slurm.Array(partition=partition, memory=1024, seconds=120)
+        array.fit()
     assert fitted[None].largest == 24  # 12 times two of 2 minutes, and 5, are not over 30 minutes
-    assert fitted["long"].largest == array.LARGEST
-    wide = array.Array(cpus=4, memory=4096)
+    assert fitted["long"].largest == on_slurm.LARGEST
+    wide = on_slurm.Array(cpus=4, memory=4096)
     wide.fit()
     assert wide.cpus == wide.workers == 1  # a node has 8 GiB
     with pytest.raises(CourseError, match=r"time='00:35:00', but partition 'short' allows 00:30:00"):
-        array.Array(memory=1024, seconds=1800).fit()
-    course, _ = sample.make(released, "99_doubling", tmp_path, 2)
-    place = array.Array(account=slurm.ACCOUNT, cpus=1, tasks=1, memory=64, seconds=60)
+        on_slurm.Array(memory=1024, seconds=1800).fit()
+    course, _ = sample_class.make(released, "99_doubling", tmp_path, 2)
+    array = on_slurm.Array(account=slurm.ACCOUNT, cpus=1, tasks=1, memory=64, seconds=60)
     with pytest.raises(CourseError, match="AssocMaxWallDurationPerJobLimit"):
-        head.Head(course, "99_doubling", place).run()
-    wait(lambda: not own.ask("squeue", "--noheader"))
+        grade.Head(course, "99_doubling", array).grade()
+    wait(lambda: not queued(here))
     assert list(Store(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
 
 
 def test_the_script_of_an_array(tmp_path):
     """Does the script ask for no more than it may, take nothing of the environment along, and quote?"""
-    place = array.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
+    array = on_slurm.Array("grading", "short", cpus=2, tasks=8, memory=1024, seconds=60)
     plan = {"job": "grade-01-abc", "parts": [[0] * 5, [0]]}
-    text = array.script(plan, tmp_path / "a folder", place, "/opt/a python")
+    text = on_slurm.script(plan, tmp_path / "a folder", array, "/opt/a python")
     lines = text.splitlines()
     for line in (
         "#SBATCH --job-name=grade-01-abc", "#SBATCH --array=0-1%8", "#SBATCH --cpus-per-task=2",
         "#SBATCH --mem=4096M", "#SBATCH --time=8", "#SBATCH --export=NONE", "#SBATCH --account=grading",
         "#SBATCH --partition=short", "#SBATCH --no-requeue", "umask 077",
-        f"exec '/opt/a python' -P -m cluster.grading.worker '{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
+        "exec '/opt/a python' -P -m cluster.staff.classes.worker "
+        f"'{tmp_path}/a folder' \"$SLURM_ARRAY_TASK_ID\"",
     ):  # fmt: skip
         assert line in lines, text

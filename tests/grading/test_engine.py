@@ -1,6 +1,7 @@
 """The grading engine: right marks for honest work, and none for attacks, which each are a small notebook."""
 
 import ast
+import contextlib
 import json
 import os
 import signal
@@ -9,11 +10,16 @@ import subprocess
 import threading
 import time
 
+import psutil
 import pytest
-from sandboxes import STUB, assignment, cell, filled, need, tiny
 
-from cluster.grading.course import CourseError
-from cluster.grading.engine import Engine, Limits, leftovers, privileges, sandbox
+from cluster.staff.course import CourseError
+from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.inside.channel import Late
+from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
+from cluster.staff.engine.submission import Work
+
+from .sandboxes import STUB, assignment, cell, filled, need, tiny
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -58,6 +64,28 @@ def shown(verdict):
 # --- honest work --------------------------------------------------------------------------------------
 
 
+def test_one_fork_server_serves_notebooks_of_one_kind(monkeypatch):
+    """Is the server that holds little not started where all notebooks need the one that holds much?"""
+    need()
+    monkeypatch.setattr(fork_client, "HEAVY", ("wave",))
+    monkeypatch.setattr(fork_client, "NEED_HEAVY", ("wave",))
+    with Engine(workers=2, limits=LIMITS) as engine:
+        for _ in range(2):
+            assert outcome(engine.grade(tiny(f"import wave\n{RIGHT}"))).score == 2
+        assert engine.cold == "" and [*engine.servers.running] == [(*fork_client.LIGHT, "wave")]
+
+
+def test_a_machine_too_busy_to_start_the_server_is_not_one_without(monkeypatch):
+    """Is a submission graded again, by fork, where the server was late the first time?"""
+    need()
+    with Engine(workers=2, limits=LIMITS) as engine:
+        monkeypatch.setattr(fork_client, "STARTING", 0.001)
+        late = engine.grade(tiny(RIGHT))
+        assert late.outcome == "again" and "has not imported its modules" in late.why
+        monkeypatch.undo()
+        assert outcome(engine.grade(tiny(RIGHT))).score == 2 and engine.cold == ""
+
+
 def test_assignment_solution_and_stub(engine):
     """Has the solution of assignment 01 all points, with what it shows, and the stub none?"""
     solution, _ = assignment()
@@ -93,6 +121,64 @@ def test_errors_are_said_and_hidden_ones_marked(engine):
     assert third.error == "AssertionError: " and not third.hidden
     first = outcome(engine.grade(tiny(WRONG, check.format(2))))
     assert first.error == "AssertionError: shown" and not first.hidden
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "hidden"),
+    [
+        ("def double(x):\n    return 3 * x", "value", False),
+        ("def double(x):\n    return 2.0 * x", "form", False),
+        ("def double(x):\n    return 2 * x if x < 9 else 0", "value", True),
+        ("def double(x):\n    return 2 * x if x < 9 else 0.5", "form", True),
+        ("def double(x):\n    raise AssertionError('is 3, which is not the expected value')", "crash", False),
+        ("def double(x):\n    return 2 * x if x < 9 else 1 / 0", "crash", True),
+        ("def double(x):\n    raise NotImplementedError", "empty", False),
+        ("import os\ndef double(x):\n    os._exit(3)", "limit", False),
+    ],
+)
+def test_how_a_check_failed_is_in_the_verdict(engine, answer, kind, hidden):
+    """Is a wrong value told from another type, and the check's own assertion from one of the student's?"""
+    check = "expect(double(2), 4)\n### BEGIN HIDDEN TESTS\nexpect(double(17), 34)\n### END HIDDEN TESTS"
+    verdict = engine.grade(tiny(answer, check))
+    assert (outcome(verdict).kind, outcome(verdict).hidden) == (kind, hidden)
+    assert verdict.notebook.cells[-1].metadata.failure == {"kind": kind, "called": True}
+
+
+def test_a_check_of_an_answer_calls_nothing(engine):
+    """Does the notebook say whether a check that failed has called a function?"""
+    check = "assert double['a']\n### BEGIN HIDDEN TESTS\nassert double == {'a': 'B'}\n### END HIDDEN TESTS"
+    verdict = engine.grade(tiny("double = {'a': 'C'}", check))
+    assert outcome(verdict).hidden
+    assert verdict.notebook.cells[-1].metadata.failure == {"kind": "value", "called": False}
+
+
+def test_what_a_hidden_part_prints_stays_with_it(engine):
+    """Is what a shown part prints kept, and what a hidden part prints nowhere?"""
+    check = "print('shown', double(1))\n### BEGIN HIDDEN TESTS\nprint(double(4711))\n### END HIDDEN TESTS"
+    printed = str(engine.grade(tiny(RIGHT, check)).notebook.cells[-1].outputs)
+    assert "shown 2" in printed and "9422" not in printed
+
+
+def test_no_points_before_the_hidden_part_has_passed():
+    """Has a check no points where the time is over between its shown part and its hidden one?"""
+    check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
+    work = Work(tiny(RIGHT, check), None, LIMITS, time.monotonic() + 60)
+    passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
+    messages = iter([passed])
+
+    class Slow:
+        def send(self, message):
+            """Nothing is asked of it."""
+
+        def receive(self, seconds):
+            for message in messages:
+                return message
+            raise Late("no answer in time")
+
+    with pytest.raises(Late):
+        work.judge(Slow())
+    work.fail("grading took longer than 60 s")
+    assert work.checks["check"].score == 0 and "longer than 60 s" in work.checks["check"].error
 
 
 def test_a_cell_that_fails_does_not_stop_the_notebook(engine):
@@ -144,7 +230,7 @@ try:
 except TypeError as error:
     assert "plain data" in str(error)
 """
-    given = "import numpy as np\nfrom cluster.grading import in_place"
+    given = "import numpy as np\nfrom cluster.checks import in_place"
     assert outcome(engine.grade(tiny(answer, check, given=given))).error == ""
 
 
@@ -211,7 +297,7 @@ def test_the_barriers_of_a_sandbox(engine, cold, how):
     assert seen["status"]["NoNewPrivs"] == "1" and seen["mount"] == seen["chroot"] == -1
     assert len(seen["processes"]) <= 2 and seen["interfaces"] == ["lo"] and seen["writable"] == []
     assert seen["namespaces"] == [-1, -1, -1] and set(seen["status"]["CapBnd"]) == {"0"}
-    if privileges.droppable():
+    if unprivileged.droppable():
         assert seen["status"]["Uid"].split() == ["65534"] * 4
     assert not [name for name in seen["environment"] if "TOKEN" in name or "JUPYTER" in name]
     assert {d.split("/")[1] for d in seen["descriptors"] if d.startswith("/")} <= {"dev", "proc"}
@@ -247,16 +333,16 @@ for parent in (os.getppid(), 1):
 
 def test_what_one_student_does_no_other_meets(engine):
     """Files, names in libraries, keys, shared memory, processes, random numbers: all as new each time?"""
-    said = [
+    printed = [
         str(engine.grade(tiny(RIGHT, before=TRACES)).notebook.cells[1].outputs[0]["text"]) for _ in range(3)
     ]
-    assert all(text.startswith("found [] ") for text in said), said
-    assert len(set(said)) == 3, "all children draw the same random numbers"
+    assert all(text.startswith("found [] ") for text in printed), printed
+    assert len(set(printed)) == 3, "all children draw the same random numbers"
 
 
 def test_given_names_are_the_instructors(engine):
     """Does a check meet the given function, also where a cell has called something by its name?"""
-    given = "import numpy as np\nfrom cluster.grading import expect\ndef of_yours(x):\n    return double(x)"
+    given = "import numpy as np\nfrom cluster.checks import expect\ndef of_yours(x):\n    return double(x)"
     answer = WRONG + "\ndef of_yours(x):\n    return 2 * x"
     assert outcome(engine.grade(tiny(answer, "assert of_yours(21) == 42", given=given))).score == 0
     assert outcome(engine.grade(tiny(RIGHT, "assert of_yours(21) == 42", given=given))).score == 2
@@ -312,7 +398,7 @@ import cluster
 seen = [str(dict(os.environ)), str(os.listdir("/proc/1/fd"))]
 try: seen.append(open({str(tmp_path / "canary")!r}).read())
 except OSError: pass
-for folder, folders, files in os.walk(os.path.dirname({str(sandbox.__file__)!r})): seen += files
+for folder, folders, files in os.walk(os.path.dirname({str(bubblewrap.__file__)!r})): seen += files
 for pid in filter(str.isdigit, os.listdir("/proc")):
     for file in ("environ", "cmdline"):
         try: seen.append(open(f"/proc/{{pid}}/{{file}}").read())
@@ -333,10 +419,10 @@ print(seen)
 """
     verdict = engine.grade(tiny(RIGHT, "hidden_name = 4\nassert double(2) == hidden_name", before=look))
     server.close()
-    said = str(verdict.notebook.cells[1].outputs)
-    assert outcome(verdict).score == 2 and "values.py" in said
+    printed = str(verdict.notebook.cells[1].outputs)
+    assert outcome(verdict).score == 2 and "compare.py" in printed
     for word in (CANARY, "REACHED", "hidden_name", "mutants.py", "grader.py", "prepare.py", "Traceback"):
-        assert word not in said
+        assert word not in printed
 
 
 def test_nothing_outlives_the_grading(engine):
@@ -351,6 +437,13 @@ def test_nothing_outlives_the_grading(engine):
 # --- what is not the student's fault ---------------------------------------------------------------------
 
 
+def bound(pid):
+    """Whether Python runs in a bubblewrap: by then all in it ends with its outer process, `pid`."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return any(p.name().startswith("python") for p in psutil.Process(pid).children(recursive=True))
+    return False
+
+
 @pytest.mark.parametrize("whom", ["cold", "child", "server"])
 def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
     """Is a sandbox, or the fork server, that somebody kills graded again, not as zero, and then goes on?"""
@@ -360,9 +453,11 @@ def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
     slow = tiny(RIGHT, before="import time; time.sleep(15)")
     thread = threading.Thread(target=lambda: verdicts.append(engine.grade(slow)))
     thread.start()
-    while not started:
+    until = time.monotonic() + 60
+    while not started or (whom == "cold" and not bound(started[0].pid)):
+        assert time.monotonic() < until, "the sandbox never ran"
         time.sleep(0.01)
-    pid = engine.servers.of("").process.pid if whom == "server" else started[0].pid
+    pid = engine.servers.server_for("").process.pid if whom == "server" else started[0].pid
     os.kill(pid, signal.SIGKILL)
     thread.join()
     assert verdicts[0].outcome == "again" and verdicts[0].why
@@ -371,7 +466,7 @@ def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
 
 def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
     """Is bubblewrap's own message in the reason?"""
-    monkeypatch.setattr(sandbox, "SYSTEM", [*sandbox.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
+    monkeypatch.setattr(bubblewrap, "SYSTEM", [*bubblewrap.SYSTEM, "--ro-bind", "/nowhere", "/nowhere"])
     verdict = cold.grade(tiny(RIGHT))
     assert verdict.outcome == "again" and "nowhere" in verdict.why
 
@@ -389,7 +484,7 @@ def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
 
 def test_without_bubblewrap_nothing_is_graded(monkeypatch):
     """Is the refusal clear, with the remedy?"""
-    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
+    monkeypatch.setattr(bubblewrap.shutil, "which", lambda name: None)
     with pytest.raises(CourseError, match="apt-get install bubblewrap"):
         Engine().__enter__()
 

@@ -1,44 +1,74 @@
 """Does the feedback teach without giving the hidden checks away, and without a network?"""
 
+import contextlib
+import copy
+import io
 import re
 
 import nbformat
+import numpy as np
 import pytest
-from conftest import ROOT, write_mutant
+from IPython.core.interactiveshell import InteractiveShell
 
-from cluster.grading import explain, feedback, markdown
-from cluster.grading.course import Course, assignments
-from cluster.grading.mutants import fill
-from cluster.grading.release import release
+from cluster.checks import compare
+from cluster.staff import failures
+from cluster.staff.classes import gradebook
+from cluster.staff.course import Course, assignments
+from cluster.staff.feedback import explain, feedback, markdown
+from cluster.staff.hidden import hidden_lines
+from cluster.staff.release.release import release
+from cluster.staff.release.wrong_solutions import fill
+
+from .. import ROOT
+from .courses import write_mutant
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("answer, failed", [("return 2 * x", False), ("return 2.0 * min(x, 5)", True)])
-def test_feedback_hides_hidden_checks(course, answer, failed):
-    """Are source and failures of hidden checks blanked, while points and visible checks stay?"""
+@pytest.mark.parametrize(
+    "answer, hidden, thinks",
+    [("2 * x", False, False), ("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
+)
+def test_feedback_hides_hidden_checks(course, answer, hidden, thinks):
+    """Are source and failures of hidden checks blanked, while points and visible failures stay?"""
     write_mutant(course, "at_most_five", {"double-of-others"}, "2.0 * min(x, 5)")
+    write_mutant(course, "thrice", {"double-of-one", "double-of-others"}, "3 * x")
     release(course)
     source = nbformat.read(course / "solutions/99_doubling/doubling.ipynb", as_version=4)
-    book = fill(nbformat.read(course / "exercises/99_doubling/doubling.ipynb", 4), source, {"double": answer})
+    book = fill(
+        nbformat.read(course / "exercises/99_doubling/doubling.ipynb", 4),
+        source,
+        {"double": f"return {answer}"},
+    )
     graded = Course(course)
     folder = graded.folder("submitted", "student", "99_doubling")
     folder.mkdir(parents=True)
     nbformat.write(book, folder / "doubling.ipynb")
     graded.autograde("99_doubling", "student")
     points = graded.scores("99_doubling", "student")
+    failed = hidden or thinks
     assert points["double-of-others"] == ((0, 2) if failed else (2, 2))
     (page,) = graded.feedback("99_doubling", "student")
     text = page.read_text()
     assert "HIDDEN TESTS" not in text and ">17<" not in text and ">34<" not in text
     assert "(hidden checks)" in text
-    assert ("A hidden check failed" in text) == failed
-    assert ("Perhaps you think:" in text and "at_most_five" in text) == failed
+    assert ("A hidden check failed" in text) == hidden
+    assert ("values wrong" in text or "not the expected value" in text) == thinks
+    assert ("Perhaps you think:" in text and "thrice" in text) == thinks and "at_most_five" not in text
     assert ('<a href="#Doubling">“Doubling” above</a>' in text) == failed
     assert 'id="Doubling"' in text
-    got = ("✗", "0 of 2", "1 of 3") if failed else ("✓", "2 of 2", "3 of 3")
+    total = "0 of 3" if thinks else "1 of 3"
+    got = ("✗", "0 of 2", total) if failed else ("✓", "2 of 2", "3 of 3")
     row = re.search(r'<a href="#double-of-others">Other numbers</a>.*?</tr>', text, re.DOTALL).group()
     assert got[1] in row and f"{got[2]} points</title>" in text and "Test cell" not in text
     assert f"{got[0]} Other numbers" in text and 'id="double-of-others"' in text
+    check = re.search(
+        r'<details class="check \w+" id="double-of-others".*?</details>', text, re.DOTALL
+    ).group()
+    positions = [check.find(part) for part in ('<pre class="error">', "Read again:", "# (hidden checks)")]
+    assert positions == sorted(positions) if failed else positions[:2] == [-1, -1], (
+        "the error stands below the check"
+    )
+    assert 'output_error">' not in text and "…" in check and not re.search(r"[\w+/=]{24,}", check)
     assert "<script" not in text.lower() and "Content-Security-Policy" in text
     assert not re.search(r"(src|href)=.https?:", text)
     instructors = nbformat.read(graded.folder("autograded", "student", "99_doubling") / "doubling.ipynb", 4)
@@ -48,7 +78,7 @@ def test_feedback_hides_hidden_checks(course, answer, failed):
 def test_a_check_is_called_by_what_it_asks():
     """Is it the first line of its docstring without points, else its name, whatever the cell holds?"""
     for source, role, words in [
-        ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of x"),
+        ('"""Rows of `x` (2.5 points)."""\nassert x', {"grade": True}, "Rows of `x`"),
         ("%timeit x", {"grade": True}, "rows"),
         ('"""Mine."""', {"grade": True, "solution": True}, "Written answer"),
         ("", {"solution": True}, "Your answer"),
@@ -70,19 +100,182 @@ def test_a_hidden_failure_shows_nothing_of_itself():
     assert "17" not in str(shown.outputs) and shown.outputs[1].ename == "HiddenCheck"
 
 
-def test_what_fits_best_is_said():
-    """Is it the mutant that explains most of the failed checks, and nothing where too many fit?"""
-    name = "01_convolution_as_gemm"
-    mutants = {m.name: m for m in explain.mutants_of(ROOT, name)}
-    wrong = mutants["dw_averaged_over_batch"]
-    found = explain.likely(ROOT, name, "bias-gradient", frozenset(wrong.fails))
-    assert [m.name for m in found] == ["dw_averaged_over_batch"]
-    said = explain.explain(ROOT, name, "bias-gradient", frozenset(wrong.fails), "HiddenCheck: …")
-    assert wrong.misunderstanding in said and "lecture 01, section “1.5 Backward" in said
-    assert "1.5" in explain.explain(ROOT, name, "bias-gradient", frozenset(), "NotImplementedError: ")
-    every = frozenset().union(*(m.fails for m in mutants.values()))
-    assert explain.likely(ROOT, name, "forward-is-a-gemm", every) == [mutants["windows_column_by_column"]]
-    assert "Perhaps" not in explain.explain(ROOT, name, "bias-gradient", every, "TimeLimit: it took long")
+def failing(source, message, **metadata):
+    """A check that has failed with this message, as the engine leaves it in the graded notebook."""
+    error = f"AssertionError: {message}"
+    output = nbformat.v4.new_output("error", ename="AssertionError", evalue=message, traceback=[error])
+    role = {"grade": True, "solution": False, "locked": True, "grade_id": "it"}
+    cell = nbformat.v4.new_code_cell(source, metadata={"nbgrader": role} | metadata)
+    cell.outputs = [output]
+    return cell
+
+
+def in_feedback(cell):
+    """The cell as Formgrader has it, and as the feedback shows it."""
+    cell = gradebook.wrapped(nbformat.v4.new_notebook(cells=[cell])).cells[0]
+    return cell, feedback.HideHiddenTests().preprocess_cell(copy.deepcopy(cell), {}, 0)[0]
+
+
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_a_visible_failure_survives_whatever_it_says(assignment):
+    """Even if it quotes any line of the hidden part, a lone bracket too; and is a hidden one never shown?"""
+    tried = 0
+    for check in explain.source_of(ROOT, assignment).cells:
+        lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)
+        for line in {text.strip() for text, secret in lines if secret} - {""}:
+            for message in (line, f"your code says {line!r}", f"first\n{line}\nlast ) "):
+                cell, shown = in_feedback(failing(check.source, message))
+                assert shown.outputs == cell.outputs
+                _, shown = in_feedback(failing(check.source, message, hidden_failure=True))
+                assert [output.ename for output in shown.outputs] == ["HiddenCheck"]
+                assert "HIDDEN TESTS" not in str(shown)
+                tried += 1
+    assert tried > 50
+
+
+@pytest.mark.parametrize("answer", [{1: 2}, {1: 3, 17: 34}, {1: 2, 17: 35, 5: 10}, {1: 2, 17: 34, 5: 9}])
+def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
+    """In Jupyter an error has a traceback: does the line decide, and is nothing around it quoted?"""
+    cell = failing(
+        "assert double(1) == 2, ')'\n### BEGIN HIDDEN TESTS\nassert double(17) == 34, (\n    'b'\n)\n"
+        "### END HIDDEN TESTS\nassert double(5) == 10, ')'",
+        "",
+    )
+    shell = InteractiveShell.instance()
+    shell.user_ns["double"] = answer.get
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        error = shell.run_cell(cell.source).error_in_exec
+    assert isinstance(error, AssertionError) and "----> " in printed.getvalue()
+    traceback = printed.getvalue().split("\n")
+    cell.outputs = [
+        nbformat.v4.new_output("error", ename="AssertionError", evalue=str(error), traceback=traceback)
+    ]
+    shown, _ = feedback.HideHiddenTests().preprocess_cell(cell, {}, 0)
+    hidden = answer.get(1) == 2 and answer.get(17) != 34
+    assert shown.outputs[0].ename == ("HiddenCheck" if hidden else "AssertionError")
+    assert "17" not in str(shown.outputs) and "HIDDEN TESTS" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("called", "words"), [(True, "another shape, size or value"), (False, "your answer")]
+)
+def test_a_wrong_letter_has_no_shape(called, words):
+    """Is what is said of a hidden failure true also where the check looks at an answer and calls nothing?"""
+    cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
+    cell.metadata["failure"] = {"kind": "value", "called": called}
+    _, shown = in_feedback(cell)
+    assert shown.outputs[0].evalue.startswith("A hidden check failed: ") and words in shown.outputs[0].evalue
+
+
+@pytest.mark.parametrize("kind", ["code", "markdown"])
+@pytest.mark.parametrize("begin", ["### BEGIN HIDDEN TESTS ", "#BEGIN HIDDEN TESTS", "BEGIN HIDDEN TESTS: b"])
+def test_a_hidden_region_is_what_nbgrader_takes_for_one(begin, kind):
+    """Is what the release lacks blanked in the feedback, in whatever line nbgrader finds its mark?"""
+    source = f"assert double(1) == 2\n{begin}\nassert double(17) == 34\n  # END HIDDEN TESTS\n"
+    cell = {"code": nbformat.v4.new_code_cell, "markdown": nbformat.v4.new_markdown_cell}[kind](source)
+    shown, _ = feedback.HideHiddenTests().preprocess_cell(cell, {}, 0)
+    assert shown.source == f"assert double(1) == 2\n{feedback.INSTEAD}\n"
+
+
+FIRST, SEVENTH = "01_convolution_as_gemm", "07_data_parallel_training"
+VALUE = "AssertionError: dw has 3 of 9 values wrong, the first at [0, 0], where it is 1.0."
+
+
+def explained(assignment, errors, hidden=()):
+    """{check: what stands below it} of failed checks {check: error}."""
+    failed = {
+        name: explain.Failure.from_error(error, hidden=name in hidden) for name, error in errors.items()
+    }
+    return {name: explain.explain(ROOT, assignment, name, failed) for name in failed}
+
+
+def test_what_fits_alone_is_said():
+    """Is it the mutant whose checks these are, below each of them, with the places to read again?"""
+    wrong = {m.name: m for m in explain.mutants_of(ROOT, FIRST)}["dw_averaged_over_batch"]
+    found = explained(FIRST, dict.fromkeys(wrong.fails, VALUE), hidden={"bias-gradient"})
+    assert set(found) == {"filter-gradient", "bias-gradient"}
+    for words in found.values():
+        assert f"**Perhaps you think:** {wrong.misunderstanding}" in words and words.count("Perhaps") == 1
+        assert "lecture 01, section “1.5 Backward" in words
+    assert "1.5" in explained(FIRST, {"bias-gradient": "NotImplementedError: "})["bias-gradient"]
+
+
+DTYPE = "AssertionError: im2col(two_channels, 2) has dtype float64; it should have dtype float32"
+SHAPE = "AssertionError: db has shape (3, 1); it should have shape (3,)"
+LIKELY = VALUE + " Likely: db was averaged over all windows; the loss is a sum."
+FLOAT = "AssertionError: the result is a float; an exact value is expected, such as an int"
+LATE = "TimeLimit: the check took longer than 180 s"
+CRASH = "ValueError: matmul: Input operand 1 has a mismatch in its core dimension 0"
+NO_TENSOR = (
+    "AssertionError: on rank 0 the trial 'metric' ended with AttributeError in average_metric(): 'float'"
+    " object has no attribute 'dtype'"
+)
+WINDOWS = ["im2col-stride-padding", "forward-equals-loops", "filter-gradient"]
+FILTERS, BIAS = "filter-gradient", "bias-gradient"
+
+
+@pytest.mark.parametrize(
+    ("assignment", "errors"),
+    [
+        # Right windows of another dtype were once taken for "a row holds one channel after the other".
+        (FIRST, {"im2col-by-hand": DTYPE}),
+        (FIRST, {"im2col-by-hand": DTYPE} | dict.fromkeys(WINDOWS, VALUE)),
+        # A tf.constant that is missing was once taken for "the mean of the ranks' accuracies".
+        (SEVENTH, {"metric-over-all-ranks": NO_TENSOR}),
+        # Only one mutant loses this check, but there are many other wrong accuracies than its.
+        (SEVENTH, {"metric-over-all-ranks": VALUE}),
+        (FIRST, {FILTERS: CRASH, BIAS: VALUE}),
+        (FIRST, {FILTERS: VALUE, BIAS: SHAPE}),
+        (FIRST, {FILTERS: VALUE, BIAS: LATE}),
+        (FIRST, {"flops-by-hand": FLOAT, "flops-of-layers": FLOAT}),
+        (FIRST, {FILTERS: VALUE, BIAS: LIKELY}),  # the check has recognised something else than the mutant
+        (FIRST, {FILTERS: VALUE}),
+        (FIRST, dict.fromkeys(WINDOWS, VALUE)),  # of three mutants
+    ],
+)
+def test_nobody_is_accused_of_what_is_not_known(assignment, errors):
+    """Is nothing said of dtypes, shapes, crashes and time limits, nor where none fits, or several?"""
+    for words in explained(assignment, errors).values():
+        assert "Perhaps" not in words and "**Read again:**" in words
+
+
+def test_all_failed_is_no_pattern():
+    """Does somebody whose checks all fail think nothing in particular?"""
+    every = set().union(*(m.fails for m in explain.mutants_of(ROOT, FIRST)))
+    assert not any("Perhaps" in words for words in explained(FIRST, dict.fromkeys(every, VALUE)).values())
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "kind"),
+    [
+        (1, 2, "value"),
+        ([1, 2.5], [1, 3.5], "value"),
+        (np.ones(3), np.zeros(3), "value"),
+        ({1}, {2}, "value"),
+        (1.0, 1, "form"),
+        (None, 1, "form"),
+        (np.ones(3, np.float32), np.ones(3), "form"),
+        (np.ones(3), np.ones((3, 1)), "form"),
+        ([1, 2], [1], "form"),
+        ([1, np.ones(2)], [1, np.ones(3)], "form"),
+        ({"a": 1}, {"b": 1}, "form"),
+        ({1, 2}, {1}, "form"),
+    ],
+)
+def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
+    """Does the kind of a failure follow from what `expect` says, for all that it compares?"""
+    with pytest.raises(AssertionError) as raised:
+        compare.expect(got, want, name="y")
+    assert failures.kind(f"AssertionError: {raised.value}") == kind
+    assert failures.kind(f"AssertionError: {raised.value}", students=True) == "crash"
+
+
+def test_a_hash_says_that_a_float_has_the_wrong_form():
+    """Is a float where an exact value is hashed told from a wrong number?"""
+    for got, kind in ((4.0, "form"), ([1, 2.0], "form"), (5, "value")):
+        with pytest.raises(AssertionError) as raised:
+            compare.autotest(got).hashed("salt").matches("0" * 40, "f(1)")
+        assert failures.kind(f"AssertionError: {raised.value}") == kind
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
@@ -94,6 +287,24 @@ def test_places_exist(assignment):
     for cell in source.cells:
         if cell.metadata.get("nbgrader", {}).get("grade"):
             assert "above" in explain.where(ROOT, assignment, cell.metadata.nbgrader.grade_id)
+
+
+@pytest.mark.parametrize(
+    ("words", "html"),
+    [
+        ("Rows of `x`, *and* columns", "Rows of <code>x</code>, <em>and</em> columns"),
+        ("**Bold** with [a link](http://a/b)", "<strong>Bold</strong> with a link"),
+        ("1. first & <script>x</script>", "1. first &amp; &lt;script&gt;x&lt;/script&gt;"),
+        ("N * H_out * W_out < 3 · 4", "N * H_out * W_out &lt; 3 · 4"),
+        ("⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩", "⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩"),
+    ],
+)
+def test_a_title_is_one_line_of_html(words, html):
+    """Is its emphasis rendered, and is nothing in it a link, a list or a tag of somebody's?"""
+    assert markdown.in_line(words) == html
+    assert "<math" in markdown.in_line("$\\frac{1}{p}$ *of* it") and "<em>of</em>" in markdown.in_line(
+        "$a$ *of*"
+    )
 
 
 def test_markdown_is_cleaned_and_formulas_can_be_read():

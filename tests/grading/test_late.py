@@ -3,10 +3,12 @@
 import datetime
 
 import pytest
-from test_classrun import FULL, NAME, many  # noqa: F401 (a fixture)
 
-from cluster.grading.classrun import cli, late
-from cluster.grading.course import CourseError
+from cluster.staff import commands
+from cluster.staff.classes import late
+from cluster.staff.course import CourseError
+
+from .classes import ENGINE, FULL, NAME
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_days_are_counted_once_begun(seconds, days):
     assert late.days_begun(seconds, 10) == days
 
 
-def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):  # noqa: F811
+def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
     """25 hours late costs two tenths; an extension takes that back, also where it is given beforehand?"""
     with many.book() as book, pytest.raises(CourseError, match="set it first"):
         late.extend(book, many.course, "ada", NAME, days=1)
@@ -70,15 +72,15 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):  # noq
     worth = sum(FULL.values())
     assert penalties() == {"ada": pytest.approx(0.2 * worth), "bob": 0}
     with many.book() as book:
-        said = late.extend(book, many.course, "ada", NAME, days=1)
-        assert said == f"ada may hand in {NAME} until 2026-01-02 00:00 UTC"
+        words = late.extend(book, many.course, "ada", NAME, days=1)
+        assert words == f"ada may hand in {NAME} until 2026-01-02 00:00 UTC"
     assert penalties()["ada"] == pytest.approx(0.1 * worth)
     many.course.config.LatePenalty.free_days = 1
     with many.book() as book:
         late.charge_all(book, many.course.config, ["ada"])
     assert penalties()["ada"] == 0
     many.course.config.LatePenalty.free_days = 0
-    monkeypatch.setattr("cluster.grading.classrun.head.ENGINE", "standin:Engine")
+    monkeypatch.setattr("cluster.staff.classes.grade.ENGINE", ENGINE)
     many.course.autograde(NAME, "ada")
     assert penalties() == {"ada": pytest.approx(0.1 * worth), "bob": 0}
     with many.book() as book:
@@ -109,9 +111,12 @@ def test_free_days_go_in_the_order_of_the_due_dates():
 def test_limits_that_are_none(text):
     """Is a misspelt limit refused, with those that there are?"""
     with pytest.raises(Exception, match=r"there are cell|positive number"):
-        cli.limit(text)
+        commands.limit(text)
 
 
 def test_limits():
     """Are bytes and seconds read?"""
-    assert cli.limit("memory=2G") == ("memory", 2 * 2**30) and cli.limit("cell=90") == ("cell", 90.0)
+    assert commands.limit("memory=2G") == ("memory", 2 * 2**30) and commands.limit("cell=90") == (
+        "cell",
+        90.0,
+    )

@@ -1,16 +1,23 @@
 """The table of mutants: it must itself be able to fail."""
 
+import copy
+
 import nbformat
 import pytest
-from conftest import ROOT, TWIN, write_mutant
 
-from cluster.grading import mutants
-from cluster.grading.course import assignments
-from cluster.grading.twins import notebook
+from cluster.staff import keys
+from cluster.staff.classes import prove_checks
+from cluster.staff.course import assignments
+from cluster.staff.feedback import explain, feedback
+from cluster.staff.release import wrong_solutions
+from cluster.staff.release.twins import notebook
+
+from .. import ROOT, sample
+from .courses import TWIN, write_mutant
 
 
 def run(course, only=None):
-    return mutants.run(course, "99", only)
+    return prove_checks.prove(course, "99", only)
 
 
 def test_caught_mutants_stub_and_solution(course, capsys):
@@ -18,14 +25,14 @@ def test_caught_mutants_stub_and_solution(course, capsys):
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     write_mutant(course, "memorised", {"double-of-others"}, "2 if x == 1 else 0.6")
     assert run(course) == []
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name, points in [
         ("stub", "0 / 3"),
         ("solution", "3 / 3"),
         ("squares", "1 / 3"),
         ("memorised", "1 / 3"),
     ]:
-        line = next(line for line in said.splitlines() if line.split()[:1] == [name])
+        line = next(line for line in printed.splitlines() if line.split()[:1] == [name])
         assert points in line, line
 
 
@@ -44,8 +51,10 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
     path.write_text(path.read_text() + 'MAY_FAIL = {"double-of-others"}\n')
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
     lost = {"double-of-one": (0, 1), "double-of-others": (0, 2)}
-    lucky = mutants.load(path, source)
-    assert mutants.defects(lucky, mutants.verdict(lucky, lost, mutants.points(source))) == []
+    lucky = wrong_solutions.load(path, source)
+    assert (
+        prove_checks.defects(lucky, prove_checks.verdict(lucky, lost, wrong_solutions.points(source))) == []
+    )
     assert "also loses double-of-others" in capsys.readouterr().out
 
 
@@ -89,17 +98,17 @@ def test_a_mutant_with_unknown_names_is_refused(course, text, words):
     path = write_mutant(course, "broken", set(), "x")
     path.write_text(text)
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
-    with pytest.raises(mutants.MutantError, match=f"broken.py.*{words}"):
-        mutants.load(path, source)
+    with pytest.raises(wrong_solutions.MutantError, match=f"broken.py.*{words}"):
+        wrong_solutions.load(path, source)
 
 
 def test_fill_keeps_everything_but_the_hole(course):
     """Does an answer stand in the hole, indented, with the given lines around it?"""
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
-    cell = mutants.cells_of(source, "solution")["double"]
-    text = mutants.refill(cell.source, "\nif x:\n    return 3 * x\nreturn 0\n")
+    cell = wrong_solutions.cells_of(source, "solution")["double"]
+    text = wrong_solutions.refill(cell.source, "\nif x:\n    return 3 * x\nreturn 0\n")
     assert text == 'def double(x):\n    """Twice x."""\n    if x:\n        return 3 * x\n    return 0'
-    assert mutants.refill(cell.source) == (
+    assert wrong_solutions.refill(cell.source) == (
         'def double(x):\n    """Twice x."""\n    twice_the_number = 2 * x\n    return twice_the_number'
     )
 
@@ -108,16 +117,76 @@ def test_fill_keeps_everything_but_the_hole(course):
 def test_every_assignment_has_five_mutants(assignment):
     """Are there at least five wrong solutions, all well formed, and has each check one that it catches?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
-    table = mutants.load_all(ROOT, assignment, source)
+    table = wrong_solutions.load_all(ROOT, assignment, source)
     assert len(table) >= 5
-    uncaught = set(mutants.points(source)) - set().union(*(mutant.fails for mutant in table))
+    uncaught = set(wrong_solutions.points(source)) - set().union(*(mutant.fails for mutant in table))
     assert uncaught <= {"recorded-run"}, f"no mutant fails {sorted(uncaught)}"
+
+
+def chosen(assignment):
+    """{submission: why it is graded}: those with another key; one mutant in ten, and stub or solution."""
+    shared, own = keys.mutants(sample.tree(), assignment)
+    table = prove_checks.table_of(ROOT, assignment)
+    why = {name: table.why(name, shared, own[name]) for name in own}
+    ends = {name: why.pop(name) for name in (wrong_solutions.STUB, wrong_solutions.SOLUTION)}
+    return sample.to_redo(why) | sample.to_redo(ends)
 
 
 @pytest.mark.notebook
 @pytest.mark.ranks
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_all_mutants_are_caught(assignment):
+def test_all_mutants_are_caught(assignment, record_property):
     """Does each wrong solution in tests/mutants lose what it should, the stub all, the solution nothing?"""
-    assert mutants.run(ROOT, assignment) == []
+    redo = chosen(assignment)
+    for name, why in redo.items():
+        sample.note(record_property, f"{assignment}, {name}", why)
+    assert prove_checks.prove(ROOT, assignment, list(redo)) == []
+    for path in sorted((ROOT / ".grading" / "mutants" / assignment).glob("*.ipynb")):
+        feedback_is_true(assignment, path)
+
+
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_recorded_results_are_as_they_should_be(assignment):
+    """Has, by the table, the stub no point, the solution all, and each mutant lost its own checks?"""
+    source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
+    worth = wrong_solutions.points(source)
+    table = [wrong_solutions.Mutant("stub", fails=set(worth)), wrong_solutions.Mutant("solution")]
+    recorded = prove_checks.table_of(ROOT, assignment).results
+    for mutant in [*table, *wrong_solutions.load_all(ROOT, assignment, source)]:
+        if found := recorded.get(mutant.name):
+            assert set(found["failed"]) - mutant.may_fail == mutant.fails - mutant.may_fail
+            assert mutant.may_fail or found["points"] <= sum(worth[c] for c in set(worth) - mutant.fails)
+
+
+def test_another_result_than_the_recorded_is_a_defect(course):
+    """Does a result that differs from the recorded one fail, and say how; is luck left out?"""
+    write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
+    path = prove_checks.table_of(course, "99_doubling").path
+    own = {name: {} for name in ("squares", "solution")}
+    made = {"squares": {"points": 1, "failed": ["double-of-others"]}, "solution": {"points": 3, "failed": []}}
+    prove_checks.table_of(course, "99_doubling").keep({}, own, made)
+    assert run(course, ["squares", "solution"]) == []
+    path.write_text(path.read_text().replace('"points": 3', '"points": 2').replace("-of-others", "-of-one"))
+    assert run(course, ["squares", "solution"]) == [
+        "99_doubling: solution has 3 points, recorded are 2",
+        "99_doubling: squares loses double-of-others, which is recorded as kept",
+        "99_doubling: squares keeps double-of-one, which is recorded as lost",
+    ]
+    lucky = wrong_solutions.Mutant("squares", may_fail={"double-of-others", "double-of-one"})
+    assert prove_checks.differences(lucky, made["squares"], {"points": 0, "failed": ["double-of-one"]}) == []
+
+
+def feedback_is_true(assignment, path):
+    """Of a graded wrong solution: each visible failure is as it was, no hidden one, and no other belief."""
+    graded = nbformat.read(path, as_version=4)
+    shown, _ = feedback.HideHiddenTests().preprocess(copy.deepcopy(graded), {})
+    for before, after in zip(graded.cells, shown.cells, strict=True):
+        if before.metadata.get("hidden_failure"):
+            assert [o.ename for o in after.outputs if o.output_type == "error"] == ["HiddenCheck"]
+        else:
+            assert after.get("outputs") == before.get("outputs"), path
+    failed = dict(feedback.failed_checks(shown))
+    table = {mutant.name: mutant for mutant in explain.mutants_of(ROOT, assignment)}
+    for found in explain.misunderstandings(failed, table.values()):
+        assert found.told or found.words == table[path.stem].misunderstanding.rstrip("."), path

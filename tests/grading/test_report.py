@@ -6,43 +6,85 @@ import json
 import re
 
 import pytest
-from conftest import write_mutant
-from test_classrun import ENGINE, FULL, NAME, many  # noqa: F401 (a fixture)
 
-from cluster.grading import __main__ as command
-from cluster.grading.classrun import array, export, head, page, regrade, report
-from cluster.grading.classrun.hours import used
-from cluster.grading.course import CourseError
+from cluster.slurm import client
+from cluster.staff import __main__ as command
+from cluster.staff.classes import grade, regrade
+from cluster.staff.course import CourseError, assignments
+from cluster.staff.feedback import class_report, explain, export, report_page
+from cluster.staff.feedback.core_hours import used
+from cluster.staff.release.wrong_solutions import Mutant
+
+from .. import ROOT
+from .classes import ENGINE, FULL, NAME
 
 A, B, C, D = "thinks A", "thinks B", "thinks C", "thinks D"
-MUTANTS = [(A, frozenset("pq")), (B, frozenset("q")), (C, frozenset("r")), (D, frozenset("r"))]
+MUTANTS = [
+    Mutant("a", A, set("pqr")),
+    Mutant("b", B, set("qr")),
+    Mutant("c", C, set("st")),
+    Mutant("d", D, set("st")),
+    Mutant("e", "thinks E", set("u")),
+]
+WRONG = "AssertionError: f(1) is 3, which is not the expected value"
 
 
 @pytest.mark.parametrize(
     ("failed", "shown"),
     [
         ("", []),
-        ("q", [B]),
-        ("pq", [A]),
-        ("pqr", [A, f"{C}; or: {D}"]),
-        ("qs", [B, report.UNKNOWN]),
-        ("s", [report.UNKNOWN]),
+        ("qr", [B]),
+        ("pqr", [A]),
+        ("pq", [class_report.UNKNOWN]),  # B has lost r as well, and A, too
+        ("r", [class_report.UNKNOWN]),
+        ("u", [class_report.UNKNOWN]),  # one wrong value has too many causes
+        ("st", [class_report.UNKNOWN]),  # C or D
+        ("qrst", [B, class_report.UNKNOWN]),
+        ("qrx", [B, class_report.UNKNOWN]),
+        ("x", [class_report.UNKNOWN]),
     ],
 )
 def test_misunderstandings_from_checks_that_fail_together(failed, shown):
-    """Is the one that explains most named, what cannot be told apart as one, and the rest as unknown?"""
-    assert report.shows(dict.fromkeys(failed, "AssertionError"), MUTANTS) == shown
+    """Is the one named that fits alone, and is what none fits, or more than one, unknown?"""
+    assert class_report.shows({name: explain.Failure.from_error(WRONG) for name in failed}, MUTANTS) == shown
 
 
 def test_an_empty_hole_is_no_misunderstanding():
-    """Does a check that met an empty hole point to nothing?"""
-    assert report.shows({"q": "NotImplementedError: "}, MUTANTS) == []
+    """Does a check that met an empty hole point to nothing, and not speak against what others show?"""
+    empty, wrong = explain.Failure.from_error("NotImplementedError: "), explain.Failure.from_error(WRONG)
+    assert class_report.shows({"q": empty}, MUTANTS) == []
+    assert class_report.shows({"p": empty, "q": wrong, "r": wrong}, MUTANTS) == [
+        class_report.UNKNOWN
+    ]  # A or B
+    assert class_report.shows({"q": wrong, "r": wrong, "t": empty}, MUTANTS) == [B]
+
+
+def test_a_verdict_from_before_kinds_were_recorded_is_read():
+    """Is the kind of a failure read from its error, where a verdict of an older grading has only that?"""
+    old = {"score": 0.0, "max_score": 1.0, "error": WRONG, "hidden": True, "seconds": 0.1}
+    assert class_report.failure(old) == explain.Failure(WRONG, "value", hidden=True)
+    assert class_report.failure(old | {"kind": "crash"}).kind == "crash"
+    assert class_report.failure({"error": "TypeError: no"}).kind == "crash"
+
+
+def test_the_report_says_what_the_feedback_says():
+    """For each pattern of failed checks of each assignment: do report and feedback name the same, if any?"""
+    for assignment in assignments(ROOT):
+        mutants = explain.mutants_of(ROOT, assignment)
+        for mutant in mutants:
+            failed = {name: explain.Failure.from_error(WRONG) for name in sorted(mutant.fails)}
+            explained = {name: explain.explain(ROOT, assignment, name, failed) for name in failed}
+            [shown] = class_report.shows(failed, mutants)
+            if shown == class_report.UNKNOWN:
+                assert not any("Perhaps" in words for words in explained.values())
+            else:
+                assert shown == mutant.misunderstanding.rstrip(".")
+                assert all(f"**Perhaps you think:** {shown}." in words for words in explained.values())
 
 
 @pytest.fixture
-def graded(many):  # noqa: F811
+def graded(many):
     """Three students, of whom one fails the last check and one handed in no notebook."""
-    write_mutant(many.root, "thrice", {"double-of-others"}, "3 * x")
     for name, answer in (("ada", "x = 1"), ("bob", "HALF"), ("=cmd|x", "x = 2")):
         many.hand_in(name, answer)
     many.hand_in("eve", text="{")
@@ -52,16 +94,16 @@ def graded(many):  # noqa: F811
 
 def test_the_report_is_right_and_stands_alone(graded):
     """Are rates, means and misunderstandings as counted by hand, and is nothing loaded from elsewhere?"""
-    found = report.facts(graded.root, graded.course, NAME)
+    found = class_report.facts(graded.root, graded.course, NAME)
     rows = {row["check"]: (row["mean"], row["failed"], row["rate"]) for row in found["checks"]}
     assert rows == {"double-of-one": (0.75, 1, 0.25), "double-of-others": (1.0, 2, 0.5)}
-    assert found["misunderstandings"] == [("thrice", 1)] and found["of"] == 3
+    assert found["misunderstandings"] == [("it was tripled", 1)] and found["of"] == 3
     assert [row["student"] for row in found["students"] if row["look"]] == ["eve"]
     assert found["time"]["seconds"] == 1.5 and found["time"]["core hours"]["local"] > 0
-    text = page.page(found)
+    text = report_page.page(found)
     assert text.count("data:image/svg+xml") == 2 and "=cmd|x" in text
     assert not re.search(r'(src|href)="(?!data:)|<script|@import|url[(]', text)
-    tables = report.tables(found)
+    tables = class_report.tables(found)
     [head_row, first, *_] = csv.reader(io.StringIO(tables["students.csv"]))
     assert first[0] == "'=cmd|x" and head_row[-2:] == ["double-of-one", "double-of-others"]
     assert len(tables["checks.csv"].splitlines()) == 3
@@ -77,23 +119,23 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
 
 
 @pytest.mark.parametrize(
-    ("said", "hours", "note"),
+    ("answer", "hours", "note"),
     [
         (SACCT + "grade-b|3600|TIMEOUT\n", 4.0, "accounting, killed tasks included: 2; without 1 worker"),
         (SACCT, 1.0, "without 3 workers"),  # it has forgotten an array
-        (array.Refusal("Slurm accounting storage is disabled"), 1.0, "without 3 workers"),
+        (client.SlurmError("Slurm accounting storage is disabled"), 1.0, "without 3 workers"),
     ],
 )
-def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, said, hours, note):
+def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, hours, note):
     """Do they come from Slurm's accounting if it knows all arrays, and are they else said to be missing?"""
 
-    def ask(*command):
-        if isinstance(said, Exception):
-            raise said
+    def ask(*command, **_):
+        if isinstance(answer, Exception):
+            raise answer
         assert command[0] == "sacct" and "--name=grade-a,grade-b" in command
-        return said
+        return answer
 
-    monkeypatch.setattr(array, "ask", ask)
+    monkeypatch.setattr(client, "ask", ask)
     (tmp_path / "journal").write_text("\n".join(map(json.dumps, ARRAYS)))
     found, words = used(tmp_path / "journal")
     assert found == {"slurm": hours} and note in words
@@ -117,7 +159,7 @@ def test_the_export(graded):
 
 
 def again(graded, check="double-of-others", void=None):
-    this = head.Head(graded.course, NAME, head.Local(2), engine=ENGINE)
+    this = grade.Head(graded.course, NAME, grade.Local(2), engine=ENGINE)
     return regrade.regrade(this, check, void)
 
 
@@ -180,8 +222,8 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert command.main(["due", "99", "2026-12-01 12:00 UTC"]) == 0
     assert command.main(["extend", "bob", "99", "--until", "2026-12-02 12:00 UTC"]) == 0
     assert command.main(["export", "--format", "moodle"]) == 0
-    said = capsys.readouterr()
-    assert "report.html" in said.out and "bob may hand in" in said.out and "note: eve" in said.out
+    printed = capsys.readouterr()
+    assert "report.html" in printed.out and "bob may hand in" in printed.out and "note: eve" in printed.out
     assert (graded.root / ".grading/reports" / NAME / "report.html").stat().st_mode & 0o077 == 0
     assert command.main(["extend", "bob", "99", "--until", "tomorrow"]) == 1
     assert "is no moment" in capsys.readouterr().err

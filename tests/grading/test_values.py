@@ -5,12 +5,13 @@ import hashlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from cluster.grading import autotest, close, expect
+from cluster.checks import autotest, close, expect
+
+from .. import ROOT
 
 ONE, DOUBLE = np.float32, np.float64
 LONG = np.arange(1000, dtype=ONE)
@@ -120,7 +121,7 @@ def test_every_value_passes_against_itself():
 def test_hash_seed_changes_nothing(seed):
     """Are the texts in the release the same for every hash seed, and all verdicts too?"""
     code = (
-        "from test_values import *\n"
+        "from tests.grading.test_values import *\n"
         "texts = [repr(autotest(want)) for want, _ in [*EQUAL.values(), *DIFFERENT.values()]]\n"
         "verdicts = [passes(*pair) for pair in [*EQUAL.values(), *DIFFERENT.values()]]\n"
         "print(hashlib.sha256(''.join(texts).encode()).hexdigest(), sum(verdicts), verdicts.index(False))"
@@ -129,7 +130,7 @@ def test_hash_seed_changes_nothing(seed):
     here = [hashlib.sha256("".join(texts).encode()).hexdigest(), str(len(EQUAL)), str(len(EQUAL))]
     there = subprocess.run(
         [sys.executable, "-c", code],
-        env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parent)},
+        env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )

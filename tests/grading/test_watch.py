@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.grading import forbidden, in_place, watched
+from cluster.checks import forbidden, in_place, watched
 
 
 def helper(x):

@@ -10,10 +10,10 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cluster.grading import prepare, store, worker
-from cluster.grading.course import Course, CourseError
+from cluster.staff.classes import prepare, store, worker
+from cluster.staff.course import Course, CourseError
 
-NAME = "99_doubling"
+from .classes import ENGINE, NAME
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def hand_in(work, student, notebook=None, name="doubling.ipynb"):
         (folder / name).write_text(notebook)
     elif notebook is not None:
         nbformat.write(notebook, folder / name)
-    return prepare.read(student, folder, source, sanitiser)
+    return prepare.read_submission(student, folder, source, sanitiser)
 
 
 def test_sanitised_as_nbgrader_does_it(work, monkeypatch):
@@ -112,7 +112,7 @@ def test_unreleased_assignment_is_an_error(work):
     ours = work[0]
     with (
         Gradebook(ours.coursedir.db_url, ours.coursedir.course_id) as book,
-        pytest.raises(CourseError, match="make"),
+        pytest.raises(CourseError, match="grade release 98"),
     ):
         prepare.Source(book, "98_none")
 
@@ -137,25 +137,25 @@ def test_the_key_changes_with_all_that_counts(work):
 
 def dispatch(work, tmp_path, answers):
     """Stage one submission an answer; returns the store, the dispatch's folder and the items' folders."""
-    place, staged = store.Store(tmp_path / "runs", NAME), []
+    kept, staged = store.Store(tmp_path / "runs", NAME), []
     for i, answer in enumerate(answers):
         work[3].cells[1].source = answer
         found = hand_in(work, f"s{i}", work[3])
         (found.folder / "mine.csv").write_text("1")
-        staged.append(place.stage(found, store.key(found, {}, {}), {}))
-    folder = place.dispatches / "one"
+        staged.append(kept.stage(found, store.key(found, {}, {}), {}))
+    folder = kept.dispatches / "one"
     folder.mkdir()
     parts = [[[item.parent.name, item.name] for item in staged]]
-    plan = {"parts": parts, "engine": "standin:Engine", "workers": 2, "limits": None}
+    plan = {"parts": parts, "engine": ENGINE, "workers": 2, "limits": None}
     store.write(folder / "plan.json", json.dumps(plan))
-    return place, folder, staged
+    return kept, folder, staged
 
 
 def test_a_worker_writes_verdicts_and_what_breaks_is_again(work, tmp_path):
     """Has each item a verdict, also where the engine raises, and is nothing graded a second time?"""
-    place, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
+    kept, folder, staged = dispatch(work, tmp_path, ["x = 1", "AGAIN", "BROKEN"])
     assert worker.work(folder, 0) == 0
-    verdicts = [place.verdict(item.parent.name, item.name) for item in staged]
+    verdicts = [kept.verdict(item.parent.name, item.name) for item in staged]
     assert [v["outcome"] for v in verdicts] == ["graded", "again", "again"]
     points = {name: check["score"] for name, check in verdicts[0]["checks"].items()}
     assert points == {"double-of-one": 1, "double-of-others": 2}
@@ -174,7 +174,7 @@ def test_a_dispatch_that_was_called_off_is_not_worked_on(work, tmp_path):
 
 def test_a_worker_ends_with_its_head(tmp_path):
     """Does a worker whose head was killed end, however long its work would take?"""
-    text = "import sys, threading, time; from cluster.grading import worker\n"
+    text = "import sys, threading, time; from cluster.staff.classes import worker\n"
     text += "threading.Thread(target=worker.watch, args=(sys.stdin,), daemon=True).start(); time.sleep(200)"
     process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE)
     process.stdin.close()
@@ -183,6 +183,6 @@ def test_a_worker_ends_with_its_head(tmp_path):
 
 def test_a_second_head_is_refused(tmp_path):
     """Does the lock name who holds it?"""
-    place = store.Store(Path(tmp_path), NAME)
-    with place.alone(), pytest.raises(CourseError, match="being graded by process"), place.alone():
+    kept = store.Store(Path(tmp_path), NAME)
+    with kept.alone(), pytest.raises(CourseError, match="being graded by process"), kept.alone():
         pass

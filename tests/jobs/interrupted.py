@@ -4,7 +4,8 @@ import time
 
 import numpy as np
 
-from cluster.jobs import attempts, log, run_folder
+from cluster.jobs import log, run_folder
+from cluster.jobs.state import attempts
 from cluster.training import checkpoint
 
 

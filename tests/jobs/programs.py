@@ -149,3 +149,15 @@ def closes_its_output():
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     time.sleep(0.2)
     return "went on"
+
+
+def prints_and_waits(n, path):
+    """n bytes and a line; then waits for a file, for a minute at most."""
+    for i in range(n // 100):
+        print(f"{i:099d}")
+    print("the last line", flush=True)
+    deadline = time.monotonic() + 60
+    while not os.path.exists(path):
+        if time.monotonic() > deadline:
+            raise TimeoutError("what was printed was not seen")
+        time.sleep(0.05)

@@ -3,7 +3,8 @@
 import time
 from pathlib import Path
 
-from cluster.jobs import attempts, log, run_folder
+from cluster.jobs import log, run_folder
+from cluster.jobs.state import attempts
 
 
 def inverse(x, wrong=None, seconds=0.3):

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from cluster.bench import jobs as part
-from cluster.bench import rivals, traffic
-from cluster.jobs import backends, slurm
+from cluster.slurm import client
+from tests.bench import jobs as part
+from tests.bench import rivals, traffic
 
 
 def test_calls_are_counted_one_by_one_and_those_at_one_time(tmp_path, monkeypatch):
@@ -41,8 +41,7 @@ def test_the_table_of_many_runs_is_measured(tmp_path, monkeypatch):
 @pytest.mark.slurm
 def test_each_side_brings_its_result_and_is_watched(cluster, tmp_path, monkeypatch):
     cluster.enter(monkeypatch)
-    monkeypatch.setattr(backends, "_seen", {})
-    monkeypatch.setattr(slurm, "_answers", {})
+    monkeypatch.setattr(client, "_answers", {})
     for times in (rivals.ours(tmp_path, "slurm"), rivals.plain(tmp_path), rivals.submitit(tmp_path)):
         assert set(times) == {
             "call that submits", "submission to start", "end to result", "submission to result",

@@ -1,12 +1,15 @@
 """The doctor: without Slurm, with each part of it broken by commands that play it, on a real one."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 import cluster
-from cluster.jobs import backends, checkrun, checkslurm, checkup
+from cluster.jobs.doctor import machine, slurm, trial
+from cluster.jobs.doctor.report import Report
+from cluster.slurm import client
 
 CONFIG = """\
 AccountingStorageEnforce = associations,limits,qos
@@ -46,10 +49,10 @@ def commands(tmp_path, monkeypatch):
     (tmp_path / "slurm.conf").touch()
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(backends, "_seen", {})
-    monkeypatch.setattr(checkslurm, "built", lambda: (True, True))
-    monkeypatch.setattr(checkup, "built", lambda: (True, True))
-    monkeypatch.setattr(backends, "PLACES", ())
+    monkeypatch.setattr(client, "_answers", {})
+    monkeypatch.setattr(slurm, "built", lambda: (True, True))
+    monkeypatch.setattr(machine, "built", lambda: (True, True))
+    monkeypatch.setattr(client, "PLACES", ())
 
     def play(**texts):
         for name, text in (WELL | texts).items():
@@ -63,14 +66,22 @@ def commands(tmp_path, monkeypatch):
     return play
 
 
+def test_the_function_stays_the_function():
+    """The first import of the package `cluster.jobs.doctor` binds that name: can it be called afterwards?"""
+    code = "import cluster; from cluster.jobs.doctor import machine; import cluster.jobs.doctor.report;"
+    code += "print(callable(cluster.doctor), callable(cluster.jobs.doctor), machine.doctor.__name__)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "True", "doctor"]
+
+
 def test_all_is_well(commands):
     report = commands()
     assert report.ok and [i.subject for i in report.items if i.mark == "bad"] == []
     assert {i.subject for i in report.items if i.mark == "warn"} == {"mpirun", "runs", "jobs"}
-    assert report.of("GPUs").finding.startswith("4 known to Slurm, on 1 nodes")
-    assert report.of("partition long").finding == "up, 2 of 4 nodes up (2 idle), at most 1-00:00:00"
-    assert "course, limits: gres/gpu=4" in report.of("accounting").finding
-    assert "pmix_v4" in report.of("PMIx").finding and "22.05.8" in report.of("controller").finding
+    assert report.item("GPUs").finding.startswith("4 known to Slurm, on 1 nodes")
+    assert report.item("partition long").finding == "up, 2 of 4 nodes up (2 idle), at most 1-00:00:00"
+    assert "course, limits: gres/gpu=4" in report.item("accounting").finding
+    assert "pmix_v4" in report.item("PMIx").finding and "22.05.8" in report.item("controller").finding
 
 
 def config(old, new):
@@ -107,7 +118,7 @@ def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
     """For the student and for the administrator; and what does not hang on it is still well."""
     texts, subject, mark, words = BROKEN[what]
     report = commands(**texts)
-    item = report.of(subject)
+    item = report.item(subject)
     assert item.mark == mark and words in item.finding, item
     assert item.student and item.administrator
     assert report.ok == (mark != "bad")
@@ -119,32 +130,32 @@ def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
 
 def test_slurm_conf_that_is_not_there(commands, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", "/nowhere/slurm.conf")
-    item = commands().of("slurm.conf")
+    item = commands().item("slurm.conf")
     assert item.mark == "bad" and "/nowhere/slurm.conf" in item.finding
 
 
 def test_a_laptop_without_slurm_is_no_fault(commands, monkeypatch):
     """Neither is one on which its commands are installed, but no cluster is known."""
     report = commands(**dict.fromkeys(WELL))
-    assert report.ok and report.of("Slurm").finding == "no sbatch on PATH"
+    assert report.ok and report.item("Slurm").finding == "no sbatch on PATH"
     monkeypatch.delenv("SLURM_CONF")
     fails = "echo 'sbatch: fatal: Could not establish a configuration source' >&2; exit 1"
     report = commands(**dict.fromkeys(WELL, fails))
     subjects = [i.subject for i in report.items]
-    assert report.ok and report.of("slurm.conf").mark == "warn" and "controller" not in subjects
+    assert report.ok and report.item("slurm.conf").mark == "warn" and "controller" not in subjects
 
 
 def test_a_folder_that_cannot_be_written_and_packages_that_are_not_there(commands, monkeypatch):
-    monkeypatch.setattr(checkup.os, "access", lambda path, mode: False)
-    monkeypatch.setattr(checkup.record, "versions", lambda: {"python": "3.11"})
+    monkeypatch.setattr(machine.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(machine.provenance, "versions", lambda: {"python": "3.11"})
     report = commands()
-    assert [report.of(s).mark for s in ("runs", "tensorflow", "horovod")] == ["bad"] * 3
+    assert [report.item(s).mark for s in ("runs", "tensorflow", "horovod")] == ["bad"] * 3
 
 
 def seen(**more):
     """What two ranks on two nodes tell."""
     now = {"time": 100.0, "before": 99.0, "after": 101.0, "sees": True, "kind": "nfs", "limit": 2 * 2**30}
-    mine = {k: v for k, v in checkrun.record.versions().items() if k != "cluster"}
+    mine = {k: v for k, v in trial.provenance.versions().items() if k != "cluster"}
     first = now | {"host": "n1", "python": sys.executable, "versions": mine}
     return [first, first | {"host": "n2"} | more]
 
@@ -160,10 +171,10 @@ def seen(**more):
     ],
 )
 def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, words):
-    report = checkup.Report()
-    checkrun._nodes(report, seen(**more))
+    report = Report()
+    trial._nodes(report, seen(**more))
     assert {i.subject for i in report.items if i.mark != "ok"} == ({subject} if subject else set())
-    assert subject is None or (report.of(subject).mark == mark and words in report.of(subject).finding)
+    assert subject is None or (report.item(subject).mark == mark and words in report.item(subject).finding)
 
 
 def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path):
@@ -175,20 +186,18 @@ def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path):
         name = "memory.limit_in_bytes" if base else "memory.max"
         (at / name).write_text(str(2**63 - 4096) if base else "max\n")
         (tmp_path / "mine").write_text(f"1:cpu:/x\n{line}\n")
-        assert checkrun.memory_limit(tmp_path / "mine", mounted) is None
+        assert trial.memory_limit(tmp_path / "mine", mounted) is None
         (at.parent / name).write_text(f"{300 * 2**20}\n")
-        assert checkrun.memory_limit(tmp_path / "mine", mounted) == 300 * 2**20
-    assert checkrun.memory_limit(tmp_path / "none", tmp_path) is None
+        assert trial.memory_limit(tmp_path / "mine", mounted) == 300 * 2**20
+    assert trial.memory_limit(tmp_path / "none", tmp_path) is None
 
 
 @pytest.mark.ranks
 def test_two_ranks_here_prove_the_world_size(runs, monkeypatch, capsys):
-    monkeypatch.setattr(checkslurm, "COMMANDS", ("sbatch-that-is-not-there", "sbatch"))
-    monkeypatch.setattr(
-        checkslurm.shutil, "which", lambda name: None if "sbatch" in name else f"/usr/bin/{name}"
-    )
+    monkeypatch.setattr(slurm, "COMMANDS", ("sbatch-that-is-not-there", "sbatch"))
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: None if "sbatch" in name else f"/usr/bin/{name}")
     report = cluster.doctor(run=True)
-    assert report.ok and "[2, 2]" in report.of("two ranks, gloo").finding
+    assert report.ok and "[2, 2]" in report.item("two ranks, gloo").finding
 
 
 @pytest.mark.slurm
@@ -202,8 +211,8 @@ def test_a_real_slurm_is_well(cluster, tmp_path, monkeypatch):
     report = doctor(run=True)
     assert report.ok, report
     proved = {"munge", "accounting", "GPUs", "two ranks, gloo", "shared folder", "environment", "clocks"}
-    assert {s: report.of(s).mark for s in proved} == dict.fromkeys(proved, "ok"), report
+    assert {s: report.item(s).mark for s in proved} == dict.fromkeys(proved, "ok"), report
     if cluster.own:
         assert {i.subject for i in report.items if i.mark != "ok"} <= {"memory in a job", "memory"}, report
-        assert "CUDA_VISIBLE_DEVICES=" in report.of("GPU in a job").finding
+        assert "CUDA_VISIBLE_DEVICES=" in report.item("GPU in a job").finding
     assert not list((tmp_path / "runs").glob(".doctor"))

@@ -25,8 +25,9 @@ def train(epochs, seed=0):
 '''
 
 TAIL = """
-from cluster.jobs import fingerprint, spec
-arguments = spec.bind(train, ({args}), {{}})
+from cluster.jobs import options
+from cluster.jobs.code import fingerprint
+arguments = options.bind_arguments(train, ({args}), {{}})
 print(fingerprint.digest(fingerprint.Closure(train, arguments).form))
 """
 
@@ -87,7 +88,7 @@ def test_arguments_count_by_value(key, original):
 
 
 def test_values_are_told_apart_by_type_and_content():
-    from cluster.jobs.fingerprint import Closure, digest
+    from cluster.jobs.code.fingerprint import Closure, digest
 
     values = [1, 1.0, True, "1", [1], (1,), {1}, {"a": 1}, None, b"1", [1, [2]], range(3), 1 + 0j]
     assert len({digest(Closure(v).form) for v in values}) == len(values)
@@ -95,7 +96,7 @@ def test_values_are_told_apart_by_type_and_content():
 
 
 def test_recursion_and_cycles_end():
-    from cluster.jobs.fingerprint import Closure
+    from cluster.jobs.code.fingerprint import Closure
 
     def even(n):
         return n == 0 or odd(n - 1)
@@ -109,14 +110,14 @@ def test_recursion_and_cycles_end():
 
 
 def test_lambdas_in_one_statement_are_told_apart():
-    from cluster.jobs.fingerprint import Closure, digest
+    from cluster.jobs.code.fingerprint import Closure, digest
 
     first, second = (lambda: 1), (lambda: 2)
     assert digest(Closure(first).form) != digest(Closure(second).form)
 
 
 def test_a_script_counts_with_the_modules_beside_it(tmp_path):
-    from cluster.jobs.fingerprint import digest, script_form
+    from cluster.jobs.code.fingerprint import digest, script_form
 
     def key(script, beside):
         (tmp_path / "s.py").write_text(script)
@@ -168,7 +169,7 @@ def late(go):
     return outside() + inside()
 
 if __name__ == "__main__":
-    from cluster.jobs import fingerprint
+    from cluster.jobs.code import fingerprint
     forms = [fingerprint.Closure(f).form for f in (decorated, inside, outside)]
     forms.append(fingerprint.script_form(fingerprint.Path("main.py").absolute())[0])
     print(*map(fingerprint.digest, forms))

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 
-import programs
 import pytest
 
-from cluster.deploy.slurm import processes
-from cluster.jobs import backends, errors, slurm, submit
+from cluster.jobs import errors, submit
+from cluster.slurm import client
+from cluster.system import processes
+
+from . import programs
 
 
 @pytest.fixture
@@ -17,8 +19,8 @@ def state(tmp_path, monkeypatch):
     """A state folder as `make slurm` leaves it, with this process in the place of slurmctld."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
     monkeypatch.delenv("SLURM_CONF", raising=False)
-    monkeypatch.setattr(backends, "PLACES", ())
-    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(client, "PLACES", ())
+    monkeypatch.setattr(client, "_answers", {})
     folder = tmp_path / "slurm"
     folder.mkdir(mode=0o755)
     (folder / "slurm.conf").write_text("ClusterName=course\n")
@@ -32,21 +34,21 @@ def test_where_it_runs_its_commands_get_its_configuration(state, tmp_path, monke
         (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} UP $SLURM_CONF $EXTRA"\n')
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    assert backends.conf() == str(state / "slurm.conf") and backends.no_slurm() is None
-    assert slurm._ask("sbatch").split() == ["sbatch", "UP", str(state / "slurm.conf")]
+    assert client.conf() == str(state / "slurm.conf") and client.no_slurm() is None
+    assert client.ask("sbatch").split() == ["sbatch", "UP", str(state / "slurm.conf")]
     env = {"PATH": os.environ["PATH"], "EXTRA": "1"}
-    assert slurm._ask("sbatch", env=env).split()[2:] == [str(state / "slurm.conf"), "1"]
+    assert client.ask("sbatch", env=env).split()[2:] == [str(state / "slurm.conf"), "1"]
     assert "SLURM_CONF" not in os.environ
 
 
 def test_what_was_named_or_is_usual_comes_first(state, tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", "/named")
-    assert backends.conf() == backends.environment()["SLURM_CONF"] == "/named"
+    assert client.conf() == client.environment()["SLURM_CONF"] == "/named"
     monkeypatch.delenv("SLURM_CONF")
     usual = tmp_path / "usual.conf"
     usual.touch()
-    monkeypatch.setattr(backends, "PLACES", (str(usual),))
-    assert backends.conf() == str(usual) and "SLURM_CONF" not in backends.environment()
+    monkeypatch.setattr(client, "PLACES", (str(usual),))
+    assert client.conf() == str(usual) and "SLURM_CONF" not in client.environment()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_what_does_not_run_or_is_not_to_be_trusted_is_not_used(state, how):
         os.chown(state / "slurm.conf", 12345, -1)
     else:
         (state if how == "folder for all" else state / "slurm.conf").chmod(0o777)
-    assert backends.conf() is None and "SLURM_CONF" not in backends.environment()
+    assert client.conf() is None and "SLURM_CONF" not in client.environment()
 
 
 @pytest.mark.slurm
@@ -79,8 +81,7 @@ def test_a_job_goes_to_the_real_one_without_any_variable(own, tmp_path, monkeypa
     for name in ("SLURM_CONF", "CLUSTER_BACKEND"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(backends, "_seen", {})
-    monkeypatch.setattr(slurm, "_answers", {})
+    monkeypatch.setattr(client, "_answers", {})
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
     assert job.backend == "slurm" and job.result() == 1
     code = "import os; from cluster import submit; print(submit(os.getppid).wait().backend)"

@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from cluster import attach, jobs, submit
-from cluster.jobs import backends, errors, slurm, state, submission
-from cluster.jobs.plan import plan
+from cluster.jobs import backends, errors, submission
+from cluster.jobs.submission import plan
+from cluster.slurm import client
+
+from .. import ROOT
+from .killing import killable, sitecustomize
 
 KILLING = Path(__file__).parent / "killing"
-PATHS = os.pathsep.join([str(KILLING), str(Path(state.__file__).parents[2])])
+PATHS = os.pathsep.join([str(KILLING), str(ROOT)])  # of sitecustomize.py, which Python imports by itself
 STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
-sys.path.insert(0, str(KILLING))
-import killable  # noqa: E402
-import sitecustomize  # noqa: E402
 
 
 @pytest.fixture(params=["local", "slurm"])
@@ -29,9 +30,9 @@ def backend(request, tmp_path, monkeypatch):
     """This machine, or a stand-in for Slurm that takes each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
     monkeypatch.setenv("PYTHONPATH", PATHS)
-    monkeypatch.setattr(state, "CUT_OFF", 0.2)
-    monkeypatch.setattr(slurm, "FRESH", 0.3)
-    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(backends, "CUT_OFF", 0.2)
+    monkeypatch.setattr(client, "FRESH", 0.3)
+    monkeypatch.setattr(client, "_answers", {})
     for name in ("sbatch", "srun", "squeue", "scontrol", "sacct", "scancel", "sinfo"):
         (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / name).write_text(f"#!{sys.executable}\n{(KILLING / 'standin.py').read_text()}")
@@ -67,7 +68,7 @@ def look(folder):
 
 def submitted(kind, place, *which):
     """Submit, and be killed, at each step; check what is there afterwards, and yield what differs."""
-    command = [sys.executable, str(KILLING / "submitter.py"), kind, str(place), *which]
+    command = [sys.executable, "-m", "tests.jobs.killing.submitter", kind, str(place), *which]
     said = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert said.returncode == 0, said.stderr
     names = [n for n in said.stdout.split() if (place / n).is_dir()]
@@ -119,10 +120,10 @@ def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, k
 
 
 WHO = {  # who is ended: what is submitted, and the states that this may end in
-    "cluster.jobs.launch forked": ("submit", {"lost", "done"}),
-    "cluster.jobs.queue forked": ("map of two", {"lost", "done"}),
-    "cluster.jobs.runner first": ("submit", {"failed"}),
-    "cluster.jobs.runner forked": ("submit", {"failed"}),
+    "cluster.jobs.backends.local_launcher forked": ("submit", {"lost", "done"}),
+    "cluster.jobs.backends.local_queue forked": ("map of two", {"lost", "done"}),
+    "cluster.jobs.rank.main first": ("submit", {"failed"}),
+    "cluster.jobs.rank.main forked": ("submit", {"failed"}),
 }
 
 
@@ -166,13 +167,14 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
 @pytest.mark.parametrize("backend", ["slurm"], indirect=True)
 def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, monkeypatch):
     """While Slurm might still list the job of a submission that was cut off, the next call waits for that."""
-    monkeypatch.setattr(state, "CUT_OFF", 1.0)
+    monkeypatch.setattr(backends, "CUT_OFF", 3600.0)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CALLED", str(tmp_path))
     asked = plan(killable.called, (7,), {})
-    _, held = submission.make(asked, asked.run("slurm"))
+    _, held = submission.make(asked, asked.run_json("slurm"))
     held.close()
     assert jobs()[0].status.source == "cut off"
+    monkeypatch.setattr(backends, "CUT_OFF", 1.0)
     assert submit(killable.called, 7).result() == 70
     assert [str(job.status) for job in jobs()] == ["done", "lost"]
 
@@ -184,8 +186,8 @@ def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, 
     cluster.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
     monkeypatch.setenv("PYTHONPATH", PATHS)
-    monkeypatch.setattr(state, "CUT_OFF", 5.0)
-    monkeypatch.setattr(slurm, "FRESH", 0.3)
-    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(backends, "CUT_OFF", 5.0)
+    monkeypatch.setattr(client, "FRESH", 0.3)
+    monkeypatch.setattr(client, "_answers", {})
     for folder in submitted(kind, tmp_path, "made"):
         again(kind, folder)

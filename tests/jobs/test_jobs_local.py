@@ -9,11 +9,16 @@ import sys
 import threading
 import time
 
-import programs
 import pytest
 
 import cluster
-from cluster.jobs import attach, backends, errors, ledger, log, metrics, run_folder, submit, table
+from cluster.jobs import attach, backends, errors, job_table, log, metrics, run_folder, submit
+from cluster.jobs.folder import layout
+from cluster.slurm import client
+from cluster.system.files import read_json, write_json_once
+
+from .. import ROOT
+from . import programs
 
 LOCK = threading.Lock()
 
@@ -54,6 +59,30 @@ def test_a_closure_is_searched_too(runs):
         submit(lambda: next(batches))
 
 
+def test_a_name_that_is_not_bound_yet_does_not_hide_what_cannot_be_sent(runs):
+    """`later` is assigned after the submission: is the generator named all the same?"""
+    batches = (i for i in range(3))
+    with pytest.raises(errors.NotPicklable, match="the variable 'batches', a generator"):
+        submit(lambda: later + next(batches))
+    later = 1
+    assert later
+
+
+def test_two_functions_that_call_each_other_and_cannot_be_sent_are_named(runs):
+    """Does the search for what cannot be sent end where functions refer to each other?"""
+    lock = threading.Lock()
+
+    def even(n):
+        return n == 0 or odd(n - 1)
+
+    def odd(n):
+        with lock:
+            return n != 0 and even(n - 1)
+
+    with pytest.raises(errors.NotPicklable, match=r"odd\(\) refers to the variable 'lock', a _thread.lock"):
+        submit(even, 2)
+
+
 def test_too_many_ranks_are_refused_with_the_way_out(runs, monkeypatch):
     monkeypatch.setenv("CLUSTER_MAX_RANKS", "3")
     with pytest.raises(errors.TooManyRanks, match="4 ranks are too many") as caught:
@@ -64,10 +93,10 @@ def test_too_many_ranks_are_refused_with_the_way_out(runs, monkeypatch):
 def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("CLUSTER_BACKEND")
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
-    monkeypatch.setattr(backends, "_seen", {})
+    monkeypatch.setattr(client, "_answers", {})
     start = time.monotonic()
     job = submit(takes, 5)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30  # a Slurm that is waited for takes minutes
     assert job.backend == "local" and "on the local backend (" in capsys.readouterr().out
     with pytest.raises(errors.BackendError, match="There is no Slurm to submit to"):
         submit(takes, 6, backend="slurm")
@@ -91,11 +120,14 @@ def test_a_killed_launcher_takes_its_ranks_with_it_and_is_lost(runs, tmp_path):
 
 
 def test_the_job_outlives_the_process_that_submitted_it(runs, tmp_path):
-    code = "import programs; from cluster.jobs import submit; submit(programs.sleeps, 1)"
-    env = os.environ | {"PYTHONPATH": os.path.dirname(programs.__file__)}
-    subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
+    code = "import sys; from cluster.jobs import submit; from tests.jobs import sweeps;"
+    code += "submit(sweeps.waits, 1, place=sys.argv[1])"
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code, tmp_path], env=env, check=True, capture_output=True)
     (job,) = cluster.jobs(active=True)
-    assert job.status == "running" and job.result() is None
+    assert job.status == "running"
+    (tmp_path / "go").touch()
+    assert job.result() == 1
 
 
 def test_keys_to_servers_do_not_reach_the_ranks(runs, monkeypatch):
@@ -130,29 +162,29 @@ def test_a_folder_that_is_being_made_is_no_job_yet(runs):
     for name in (".new-abc", f".new-{job.key[:12]}"):
         (runs / name).mkdir()
         (runs / name / "run.json").write_text('{"for')
-    assert [j.id for j in cluster.jobs()] == [job.id] and ledger.find(runs, job.key) == job.folder
+    assert [j.id for j in cluster.jobs()] == [job.id] and layout.find(runs, job.key) == job.folder
     with pytest.raises(errors.NoSuchJob):
         attach(".new")
 
 
 def test_first_writer_of_an_end_wins_and_readers_see_all_or_nothing(tmp_path):
-    assert ledger.write_once(tmp_path / "end.json", {"a": 1})
-    assert not ledger.write_once(tmp_path / "end.json", {"a": 2})
-    assert ledger.read(tmp_path / "end.json") == {"a": 1}
+    assert write_json_once(tmp_path / "end.json", {"a": 1})
+    assert not write_json_once(tmp_path / "end.json", {"a": 2})
+    assert read_json(tmp_path / "end.json") == {"a": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["end.json"]
     (tmp_path / "link.json").symlink_to("end.json")
     with pytest.raises(OSError):
-        ledger.read(tmp_path / "link.json")
+        read_json(tmp_path / "link.json")
 
 
 def test_two_processes_that_submit_the_same_get_one_job(runs):
     files = {"run.json": "{}"}
-    first, second = (ledger.create(runs, "a", "k" * 64, files) for _ in range(2))
+    first, second = (layout.create(runs, "a", "k" * 64, files) for _ in range(2))
     assert first[0] == second[0] == runs / f"a-{'k' * 12}" and first[1] and second[1] is None
     assert [p.name for p in runs.iterdir()] == [first[0].name]
-    assert ledger.held(first[0])
+    assert layout.held(first[0])
     first[1].close()
-    assert not ledger.held(first[0])
+    assert not layout.held(first[0])
 
 
 def now():
@@ -172,10 +204,11 @@ def test_a_handle_stays_with_its_own_run(runs):
 
 RACE = """
 import sys, time
-import programs
-from cluster.jobs import ledger, submit
-rename = ledger.set_aside
-ledger.set_aside = lambda folder: (time.sleep(1), rename(folder))[1]  # so that both are at it together
+from cluster.jobs import submit
+from cluster.jobs.folder import layout
+from tests.jobs import programs
+rename = layout.set_aside
+layout.set_aside = lambda folder: (time.sleep(1), rename(folder))[1]  # so that both are at it together
 time.sleep(max(0, float(sys.argv[1]) - time.time()))
 submit(programs.sleeps, 60)
 """
@@ -184,7 +217,7 @@ submit(programs.sleeps, 60)
 def test_a_running_job_is_never_set_aside(runs):
     """Two processes find the same cancelled run at the same time: one runs it again, the other attaches."""
     name = submit(programs.sleeps, 60).cancel().id
-    env = os.environ | {"PYTHONPATH": os.path.dirname(programs.__file__)}
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", RACE, str(time.time() + 3)]
     both = [subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     said = sorted(p.communicate()[0].splitlines()[-1] for p in both)
@@ -271,8 +304,8 @@ def test_cards_and_tables_are_whole_and_escaped(runs):
     assert all(
         t in card.text for t in ("<b>&", "failed", "ValueError", "<script>alert(1)</script>", "1 rank")
     )
-    table = Balanced(cluster.jobs()._repr_html_())
-    assert "script" not in table.tags and "ValueError on rank 0: <script>" in table.text
+    list = Balanced(cluster.jobs()._repr_html_())
+    assert "script" not in list.tags and "ValueError on rank 0: <script>" in list.text
     Balanced(cluster.doctor()._repr_html_())
 
 
@@ -283,7 +316,7 @@ def test_the_table_filters_and_prints(runs):
     assert [j.id for j in cluster.jobs(active=False)] == [done.id]
     assert [j.id for j in cluster.jobs(name="take")] == [done.id]
     lines = repr(cluster.jobs()).splitlines()
-    assert lines[0].split() == list(table.HEAD)
+    assert lines[0].split() == list(job_table.HEAD)
     assert len(lines) == 4 and lines[-1].startswith("2 jobs: 1 ")
     active.cancel()
 
@@ -313,11 +346,11 @@ def test_the_command_line_does_it_all(runs, tmp_path, monkeypatch):
 
 
 def test_importing_is_quick_and_light():
-    """`import cluster` under 0.3 s, the least of three, and nothing heavy comes along."""
+    """`import cluster` under 0.3 s of CPU time, the least of three, and nothing heavy comes along."""
     code = (
-        "import sys, time; t = time.perf_counter();"
+        "import sys, time; t = time.process_time();"
         "import cluster; from cluster import submit, jobs, attach, doctor;"
-        "print(time.perf_counter() - t, {'tensorflow', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
+        "print(time.process_time() - t, {'tensorflow', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules))"
     )
     command = [sys.executable, "-c", code]
     said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)]

@@ -12,12 +12,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import sweeps
-from test_jobs_text import GOLDEN, run
 
 import cluster
 from cluster.__main__ import main
-from cluster.jobs import Sweep, attach, errors, ledger, limits, sbatch, slurm, states, submit
+from cluster.jobs import Sweep, attach, errors, mapping, submit
+from cluster.jobs.backends import batch_script, slurm
+from cluster.slurm import client, limits, states
+from cluster.system import files
+
+from .. import ROOT
+from . import sweeps
+from .texts import GOLDEN, run
 
 
 def until(what, true, seconds=60):
@@ -57,7 +62,7 @@ def test_the_failed_item_is_named_with_its_error_and_traceback(mixed):
 
 
 def test_no_more_than_two_at_a_time_and_equal_items_once(mixed):
-    ends = [ledger.read(job.folder / "end.json") for job in mixed]
+    ends = [files.read_json(job.folder / "end.json") for job in mixed]
     assert mixed[1].folder == mixed[4].folder
     spans = {(e["started"], e["ended"]) for e in ends}
     assert len(spans) == 5
@@ -125,10 +130,10 @@ def test_cancel_ends_what_runs_and_what_waits(backend, tmp_path):
     assert sweep.status == "running" and sweep[3].status == "pending"
     sweep[2].cancel()
     assert sweep[2].status == "cancelled" and not sweep.status.ended
-    before = slurm.calls["scancel"]
+    before = client.calls["scancel"]
     sweep.cancel()
     assert [str(s) for s in sweep.statuses] == ["cancelled"] * 4 and sweep.status == "cancelled"
-    assert slurm.calls["scancel"] - before <= 1
+    assert client.calls["scancel"] - before <= 1
     assert not (tmp_path / "began-2").exists()
     with pytest.raises(errors.SweepFailed, match="4 of the 4 items"):
         sweep.results()
@@ -178,7 +183,8 @@ def test_arrays_ranges_and_dictionaries_are_items(runs):
 
 
 CELL = """
-import os, signal, sweeps, cluster
+import os, signal, cluster
+from tests.jobs import sweeps
 sweep = cluster.map(sweeps.waits, [1, 2, 3], place={place!r}, max_parallel=1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -186,7 +192,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 def test_the_rest_runs_without_the_notebook(runs, tmp_path):
     """Its kernel is killed while the first item runs; the queue goes on, and another process takes it up."""
-    env = os.environ | {"PYTHONPATH": os.path.dirname(sweeps.__file__)}
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
     code = CELL.format(place=str(tmp_path))
     killed = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True)
     assert killed.returncode == -signal.SIGKILL
@@ -199,7 +205,7 @@ def test_the_rest_runs_without_the_notebook(runs, tmp_path):
 def test_a_killed_queue_loses_what_had_not_begun_and_nothing_else(runs, tmp_path):
     sweep = cluster.map(sweeps.waits, [1, 2], place=str(tmp_path), max_parallel=1)
     until("start of the first", (tmp_path / "began-1").exists)
-    os.kill(ledger.read(sweep.folder / "round-1/backend.json")["pid"], signal.SIGKILL)
+    os.kill(files.read_json(sweep.folder / "round-1/backend.json")["pid"], signal.SIGKILL)
     until("end of the queue", lambda: sweep[1].status == "lost")
     assert sweep[0].status == "running" and sweep.status == "running"
     (tmp_path / "go").touch()
@@ -219,7 +225,8 @@ def test_interrupted_items_go_on_where_they_were(runs):
     assert (again[0].folder / "attempts/1/end.json").exists()
 
 
-def test_the_example_finds_the_learning_rate(runs):
+@pytest.mark.ranks
+def test_the_example_finds_the_learning_rate(runs, warm_ranks):
     """The docstring's own code: too small a rate learns little, too large a one does harm."""
     names = {}
     for example in doctest.DocTestParser().get_examples(cluster.map.__doc__):
@@ -241,17 +248,45 @@ def test_pythons_own_map_stays():
     assert cluster.map is cluster.jobs.map and "map" in dir(cluster)
 
 
+def train(batch, epochs, seed=1):
+    """What a sweep may call; it is never run."""
+
+
+@pytest.mark.parametrize(
+    ("items", "limit", "keywords", "command"),
+    [
+        (
+            [[1, 2], [3, 4]],
+            2,
+            {"epochs": 3},
+            "map(train, [[1, 2], [3, 4]], max_parallel=2, epochs=3, seed=1)",
+        ),
+        ([(8, "a, b")], None, {"epochs": [1, 2]}, "map(train, [[8, 'a, b']], epochs=[1, 2], seed=1)"),
+        ([1], None, {"epochs": 1, "memory": "1G"}, "map(train, [1], epochs=1, seed=1, memory='1024M')"),
+    ],
+)
+def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords, command):
+    """Is it the call as one would write it, whatever commas its items and arguments hold?"""
+    asked = mapping.survey(train, items, limit, keywords)
+    assert asked.run_json("local")["command"] == command
+    calls = []
+    exec(command, {"map": lambda *a, **k: calls.append((a, k)), "train": train})
+    [((target, given), options)] = calls
+    assert target is train and options.pop("max_parallel", None) == limit
+    assert mapping.survey(train, given, limit, options).run_json("local")["command"] == command
+
+
 def test_the_array_is_the_golden_one():
     """Look at a difference before you copy it into the golden file: this text runs on clusters."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab/round-2")
-    text = sbatch.array(run(nodes=2, cpus_per_rank=4, partition="short"), folder, [0, 1, 2, 5, 7, 8], 4)
+    text = batch_script.array(run(nodes=2, cpus_per_rank=4, partition="short"), folder, [0, 1, 2, 5, 7, 8], 4)
     assert text == (GOLDEN / "array.sh").read_text()
 
 
 def test_an_array_that_is_too_large_is_refused():
     config = "MaxArraySize            = 1001\nMaxJobCount             = 10000\n"
     limits.check_array(range(1001), config)
-    with pytest.raises(errors.CanNeverRun, match=r"1002 items .* it allows 1001 \(MaxArraySize\)"):
+    with pytest.raises(limits.TooMuch, match=r"1002 items .* it allows 1001 \(MaxArraySize\)"):
         limits.check_array(range(1002), config)
 
 
@@ -272,16 +307,16 @@ def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_p
     until("start of the first", (tmp_path / "began-0").exists)
     until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)
     assert sweep[19].status.what == states.reason("JobArrayTaskLimit").what
-    slurm._answers.clear()
-    before, end = slurm.calls.total(), time.monotonic() + 2.5
+    client._answers.clear()
+    before, end = client.calls.total(), time.monotonic() + 2.5
     while time.monotonic() < end:
         assert sweep.status == "running"
-    assert 1 <= slurm.calls.total() - before <= 4
-    before = slurm.calls.total()
+    assert 1 <= client.calls.total() - before <= 4
+    before = client.calls.total()
     sweep.cancel()
     assert [str(s) for s in sweep.statuses] == ["cancelled"] * 20
-    assert slurm.calls["scancel"] and slurm.calls.total() - before < 20  # not one for each item
-    number = ledger.read(sweep.folder / "round-1/backend.json")["job_id"]
+    assert client.calls["scancel"] and client.calls.total() - before < 20  # not one for each item
+    number = files.read_json(sweep.folder / "round-1/backend.json")["job_id"]
     assert attach(number).id == sweep.id and attach(f"{number}_3").id == f"{sweep.id}/3"
     with pytest.raises(errors.CanNeverRun, match="MaxArraySize"):
         slurm.check_round(range(10**7))
@@ -291,7 +326,7 @@ def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_p
 def test_an_item_that_slurm_puts_back_into_the_queue_goes_on(here):
     sweep = cluster.map(sweeps.goes_on, ["whole", "stops"], requeue=True, memory="200M")
     until("first step", lambda: (sweep[1].folder / "done").exists())
-    number = ledger.read(sweep.folder / "round-1/backend.json")["job_id"]
+    number = files.read_json(sweep.folder / "round-1/backend.json")["job_id"]
     here.ask("scontrol", "requeue", f"{number}_1")
     until("waiting", lambda: "waits to go on (attempt 2)" in sweep[1].status.what)
     assert sweep.wait(150).results() == [["whole", 1], ["stops", 2]]

@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 
-import programs
 import pytest
 
-from cluster.jobs import errors, metrics, output, submit
+from cluster.jobs import errors, metrics, submit
+from cluster.jobs.folder import rank_log
+
+from . import programs
 
 CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \(max_output\)\n")
 
@@ -20,7 +22,7 @@ def lines(n):
 
 
 def written(path, text, limit, chunk=1000):
-    log = output.Log(path, limit)
+    log = rank_log.Log(path, limit)
     for i in range(0, len(text), chunk):
         log.write(text[i : i + chunk])
     return log
@@ -41,11 +43,11 @@ def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path
     text, path = lines(n), tmp_path / "out-0.log"
     log = written(path, text, 16_000, chunk)
     assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 16_000
-    running = output.read(path)
-    last = output.end(path)
+    running = rank_log.read_log(path)
+    last = rank_log.end(path)
     assert len(last) >= 4000 and text.endswith(last)
     log.close()
-    assert output.end(path) == path.read_bytes()[-output.CHUNK :]
+    assert rank_log.end(path) == path.read_bytes()[-rank_log.CHUNK :]
     said = path.read_bytes()
     assert said == running and len(said) < 16_200
     cut = CUT.search(said)
@@ -59,8 +61,8 @@ def test_of_more_the_beginning_and_the_end_stay_and_the_rest_is_counted(tmp_path
 def test_what_a_killed_rank_left_is_read_whole_and_joined_by_the_next_attempt(tmp_path):
     path = tmp_path / "out-0.log"
     written(path, lines(3000), 16_000)  # and no close()
-    assert output.read(path).endswith(b"000002999\n")
-    log = output.Log(path, 16_000)
+    assert rank_log.read_log(path).endswith(b"000002999\n")
+    log = rank_log.Log(path, 16_000)
     log.write(b"the next attempt\n")
     log.close()
     assert path.read_bytes().endswith(b"000002999\nthe next attempt\n")
@@ -88,7 +90,7 @@ def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, ca
     told = []
     for step in range(20_000):
         metrics.log(step=step)
-    kept = [row["step"] for row in metrics.Tail(tmp_path).read()]
+    kept = [row["step"] for row in metrics.Tail(tmp_path).new_rows()]
     assert (tmp_path / "metrics-0.jsonl").stat().st_size <= 2**16
     assert kept[:500] == list(range(500)) and kept[-1] > 10_000
     assert capsys.readouterr().err.count("lines are left out") == len(told) == 1
@@ -97,7 +99,7 @@ def test_metrics_grow_thinner_and_never_beyond_the_cap(tmp_path, monkeypatch, ca
 
 
 def test_a_long_message_of_an_error_is_clipped():
-    text = output.clip("a" * 10**6 + "the end")
+    text = rank_log.clip("a" * 10**6 + "the end")
     assert len(text) < 2**16 + 100 and text.endswith("the end") and "934471 characters are cut out" in text
 
 
@@ -134,7 +136,7 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
     job = submit(programs.prints_for_ever, max_output="64K")
     seen = b""
     while not CUT.search(seen):
-        seen = output.read(job.folder / "out-0.log")
+        seen = rank_log.read_log(job.folder / "out-0.log")
         assert not job.status.ended and len(seen) < 2**16 + 500
     first = job.logs(0)[-10:]
     while job.logs(0)[-10:] == first:  # it is the end of the output that is shown, and it moves
@@ -159,7 +161,7 @@ def test_a_rank_may_close_its_output(runs):
 MEMORY = """
 import os, resource, sys
 from pathlib import Path
-from cluster.jobs import output
+from cluster.jobs.folder import rank_log
 pipe, printed = os.pipe()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 child = os.fork()
@@ -167,8 +169,8 @@ if child == 0:
     os.dup2(printed, 1)
     os.execvp("sh", ["sh", "-c", "yes | head -c 200000000"])
 os.close(printed)
-log = output.Log(Path(sys.argv[1]), 2**20)
-output.attend(child, pipe, log)
+log = rank_log.Log(Path(sys.argv[1]), 2**20)
+rank_log.attend(child, pipe, log)
 log.close()
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
@@ -179,3 +181,104 @@ def test_the_memory_is_bounded_too(tmp_path):
     command = [sys.executable, "-c", MEMORY, str(tmp_path / "out-0.log")]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert int(said.stdout) < 8 * 1024 and (tmp_path / "out-0.log").stat().st_size < 2**20 + 500
+
+
+@pytest.mark.parametrize("chunk", [7, 1000, 3999])
+@pytest.mark.parametrize("n", [0, 800, 1300, 1700, 2400])
+def test_who_follows_sees_all_of_it_as_it_is_printed(tmp_path, n, chunk):
+    """Of 24,000 bytes of which 16,000 stay each is seen, and none twice, also while the parts are joined."""
+    text, path = lines(n), tmp_path / "out-0.log"
+    log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
+    for i in range(0, len(text), chunk):
+        log.write(text[i : i + chunk])
+        seen += follower.new_bytes()
+        assert seen == text[: i + chunk], "what was printed is not shown until the rank ends"
+    log.close()
+    assert seen + follower.new_bytes() == text and follower.new_bytes() == b""
+
+
+def accounts(seen, text):
+    """Is each byte of the text either in what was seen, in its place, or counted as cut out?"""
+    at = 0
+    for piece, missing in zip(CUT.split(seen)[::3], [*CUT.split(seen)[1::3], b"0"], strict=True):
+        assert text[at : at + len(piece)] == piece
+        at += len(piece) + int(missing)
+    return at == len(text)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3, 5])
+def test_who_looks_seldom_is_told_how_much_is_missing(tmp_path, looks):
+    """What is seen and what is said to be cut out are 54,321 lines together, and the end is seen."""
+    text, path = lines(54_321), tmp_path / "out-0.log"
+    log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
+    for i in range(looks):
+        log.write(text[len(text) * i // looks : len(text) * (i + 1) // looks])
+        seen += follower.new_bytes()
+    log.close()
+    seen += follower.new_bytes()
+    assert seen.startswith(text[:8000]) and seen.endswith(text[-3990:]) and accounts(seen, text)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("first", [900, 1500, 3000])
+def test_who_follows_a_run_that_goes_on_sees_both_attempts(tmp_path, first, when):
+    """The rank of the first attempt is killed, the second joins what it left; both are seen once."""
+    path = tmp_path / "out-0.log"
+    follower, seen = rank_log.Follower(path), b""
+    log = rank_log.Log(path, 16_000)
+    for line in lines(first).splitlines(keepends=True):
+        log.write(line)
+        seen += follower.new_bytes()
+    if when == "before":
+        assert seen == lines(first)
+    log = rank_log.Log(path, 16_000)
+    if when == "after":
+        seen += follower.new_bytes()
+    for _ in range(1500):
+        log.write(b"attempt 2\n")
+        seen += follower.new_bytes()
+    log.close()
+    assert seen + follower.new_bytes() == lines(first) + b"attempt 2\n" * 1500
+
+
+def test_following_reads_right_while_the_parts_are_joined(tmp_path, monkeypatch):
+    """At each change of a file that joining makes: is nothing shown twice or left out in the end?"""
+    text, path = lines(2400), tmp_path / "out-0.log"
+    looked = []
+
+    def look(*_):
+        for follower, seen in looked:
+            seen.append(follower.new_bytes())
+
+    for name in ("rename", "unlink"):
+        change = getattr(rank_log.Path, name)
+        monkeypatch.setattr(rank_log.Path, name, lambda *a, do=change, **k: (look(), do(*a, **k), look())[1])
+    rest = rank_log._rest
+    monkeypatch.setattr(rank_log, "_rest", lambda p: (look() or piece for piece in rest(p)))
+    for known in range(0, len(text), 1000):  # how much the one who follows has seen before
+        looked.clear()
+        log = rank_log.Log(path, 16_000)
+        log.write(text[:known])
+        follower = rank_log.Follower(path)
+        seen = [follower.new_bytes()]
+        log.write(text[known:])
+        looked.append((follower, seen))
+        log.close()
+        look()
+        found = b"".join(seen)
+        assert found.endswith(text[-3990:]) and accounts(found, text), known
+        path.unlink()
+
+
+def test_a_job_that_prints_much_is_followed_while_it_runs(runs, tmp_path, capsys, monkeypatch):
+    """The job waits until the last line, printed long beyond half of its limit, has been shown."""
+    printed = []
+    monkeypatch.setattr("builtins.print", lambda *words, **_: printed.extend(words) or shown())
+
+    def shown():
+        if printed[-1] == "the last line":
+            (tmp_path / "go").touch()
+
+    job = submit(programs.prints_and_waits, 60_000, str(tmp_path / "go"), max_output="64K")
+    job.follow()
+    assert job.status == "done" and printed[-1] == "the last line"

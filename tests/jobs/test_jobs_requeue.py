@@ -5,12 +5,15 @@ import signal
 import subprocess
 import time
 
-import interrupted
 import numpy as np
-import programs
 import pytest
 
-from cluster.jobs import attach, attempts, begin, errors, ledger, metrics, submit
+from cluster.jobs import attach, errors, metrics, submit
+from cluster.jobs.rank import on_restart
+from cluster.jobs.state import attempts
+from cluster.system import files
+
+from . import interrupted, programs
 
 STEPS, AT = 10, 5  # saved after step 3; steps 4 and 5 are computed twice
 
@@ -28,7 +31,7 @@ def stopped(job):
 
 def interrupt(job):
     """End it as nothing in its code would: kill the launcher here, put it back into the queue on Slurm."""
-    backend = ledger.read(job.folder / "backend.json")
+    backend = files.read_json(job.folder / "backend.json")
     if job.backend == "local":
         os.kill(backend["pid"], signal.SIGKILL)
         job.wait(30)
@@ -53,7 +56,7 @@ def test_an_interrupted_run_goes_on_where_it_was(backend):
     assert frame.time.iloc[0] >= 0 and frame.time.is_monotonic_increasing
     assert "--- attempt 2 on " in again.logs(0)
     first, second = again.folder / "attempts/1/rank-0.json", again.folder / "rank-0.json"
-    assert "attempt" not in ledger.read(first) and ledger.read(second)["attempt"] == 2
+    assert "attempt" not in files.read_json(first) and files.read_json(second)["attempt"] == 2
     assert submit(interrupted.walks, STEPS, at=AT).result() == sums  # the option is not part of the key
 
 
@@ -85,14 +88,14 @@ def test_ranks_that_were_given_up_end_and_write_no_more(runs):
     attempts.keep(job.folder, 1)
     job.wait(30)
     assert not (job.folder / "rank-0.json").exists()
-    assert "ended" not in ledger.read(job.folder / "attempts/1/rank-0.json")
+    assert "ended" not in files.read_json(job.folder / "attempts/1/rank-0.json")
 
 
 def test_clearing_for_the_next_attempt_keeps_everything(tmp_path):
     for name in ("rank-0.json", "error-1.json", "result-0.npz", "end.json", "model.keras", "out-0.log"):
         (tmp_path / name).write_text("{}")
     (tmp_path / "metrics-0.jsonl").write_text('{"step": 1}\n{"ste')
-    attempts.keep(tmp_path, 1, "end.json")
+    attempts.keep(tmp_path, 1, tmp_path / "end.json")
     history = sorted(p.name for p in (tmp_path / "attempts/1").iterdir())
     assert history == ["end.json", "error-1.json", "rank-0.json", "result-0.npz"]
     assert (tmp_path / "metrics-0.jsonl").read_text() == '{"step": 1}\n'
@@ -107,13 +110,13 @@ def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys)
     run.unlink()
     monkeypatch.setenv("CLUSTER_ATTEMPT", "2")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert begin.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
+    assert on_restart.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(attempts.LIMIT))
-    assert begin.main(job.folder) == 1 and "not tried again" in capsys.readouterr().out
+    assert on_restart.main(job.folder) == 1 and "not tried again" in capsys.readouterr().out
     assert job.status.ended
     (job.folder / "cancel.json").write_text("{}")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert begin.main(job.folder) == 1
+    assert on_restart.main(job.folder) == 1
 
 
 def row(time, attempt=1, rank=0, **values):
@@ -147,13 +150,13 @@ def curves(job):
 def assert_equal(interrupted_run, whole_run):
     """To the last bit: weights, optimizer, history, and every number that was logged."""
     assert interrupted_run.results() == whole_run.results()
-    assert ledger.read(interrupted_run.folder / "rank-0.json")["attempt"] == 2
+    assert files.read_json(interrupted_run.folder / "rank-0.json")["attempt"] == 2
     for got, expected in zip(curves(interrupted_run), curves(whole_run), strict=True):
         assert got.equals(expected) and len(got) == got.step.max() + interrupted.EPOCHS
 
 
 @pytest.mark.ranks
-def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs):
+def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs, warm_ranks):
     """Stopped at step 7 of 10 in the first epoch of two, three steps after the last checkpoint."""
     whole = submit(interrupted.trains, ranks_per_node=2)
     job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
@@ -178,7 +181,7 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
     one = submit(interrupted.trains, at=25, **options)
     whole = [submit(interrupted.trains, nodes=n, backend="local", folder=tmp_path / "whole") for n in (2, 1)]
     stopped(two), stopped(one)
-    dead = ledger.read(one.folder / "rank-0.json")["host"]
+    dead = files.read_json(one.folder / "rank-0.json")["host"]
     own.kill(dead)
     try:
         urgent = submit(
@@ -190,6 +193,6 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
         assert urgent.wait(60).status == "done"
         for job, expected in zip((two, one), whole, strict=True):
             assert_equal(job.wait(180), expected)
-        assert ledger.read(one.folder / "rank-0.json")["host"] != dead
+        assert files.read_json(one.folder / "rank-0.json")["host"] != dead
     finally:
         own.start()

@@ -6,8 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from cluster.jobs import results
 from cluster.jobs.errors import Damaged, ResultError, ResultTooLarge
+from cluster.jobs.folder import results
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ class Sub(dict):
         (np.array([object()]), "the result", "numpy.ndarray of dtype object"),
         ([b"bytes"], "the result[0]", "bytes"),
         ({1}, "the result", "set"),
-        (Sub(), "the result", "test_jobs_results.Sub"),
+        (Sub(), "the result", f"{__name__}.Sub"),
     ],
 )
 def test_anything_else_is_refused_with_place_and_type(tmp_path, value, where, kind):
@@ -81,7 +81,7 @@ def test_a_small_file_that_unpacks_to_much_is_refused(tmp_path, monkeypatch):
 
 
 def test_a_result_changed_afterwards_is_noticed(tmp_path):
-    from cluster.jobs.ledger import hashes
+    from cluster.jobs.folder.layout import hashes
 
     results.save(tmp_path, 0, {"accuracy": 0.5})
     before = hashes(tmp_path)

@@ -10,11 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import programs
 import pytest
 
 import cluster
-from cluster.jobs import attach, checkup, errors, ledger, private, submit
+from cluster.jobs import attach, errors, submit
+from cluster.jobs.doctor import machine
+from cluster.jobs.doctor.report import Report
+from cluster.jobs.folder import layout, private
+from cluster.system import files
+
+from . import programs
 
 OTHER = 12345  # the number of another user
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can make what belongs to another user")
@@ -82,13 +87,13 @@ class Evil:
 def planted(folder, run, trace):
     """What another user might have put there: a run that is done, and a pickle that runs code."""
     folder.mkdir(parents=True)
-    ledger.write(folder / "run.json", run)
+    files.write_json(folder / "run.json", run)
     (folder / "call.pkl").write_bytes(pickle.dumps(Evil(trace)))
     (folder / "job.sh").write_text(f"#!/bin/bash\nmkdir {trace}\n")
-    ledger.write(folder / "backend.json", {"backend": "local", "host": "here", "pid": 1})
+    files.write_json(folder / "backend.json", {"backend": "local", "host": "here", "pid": 1})
     (folder / "result-0.json").write_text("666")
     end = {"ending": "Done", "what": "Done.", "next_step": "", "started": 1, "ended": 2}
-    ledger.write(folder / "end.json", end | {"hashes": ledger.hashes(folder), "ranks": []})
+    files.write_json(folder / "end.json", end | {"hashes": layout.hashes(folder), "ranks": []})
     for path in (folder, *folder.iterdir()):
         os.chown(path, OTHER, OTHER)
 
@@ -112,7 +117,7 @@ def test_a_planted_run_is_neither_run_nor_believed(recorded, tmp_path, how):
     assert cluster.jobs().unreadable[0][0] == place.name and not len(cluster.jobs())
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": "0", "CLUSTER_LAYOUT": "1"}
     rank = subprocess.run(
-        [sys.executable, "-P", "-m", "cluster.jobs.runner", str(place)],
+        [sys.executable, "-P", "-m", "cluster.jobs.rank.main", str(place)],
         env=env,
         capture_output=True,
         text=True,
@@ -166,9 +171,9 @@ def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch,
             use()
         assert str(runs) in caught.value.what
         assert "CLUSTER_RUNS" in caught.value.next_step or "chmod go-w" in caught.value.next_step
-    report = checkup.Report()
-    checkup._folder(report, slurm=False)
-    assert report.of("runs").mark == "bad" and str(runs) in report.of("runs").finding
+    report = Report()
+    machine._folder(report, slurm=False)
+    assert report.item("runs").mark == "bad" and str(runs) in report.item("runs").finding
     assert not list(runs.iterdir())
 
 
@@ -292,13 +297,13 @@ def test_beside_what_is_for_reading_only_runs_are_at_home(tmp_path, monkeypatch)
     lectures.mkdir(parents=True)
     monkeypatch.chdir(lectures)
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setattr(ledger.os, "access", lambda path, mode: "course" not in Path(path).parts)
+    monkeypatch.setattr(layout.os, "access", lambda path, mode: "course" not in Path(path).parts)
     for name in ("runs", "../runs"):
         monkeypatch.setenv("CLUSTER_RUNS", name)
-        assert ledger.root() == home / "runs"
-        assert ledger.root(name) == lectures / name
+        assert layout.root() == home / "runs"
+        assert layout.root(name) == lectures / name
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "course" / "absent"))
-    assert ledger.root() == tmp_path / "course" / "absent"
+    assert layout.root() == tmp_path / "course" / "absent"
     (lectures / "runs").mkdir()  # recorded ones, which are read
     monkeypatch.delenv("CLUSTER_RUNS")
-    assert ledger.root() == lectures / "runs"
+    assert layout.root() == lectures / "runs"

@@ -3,10 +3,13 @@
 import os
 import time
 
-import programs
 import pytest
 
-from cluster.jobs import backends, errors, ledger, slurm, submit
+from cluster.jobs import errors, submit
+from cluster.slurm import client
+from cluster.system import files
+
+from . import programs
 
 UNREACHABLE = "echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1"
 UNKNOWN = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
@@ -20,11 +23,10 @@ def commands(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
-    monkeypatch.setattr(backends, "_seen", {})
-    monkeypatch.setattr(slurm, "_answers", {})
+    monkeypatch.setattr(client, "_answers", {})
 
     def play(**texts):
-        slurm._answers.clear()
+        client._answers.clear()
         for name, text in texts.items():
             path = tmp_path / "bin" / name
             path.write_text(f"#!/bin/sh\necho {name} >> '{tmp_path / 'calls'}'\n{text}\n")
@@ -41,9 +43,9 @@ def commands(tmp_path, monkeypatch):
 def job(commands):
     """A job of one rank that was submitted a minute ago and has been running since."""
     job = submit(programs.sleeps, 60, backend="slurm")
-    backend = ledger.read(job.folder / "backend.json")
-    ledger.write(job.folder / "backend.json", backend | {"submitted": time.time() - 60})
-    ledger.write(job.folder / "rank-0.json", {"rank": 0, "started": time.time() - 50})
+    backend = files.read_json(job.folder / "backend.json")
+    files.write_json(job.folder / "backend.json", backend | {"submitted": time.time() - 60})
+    files.write_json(job.folder / "rank-0.json", {"rank": 0, "started": time.time() - 50})
     return job
 
 
@@ -64,7 +66,7 @@ def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, word
     commands(squeue=UNREACHABLE)
     assert job.status == "pending" and "does not answer" in job.status.what
     commands(squeue=f"echo '8|RUNNING|None|{job.folder}'")
-    assert job.status == "running" and ledger.read(job.folder / "backend.json")["job_id"] == "8"
+    assert job.status == "running" and files.read_json(job.folder / "backend.json")["job_id"] == "8"
 
 
 def test_a_submission_that_slurm_does_not_have_is_lost(commands):
@@ -126,3 +128,15 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
     commands(squeue=f"echo '8|RUNNING|None|{job.folder}'")
     job.cancel(wait=False)
     assert "scancel" in (tmp_path / "calls").read_text() and (job.folder / "cancel.json").exists()
+
+
+def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
+    """Whether Slurm is there is one of the shared answers; the doctor's question is asked anew."""
+    assert [client.no_slurm(), client.no_slurm()] == [None, None]
+    assert (tmp_path / "calls").read_text() == "scontrol\n"
+    assert client.no_slurm(remembered=False) is None
+    assert (tmp_path / "calls").read_text() == "scontrol\n" * 2
+    now = client.time.monotonic()
+    monkeypatch.setattr(client.time, "monotonic", lambda: now + 31)
+    assert client.no_slurm() is None
+    assert (tmp_path / "calls").read_text() == "scontrol\n" * 3

@@ -2,10 +2,14 @@
 
 import time
 
-import programs
 import pytest
 
-from cluster.jobs import attach, backends, errors, slurm, submit
+from cluster.jobs import attach, errors, submit
+from cluster.jobs.backends import slurm
+from cluster.slurm import client
+from cluster.system import files
+
+from . import programs, sweeps
 
 pytestmark = pytest.mark.slurm
 
@@ -15,8 +19,8 @@ def here(cluster, tmp_path, monkeypatch):
     cluster.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.delenv("CLUSTER_BACKEND", raising=False)
-    monkeypatch.setattr(backends, "_seen", {})
-    monkeypatch.setattr(slurm, "FRESH", 0.1)
+    monkeypatch.setattr(client, "_answers", {})
+    monkeypatch.setattr(client, "FRESH", 0.1)
     return cluster
 
 
@@ -39,17 +43,18 @@ def test_a_job_cancelled_from_outside_is_cancelled(here):
     while "asleep" not in job.logs(0):
         time.sleep(0.1)
     number = job.folder / "backend.json"
-    here.ask("scancel", slurm.ledger.read(number)["job_id"])
+    here.ask("scancel", files.read_json(number)["job_id"])
     assert job.wait(30).status == "cancelled"
-    assert attach(slurm.ledger.read(number)["job_id"]).id == job.id
+    assert attach(files.read_json(number)["job_id"]).id == job.id
 
 
-def test_a_submission_cut_off_before_its_number_was_kept_is_found_again(here):
-    job = submit(programs.sleeps, 3)
+def test_a_submission_cut_off_before_its_number_was_kept_is_found_again(here, tmp_path):
+    job = submit(sweeps.waits, 1, place=str(tmp_path))
     (job.folder / "backend.json").unlink()
     while not (job.folder / "backend.json").exists():
         assert job.status in ("pending", "running")
-    job.wait(30)
+    (tmp_path / "go").touch()
+    job.wait(60)
     assert job.status == "done"
 
 
@@ -62,17 +67,20 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
     assert job.status == "pending"  # it may be too new to be listed
     monkeypatch.setattr(slurm, "SETTLE", 0)
     assert job.status == "lost"
-    here.ask("scancel", slurm.ledger.read(job.folder / "backend.json")["job_id"])
-    while here.ask("squeue", "-h"):  # a step that ends while slurmctld is away tells it a minute later
+    number = files.read_json(job.folder / "backend.json")["job_id"]
+    here.ask("scancel", number)
+    while here.ask(
+        "squeue", "-h", "-j", number
+    ):  # a step that ends without slurmctld tells it a minute later
         time.sleep(0.1)
 
 
-def test_a_controller_that_stops_answering_changes_no_state(here, own, monkeypatch):
+def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path, monkeypatch):
     """The controller is stopped in the middle and comes back: the job is running all the time, then done."""
-    job = submit(programs.sleeps, 10)
-    while "asleep" not in job.logs(0) or job.status != "running":
+    job = submit(sweeps.waits, 1, place=str(tmp_path))
+    while not (tmp_path / "began-1").exists() or job.status != "running":
         time.sleep(0.1)
-    monkeypatch.setattr(slurm, "ANSWER", 1)
+    monkeypatch.setattr(client, "ANSWER", 1)
     own.stop_controller()
     try:
         time.sleep(0.3)
@@ -80,12 +88,13 @@ def test_a_controller_that_stops_answering_changes_no_state(here, own, monkeypat
         assert now == "running" and "has not answered" in now.what and now.source == "last seen"
     finally:
         own.start_controller()
-    assert job.wait(40).status == "done"
+    (tmp_path / "go").touch()
+    assert job.wait(60).status == "done"
 
 
 def test_the_end_is_known_without_the_controller(here, tmp_path, monkeypatch):
     """The ranks' own records say how a job ended."""
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
-    monkeypatch.setattr(slurm, "_ask", lambda *command, **options: pytest.fail("Slurm was asked"))
+    monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
     monkeypatch.setattr(slurm, "_squeue", lambda: None)
     assert job.wait(30).result() == 1

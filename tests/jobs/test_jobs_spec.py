@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from cluster.jobs import spec
+from cluster.jobs import options
 from cluster.jobs.errors import JobError, OptionError, OptionValueError
+from cluster.slurm import words
 
 
 def train(epochs, rate=0.1):
@@ -13,7 +14,7 @@ def train(epochs, rate=0.1):
 
 
 def test_keywords_go_to_whom_they_name():
-    assert spec.split(train, {"epochs": 3, "nodes": 2}) == ({"nodes": 2}, {"epochs": 3})
+    assert options.split_keywords(train, {"epochs": 3, "nodes": 2}) == ({"nodes": 2}, {"epochs": 3})
 
 
 @pytest.mark.parametrize(
@@ -21,10 +22,10 @@ def test_keywords_go_to_whom_they_name():
 )
 def test_a_misspelt_keyword_names_the_nearest_and_lists_all(word, meant):
     with pytest.raises(TypeError) as caught:
-        spec.split(train, {word: 1})
+        options.split_keywords(train, {word: 1})
     text = str(caught.value)
     assert f"no option {word!r}" in text and f"Did you mean {meant!r}?" in text
-    assert all(name in text for name in [*spec.NAMES, "epochs", "rate"])
+    assert all(name in text for name in [*options.NAMES, "epochs", "rate"])
 
 
 def test_a_parameter_named_like_an_option_is_refused():
@@ -32,7 +33,7 @@ def test_a_parameter_named_like_an_option_is_refused():
         return time
 
     with pytest.raises(OptionError, match=r"wait\(\) has a parameter 'time'"):
-        spec.split(wait, {"time": 3})
+        options.split_keywords(wait, {"time": 3})
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_parameter_named_like_an_option_is_refused():
 )  # fmt: skip
 def test_a_wrong_value_is_quoted_with_the_right_form(option, value, form):
     with pytest.raises(OptionValueError) as caught:
-        spec.check({option: value})
+        options.check_options({option: value})
     assert isinstance(caught.value, (JobError, ValueError))
     assert form in str(caught.value)
 
@@ -71,42 +72,44 @@ def test_a_wrong_value_is_quoted_with_the_right_form(option, value, form):
     ("text", "mib"), [("2G", 2048), ("512M", 512), ("1.5g", 1536), ("2 GiB", 2048), ("1T", 2**20)]
 )
 def test_memory_is_brought_to_mib(text, mib):
-    assert spec.check({"memory": text}).memory == mib
+    assert options.check_options({"memory": text}).memory == mib
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("00:10:00", 600), ("1-02:03:04", 93784), ("0:00:05", 5), ("100:00:00", 360000)]
 )
 def test_time_is_brought_to_seconds_and_back(text, seconds):
-    assert spec.check({"time": text}).time == seconds
-    assert spec.check({"time": spec.clock(seconds)}).time == seconds
+    assert options.check_options({"time": text}).time == seconds
+    assert options.check_options({"time": words.clock(seconds)}).time == seconds
 
 
 def test_positional_named_and_default_arguments_are_one_call():
-    assert spec.bind(train, (3,), {}) == spec.bind(train, (), {"epochs": 3, "rate": 0.1})
+    assert options.bind_arguments(train, (3,), {}) == options.bind_arguments(
+        train, (), {"epochs": 3, "rate": 0.1}
+    )
     with pytest.raises(OptionError, match="missing a required argument: 'epochs'"):
-        spec.bind(train, (), {})
+        options.bind_arguments(train, (), {})
 
 
 def test_a_function_in_c_that_tells_no_parameters_takes_positional_ones():
-    assert spec.split(time.sleep, {"memory": "1G"}) == ({"memory": "1G"}, {})
-    assert spec.bind(time.sleep, (3,), {}) == {"argument 0": 3}
+    assert options.split_keywords(time.sleep, {"memory": "1G"}) == ({"memory": "1G"}, {})
+    assert options.bind_arguments(time.sleep, (3,), {}) == {"argument 0": 3}
     with pytest.raises(OptionError, match="no such parameter"):
-        spec.split(time.sleep, {"seconds": 3})
+        options.split_keywords(time.sleep, {"seconds": 3})
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("given", "words"),
     [
         ({}, ""),
         ({"memory": "1.5G", "time": "1:00:00", "nodes": 2}, ", nodes=2, memory='1536M', time='01:00:00'"),
     ],
 )
-def test_the_recorded_command_makes_the_run_again(options, words):
+def test_the_recorded_command_makes_the_run_again(given, words):
     """Its options are given in the form that submit takes, and those that are as always are left out."""
-    from cluster.jobs import record
+    from cluster.jobs.folder import provenance
 
-    command = record.command("train", {"epochs": 3}, vars(spec.check(options)))
+    command = provenance.command("train", {"epochs": 3}, vars(options.check_options(given)))
     assert command == f"submit(train, epochs=3{words})"
-    again = eval(command, {"submit": lambda target, epochs, **given: given, "train": None})
-    assert vars(spec.check(again)) == vars(spec.check(options))
+    again = eval(command, {"submit": lambda target, epochs, **options: options, "train": None})
+    assert vars(options.check_options(again)) == vars(options.check_options(given))

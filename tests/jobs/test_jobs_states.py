@@ -9,10 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-import programs
 import pytest
 
-from cluster.jobs import attach, backends, errors, ledger, limits, slurm, states, submit
+from cluster.jobs import attach, errors, submit
+from cluster.slurm import client, limits, states
+from cluster.system import files
+
+from . import programs
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(180)]
 
@@ -26,15 +29,15 @@ def here(cluster, tmp_path_factory):
         cluster.enter(patch)
         patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
         patch.setenv("CLUSTER_BACKEND", "slurm")
-        patch.setattr(backends, "_seen", {})
-        patch.setattr(slurm, "FRESH", 0.1)
+        patch.setattr(client, "_answers", {})
+        patch.setattr(client, "FRESH", 0.1)
         cluster.ask("scancel", "--user=root")  # what earlier tests have left: all three nodes are needed
         empty(cluster)
         yield cluster
 
 
 def number(job):
-    return ledger.read(job.folder / "backend.json")["job_id"]
+    return files.read_json(job.folder / "backend.json")["job_id"]
 
 
 def until(what, true, seconds=60):
@@ -228,14 +231,14 @@ def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
     """Twenty jobs, asked in turn for two seconds, cost as many calls of squeue as one."""
     jobs = [sleeper(300, sbatch={"hold": True}) for _ in range(20)]
     try:
-        monkeypatch.setattr(slurm, "FRESH", 1.0)
+        monkeypatch.setattr(client, "FRESH", 1.0)
         counts = []
         for watched in (jobs[:1], jobs):
-            slurm._answers.clear()
-            before, end = slurm.calls.total(), time.monotonic() + 2.5
+            client._answers.clear()
+            before, end = client.calls.total(), time.monotonic() + 2.5
             while time.monotonic() < end:
                 assert all(job.status == "pending" for job in watched)
-            counts.append(slurm.calls.total() - before)
+            counts.append(client.calls.total() - before)
         assert counts[1] <= counts[0] + 1 and 2 <= counts[0] <= 4, counts
     finally:
         for job in jobs:

@@ -5,12 +5,16 @@ import json
 import os
 import time
 
-import programs
 import pytest
 
 import cluster
 from cluster.__main__ import main
-from cluster.jobs import errors, ledger, slurm, state, submit, table
+from cluster.jobs import backends, errors, job_table, submit
+from cluster.jobs.state import status
+from cluster.slurm import client
+from cluster.system import files
+
+from . import programs
 
 ENDED = {
     "ending": "Done",
@@ -29,8 +33,8 @@ def recorded(runs, i, ending="Done", backend="local", name="train", hours=0.0, *
     folder = runs / f"{name}-{i:012x}"
     folder.mkdir(parents=True)
     run = {"name": name, "backend": backend, "ranks": 2, "key": f"{i:064x}", "submitted": at.isoformat()}
-    ledger.write(folder / "run.json", run | more)
-    ledger.write(folder / "end.json", ENDED | {"ending": ending, "what": f"{ending} was it.\nmore"})
+    files.write_json(folder / "run.json", run | more)
+    files.write_json(folder / "end.json", ENDED | {"ending": ending, "what": f"{ending} was it.\nmore"})
     return folder
 
 
@@ -90,7 +94,7 @@ def test_what_is_shown(several, capsys):
     metrics.write_text("".join(json.dumps(x) + "\n" for x in lines))
     assert main(["list", "--state", "done", "--state", "failed", "--since", "1 d"]) == 0
     head, *rows, count = capsys.readouterr().out.splitlines()
-    assert head.split() == list(table.HEAD)
+    assert head.split() == list(job_table.HEAD)
     assert "done    █████░░░░░  50 %  30 of 60" in rows[0] and "2.5 s" in rows[0]
     assert rows[2].endswith("RankFailed was it.") and count == "3 jobs: 2 done, 1 failed."
     assert "width:50%" in cluster.jobs()._repr_html_()
@@ -135,12 +139,12 @@ def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkey
     """Per run no more files are opened than run.json, end.json and the end of one file of metrics."""
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
-    monkeypatch.setattr(slurm, "_ask", lambda *command, **options: pytest.fail("Slurm was asked"))
-    monkeypatch.setattr(state, "of", lambda folder: pytest.fail("an ended run was looked into"))
+    monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
+    monkeypatch.setattr(backends, "status_of", lambda folder: pytest.fail("an ended run was looked into"))
     opened, real = [], os.open
     monkeypatch.setattr(os, "open", lambda *a, **k: (opened.append(a[0]), real(*a, **k))[1])
     text = repr(cluster.jobs())
-    assert len(opened) <= 2000 and len(text.splitlines()) == table.SHOWN + 2
+    assert len(opened) <= 2000 and len(text.splitlines()) == job_table.SHOWN + 2
     assert text.endswith("The newest 50 are shown; jobs(limit=1000) shows all.")
     opened.clear()
     assert len(repr(cluster.jobs(limit=3)).splitlines()) == 5
@@ -149,8 +153,8 @@ def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkey
 def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
     folder = recorded(runs, 0, hours=0.5)
     (folder / "end.json").unlink()
-    waits = state.Status("pending", "It waits for free nodes.")
-    monkeypatch.setattr(state, "of", lambda folder: waits)
+    waits = status.Status("pending", "It waits for free nodes.")
+    monkeypatch.setattr(backends, "status_of", lambda folder: waits)
     assert repr(cluster.jobs(active=True)).splitlines()[1].endswith("30.0 min: It waits for free nodes.")
 
 

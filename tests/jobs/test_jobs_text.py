@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cluster.jobs import endings, rendezvous, sbatch, states
+from cluster.jobs.backends import batch_script
 from cluster.jobs.errors import ENDINGS, RankFailed
-from cluster.jobs.spec import Options
+from cluster.jobs.rank import rendezvous
+from cluster.jobs.state import endings
+from cluster.slurm import states, words
 
-GOLDEN = Path(__file__).parent / "golden"
-
-
-def run(ranks=2, name="train", controller="gloo", env=(), **options):
-    asked = vars(Options(memory=2048, time=600)) | options
-    return {"name": name, "ranks": ranks, "controller": controller, "env": list(env), "options": asked}
-
+from .texts import GOLDEN, run
 
 CASES = {
     "one_rank": run(ranks=1),
@@ -38,28 +34,52 @@ CASES = {
 def test_the_batch_script_is_the_golden_one(case):
     """Look at a difference before you copy it into the golden file: this text runs on clusters."""
     folder = Path("/home/a student/runs/it's $(here)/train-0123456789ab")
-    text = sbatch.script(CASES[case], folder, python="/opt/course env/bin/python")
+    text = batch_script.script(CASES[case], folder, python="/opt/course env/bin/python")
     assert text == (GOLDEN / f"{case}.sh").read_text()
 
 
 def test_every_line_of_a_hostile_script_is_quoted():
     """Read as a shell would, the hostile texts come back whole, each as one word."""
     folder = Path("/runs/it's $(here)/`x`")
-    text = sbatch.script(CASES["hostile"], folder)
+    text = batch_script.script(CASES["hostile"], folder)
     words = shlex.split(text, comments=False)
     assert words.count(str(folder)) == 2
     assert "#SBATCH" in words and "--partition=x' $(id)" in words and '--comment=it\'s "q" $(id)' in words
     assert "--job-name=a-b-rm-rf" in words
 
 
+@pytest.mark.parametrize(
+    ("text", "minutes"),
+    [("90", 90), ("0:30", 0.5), ("30:00", 30), ("02:00:00", 120), ("2-12", 3600), ("2-12:30", 3630),
+     ("1-00:00:30", 1440.5), ("infinite", float("inf")), ("UNLIMITED", float("inf")), ("n/a", float("inf"))],
+)  # fmt: skip
+def test_a_time_limit_in_each_of_slurms_forms(text, minutes):
+    """Those that sbatch's manual lists for --time, and those that sinfo prints."""
+    assert words.seconds(text) == 60 * minutes
+
+
+@pytest.mark.parametrize("text", ["", "90", "1:30", "00:60:00", "1-12", "-1:00:00", "1:00:00h", "١:00:00"])
+def test_a_job_gives_its_time_in_hours_minutes_and_seconds(text):
+    assert words.unclock(text) == 0
+    assert words.unclock(words.clock(93_784)) == 93_784 == ((26 * 60) + 3) * 60 + 4
+
+
+@pytest.mark.parametrize(
+    ("text", "n"),
+    [("gpu:2", 2), ("gpu:a100:4(S:0-1)", 4), ("gpu:a:1,gpu:b:2", 3), ("(null)", 0), ("tmp:9", 0)],
+)
+def test_gpus_are_counted_whatever_their_type(text, n):
+    assert words.gpus(text) == n
+
+
 @pytest.mark.parametrize(("text", "tasks"), [("2", (2,)), ("2(x3),1", (2, 2, 2, 1)), ("1,3(x2)", (1, 3, 3))])
 def test_slurm_task_counts_are_written_out(text, tasks):
-    assert rendezvous.expand(text) == tasks
+    assert words.expand(text) == tasks
 
 
 def test_places_on_an_uneven_layout():
     """Two ranks on node 0 and one on node 1: by hand."""
-    places = [rendezvous.Place(r, (2, 1), "x").horovod() for r in range(3)]
+    places = [rendezvous.Position(r, (2, 1), "x").horovod() for r in range(3)]
     names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "HOSTNAME")
     assert [[p[f"HOROVOD_{n}"] for n in names] for p in places] == [
         ["0", "3", "0", "2", "0", "2", "node0"],
@@ -70,9 +90,9 @@ def test_places_on_an_uneven_layout():
 
 def test_the_place_comes_from_who_started_the_rank():
     slurm_env = {"SLURM_PROCID": "2", "SLURM_STEP_TASKS_PER_NODE": "2,1", "SLURM_JOB_ID": "7"}
-    assert rendezvous.place(slurm_env | {"CLUSTER_LAUNCHER": "slurm"}).node == 1
+    assert rendezvous.position(slurm_env | {"CLUSTER_LAUNCHER": "slurm"}).node == 1
     mpi = {"CLUSTER_LAUNCHER": "mpirun", "OMPI_COMM_WORLD_RANK": "1", "CLUSTER_LAYOUT": "2"}
-    assert rendezvous.place(slurm_env | mpi).local_rank == 1  # an outer Slurm job does not mislead
+    assert rendezvous.position(slurm_env | mpi).local_rank == 1  # an outer Slurm job does not mislead
 
 
 def ended(rank, code, at=1.0):
@@ -122,7 +142,9 @@ def test_what_slurm_wrote_into_the_log_decides(log, ending):
     ],
 )
 def test_an_error_before_the_cancellation_at_3_s_is_the_ending(error, ending):
-    end = endings.decide(run(), [ended(0, 1), ended(1, -15)], {0: error}, stopped="Cancelled", asked=3.0)
+    end = endings.decide(
+        run(), [ended(0, 1), ended(1, -15)], {0: error}, stopped="Cancelled", cancelled_at=3.0
+    )
     assert end["ending"] == ending and (ending == "Cancelled" or end["traceback"] == "Traceback ...")
 
 

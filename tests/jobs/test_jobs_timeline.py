@@ -1,13 +1,18 @@
 """Timelines: Horovod's file read by hand-made examples, and a real job in which one rank is late."""
 
 import json
+import re
 import time
 
 import numpy as np
 import pytest
 
-from cluster.jobs import ledger, log, submit, trace
-from cluster.jobs.plan import plan
+from cluster.jobs import log, submit
+from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
+from cluster.jobs.rank import horovod_trace
+from cluster.jobs.show import timeline
+from cluster.jobs.submission import plan
+from cluster.system import files
 
 START = 5_000_000_000  # µs since the epoch at which the file begins: 5000 s
 
@@ -37,12 +42,21 @@ ONE = [
 
 def of(exchange, rank):
     """What a rank did, in µs since the file began."""
-    return [(what, *np.rint([(t - START / 1e6) * 1e6 for t in span])) for what, *span in exchange.of(rank)]
+    return [(what, *np.rint([(t - START / 1e6) * 1e6 for t in span])) for what, *span in exchange.spans(rank)]
+
+
+def test_each_phase_is_defined_once():
+    """Does the documentation define the phases that a timeline shows, in their order?"""
+    text = timeline.__doc__
+    defined = re.findall(r"^    (\w+)  +\S", text, re.M)
+    assert [*defined[:2], "working", *defined[2:]] == list(timeline.PHASES) and "`working`" in text
+    lines = text.splitlines()
+    assert len(set(lines) - {""}) == len([x for x in lines if x]), "a line stands there twice"
 
 
 def test_the_rank_that_comes_late_waits_for_nobody(tmp_path):
     """Rank 0 is ready at 100 µs, rank 1 at 500 µs; the operation takes 520 to 600 µs."""
-    (x,), whole = trace.read(write(tmp_path / "t", *ONE))
+    (x,), whole = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE))
     assert whole and of(x, 0) == [("waiting", 100, 500), ("communicating", 500, 600)]
     assert of(x, 1) == [("communicating", 500, 600)] and x.hidden(0) == 0
 
@@ -55,7 +69,7 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
         (250, 2, "X", "0"), (300, 1, "E", ""),
         (400, 2, "X", "1"), (400, 2, "E", ""), (410, 2, "B", "ALLREDUCE"), (500, 2, "E", ""),
     ]  # fmt: skip
-    (x,), _ = trace.read(write(tmp_path / "t", *rows))
+    (x,), _ = horovod_trace.read_exchanges(write(tmp_path / "t", *rows))
     assert of(x, 0) == [("communicating", 250, 300), ("waiting", 300, 400), ("communicating", 400, 500)]
     assert of(x, 1) == [("communicating", 400, 500)]
     assert x.hidden(0) == pytest.approx(50e-6) and x.hidden(1) == pytest.approx(100e-6)
@@ -64,7 +78,7 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
 def test_a_barrier_and_a_second_exchange(tmp_path):
     """A barrier has no operation of its own; what follows is told apart from it."""
     later = [(t + 1000, *rest) for t, *rest in ONE]
-    found, _ = trace.read(write(tmp_path / "t", *ONE, *later))
+    found, _ = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE, *later))
     assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]
 
 
@@ -73,8 +87,8 @@ def test_a_file_that_was_cut_off_gives_what_was_whole(tmp_path, cut):
     later = [(t + 1000, *rest) for t, *rest in ONE]
     text = json.dumps(events(*ONE, *later))
     (tmp_path / "t").write_text(text[: len(text) - cut] if cut else "")
-    assert len(trace.read(tmp_path / "t")[0]) == (1 if cut else 0)
-    assert trace.read(tmp_path / "none") == ([], True)
+    assert len(horovod_trace.read_exchanges(tmp_path / "t")[0]) == (1 if cut else 0)
+    assert horovod_trace.read_exchanges(tmp_path / "none") == ([], True)
 
 
 def late(steps, seconds):
@@ -90,10 +104,11 @@ def late(steps, seconds):
 
 
 @pytest.fixture(scope="module")
-def jobs(tmp_path_factory):
+def jobs(tmp_path_factory, forked_ranks):
     """The same run recorded, and not recorded."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLUSTER_RUNS", str(tmp_path_factory.mktemp("runs")))
+        patch.setenv(FORKED_RANKS, forked_ranks)
         recorded = submit(late, 12, 0.01, nodes=2, backend="local", timeline=True).wait()
         yield recorded, submit(late, 12, 0.001, nodes=2, backend="local", name="plain").wait()
 
@@ -103,7 +118,7 @@ def test_the_rank_that_is_early_waits(jobs):
     """Rank 0 sleeps 12 * 10 ms, rank 1 12 * 100 ms: rank 0 waits about the difference, 1.08 s; 1 does not."""
     t = jobs[0].timeline()
     waited = t.table.waiting
-    assert 0.8 < waited[0] < 2 and waited[1] < 0.3 * waited[0]
+    assert waited[0] > 0.8 and waited[1] < 0.3 * waited[0]
     assert len(t.exchanges) == 13  # and the sum of ones with which the ranks have met
     assert t.table["share waiting"][0] > t.table["share waiting"][1]
 
@@ -113,7 +128,7 @@ def test_spans_leave_no_gap_and_steps_add_up(jobs):
     t = jobs[0].timeline()
     for rank, spans in t.spans.groupby("rank"):
         np.testing.assert_allclose(spans.start.values[1:], spans.end.values[:-1], atol=1e-6)
-        record = ledger.read(jobs[0].folder / f"rank-{rank}.json")
+        record = files.read_json(jobs[0].folder / f"rank-{rank}.json")
         assert spans.end.max() - spans.start.min() == pytest.approx(record["ended"] - t._zero, abs=0.01)
         assert list(spans.phase[:2]) == ["queued", "starting"] and spans.phase.iloc[-1] == "ending"
     steps = t.steps
@@ -127,7 +142,7 @@ def test_what_was_not_recorded_is_said_and_not_guessed(jobs):
     t = jobs[1].timeline()
     assert set(t.spans.phase) == {"queued", "starting", "working", "ending"} and t.steps.empty
     assert any("timeline=True, rerun=True" in n for n in t.notes)
-    assert not (jobs[1].folder / trace.FILE).exists()
+    assert not (jobs[1].folder / "timeline.json").exists()
 
 
 @pytest.mark.ranks
@@ -145,7 +160,8 @@ def test_recording_does_not_make_it_another_run(runs):
     assert plan(late, (1, 0.0), {}).key == plan(late, (1, 0.0), {"timeline": True}).key
 
 
-def test_a_job_that_waits_has_a_timeline_too(runs):
+@pytest.mark.ranks
+def test_a_job_that_waits_has_a_timeline_too(runs, warm_ranks):
     job = submit(late, 1, 0.0).wait()
     (job.folder / "rank-0.json").unlink()
     t = job.timeline()

@@ -6,21 +6,23 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
-from cluster.jobs import errors, submit, warm
+from cluster.jobs import errors, submit
+from cluster.jobs.backends import forked_ranks
 
 SERVER = """
 import json, socket, sys
-from cluster.jobs import warm
+from cluster.jobs.backends import forked_ranks
 listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 listener.bind(sys.argv[1])
 listener.listen(8)
 sys.modules["held"] = json  # what only a forked rank has
 print("ready", flush=True)
-warm.serve(listener)
+forked_ranks.serve(listener)
 """
 
 
@@ -31,7 +33,7 @@ def server(tmp_path, runs, monkeypatch):
     command = [sys.executable, "-c", SERVER, place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        monkeypatch.setenv(warm.VARIABLE, place)
+        monkeypatch.setenv(forked_ranks.VARIABLE, place)
         yield process
         process.kill()
 
@@ -78,3 +80,33 @@ def test_where_nobody_answers_ranks_are_started(server):
     server.kill()
     server.wait()
     assert submit(about).result()[0] is False
+
+
+def holds(*names):
+    return [name in sys.modules for name in names]
+
+
+def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
+    """Has a rank what that process holds, for as long as it is offered, and is all as before afterwards?"""
+    monkeypatch.setenv(forked_ranks.VARIABLE, "elsewhere")
+    with forked_ranks.offered(["wave", "no_such_module"]) as process:
+        place = Path(os.environ[forked_ranks.VARIABLE])
+        assert place.parent.stat().st_mode & 0o777 == 0o700  # who can reach the socket can run code
+        assert submit(holds, "wave", "tensorflow").result() == [True, False]
+    assert (
+        os.environ[forked_ranks.VARIABLE] == "elsewhere" and not place.exists() and process.poll() is not None
+    )
+    assert submit(holds, "wave").result() == [False]
+
+
+def test_what_is_offered_ends_with_who_offers_it(tmp_path):
+    """Does no process stay when the one that offers ranks is killed?"""
+    code = (
+        "from cluster.jobs.backends import forked_ranks\n"
+        "with forked_ranks.offered([]) as process:\n    print(process.pid, flush=True)\n    input()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        server = psutil.Process(int(process.stdout.readline()))
+        process.kill()
+    assert psutil.wait_procs([server], 30)[1] == []

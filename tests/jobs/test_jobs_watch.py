@@ -9,14 +9,17 @@ import statistics
 import sys
 
 import nbformat
-import programs
 import pytest
 from nbclient import NotebookClient
 
 import cluster
 from cluster.__main__ import main
-from cluster.jobs import curves, forms, live, picture, submit
-from cluster.jobs.state import Status
+from cluster.jobs import submit
+from cluster.jobs.show import curves, picture, render, watch
+from cluster.jobs.show import progress as bar
+from cluster.jobs.state.status import Status
+
+from . import programs
 
 
 def filled(values):
@@ -31,7 +34,7 @@ def logged(folder, *rows):
     lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
     (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
     found = curves.Curves(folder)
-    assert found.read()
+    assert found.update()
     return found
 
 
@@ -69,39 +72,62 @@ def test_a_loss_that_is_no_number_is_said_in_words(tmp_path):
     assert found.lines("step", "loss")[0].points() == [(0, 1.0), (1, 2.0)]
 
 
+RESUMED = [{"step": s, "steps": 4, "loss": 1 / s} for s in (1, 2)]
+RESUMED += [{"step": s, "steps": 4, "loss": 1 / s, "attempt": 2} for s in (2, 3)]
+RESUMED += [{"step": 4, "steps": 4, "loss": 0.25, "attempt": 3}]
+
+
+def test_the_number_of_the_attempt_is_no_metric(tmp_path):
+    """Of a run that was interrupted and went on: is the loss the one curve and the one number?"""
+    found = logged(tmp_path, *RESUMED)
+    assert found.panels() == [("step", "loss")]
+    assert found.ranks[0].numbers == {"loss": 0.25}
+
+
+def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkeypatch):
+    """Is the attempt's number no number of the progress bar either?"""
+    job = submit(programs.counts_calls, os.devnull).wait()
+    logged(job.folder, *RESUMED)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with bar.Progress(job, True) as progress:
+        progress.show(Status("running", "It runs."))
+    line = capsys.readouterr().out.rstrip()
+    assert "4/4" in line and line.endswith("] loss 0.25")
+
+
 def test_rate_and_time_left_by_hand(tmp_path):
     """Ten steps a second until step 30 of 50: two more seconds. A restart forgets the old rate."""
     found = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
     rank = found.ranks[0]
     assert (rank.rate, rank.left, rank.share) == (10.0, 2.0, 0.6)
-    assert forms.facts(rank) == ["30 of 50 steps", "10 steps/s", "2.0 s left", "loss 0.1"]
+    assert render.facts(rank) == ["30 of 50 steps", "10 steps/s", "2.0 s left", "loss 0.1"]
     rank.add({"time": 3.0, "step": 5})
     assert rank.rate is None
 
 
 def test_only_what_is_new_is_read(tmp_path):
     found = logged(tmp_path, {"step": 1, "loss": 1.0})
-    assert not found.read()
+    assert not found.update()
     with open(tmp_path / "metrics-0.jsonl", "a") as f:
         f.write('{"rank": 0, "time": 9.0, "step": 2, "loss": 0.5}\n{"rank": 0, "ti')
-    assert found.read() and found.lines("step", "loss")[0].points() == [(1, 1.0), (2, 0.5)]
+    assert found.update() and found.lines("step", "loss")[0].points() == [(1, 1.0), (2, 0.5)]
 
 
-ROW = forms.Row("rank 0", 0.25, ["5 of 20 steps", "", "x" * 90])
-VIEW = forms.View("train-1", "running", ["2 ranks"], ["a reason"], [ROW], log="<script>alert(1)</script>")
+ROW = render.Row("rank 0", 0.25, ["5 of 20 steps", "", "x" * 90])
+VIEW = render.View("train-1", "running", ["2 ranks"], ["a reason"], [ROW], log="<script>alert(1)</script>")
 
 
 def test_the_text_keeps_to_the_terminals_columns():
-    lines = forms.text(VIEW, 40)
+    lines = render.text(VIEW, 40)
     assert lines[0] == "train-1: running, 2 ranks" and lines[1] == "a reason"
     assert lines[2].startswith("rank 0  █████░░░░░░░░░░░░░░░  25 %  5")
     assert max(map(len, lines)) == 40 and lines[2].endswith("…")
 
 
 def test_of_many_ranks_the_slowest_are_shown():
-    rows = [forms.Row(f"rank {i}", i / 100) for i in range(100)]
-    shown, others = forms.slowest(rows[::-1])
-    assert {r.label for r in shown} == {f"rank {i}" for i in range(forms.ROWS)} and "of 100" in others
+    rows = [render.Row(f"rank {i}", i / 100) for i in range(100)]
+    shown, others = render.slowest(rows[::-1])
+    assert {r.label for r in shown} == {f"rank {i}" for i in range(render.ROWS)} and "of 100" in others
 
 
 class Balanced(html.parser.HTMLParser):
@@ -125,8 +151,8 @@ class Balanced(html.parser.HTMLParser):
 
 
 def test_the_page_is_whole_and_harmless():
-    page = Balanced(forms.page(VIEW))
-    assert "script" not in page.tags and "width:25%" in forms.page(VIEW)
+    page = Balanced(render.page(VIEW))
+    assert "script" not in page.tags and "width:25%" in render.page(VIEW)
 
 
 def test_the_picture_says_in_words_what_it_shows(tmp_path):
@@ -155,7 +181,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(live.time, "sleep", interrupt)
+        patch.setattr(watch.time, "sleep", interrupt)
         cluster.watch(job)
     assert job.status == "running" and not (job.folder / "cancel.json").exists()
     last = capsys.readouterr().out.splitlines()[-1]
@@ -167,7 +193,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
 
 def test_a_terminal_is_drawn_over(runs, capsys, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(live, "EVERY", 0.1)
+    monkeypatch.setattr(watch, "EVERY", 0.1)
     submit(programs.logs_and_fails, 2).watch()
     assert re.search(r"\x1b\[\d+A\r\x1b\[Klogs_and_fails-", capsys.readouterr().out)
 
@@ -178,17 +204,17 @@ def test_several_jobs_are_rows_and_the_command_watches_them(runs, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert any(re.match(r"n2-\w+ .*failed  2 of 2 steps.*ValueError on rank 0: no more", x) for x in lines)
     assert any(re.match(r"n4-\w+ .*failed  4 of 4 steps", x) for x in lines)
-    live.watch([])
+    watch.watch([])
     assert "no job" in capsys.readouterr().out
 
 
 def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
     job = submit(programs.counts_calls, os.devnull).wait()
-    source = live.Source(job)
+    source = watch.Source(job)
     source.status, source.submitted = Status("pending", "It waits for free nodes.", "Ask for less."), 0.0
-    monkeypatch.setattr(live.time, "time", lambda: 90.0)
+    monkeypatch.setattr(watch.time, "time", lambda: 90.0)
     monkeypatch.setattr(curves.time, "time", lambda: 90.0)
-    shown = live.view([source])
+    shown = watch.view([source])
     assert shown.words == ["Waiting for 1 min 30 s. It waits for free nodes.", "→ Ask for less."]
 
 

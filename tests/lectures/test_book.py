@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from browser import browser, needs_browser, overflows, violations
+from .. import ROOT
+from ..browser import browser, needs_browser, overflows, violations
+from ..modules import module_of
 
-ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "lectures" / "book"
 LOADING = {"src", "data", "poster", "srcset"}
 
@@ -106,6 +106,7 @@ def test_formulas_are_drawn_without_a_script(book):
         assert not left, f"{path.name}: {left[0]}"
 
 
+@pytest.mark.servers
 @needs_browser
 def test_lecture_page_is_accessible(book):
     """Has axe nothing against the contents and a lecture's page, and does a narrow window cut nothing off?"""
@@ -133,11 +134,8 @@ def test_no_solution_is_in_the_book(book):
 
 
 @pytest.fixture
-def sources(monkeypatch):
-    monkeypatch.syspath_prepend(str(BOOK))
-    import sources
-
-    return sources
+def sources():
+    return module_of("lectures/book/sources.py")
 
 
 def test_picture_without_description_is_refused(sources):
@@ -154,6 +152,15 @@ def test_picture_without_description_is_refused(sources):
     assert said == "Figure: the second x^2 only. The text below describes it further."
     with pytest.raises(sources.BookError, match=r"a\.ipynb: no description .* 'plot\(1\)'"):
         sources.alternative(cells, 0, Path("a.ipynb"))
+
+
+def test_what_a_lecture_was_made_of_is_no_fact_of_its_page(sources, tmp_path):
+    """Do the key and its parts in a notebook's metadata stay out of the page?"""
+    import nbformat
+
+    page = tmp_path / "01_topic.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(metadata={"made_of": {"key": "1"}, "title": "x"}), page)
+    assert set(sources.prepared(page, str).metadata) == {"title"}
 
 
 def test_no_other_folder_is_replaced(tmp_path):

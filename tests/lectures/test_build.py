@@ -1,21 +1,49 @@
 """Do the lectures run from top to bottom, and are the notebooks those of their texts?"""
 
+import importlib.util
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import nbformat
 import pytest
 
+from .. import sample
+
 ROOT = Path(__file__).parents[2]
 TEXTS = sorted((ROOT / "lectures" / "text").glob("[0-9][0-9]_*.py"))
+
+
+@cache
+def build():
+    """lectures/build.py."""
+    spec = importlib.util.spec_from_file_location("build_lectures", ROOT / "lectures" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def to_redo():
+    """{text: why it is executed}: lectures with another key, and one of the others."""
+    return sample.to_redo({text.stem: build().why(text) for text in TEXTS})
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
+def test_committed_notebook_is_of_its_text(text):
+    """Is the committed notebook of this text, and executed?"""
+    build().check_committed(text, ROOT / "lectures" / f"{text.stem}.ipynb")
 
 
 @pytest.mark.notebook
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.stem)
-def test_lecture_runs(text):
-    """Does the lecture execute without error or noise, and is the committed notebook of this text?"""
+def test_lecture_runs(text, record_property):
+    """Does the lecture execute without error or noise, and show what the committed notebook shows?"""
+    if text.stem not in to_redo():
+        pytest.skip(sample.UNCHANGED)
+    sample.note(record_property, f"lecture {text.stem}", to_redo()[text.stem])
     command = [sys.executable, "lectures/build.py", text.stem[:2], "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -34,3 +62,52 @@ def test_figures_have_a_text_for_those_who_cannot_see(text):
     for cell in notebook.cells:
         assert "![](" not in cell.source, cell.source
         assert "<img" not in cell.source or "alt=" in cell.source, cell.source
+
+
+def book(*cells):
+    """A notebook of code cells, each given as its tags and its outputs."""
+    made = []
+    for tags, *outputs in cells:
+        cell = nbformat.v4.new_code_cell("1", metadata={"tags": tags} if tags else {})
+        cell.outputs = [
+            nbformat.v4.new_output("stream", name="stdout", text=output)
+            if isinstance(output, str)
+            else nbformat.v4.new_output("display_data", output)
+            for output in outputs
+        ]
+        made.append(cell)
+    return nbformat.v4.new_notebook(cells=made)
+
+
+PICTURE = {"image/png": "…", "text/plain": "<Figure size 640x480 with 1 Axes>"}
+TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</td></tr></table>'
+
+
+@pytest.mark.parametrize(
+    ("committed", "executed", "words"),
+    [
+        (([], "loss 0.52\n"), ([], "loss 0.52\n"), ""),
+        (([], "loss 0.52\n"), ([], "loss 0.53\n"), ""),  # one in the last digit
+        (([], "loss 0.52\n"), ([], "loss 0.54\n"), "0.52, now 0.54"),
+        (([], "norm 123.45\n"), ([], "norm 124.45\n"), ""),  # less than one in a hundred
+        (([], "61,706 weights\n"), ([], "61,707 weights\n"), "61,706, now 61,707"),
+        (([], "2.6e-16\n"), ([], "3e-15\n"), "2.6e-16, now 3e-15"),
+        (([], "it holds\n"), ([], "it hangs\n"), "it hangs"),
+        (([], "a\n", "b\n"), ([], "a\nb\n"), ""),  # a stream cut in two
+        (([], "a\n"), ([], "a\n", PICTURE), "puts out"),
+        (([], PICTURE), ([], PICTURE | {"image/png": "another"}), ""),  # pictures are not compared
+        (([], {"text/html": TABLE.format("f3a", 1.25)}), ([], {"text/html": TABLE.format("b71", 1.25)}), ""),
+        (
+            ([], {"text/html": TABLE.format("f", 1.25)}),
+            ([], {"text/html": TABLE.format("f", 2.25)}),
+            "now 2.25",
+        ),
+        ((["measured"], "3.1 ms, slow\n"), (["measured"], "0.2 s, fast\n"), ""),
+        ((["measured"], "3.1 ms\n"), (["measured"],), "puts out nothing"),
+        ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the text's tags count
+    ],
+)
+def test_what_is_compared(committed, executed, words):
+    """Is a difference in kinds, words and numbers told, and one by rounding, in a picture or measured not?"""
+    found = build().differences(book(committed), book(executed))
+    assert words in "".join(found) and bool(found) == bool(words), found

@@ -4,13 +4,13 @@ import copy
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "lectures"))
-import claims  # noqa: E402
+from .. import ROOT
+from ..modules import module_of
+
+claims = module_of("lectures/claims.py")
 
 DATA = tomllib.loads(claims.DATA.read_text())
 

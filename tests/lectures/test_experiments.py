@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "lectures"))
-import experiments  # noqa: E402
+from .. import ROOT
+from ..modules import module_of
+
+experiments = module_of("lectures/experiments.py")
 
 
 @pytest.fixture

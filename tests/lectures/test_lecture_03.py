@@ -1,13 +1,14 @@
 """Lecture 03: do its counts hold, and are its networks those of the record? Tried on its own code cells."""
 
 import ast
-import importlib.util
 import json
 import math
 import pathlib
 
 import jupytext
 import pytest
+
+from ..modules import module_of
 
 ROOT = pathlib.Path(__file__).parents[2]
 LECTURES = ROOT / "lectures"
@@ -35,12 +36,7 @@ def lecture():
 @pytest.fixture(scope="module")
 def script():
     """The script that made the record."""
-    spec = importlib.util.spec_from_file_location(
-        "small_networks", LECTURES / "runs" / "03_small_networks.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("lectures/runs/03_small_networks.py")
 
 
 @pytest.fixture(scope="module")

@@ -166,6 +166,14 @@ def test_batch_norm_is_that_of_keras(lecture):
     assert np.allclose(lecture["BatchNorm"](groups=2)(x, training=True), halves, atol=1e-5)
 
 
+def test_batch_norm_far_from_zero_is_a_number(lecture):
+    """Numbers of 300 ± 0.01: float32 knows 90,000 to 0.008, which is 80 times their variance of 0.0001."""
+    x = np.random.default_rng(0).normal(300, 0.01, (6, 5, 4, 8)).astype(np.float32)
+    layer = lecture["BatchNorm"]()
+    assert np.isfinite(layer(x, training=True)).all()
+    assert (layer.variance.numpy() >= 0).all() and np.isfinite(layer(x)).all()
+
+
 def test_average_precision_by_hand(script):
     """Two shoes; a hit, a miss, a hit: precision 1 at the first recall, 2/3 at the second."""
     y, out = np.zeros((1, 8, 8, 5), np.float32), np.zeros((1, 8, 8, 5), np.float32)

@@ -2,7 +2,6 @@
 
 import ast
 import hashlib
-import importlib.util
 import json
 import linecache
 import pathlib
@@ -12,6 +11,8 @@ import jupytext
 import numpy as np
 import pytest
 
+from ..modules import module_of
+
 ROOT = pathlib.Path(__file__).parents[2]
 RUNS = ROOT / "lectures" / "runs"
 TEXT = ROOT / "lectures" / "text" / "08_large_batches.py"
@@ -20,10 +21,7 @@ TEXT = ROOT / "lectures" / "text" / "08_large_batches.py"
 @pytest.fixture(scope="module")
 def experiment():
     """The script that made the record."""
-    spec = importlib.util.spec_from_file_location("large_batches", RUNS / "08_large_batches.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_of("lectures/runs/08_large_batches.py")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,12 @@
 """The learning rate against arithmetic by hand; the models against their published shapes and counts."""
 
+import json
+
 import numpy as np
 import pytest
 
 keras = pytest.importorskip("keras")
-from cluster.training import models, schedules  # noqa: E402
+from cluster.training import models, optimizers, schedules  # noqa: E402
 
 
 def rates(schedule, steps):
@@ -31,6 +33,29 @@ def test_constant_warmup_and_none():
     assert rates(schedules.LinearWarmup(0.1, ranks=4, warmup_steps=0), [0, 9]) == [0.4, 0.4]
 
 
+def decay():
+    """0.6 up to step 5, then 0.06, then 0.006 from step 9 on: steps of the whole training."""
+    return keras.optimizers.schedules.PiecewiseConstantDecay([5, 8], [0.6, 0.06, 0.006])
+
+
+def test_warmup_ends_where_the_schedule_after_it_is():
+    """η = 0.2, W = 4, then a schedule that is 0.6 at step 4: four steps of 0.1, and then that schedule?"""
+    after = [0.6, 0.6, 0.06, 0.06, 0.06, 0.006]
+    for kind, first in [
+        ("gradual", [0.2, 0.3, 0.4, 0.5]), ("constant", [0.2] * 4), ("none", [0.6] * 4),
+    ]:  # fmt: skip
+        schedule = schedules.LinearWarmup(0.2, ranks=2, warmup_steps=4, kind=kind, after=decay())
+        assert rates(schedule, range(10)) == first + after
+    assert rates(schedules.LinearWarmup(0.2, 2, 0, after=decay()), [0, 5, 6]) == [0.6, 0.6, 0.06]
+
+
+def test_the_schedule_after_counts_from_the_start():
+    """A line from 1.6 at step 0 to 0 at step 16: is the warmup's end, step 4, at 1.2?"""
+    line = keras.optimizers.schedules.PolynomialDecay(1.6, 16, 0.0)
+    schedule = schedules.LinearWarmup(0.4, ranks=4, warmup_steps=4, after=line)
+    assert rates(schedule, [0, 1, 2, 3, 4, 5, 8, 16]) == [0.4, 0.6, 0.8, 1.0, 1.2, 1.1, 0.8, 0.0]
+
+
 def test_one_rank_changes_nothing():
     """Is the learning rate of one rank η at all times?"""
     assert rates(schedules.LinearWarmup(0.1, ranks=1, warmup_steps=7), range(10)) == [0.1] * 10
@@ -43,11 +68,67 @@ def test_no_schedule_from_wrong_values(wrong):
         schedules.LinearWarmup(**{"base": 0.1, "ranks": 2, "warmup_steps": 5, **wrong})
 
 
+def test_what_follows_is_a_schedule():
+    """Is a number in its place, which could not be saved as one, refused with its value?"""
+    with pytest.raises(ValueError, match=r"after=0\.8"):
+        schedules.LinearWarmup(0.1, 2, 5, after=0.8)
+
+
 def test_a_schedule_survives_saving():
     """Does an optimizer made again from its configuration follow the same schedule?"""
     schedule = schedules.LinearWarmup(0.1, ranks=3, warmup_steps=5, kind="constant")
     optimizer = keras.optimizers.SGD.from_config(keras.optimizers.SGD(schedule).get_config())
     assert optimizer._learning_rate.get_config() == schedule.get_config()
+
+
+def test_a_schedule_survives_saving_with_what_follows_it():
+    """And does one that was saved before there was an `after` load?"""
+    schedule = schedules.LinearWarmup(0.2, ranks=2, warmup_steps=4, after=decay())
+    config = json.loads(json.dumps(keras.optimizers.SGD(schedule).get_config()))
+    again = keras.optimizers.SGD.from_config(config)._learning_rate
+    assert rates(again, range(10)) == rates(schedule, range(10))
+    assert again.get_config() == schedule.get_config()
+    old = {"base": 0.1, "ranks": 4, "warmup_steps": 4, "kind": "gradual"}
+    assert rates(schedules.LinearWarmup.from_config(old), [0, 4]) == [0.1, 0.4]
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_momentum_by_hand(nesterov):
+    """Gradients 1, m = 0.5, rates 1, 1, 4, 1: u is 1, 1.5, 1.75, 1.875, and each step has its own rate?
+
+    Nesterov's step is that of m u + g: 1.5, 1.75, 1.875, 1.9375.
+    """
+    u = [1.5, 1.75, 1.875, 1.9375] if nesterov else [1, 1.5, 1.75, 1.875]
+    optimizer = optimizers.CorrectedSGD(1.0, momentum=0.5, nesterov=nesterov)
+    weight, steps = keras.Variable(0.0), []
+    for rate in (1.0, 1.0, 4.0, 1.0):
+        before, optimizer.learning_rate = float(weight.numpy()), rate
+        optimizer.apply([np.float32(1)], [weight])
+        steps.append(before - float(weight.numpy()))
+    assert steps == pytest.approx([u[0], u[1], 4 * u[2], u[3]])
+
+
+def test_at_one_rate_both_forms_are_the_same():
+    """With a constant rate, and without momentum: is it Keras' SGD, weight decay and clipping with it?"""
+    rng = np.random.default_rng(1)
+    gradients = rng.normal(size=(20, 5)).astype(np.float32)
+    for options in ({"momentum": 0.9, "weight_decay": 0.1, "clipnorm": 0.5}, {"momentum": 0.0}):
+        found = []
+        for kind in (optimizers.CorrectedSGD, keras.optimizers.SGD):
+            optimizer, weight = kind(0.1, **options), keras.Variable(np.ones(5, np.float32))
+            for g in gradients:
+                optimizer.apply([keras.ops.convert_to_tensor(g)], [weight])
+            found.append(weight.numpy())
+        assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def test_an_optimizer_survives_saving():
+    """Under its registered name, with its momentum?"""
+    optimizer = optimizers.CorrectedSGD(0.1, momentum=0.9, nesterov=True)
+    saved = keras.saving.serialize_keras_object(optimizer)
+    assert saved["registered_name"] == "cluster>CorrectedSGD"
+    again = keras.saving.deserialize_keras_object(saved)
+    assert isinstance(again, optimizers.CorrectedSGD) and again.get_config() == optimizer.get_config()
 
 
 def test_lenet5_by_hand():

@@ -1,5 +1,8 @@
 """What the tests of data-parallel training run on ranks. N is odd, so that the images do not go round."""
 
+import os
+import traceback
+
 import numpy as np
 
 N, BATCH, EPOCHS, ETA = (
@@ -60,12 +63,24 @@ def one_process():
 
 
 def two_ranks():
-    """Every property that needs ranks, in one job: {property: what this rank found}."""
+    """Every property that needs ranks, in one job: {property: what this rank found}.
+
+    A trial that raises an error (on both ranks alike) has its text in place of a result: the others go on.
+    """
     from cluster.training import distributed
 
-    hvd = distributed.horovod()
-    trials = (trial_training, trial_broadcast, trial_average, trial_statistics, trial_save)
-    return {trial.__name__: trial(distributed, hvd.rank()) for trial in trials}
+    trials = (
+        trial_training, trial_broadcast, trial_average, trial_mixed_precision, trial_evaluation,
+        trial_dropout, trial_uncompiled, trial_names, trial_momentum, trial_parallel_variance,
+        trial_statistics, trial_save, trial_durable,
+    )  # fmt: skip
+    rank, found = distributed.horovod().rank(), {}
+    for trial in trials:
+        try:
+            found[trial.__name__] = trial(distributed, rank)
+        except Exception:
+            found[trial.__name__] = traceback.format_exc()
+    return found
 
 
 def trial_training(distributed, rank):
@@ -117,6 +132,210 @@ def trial_average(distributed, rank):
     ]
 
 
+def trial_mixed_precision(distributed, rank):
+    """How far float16 moves the weights, on two ranks and in plain Keras; then one rank overflows."""
+    import keras
+
+    from cluster.training import data, models
+
+    def change(net, model, data, **options):
+        start = np.concatenate([w.ravel() for w in net.get_weights()])
+        model.compile(
+            keras.optimizers.SGD(ETA, momentum=0.9), keras.losses.SparseCategoricalCrossentropy(True)
+        )
+        model.fit(*data, verbose=0, shuffle=False, **options)
+        return np.concatenate([w.ravel() for w in net.get_weights()]) - start
+
+    x, y = data.fashion_mnist("train", N)
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        order = np.random.default_rng([7, 0]).permutation(N)[: N - 1]
+        net = small_net(seed=0)
+        alone = change(net, net, (x[order], y[order]), batch_size=2 * BATCH)
+        net = small_net(seed=0)  # on both ranks, so that all changes are from one start
+        model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, BATCH, 7)
+        ours = change(net, model, (shards,), callbacks=[distributed.Ranks(shards)])
+        before = models.digest(net), float(model.optimizer.dynamic_scale)
+        broken = np.full((4, 28, 28, 1), np.inf if rank == 1 else 0.5, np.float32)
+        model.train_on_batch(broken, np.zeros(4, int))
+        distributed.broadcast(model)  # once more, as a second fit does
+        after = models.digest(net), float(model.optimizer.dynamic_scale)
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    return {"alone": alone, "ours": ours, "before": before, "after": after}
+
+
+def trial_evaluation(distributed, rank):
+    """Rank 0 tests 12 images in three batches, 3 of them right; rank 1 tests 4, 2 of them right."""
+    import keras
+
+    shown = []
+
+    class Shown(keras.callbacks.Callback):
+        def on_test_end(self, logs=None):
+            shown.append(dict(logs))
+
+    def identity(outputs):
+        image = keras.Input((outputs,))
+        net = keras.layers.Dense(outputs, use_bias=False, kernel_initializer="identity")(image)
+        return distributed.DataParallel(image, net)
+
+    model = identity(2)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.0), loss, metrics=["accuracy"])
+    n, right = ((12, 3), (4, 2))[rank]
+    x = np.tile(np.float32([4, 0]), (n, 1))
+    y = np.where(np.arange(n) < right, 0, 1)
+    shards = distributed.Shards(np.tile(np.float32([4, 0]), (16, 1)), np.zeros(16, int), 4)
+    history = model.fit(
+        shards, epochs=2, verbose=0, callbacks=[distributed.Ranks(shards), Shown()],
+        validation_data=(x, y), validation_batch_size=4,
+    ).history  # fmt: skip
+    bare = model.evaluate(x, y, 4, verbose=0, return_dict=True)
+    line = identity(1)
+    line.compile(keras.optimizers.SGD(0.0), "mse", metrics=[keras.metrics.RootMeanSquaredError()])
+    far = np.full((n, 1), (1.0, 5.0)[rank], np.float32)  # errors of 1 on rank 0, of 5 on rank 1
+    return {
+        "history": {k: [float(v) for v in vs] for k, vs in history.items()},
+        "shown": [{k: float(v) for k, v in logs.items()} for logs in shown],
+        "bare": {k: float(v) for k, v in bare.items()},
+        "line": [float(v) for v in line.evaluate(far, 0 * far, verbose=0)],
+    }
+
+
+def trial_dropout(distributed, rank):
+    """The masks of two ranks whose scripts set one seed, and of two that set one each."""
+    import keras
+
+    found = {}
+    for name, seed in [("one seed", 3), ("one seed again", 3), ("a seed each", 3 + rank)]:
+        keras.utils.set_random_seed(seed)
+        model = keras.Sequential([keras.Input((1000,)), keras.layers.Dropout(0.5), keras.layers.Dropout(0.1)])
+        own = [v.numpy().tolist() for v in model.variables]
+        model.optimizer = None  # as after compile(optimizer=None)
+        distributed.broadcast(model)
+        state = [v.numpy().tolist() for v in model.variables]
+        dropped = np.asarray(model.layers[0](np.ones((1, 1000), np.float32), training=True)) == 0
+        found[name] = {"own": own, "state": state, "dropped": dropped}
+    return found
+
+
+def trial_uncompiled(distributed, rank):
+    """A Sequential that was never compiled, and one that has no weights yet."""
+    import keras
+
+    from cluster.training import models
+
+    keras.utils.set_random_seed(5 + rank)
+    net = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    before = models.digest(net)
+    distributed.broadcast(net)
+    try:
+        distributed.broadcast(keras.Sequential([keras.layers.Dense(2)]))
+        said = "nothing"
+    except ValueError as error:
+        said = str(error)
+    return {"before": before, "after": models.digest(net), "said": said}
+
+
+def trial_names(distributed, rank):
+    """Rank 1 has built two layers more, so that Keras names all later ones otherwise there."""
+    import keras
+
+    from cluster.training import data, models
+
+    if rank == 1:
+        small_net(seed=9)
+    x, y = data.fashion_mnist("train", 64)
+    net = small_net(seed=rank)
+    model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, 16)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(ETA, momentum=0.9), loss)
+    model.fit(shards, verbose=0, callbacks=[distributed.Ranks(shards)])
+    return {"names": [v.path for v in net.weights], "digest": models.digest(net)}
+
+
+def trial_momentum(distributed, rank):
+    """The weights after each step while the rate rises and falls, by two forms of momentum.
+
+    "ranks" and "Keras" are of two ranks, with the course's and with Keras' optimizer; "by hand" is of one
+    process which keeps the rate out of the velocity: u = m u + g, w = w - η u.
+    """
+    import keras
+    import tensorflow as tf
+
+    from cluster.training import data, optimizers, schedules
+
+    x, y = data.fashion_mnist("train", N)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def on_ranks(optimizer):
+        net, weights = small_net(seed=0), []
+        model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, BATCH, 7)
+        model.compile(optimizer, loss)
+        model.fit(shards, epochs=EPOCHS, verbose=0, callbacks=[distributed.Ranks(shards), recorder(weights)])
+        return np.array(weights)
+
+    fall = keras.optimizers.schedules.PiecewiseConstantDecay([15], [4 * ETA, 0.4 * ETA])  # from step 16 on
+    rate = schedules.LinearWarmup(ETA, 2, 8, after=fall)
+    found = {
+        "ranks": on_ranks(optimizers.CorrectedSGD(rate, momentum=0.9)),
+        "Keras": on_ranks(keras.optimizers.SGD(rate, momentum=0.9)),
+    }
+    net, weights, t = small_net(seed=0), [], 0
+    values = [v.value for v in net.trainable_variables]
+    u = [0.0 for _ in values]
+    for epoch in range(EPOCHS):
+        order = np.random.default_rng([7, epoch]).permutation(N)[: N - 1]
+        for i in range(0, N - 1, 2 * BATCH):
+            take = order[i : i + 2 * BATCH]
+            with tf.GradientTape() as tape:
+                value = loss(y[take], net(x[take]))
+            eta = ETA + (4 * ETA - ETA) * t / 8 if t < 8 else 4 * ETA if t < 16 else 0.4 * ETA
+            u = [0.9 * a + g for a, g in zip(u, tape.gradient(value, values), strict=True)]
+            for w, a in zip(values, u, strict=True):
+                w.assign_sub(eta * a)
+            weights.append(np.concatenate([w.ravel() for w in net.get_weights()]))
+            t += 1
+    return found | {"by hand": np.array(weights)}
+
+
+def trial_parallel_variance(distributed, rank):
+    """Batch normalisation's statistics of two different halves, averaged; and of the whole in one process.
+
+    With momentum 0 a moving statistic is that of the last batch.
+    """
+    import keras
+
+    rng = np.random.default_rng(5)
+    halves = [rng.normal(2, 3, (8, 3)), rng.normal([5, 2, -900], 1, (8, 3))]
+    halves = [half.astype(np.float32) for half in halves]
+
+    def normalise(batch):
+        image = keras.Input((3,))
+        model = distributed.DataParallel(image, keras.layers.BatchNormalization(momentum=0.0)(image))
+        model(batch, training=True)
+        return model
+
+    def statistics(model):
+        return [v.numpy() for v in (model.layers[1].moving_mean, model.layers[1].moving_variance)]
+
+    ours = normalise(halves[rank])
+    distributed.average_statistics(ours)
+    once = statistics(ours)
+    distributed.average_statistics(ours)
+    tested = normalise(halves[rank])
+    tested.compile(keras.optimizers.SGD(0.0), "mse")
+    loss = tested.evaluate(halves[rank], 0 * halves[rank], verbose=0)
+    return {
+        "one process": statistics(normalise(np.concatenate(halves))),
+        "once": once,
+        "twice": statistics(ours),
+        "tested": statistics(tested),
+        "loss": float(loss),
+    }
+
+
 def trial_statistics(distributed, rank):
     """Moving statistics are averaged, trainable weights and the seeds of dropout are left alone."""
     import keras
@@ -150,3 +369,37 @@ def trial_save(distributed, rank):
     except InterruptedError:
         files.append("cut")
     return {"files": files, "left": path.read_bytes().decode()}
+
+
+def trial_durable(distributed, rank):
+    """What is written to the disk, and when: the names of both functions' system calls, in their order."""
+    from cluster.jobs import run_folder
+    from cluster.training import checkpoint
+
+    folder = run_folder() / f"durable-{rank}"
+    folder.mkdir()
+    calls, fsync, replace = [], os.fsync, os.replace
+
+    def record_fsync(file):
+        calls.append(("fsync", os.fstat(file).st_ino))
+        fsync(file)
+
+    def record_replace(old, new):
+        calls.append(("replace", os.stat(old).st_ino))
+        replace(old, new)
+
+    names, found = {folder.stat().st_ino: "folder"}, {}
+    try:
+        os.fsync, os.replace = record_fsync, record_replace
+        for name, write in [
+            ("model.keras", lambda path: distributed.save(small_net(seed=1), path)),
+            ("state.npz", lambda path: checkpoint.write_checkpoint(path, {"step": 1})),
+        ]:
+            calls.clear()
+            write(folder / name)
+            if (folder / name).exists():
+                names[(folder / name).stat().st_ino] = "file"
+            found[name] = [(call, names.get(inode, "another")) for call, inode in calls]
+    finally:
+        os.fsync, os.replace = fsync, replace
+    return found

@@ -21,7 +21,7 @@ export PYTHONHASHSEED=0
 # and, as submitted: SECRET, OMP_NUM_THREADS
 export CLUSTER_LAUNCHER=slurm
 export SRUN_CPUS_PER_TASK=1   # from Slurm 22.05 on, srun does not take it from sbatch
-srun --mpi=none --kill-on-bad-exit=1 '/opt/course env/bin/python' -P -u -m cluster.jobs.runner '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
+srun --mpi=none --kill-on-bad-exit=1 '/opt/course env/bin/python' -P -u -m cluster.jobs.rank.main '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
 code=$?
-'/opt/course env/bin/python' -P -m cluster.jobs.finish '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
+'/opt/course env/bin/python' -P -m cluster.jobs.rank.on_end '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
 exit $code

@@ -20,9 +20,9 @@ export CLUSTER_LAUNCHER=slurm
 export SRUN_CPUS_PER_TASK=1   # from Slurm 22.05 on, srun does not take it from sbatch
 export CLUSTER_ATTEMPT=$((1 + ${SLURM_RESTART_COUNT:-0}))
 if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
-  '/opt/course env/bin/python' -P -m cluster.jobs.begin '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab' || exit
+  '/opt/course env/bin/python' -P -m cluster.jobs.rank.on_restart '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab' || exit
 fi
-srun --mpi=none --kill-on-bad-exit=1 '/opt/course env/bin/python' -P -u -m cluster.jobs.runner '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
+srun --mpi=none --kill-on-bad-exit=1 '/opt/course env/bin/python' -P -u -m cluster.jobs.rank.main '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
 code=$?
-'/opt/course env/bin/python' -P -m cluster.jobs.finish '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
+'/opt/course env/bin/python' -P -m cluster.jobs.rank.on_end '/home/a student/runs/it'"'"'s $(here)/train-0123456789ab'
 exit $code

@@ -1,4 +1,4 @@
-"""Submits, and is ended on the way: `submitter.py KIND PLACE [made]`, once for each step of a submission.
+"""Submits, and is ended on the way, once for each step: `-m tests.jobs.killing.submitter KIND PLACE [made]`.
 
 The first submission, in PLACE/dry, is left alone and tells the steps. Then each way to be ended (see
 sitecustomize) is tried by a forked process, in a folder of its own, PLACE/<step>-<how>; prints their names.
@@ -11,12 +11,12 @@ import signal
 import sys
 from pathlib import Path
 
-import killable
-import sitecustomize
-
 from cluster import jobs
-from cluster.jobs import slurm, state
-from cluster.jobs.plan import plan
+from cluster.jobs import backends
+from cluster.jobs.submission import plan
+from cluster.slurm import client
+
+from . import killable, sitecustomize
 
 
 def forked(folder, *choices):
@@ -34,15 +34,15 @@ def forked(folder, *choices):
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     assert code in (0, -signal.SIGKILL), f"{folder.name}: {code}"
-    slurm._answers.clear()
+    client._answers.clear()
     for job in jobs(folder=folder / "runs"):  # someone looks at once, while what it had started goes on
         assert job.status in ("pending", "running", "lost", "failed", "cancelled", "done")
     return code != 0
 
 
 kind, place = sys.argv[1], Path(sys.argv[2])
-state.CUT_OFF = 0.0  # the lock alone tells whether what was started still submits
-plan(killable.called, (7,), {}).run("local")  # so that versions are looked up here, once for all
+backends.CUT_OFF = 0.0  # the lock alone tells whether what was started still submits
+plan(killable.called, (7,), {}).run_json("local")  # so that versions are looked up here, once for all
 if "-" in kind:
     killable.former(kind, place / "former")
 assert not forked(place / "dry", str(place / "steps"))

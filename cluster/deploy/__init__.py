@@ -1,1 +1,0 @@
-"""Setting up: the environment, and a Slurm on one machine."""

@@ -1,0 +1,95 @@
+"""The batch script of a job, as text. Pure: the same run gives the same script (pinned by golden files).
+
+Only texts that `spec` has checked get in here, and each is quoted; paths stand in the body alone, where the
+shell's own rules of quoting hold.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from cluster.slurm.words import clock, ranges
+
+from ..folder.layout import slug
+from ..folder.provenance import variables
+from ..folder.run_folder import JOB_LOG
+
+
+def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> str:
+    """The sbatch script of a run. `run` is its run.json, `folder` its job folder."""
+    mpi = "pmix" if run["controller"] == "mpi" else "none"
+    quoted, cpus = shlex.quote(str(folder)), run["options"]["cpus_per_rank"]
+    return f"""#!/bin/bash
+{header(run, output=JOB_LOG)}
+{exports(run)}
+export CLUSTER_LAUNCHER=slurm
+export SRUN_CPUS_PER_TASK={cpus}   # from Slurm 22.05 on, srun does not take it from sbatch
+{_attempt(run, quoted, python)}srun --mpi={mpi} --kill-on-bad-exit=1 {runner(folder, python)}
+code=$?
+{shlex.quote(python)} -P -m cluster.jobs.rank.on_end {quoted}
+exit $code
+"""
+
+
+def array(run: dict[str, Any], folder: Path, items: list[int], at_once: int | None) -> str:
+    """The sbatch script of a round of a sweep: each task of the array is one item, and runs its job.sh.
+
+    run: the sweep's run.json; folder: the round's; items: the numbers that run, in ascending order.
+    """
+    tasks = ranges(items) + (f"%{at_once}" if at_once else "")
+    return f"""#!/bin/bash
+{header(run, array=tasks, output=f"%a/{JOB_LOG}")}
+exec bash {shlex.quote(str(folder))}/"$SLURM_ARRAY_TASK_ID"/job.sh
+"""
+
+
+def header(run: dict[str, Any], **special: Any) -> str:
+    """The lines that say what a job asks for; `special` are further options of sbatch."""
+    o = run["options"]
+    lines = {
+        "job-name": slug(run["name"]),
+        "nodes": o["nodes"],
+        "ntasks-per-node": o["ranks_per_node"],
+        "cpus-per-task": o["cpus_per_rank"],
+        "mem": f"{o['memory'] * o['ranks_per_node']}M",
+        "time": clock(o["time"]),
+        **special,
+        "open-mode": "append",
+        "export": "ALL",
+        "requeue" if o.get("requeue") else "no-requeue": None,
+    }
+    if o["gpus_per_rank"]:
+        lines["gpus-per-task"] = o["gpus_per_rank"]
+    if o["partition"]:
+        lines["partition"] = o["partition"]
+    lines |= o["sbatch"] or {}
+    return "\n".join(
+        f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}") for k, v in lines.items()
+    )
+
+
+def _attempt(run: dict[str, Any], quoted: str, python: str) -> str:
+    """What a job does first when Slurm may start it more than once."""
+    first = run.get("attempt", 1)
+    if not run["options"].get("requeue"):
+        return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""
+    return f"""export CLUSTER_ATTEMPT=$(({first} + ${{SLURM_RESTART_COUNT:-0}}))
+if [ "${{SLURM_RESTART_COUNT:-0}}" -gt 0 ]; then
+  {shlex.quote(python)} -P -m cluster.jobs.rank.on_restart {quoted} || exit
+fi
+"""
+
+
+def exports(run: dict[str, Any]) -> str:
+    """The lines that set the variables of every rank; values from `env` come with the submission instead."""
+    fixed = variables(str(run["options"]["cpus_per_rank"]))
+    text = "\n".join(f"export {k}={v}" for k, v in fixed.items() if k not in run["env"])
+    return text + (f"\n# and, as submitted: {', '.join(run['env'])}" if run["env"] else "")
+
+
+def runner(folder: Path, python: str = sys.executable) -> str:
+    """The command of one rank."""
+    return f"{shlex.quote(python)} -P -u -m cluster.jobs.rank.main {shlex.quote(str(folder))}"

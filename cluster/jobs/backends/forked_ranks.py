@@ -1,0 +1,152 @@
+"""Ranks forked from a process that holds TensorFlow already, where one offers that: seconds saved for each.
+
+Whoever has the libraries imported and runs no other code may `serve` on a socket and put its path into
+`CLUSTER_WARM`: the launcher then asks there for its ranks. A grader does it inside a student's sandbox; who
+executes notebooks one after the other starts such a process with `offered`. Where nobody answers, ranks are
+started as ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import io
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cluster.system import processes, settings
+
+from ..folder import provenance
+from ..options import check_options
+from ..rank.main import main as run_rank
+
+VARIABLE = "CLUSTER_WARM"
+LIBRARIES = ("pandas", "keras", "tensorflow", "horovod.tensorflow")  # seconds to import
+
+
+class Rank:
+    """A rank as its launcher sees it: the `pid` and `poll` of a subprocess.Popen."""
+
+    def __init__(self, folder: Path, env: dict[str, str]):
+        """Ask for a rank of the job in `folder`. Raises OSError where nobody answers."""
+        self.code: int | None = None
+        self.line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self.line.connect(settings.required(VARIABLE, env))
+            self.line.send(json.dumps({"folder": str(folder), "env": env}).encode())
+            self.pid = int(self.line.recv(100) or b"0")
+        except OSError:
+            self.line.close()
+            raise
+        if not self.pid:
+            self.line.close()
+            raise ConnectionError("no rank was forked")
+
+    def poll(self) -> int | None:
+        """None while it runs, then its exit code, -n for signal n."""
+        if self.code is None and select.select([self.line], [], [], 0)[0]:
+            answer = self.line.recv(100)
+            self.code = (
+                int(answer) if answer else -signal.SIGKILL
+            )  # who watched it has gone, and it with them
+            self.line.close()
+        return self.code
+
+
+@contextlib.contextmanager
+def offered(modules: Iterable[str]) -> Iterator[subprocess.Popen]:
+    """Have the ranks of jobs forked from a process that holds `modules`, until the context is left.
+
+    That are the jobs of this process and of those that it starts meanwhile; a rank that still runs at the end
+    is ended. What a library reads from the environment when it is imported is as for a rank with one core.
+    """
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(path := f"{folder}/socket")
+            listener.listen(64)  # who asks while the modules are being imported waits for that
+            process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(listener.fileno()), str(os.getpid()), *modules],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                pass_fds=[listener.fileno()], env=provenance.environment(check_options({})),
+            )  # fmt: skip
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = path
+        try:
+            yield process
+        finally:
+            os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
+            process.kill()
+            process.wait()
+
+
+def main(listener: int, parent: int, modules: list[str]) -> None:
+    """What `offered` starts: import the modules, then serve on this socket until the parent ends."""
+    processes.die_with_parent()
+    if os.getppid() != parent:  # it had ended before that was asked for
+        return
+    for name in modules:
+        with contextlib.suppress(ImportError):  # a rank that needs it will say so
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # the ranks share these pages as long as no collector touches them
+    serve(socket.socket(fileno=listener))
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a rank for each that asks, until this process ends. Runs nothing of theirs itself."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        line, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            with contextlib.suppress(OSError):
+                _attend(line)
+            os._exit(0)
+        line.close()
+
+
+def _attend(line: socket.socket) -> None:
+    """Fork one rank, tell its process id and its end; end it where the launcher has gone."""
+    processes.die_with_parent()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    request = json.loads(line.recv(2**20))
+    child = os.fork()
+    if child == 0:
+        line.close()
+        os._exit(_run_rank(Path(request["folder"]), request["env"]))
+    line.send(str(child).encode())
+    handle = os.pidfd_open(child)
+    if line in select.select([line, handle], [], [])[0]:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    line.send(str(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _run_rank(folder: Path, env: dict[str, Any]) -> int:
+    """What `python -u -m cluster.jobs.rank.main FOLDER` does, in a process of one's own."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.argv[:] = ["cluster.jobs.rank.main", str(folder)]
+    for name, fd in (("stdout", 1), ("stderr", 2)):  # what the notebook's process had turned elsewhere
+        setattr(sys, name, io.TextIOWrapper(io.FileIO(fd, "wb", closefd=False), "utf-8", write_through=True))
+    for module in filter(None, (random, sys.modules.get("numpy.random"))):
+        module.seed()  # or all ranks would draw the same numbers
+    return run_rank(folder)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

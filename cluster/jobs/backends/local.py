@@ -1,0 +1,129 @@
+"""The local backend: ranks as processes of this machine, under a launcher that outlives the kernel.
+
+The launcher holds a lock on the job's folder for as long as it lives, so that any process can tell whether
+it does, across restarts and containers, without trusting a process id. Memory limits are not enforced.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+from ..errors import BackendError, TooManyRanks
+from ..folder import layout, sweeps
+from ..folder.run_folder import RunFolder
+from ..options import number_set
+from ..state.status import Status, ended, lost
+
+
+def max_ranks() -> int:
+    """The most ranks this machine starts for one job: $CLUSTER_MAX_RANKS, or its cores, but at least 4.
+
+    Raises OptionValueError for what is no number of ranks.
+    """
+    return number_set("CLUSTER_MAX_RANKS", least=1) or max(4, len(os.sched_getaffinity(0)))
+
+
+def check(run: dict[str, Any]) -> None:
+    """Refuse what this machine cannot run: TooManyRanks or BackendError."""
+    if run["ranks"] > max_ranks():
+        raise TooManyRanks(
+            f"{run['ranks']} ranks are too many for this machine: the limit here is {max_ranks()}.",
+            f"Use fewer ranks, or raise the limit: CLUSTER_MAX_RANKS={run['ranks']}.",
+        )
+    if run["options"]["gpus_per_rank"]:
+        raise BackendError(
+            "The local backend gives no GPUs to ranks.", "Use gpus_per_rank=0, or backend='slurm'."
+        )
+    if run["controller"] == "mpi" and not shutil.which("mpirun"):
+        raise BackendError("controller='mpi' needs mpirun, which is not on PATH.", "Use controller='gloo'.")
+
+
+def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
+    """Start the launcher, which takes over the lock and detaches itself; returns when it has."""
+    _detach("local_launcher", folder, env, held)
+    return ""
+
+
+def check_round(items: range) -> None:
+    """This machine's queue takes any number of items."""
+
+
+def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
+    """Start the queue of a round's items, which takes over the sweep's lock; returns when it has."""
+    _detach("local_queue", folder, env, held)
+    return ""
+
+
+def at_once(run: dict[str, Any], requested: int | None) -> int | None:
+    """How many items of a sweep run at a time: as requested, but no more ranks than `max_ranks`.
+
+    Where nothing is requested, as many as there are cores for.
+    """
+    cores = len(os.sched_getaffinity(0)) // run["options"]["cpus_per_rank"]
+    return max(1, min(requested or cores // run["ranks"], max_ranks() // run["ranks"]))
+
+
+def _detach(module: str, folder: Path, env: dict[str, str], held: BufferedWriter) -> None:
+    with open(RunFolder(folder).job_log, "ab") as log:
+        started = subprocess.run(
+            [sys.executable, "-P", "-m", f"cluster.jobs.backends.{module}", str(folder), str(held.fileno())],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, cwd=folder,
+            start_new_session=True, pass_fds=[held.fileno()],
+        )  # fmt: skip
+    if started.returncode:
+        output = RunFolder(folder).job_log.read_text(errors="replace").strip()
+        raise BackendError(f"The local backend did not start: {output}", "See doctor().")
+
+
+def status(folder: Path, backend: dict[str, Any]) -> Status:
+    """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
+    waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))  # asked first: it may begin now
+    if layout.held(folder):
+        return Status("running", f"It runs on {backend['host']}.", source="launcher")
+    if waits and not RunFolder(folder).backend.exists():
+        return ended(folder) or Status("pending", "It waits for its turn in the sweep.", source="queue")
+    return lost(folder)
+
+
+def recover(folder: Path) -> bool | None:
+    """Nothing to recover: the launcher itself writes backend.json."""
+    return False
+
+
+def cancel(folder: Path, backend: dict[str, Any]) -> None:
+    """Ask the launcher to end its ranks; it looks ten times a second."""
+    files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
+
+
+def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
+    """Ask for the end of items of a round: the queue passes over those that wait."""
+    for i in items:
+        cancel(RunFolder(folder).item(i), backend)
+
+
+def script(run: dict[str, Any], folder: Path) -> str:
+    """What the local backend runs, as a shell script."""
+    from .batch_script import exports, runner
+
+    p = run["ranks"]
+    start = f"mpirun -n {p} --oversubscribe --bind-to none " if run["controller"] == "mpi" else ""
+    times = "" if start or p == 1 else f"   # {p} times, with CLUSTER_RANK=0 to {p - 1}"
+    head = "#!/bin/bash\n# Runs on this machine, without a scheduler."
+    return f"{head}\n{exports(run)}\n{start}{runner(folder)}{times}\n"
+
+
+def array(run: dict[str, Any], folder: Path, items: list[int], requested: int | None) -> str:
+    """What the local backend runs for a round of a sweep, as a shell script."""
+    from cluster.slurm.words import ranges
+
+    each = f"# Items {ranges(items)}, {at_once(run, requested)} at a time, each as its own job.sh says."
+    return f"#!/bin/bash\n# Runs on this machine, without a scheduler.\n{each}\n"

@@ -1,0 +1,114 @@
+"""The local backend's launcher: `python -m cluster.jobs.backends.local_launcher FOLDER`.
+
+It starts the ranks and sees them end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files, settings
+from cluster.system.processes import die_with_parent
+
+from ..folder.run_folder import RunFolder
+from ..state import status
+from . import forked_ranks
+
+GRACE = 2.0  # seconds the other ranks have to end by themselves when one has failed
+PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
+
+
+def main(folder: Path, lock: int) -> int:
+    """Detach, run the ranks, write the end; `lock` is the descriptor of the lock that the submission took."""
+    if (code := detach(folder, lock)) is not None:
+        return code
+    run = files.read_json(RunFolder(folder).run_json)
+    signals: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
+    processes = [
+        _start(folder, run, rank) for rank in range(1 if run["controller"] == "mpi" else run["ranks"])
+    ]
+    stopped = _watch(folder, run, processes, signals)
+    status.finish(folder, stopped)
+    return 0
+
+
+def detach(folder: Path, lock: int) -> int | None:
+    """Go on as a process of one's own, which backend.json names: None there, an exit code where it began."""
+    ready, tell = os.pipe()
+    if os.fork():  # the one who called waits until this is written down, and never has to reap a child
+        os.close(tell)
+        return 0 if os.read(ready, 1) else 1
+    os.close(ready)
+    os.set_inheritable(lock, False)  # held until this process ends, and by no rank
+    files.write_json(
+        RunFolder(folder).backend, {"backend": "local", "host": socket.gethostname(), "pid": os.getpid()}
+    )
+    os.write(tell, b"1")
+    os.close(tell)
+    return None
+
+
+def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen | forked_ranks.Rank:
+    command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.rank.main", str(folder)]
+    layout = ",".join([str(run["options"]["ranks_per_node"])] * run["options"]["nodes"])
+    env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": str(rank), "CLUSTER_LAYOUT": layout}
+    env["CLUSTER_ATTEMPT"] = str(run["attempt"])
+    if run["controller"] == "mpi":
+        env["CLUSTER_LAUNCHER"] = "mpirun"
+        env["OMPI_MCA_btl_vader_single_copy_mechanism"] = "none"  # not permitted in many containers
+        root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+        command = ["mpirun", *root, "-n", str(run["ranks"]), "--oversubscribe", "--bind-to", "none", *command]
+    elif settings.text(forked_ranks.VARIABLE, env):
+        with contextlib.suppress(OSError):
+            return forked_ranks.Rank(folder, env)
+    return subprocess.Popen(
+        command, env=env, cwd=folder, stdin=subprocess.DEVNULL,
+        start_new_session=True, preexec_fn=die_with_parent,  # safe: this process has one thread
+    )  # fmt: skip
+
+
+def _watch(
+    folder: Path,
+    run: dict[str, Any],
+    processes: list[subprocess.Popen | forked_ranks.Rank],
+    signals: list[int],
+) -> str | None:
+    """Wait for all; returns the ending that was brought about from here, if any."""
+    deadline = time.monotonic() + run["options"]["time"]
+    failed_at = None
+    while any(p.poll() is None for p in processes):
+        if signals or RunFolder(folder).cancel.exists():
+            return _kill(processes) or "Cancelled"
+        if time.monotonic() > deadline:
+            return _kill(processes) or "OutOfTime"
+        if failed_at is None and any(p.poll() for p in processes):
+            failed_at = time.monotonic()
+        if failed_at is not None and time.monotonic() - failed_at > GRACE:
+            _kill(processes)
+        time.sleep(0.05)
+    _kill(processes)  # what the ranks may have left behind
+    return None
+
+
+def _kill(processes: list[subprocess.Popen | forked_ranks.Rank]) -> None:
+    """SIGTERM, then SIGKILL, to every process group that a rank started."""
+    for number, patience in [(signal.SIGTERM, PATIENCE), (signal.SIGKILL, PATIENCE)]:
+        for p in processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(p.pid, number)
+        until = time.monotonic() + patience
+        while any(p.poll() is None for p in processes) and time.monotonic() < until:
+            time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

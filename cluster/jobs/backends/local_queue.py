@@ -1,0 +1,59 @@
+"""The local backend's queue: `python -m cluster.jobs.backends.local_queue ROUND LOCK`.
+
+It runs the items of a sweep in turn. Like a launcher it detaches itself and needs no notebook. Each item gets
+a launcher of its own, which lives on if this queue is killed; items that had not begun are then lost, and run
+when the sweep is submitted again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from cluster.system import files
+
+from ..errors import BackendError
+from ..folder import layout
+from ..folder.run_folder import RunFolder
+from ..state import status
+from . import local
+from .local_launcher import detach
+
+POLL = 0.05  # seconds between two looks at the items that run
+
+
+def main(folder: Path, lock: int) -> int:
+    """Detach, run the items of a round, at most so many at a time; `lock` is that of the sweep."""
+    if (code := detach(folder, lock)) is not None:
+        return code
+    at_once = files.read_json(RunFolder(folder).round_json)["at_once"]
+    waiting = [p for p in RunFolder(folder).items().values() if not status.ended(p)]
+    running: list[Path] = []
+    while waiting or running:
+        for p in [p for p in waiting if RunFolder(p).cancel.exists()]:
+            status.finish(p, "Cancelled")
+            waiting.remove(p)
+        running = [p for p in running if layout.held(p)]
+        if waiting and len(running) < at_once:
+            running += _begin(waiting.pop(0))
+        else:
+            time.sleep(POLL)
+    return 0
+
+
+def _begin(item: Path) -> list[Path]:
+    """[item], once its launcher is at work; [] where it did not start."""
+    with layout.hold(item) as held:
+        try:
+            local.start(item, dict(os.environ), held)
+        except BackendError as e:
+            print(e, file=sys.stderr, flush=True)
+            status.finish(item)
+            return []
+    return [item]
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2])))

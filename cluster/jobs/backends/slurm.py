@@ -1,0 +1,256 @@
+"""The Slurm backend: sbatch to submit, and as few questions to the controller as can be.
+
+The job's folder says how a job ended as soon as its last rank has; Slurm is asked about jobs that have not
+ended (one squeue for all of a user's jobs, however many are watched), and about those that ended without
+writing it down. A controller that does not answer changes nothing: the last state stays, with its time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+from cluster.slurm import client, limits, states, words
+from cluster.slurm.client import NO_ANSWER, UNKNOWN, SlurmError
+from cluster.system import files
+
+from ..errors import BackendError, CanNeverRun, Refused
+from ..folder.run_folder import JOB_LOG, SCRIPT, RunFolder
+from ..state import attempts, endings
+from ..state.status import Status, ended, facts, finish
+from . import batch_script
+
+SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
+
+GONE = "gone"  # what is said of an item that was cancelled while it waited
+WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
+
+
+def check(run: dict[str, Any]) -> None:
+    """Raise CanNeverRun for what no partition it may go to offers. No answer of Slurm's, no refusal."""
+    answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
+    try:
+        limits.check(run["options"], limits.read_partitions(answer.splitlines()))
+    except limits.TooMuch as e:
+        raise CanNeverRun(e.what, e.next_step) from None
+
+
+def check_round(items: range) -> None:
+    """Raise CanNeverRun where the items of a round are more than an array may have."""
+    try:
+        limits.check_array(items, client.ask_or_none("scontrol", "show", "config") or "")
+    except limits.TooMuch as e:
+        raise CanNeverRun(e.what, e.next_step) from None
+
+
+def script(run: dict[str, Any], folder: Path) -> str:
+    """The batch script of a job."""
+    return batch_script.script(run, folder)
+
+
+def array(run: dict[str, Any], folder: Path, items: list[int], requested: int | None) -> str:
+    """The batch script of a round: an array, whose tasks are these items."""
+    return batch_script.array(run, folder, items, at_once(run, requested))
+
+
+def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
+    """Submit the folder's job.sh; returns what there is to say about it. sbatch, too, holds the lock.
+
+    Raises Refused, with what sbatch said. Where no answer came, the job may be in the queue nevertheless:
+    its state is pending, and `recover` looks for it.
+    """
+    return _submit(folder, env, held, JOB_LOG)
+
+
+def _submit(folder: Path, env: dict[str, str], held: BufferedWriter, log: str) -> str:
+    """sbatch the job.sh in a folder; `log`: where it prints to, in the folder and in Slurm's terms."""
+    pattern = str(folder).replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
+    try:
+        answer = client.ask(
+            "sbatch", "--parsable", "--output", f"{pattern}/{log}", SCRIPT,
+            cwd=folder, env=env, timeout=60, pass_fds=[held.fileno()],
+        )  # fmt: skip
+    except SlurmError as e:
+        if NO_ANSWER.search(e.what):
+            return f", which has not confirmed it yet: {e.what}"
+        partitions = _partitions()
+        hint = f"Partitions (time limit, nodes): {partitions}." if partitions else "See doctor()."
+        raise Refused(f"Slurm refused the job: {e.what}", hint) from None
+    _note(folder, answer.strip().split(";")[0])
+    client.forget("queue")  # what was known of the queue does not hold this job
+    return ""
+
+
+def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
+    """Submit the array of a round; the rest is as for `start`."""
+    return _submit(folder, env, held, f"%a/{JOB_LOG}")
+
+
+def at_once(run: dict[str, Any], requested: int | None) -> int | None:
+    """How many items of a sweep run at a time: as requested; else Slurm decides, and this is None."""
+    return requested
+
+
+def recover(folder: Path) -> bool | None:
+    """Find the job of a folder whose submission was cut off before its number was written down.
+
+    None when Slurm does not answer, so that no one can say.
+    """
+    queue = _squeue()
+    if queue is None:
+        return None
+    mine = [i for i, row in queue.items() if row[2] in (str(folder), os.path.realpath(folder))]
+    if mine:
+        _note(folder, mine[0].partition("_")[0])  # of an array all tasks were submitted in one place
+    return bool(mine)
+
+
+def status(folder: Path, backend: dict[str, Any]) -> Status:
+    """The state of a job that has no end.json yet."""
+    queue = _squeue()
+    if queue is None:
+        return _last(folder)
+    found, reason, _ = queue.get(backend["job_id"]) or (_forgotten(backend["job_id"]), "None", "")
+    if final := ended(folder):  # it may have ended while Slurm was asked
+        return final
+    if found is None:
+        return _last(folder)
+    if not found or (found == GONE and RunFolder(folder).rank(0).exists()):
+        return _unknown(folder, backend)
+    found = "CANCELLED" if found == GONE else found
+    row = states.state(found)
+    began = (files.read_json(RunFolder(folder).rank(0)) or {}).get("started")
+    if (
+        found in WAITING and began and client.answered_at("queue") < began + 2
+    ):  # squeue was asked before it started
+        found, row = "RUNNING", states.state("RUNNING")
+    if (began and found in WAITING) or (
+        row.ending in attempts.REQUEUED and attempts.expected(folder, client.answered_at("queue"))
+    ):
+        row = dataclasses.replace(states.reason(reason), what=attempts.waiting(folder))
+        return _remember(folder, "pending", row, f"{found}, {reason}")
+    if row.ending is None:
+        now, words = ("pending", f"{found}, {reason}") if found in WAITING else ("running", found)
+        return _remember(folder, now, states.reason(reason) if found == "PENDING" else row, words)
+    if row.ending == "" and not _settled(folder, backend):
+        return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
+    finish(folder, row.ending or None)
+    return ended(folder)
+
+
+def cancel(folder: Path, backend: dict[str, Any]) -> None:
+    """scancel the job. Raises BackendError where that fails; the job then goes on as if never asked."""
+    try:
+        client.ask("scancel", backend["job_id"])
+    except SlurmError as e:
+        if not UNKNOWN.search(e.what):  # else it has ended in this moment
+            raise BackendError(e.what) from None
+    else:
+        files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
+    client.forget()
+
+
+def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> None:
+    """scancel items of a round, all with one call; raises as `cancel` does."""
+    try:
+        client.ask("scancel", f"{backend['job_id']}_[{words.ranges(items)}]")
+    except SlurmError as e:
+        if not UNKNOWN.search(e.what):
+            raise BackendError(e.what) from None
+    for i in items:
+        files.write_json_once(RunFolder(RunFolder(folder).item(i)).cancel, {"time": time.time()})
+    client.forget()
+
+
+def _note(folder: Path, job_id: str) -> None:
+    files.write_json(
+        RunFolder(folder).backend, {"backend": "slurm", "job_id": job_id, "submitted": time.time()}
+    )
+
+
+def _squeue() -> dict[str, list[str]] | None:
+    """{job id: [state, reason, working directory]} of the user's jobs, or None when Slurm does not answer."""
+
+    def ask() -> dict[str, list[str]] | None:
+        answer = client.ask_or_none("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%Z")
+        rows = [r.split("|", 3) for r in (answer or "").splitlines()]
+        return None if answer is None else {i: rest for i, *rest in rows}
+
+    return client.shared_answer("queue", ask)
+
+
+def _forgotten(job_id: str) -> str | None:
+    """Slurm's name for the state of a job that is no longer in the queue; one question serves for an array.
+
+    It is '' when Slurm knows no such job, and None when it does not answer. Of an item that was cancelled
+    while it waited Slurm keeps nothing, so that one which is missing in an array it knows is GONE.
+    """
+    whole, _, task = job_id.partition("_")
+    known = False
+    for question, parse in (
+        (("scontrol", "show", "job", "--oneliner", whole), words.shown),
+        (("sacct", "-X", "-n", "-P", "--format=JobID,State", "--jobs", whole), words.accounted),
+    ):
+        found = client.shared_answer(" ".join(question), lambda q=question, parse=parse: _states(q, parse))
+        if found is None or task in found:
+            return found and found[task]
+        known = known or bool(found)
+    return GONE if known and task else ""
+
+
+def _states(question: tuple[str, ...], parse: Callable[[str], dict[str, str]]) -> dict[str, str] | None:
+    """{task: state}, {} where Slurm does not know the job, None where it does not answer."""
+    try:
+        # With this variable no list of tasks is cut short.
+        return parse(client.ask(*question, env=os.environ | {"SLURM_BITSTR_LEN": "0"}))
+    except SlurmError as e:
+        return {} if UNKNOWN.search(e.what) else None
+
+
+def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
+    """Slurm answers, and does not know this job: the ranks' records decide, once they had time to appear."""
+    if time.time() - backend["submitted"] < SETTLE:
+        return Status("pending", "Slurm does not list it yet.", source="slurm")
+    _, records, errors, log = facts(folder)
+    told = any(pattern.search(log) for _, pattern in endings.SLURM_SAID)
+    over = errors or told or (records and all("ended" in r for r in records))
+    finish(folder, None if over else "Lost")
+    return ended(folder)
+
+
+def _settled(folder: Path, backend: dict[str, Any]) -> bool:
+    """Whether the records of a job that Slurm calls ended are all there, or have had the time to appear."""
+    run, records, _, log = facts(folder)
+    if len([r for r in records if "ended" in r]) == run["ranks"]:
+        return True
+    newest = max(p.stat().st_mtime for p in folder.iterdir())
+    return bool(log and not records) or time.time() - newest > SETTLE
+
+
+def _remember(folder: Path, now: str, row: states.Row, slurm: str) -> Status:
+    """A state Slurm told, kept in the folder for the time when it does not answer."""
+    seen = files.read_json(RunFolder(folder).seen) or {}
+    if seen.get("state") != now or seen.get("what") != row.what or time.time() - seen["as_of"] > 60:
+        files.write_json(RunFolder(folder).seen, {"state": now, "what": row.what, "as_of": time.time()})
+    return Status(now, row.what, row.step, source="slurm", slurm=slurm, row=row)
+
+
+def _last(folder: Path) -> Status:
+    seen = files.read_json(RunFolder(folder).seen) or {"state": "pending", "what": "Submitted.", "as_of": 0}
+    if RunFolder(folder).rank(0).exists():
+        seen |= {"state": "running"}
+    at = time.strftime("%H:%M:%S", time.localtime(seen["as_of"])) if seen["as_of"] else "its submission"
+    what = f"{seen['what']} (Seen at {at}; since then Slurm's controller has not answered.)"
+    return Status(seen["state"], what, "Wait: the job itself goes on.", "last seen", seen["as_of"])
+
+
+def _partitions() -> str:
+    """The partitions with their limits, for a hint; "" where Slurm does not answer."""
+    answer = client.ask_or_none("sinfo", "--noheader", "--format=%P|%l|%D") or ""
+    rows = [r.split("|") for r in answer.splitlines()]
+    return ", ".join(f"{name} ({limit}, {nodes})" for name, limit, nodes in rows)

@@ -1,0 +1,102 @@
+"""The student's own modules: found without importing them, sent as text, and served to the ranks.
+
+A function may import a module only when it is called, on a rank, long after the submission. So the texts of
+all modules that can be reached travel with the job, and an edit made in between does not change it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.abc
+import importlib.util
+import itertools
+import linecache
+import sysconfig
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from ..errors import OptionError
+
+INSTALLED = tuple({str(Path(sysconfig.get_path(k)).resolve()) for k in ("stdlib", "purelib", "platlib")})
+PACKAGE = str(Path(__file__).resolve().parents[2])
+
+Texts = dict[str, tuple[str, str]]  # of modules, by their full names: (file, text)
+
+
+def installed(file: str) -> bool:
+    """Whether a file belongs to Python, to an installed package or to this one."""
+    return str(Path(file).resolve()).startswith((*INSTALLED, PACKAGE))
+
+
+def parse(text: str, file: str) -> ast.Module:
+    """The syntax of a text; raises OptionError, with the file's name and the line, where it has none."""
+    try:
+        return ast.parse(text)
+    except SyntaxError as e:
+        raise OptionError(f"{Path(file).name}, line {e.lineno}: {e.msg}.", f"Mend {file}.") from None
+
+
+def imports(tree: ast.AST, package: str) -> set[str]:
+    """Full names of all that the code may import, wherever it does; some may name no module.
+
+    >>> sorted(imports(ast.parse("def f():\\n    from .b import c"), "a"))
+    ['a.b', 'a.b.c']
+    """
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {a.name for a in node.names}
+        elif isinstance(node, ast.ImportFrom) and (package or not node.level):
+            base = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            names |= {base, *(f"{base}.{a.name}" for a in node.names)}
+    return names
+
+
+def follow(found: Texts, tree: ast.AST, package: str, path: Sequence[str]) -> None:
+    """Add to `found` the student's modules that the code imports, and those that these import."""
+    for name in sorted(imports(tree, package)):
+        places = path
+        for stem in itertools.accumulate(name.split("."), "{}.{}".format):
+            spec = PathFinder.find_spec(stem, places) if places else None
+            if spec is None or (spec.origin and installed(spec.origin)):
+                break
+            places = spec.submodule_search_locations
+            if spec.origin:
+                add(found, stem, spec.origin, path)
+
+
+def add(found: Texts, name: str, file: str, path: Sequence[str]) -> None:
+    """Add a module, with those that it imports; one that is not written in Python is left out."""
+    if name not in found and file.endswith(".py"):
+        found[name] = file, Path(file).read_text()
+        package = name if Path(file).name == "__init__.py" else name.rpartition(".")[0]
+        follow(found, parse(found[name][1], file), package, path)
+
+
+class Submitted(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+    """Imports modules as they were when the job was submitted; to be put first into sys.meta_path."""
+
+    def __init__(self, texts: Texts):
+        self._files = {name: file for name, (file, _) in texts.items()}
+        self._texts = dict(texts.values())
+        for file, text in self._texts.items():  # for tracebacks
+            linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The place of a module, if it travelled with the job."""
+        file = self._files.get(name)
+        return file and importlib.util.spec_from_file_location(name, file, loader=self)
+
+    def is_package(self, name: str) -> bool:
+        """Whether the module is a package."""
+        return Path(self._files[name]).name == "__init__.py"
+
+    def get_filename(self, name: str) -> str:
+        """The file the text came from."""
+        return self._files[name]
+
+    def get_data(self, path: str) -> bytes:
+        """The text, as bytes."""
+        return self._texts[path].encode()

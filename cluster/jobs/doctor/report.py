@@ -1,0 +1,119 @@
+"""What the doctor found, item by item, and how it asks a command."""
+
+from __future__ import annotations
+
+import functools
+import html
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cluster.slurm import client
+
+from ..show.card import BAD, COLOURS
+
+ADMINISTRATOR = "Ask your administrator: show this line."
+
+
+ANSWER = 5  # seconds a command has to answer
+MARKS = {"ok": "ok  ", "warn": "note", "bad": "BAD "}
+
+
+NOT_SHARED = "On a cluster of several machines set CLUSTER_RUNS to a folder that all nodes see."
+
+
+@dataclass(frozen=True)
+class Item:
+    """One finding: `mark` is 'ok', 'warn' or 'bad'; what a student can do, and what an administrator can."""
+
+    mark: str
+    subject: str
+    finding: str
+    student: str = ""
+    administrator: str = ""
+
+
+@dataclass
+class Report:
+    """What `doctor` found, one `Item` after another; `ok` when none is bad."""
+
+    items: list[Item] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return all(i.mark != "bad" for i in self.items)
+
+    def add(self, mark: str, subject: str, finding: str, student: str = "", administrator: str = "") -> None:
+        """Append an item. What is not well has a next step for both."""
+        self.items.append(Item(mark, subject, finding, student, administrator))
+
+    def item(self, subject: str) -> Item:
+        """The item of a subject; raises LookupError with those there are."""
+        found = next((i for i in self.items if i.subject == subject), None)
+        if found is None:
+            raise LookupError(f"{subject!r} is none of {[i.subject for i in self.items]}.")
+        return found
+
+    def __repr__(self) -> str:
+        width = max(len(i.subject) for i in self.items)
+        rows = []
+        for i in self.items:
+            rows.append(f"{MARKS[i.mark]} {i.subject:{width}}  {i.finding}")
+            steps = [("→", i.student), ("→ administrator:", i.administrator)]
+            rows += [f"{'':{width + 7}}{who} {step}" for who, step in steps if step]
+        return "\n".join([*rows, self._sum()])
+
+    def _repr_html_(self) -> str:
+        colours = {"ok": COLOURS["done"], "warn": COLOURS["pending"], "bad": BAD}
+        rows = []
+        for i in self.items:
+            text = html.escape(i.finding)
+            text += f"<br>&rarr; {html.escape(i.student)}" if i.student else ""
+            text += (
+                f"<br>&rarr; <i>administrator:</i> {html.escape(i.administrator)}" if i.administrator else ""
+            )
+            dot = f'<span style="color:{colours[i.mark]}">&#9679;</span> {html.escape(i.subject)}'
+            rows.append("".join(f'<td style="text-align:left">{c}</td>' for c in (dot, text)))
+        return f"<table>{''.join(f'<tr>{r}</tr>' for r in rows)}</table><div>{html.escape(self._sum())}</div>"
+
+    def _sum(self) -> str:
+        counts = {m: sum(i.mark == m for i in self.items) for m in MARKS}
+        return f"{counts['ok']} well, {counts['warn']} to note, {counts['bad']} bad."
+
+
+@functools.cache
+def built() -> tuple[bool, bool]:
+    """Whether Horovod has Gloo, and MPI; asked in another process, for it loads TensorFlow."""
+    code = "import horovod.tensorflow as hvd; print(hvd.gloo_built(), hvd.mpi_built())"
+    env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    gloo, mpi = [*done.stdout.split(), "False", "False"][:2]
+    return gloo == "True", mpi == "True"
+
+
+def file_system(path: Path) -> str:
+    """The kind of file system a path lies on, such as 'nfs'; 'unknown' where no one can tell."""
+    good, kind = ask("stat", "--file-system", "--format=%T", str(path))
+    return kind.strip() if good else "unknown"
+
+
+def ask(*command: str, text: str | None = None) -> tuple[bool, str]:
+    """(whether it went well, what it printed, else its complaint) of a command, within ANSWER seconds."""
+    env = client.environment()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER, input=text, env=env)
+    except subprocess.TimeoutExpired:
+        return False, f"{command[0]} did not answer within {ANSWER} s"
+    except OSError as e:
+        return False, f"{command[0]}: {e.strerror}"
+    if done.returncode:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        return False, lines[-1] if lines else f"{command[0]} ended with {done.returncode}"
+    return True, done.stdout + (done.stderr if "--mpi=list" in command else "")
+
+
+def slurm_missing() -> str | None:
+    """Why Slurm cannot be used, or None; not from memory, as jobs have it."""
+    return client.no_slurm(remembered=False)

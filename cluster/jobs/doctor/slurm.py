@@ -1,0 +1,226 @@
+"""The doctor's questions to Slurm: configuration, munge, accounting, partitions, GPUs, memory."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import shutil
+from pathlib import Path
+
+from cluster.slurm import client
+from cluster.slurm.words import gpus as gpus_in
+
+from .report import ADMINISTRATOR, Report, ask, built, slurm_missing
+
+COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct")
+
+
+def look(report: Report) -> bool:
+    """Add what is to be said of Slurm; returns whether jobs can go there."""
+    if not _commands(report) or not _configuration(report):
+        return False
+    _munge(report)
+    missing = slurm_missing()
+    if missing:
+        student = "Jobs run on this machine, by the local backend, until it answers."
+        administrator = "Is slurmctld up, and its port open from here? On one machine: make slurm."
+        report.add("bad", "controller", missing, student, administrator)
+        return False
+    facts = _facts()
+    report.add("ok", "controller", f"answers; Slurm {facts.get('SLURM_VERSION', '?')}")
+    _accounting(report, facts)
+    gpus = _partitions(report)
+    _gpus(report, gpus)
+    _meeting(report)
+    _memory(report, facts)
+    return True
+
+
+def _commands(report: Report) -> bool:
+    absent = [c for c in COMMANDS if not shutil.which(c)]
+    if "sbatch" in absent:
+        student = (
+            "Jobs run on this machine, by the local backend. For a cluster, log in to its login machine."
+        )
+        report.add("warn", "Slurm", "no sbatch on PATH", student, "Install Slurm's client commands here.")
+        return False
+    if absent:
+        student = "A module may have to be loaded: module avail slurm."
+        administrator = "Install Slurm's client commands as a whole."
+        report.add("bad", "Slurm", f"not on PATH: {', '.join(absent)}", student, administrator)
+        return "scontrol" not in absent
+    if not client.conf():
+        report.add("ok", "Slurm", f"{shutil.which('sbatch')}")
+        return True  # without a configuration it does not even tell its version
+    good, version = ask("sbatch", "--version")
+    if not good:
+        student = "The module that was loaded may not fit this machine."
+        report.add("bad", "Slurm", f"sbatch does not run: {version}", student, "Install slurm-client anew.")
+        return False
+    report.add("ok", "Slurm", f"{version.strip()}, {shutil.which('sbatch')}")
+    return True
+
+
+def _configuration(report: Report) -> bool:
+    """Whether a cluster is known, so that a controller which is silent is a fault."""
+    found = client.conf()
+    if found and not Path(found).is_file():
+        student = "Unset SLURM_CONF, or set it to the path of the cluster's slurm.conf."
+        report.add("bad", "slurm.conf", f"SLURM_CONF={found}, which is not there", student, _WHERE)
+    elif found:
+        report.add("ok", "slurm.conf", found + _whose(found))
+    elif slurm_missing():
+        student = (
+            "Jobs run on this machine, by the local backend. SLURM_CONF can name a cluster's slurm.conf."
+        )
+        report.add("warn", "slurm.conf", "not in its usual places, SLURM_CONF is not set", student, _WHERE)
+        return False
+    else:
+        report.add("ok", "slurm.conf", "Slurm finds it by itself")
+    return True
+
+
+def _whose(found: str) -> str:
+    if os.environ.get("SLURM_CONF"):
+        return ", set by SLURM_CONF"
+    return ", of the Slurm that `make slurm` started here" if found == str(client.one_machine_conf()) else ""
+
+
+_WHERE = "Put slurm.conf where Slurm looks for it, or run configless (slurmd --conf-server, DNS SRV)."
+
+
+def _munge(report: Report) -> None:
+    if not shutil.which("munge"):
+        report.add(
+            "warn", "munge", "not installed here", "Nothing, if jobs are accepted.", "apt-get install munge"
+        )
+        return
+    good, credential = ask("munge", "-n")
+    step = "Start munged here, with the same /etc/munge/munge.key as on the controller and the nodes."
+    if not good:
+        report.add("bad", "munge", f"makes no credential: {credential}", ADMINISTRATOR, step)
+        return
+    good, answer = ask("unmunge", text=credential)
+    if not good or "Success" not in answer:
+        why = next((x for x in answer.splitlines() if x.startswith("STATUS")), answer)
+        report.add(
+            "bad", "munge", f"does not read its own credential: {why}", ADMINISTRATOR, f"{step} Clocks, too."
+        )
+        return
+    report.add("ok", "munge", "makes and reads a credential")
+
+
+def _facts() -> dict[str, str]:
+    """What `scontrol show config` says, by name."""
+    _, answer = ask("scontrol", "show", "config")
+    return {k.strip(): v.strip() for k, _, v in (x.partition("=") for x in answer.splitlines()) if v}
+
+
+def _accounting(report: Report, facts: dict[str, str]) -> None:
+    kind = facts.get("AccountingStorageType", "")
+    if not kind or "none" in kind:
+        student = (
+            "An unknown account or QOS is accepted, and ended jobs are soon forgotten by Slurm, not here."
+        )
+        administrator = "Run slurmdbd; AccountingStorageType=accounting_storage/slurmdbd."
+        report.add("warn", "accounting", "not kept", student, administrator)
+        return
+    who = getpass.getuser()
+    fields = "format=account,partition,qos,grptres,maxtres"
+    good, answer = ask("sacctmgr", "-n", "-P", "show", "assoc", f"user={who}", fields)
+    if not good:
+        administrator = "Is slurmdbd up, and does its database answer? systemctl status slurmdbd"
+        report.add("bad", "accounting", f"slurmdbd does not answer: {answer}", ADMINISTRATOR, administrator)
+        return
+    accounts = sorted({row.split("|")[0] for row in answer.splitlines() if row.strip()})
+    if accounts:
+        limits = sorted({x for row in answer.splitlines() for x in row.split("|")[3:] if x})
+        words = f", limits: {'; '.join(limits)}" if limits else ""
+        report.add("ok", "accounting", f"kept; you ({who}) may use {', '.join(accounts)}{words}")
+        return
+    enforced = "associations" in facts.get("AccountingStorageEnforce", "")
+    step = f"sacctmgr add user {who} account=<account>"
+    words = f"kept, but you ({who}) have no account" + ("; jobs are refused" if enforced else "")
+    report.add("bad" if enforced else "warn", "accounting", words, ADMINISTRATOR, step)
+
+
+def _partitions(report: Report) -> dict[str, int]:
+    """Add an item for each partition; returns {node: number of its GPUs}."""
+    good, answer = ask("sinfo", "-h", "-o", "%P|%a|%l|%F|%G")
+    rows = [r.split("|") for r in answer.splitlines() if r.count("|") == 4] if good else []
+    if not rows:
+        words = "Slurm has none that you may use" if good else answer
+        report.add(
+            "bad", "partitions", words, ADMINISTRATOR, "Define one, and let the students' account use it."
+        )
+        return {}
+    for name, state, limit, nodes, gres in rows:
+        busy, idle, _, total = (int(n) for n in nodes.split("/"))
+        up = busy + idle
+        each = "" if gres == "(null)" else f", {gres} each"
+        finding = f"{state}, {up} of {total} nodes up ({idle} idle), at most {limit}{each}"
+        if state == "up" and up:
+            report.add("ok", f"partition {name}", finding)
+            continue
+        student = "Choose another: submit(..., partition=...)."
+        administrator = "sinfo --list-reasons says why; then scontrol update ... State=RESUME (or State=UP)."
+        mark = "bad" if name.endswith("*") else "warn"
+        report.add(mark, f"partition {name}", finding, student, administrator)
+    if not any(r[0].endswith("*") for r in rows):
+        student = f"Name one in each job: submit(..., partition={rows[0][0]!r})."
+        report.add("warn", "partitions", "none is the default", student, "Set Default=YES for one.")
+    _, answer = ask("sinfo", "-h", "-N", "-o", "%N|%G")
+    nodes = dict(r.split("|") for r in answer.splitlines() if r.count("|") == 1)
+    return {n: gpus_in(gres) for n, gres in nodes.items()}
+
+
+def _gpus(report: Report, gpus: dict[str, int]) -> None:
+    known, nodes = sum(gpus.values()), sum(n > 0 for n in gpus.values())
+    good, answer = ask("nvidia-smi", "-L")
+    here = len([x for x in answer.splitlines() if x.startswith("GPU ")]) if good else 0
+    visible = f"this machine shows {here or 'no'} CUDA device{'s' * (here != 1)}"
+    if known:
+        report.add("ok", "GPUs", f"{known} known to Slurm, on {nodes} nodes; {visible}")
+    elif here:
+        student = "gpus_per_rank=1 will be refused, and what uses a GPU here is not counted."
+        administrator = "GresTypes=gpu and Gres=gpu:N in slurm.conf, AutoDetect=nvml or File= in gres.conf."
+        report.add("warn", "GPUs", f"none known to Slurm, though {visible}", student, administrator)
+    else:
+        student = "Use gpus_per_rank=0: jobs compute on CPUs."
+        report.add(
+            "warn", "GPUs", f"none known to Slurm; {visible}", student, "If nodes have some: gres.conf."
+        )
+
+
+def _meeting(report: Report) -> None:
+    """How ranks find each other: PMIx for MPI, or Gloo, which needs nothing of Slurm."""
+    good, answer = ask("srun", "--mpi=list")
+    gloo, mpi = built()
+    if good and "pmix" in answer:
+        version = re.search(r"pmix_v\d+", answer)
+        report.add("ok", "PMIx", f"there{f' ({version[0]})' if version else ''}, for controller='mpi'")
+    else:
+        student = "Use controller='gloo', the default." if gloo else ADMINISTRATOR
+        administrator = "Build Slurm with PMIx of the version that Open MPI has; Debian's packages fit."
+        mark = "warn" if gloo or not mpi else "bad"
+        report.add(mark, "PMIx", "not there: controller='mpi' will not work", student, administrator)
+
+
+def _memory(report: Report, facts: dict[str, str]) -> None:
+    cgroup = "cgroup" in facts.get("TaskPlugin", "") and facts.get("ConstrainRAMSpace", "").lower() == "yes"
+    polled = "OverMemoryKill" in facts.get("JobAcctGatherParams", "")
+    counted = "memory" in facts.get("SelectTypeParameters", "").lower()
+    administrator = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
+    if not counted:
+        student = "memory= is not counted: jobs on one node can take each other's."
+        step = "SelectTypeParameters=CR_Core_Memory, so that memory is handed out."
+        report.add("warn", "memory", "not handed out to jobs", student, step)
+    elif cgroup:
+        report.add("ok", "memory", "handed out, and limited by cgroup: the kernel ends what goes over")
+    elif polled:
+        student = "A task over its limit ends as FAILED, seconds later, not as OUT_OF_MEMORY."
+        report.add("warn", "memory", "handed out; looked at now and then", student, administrator)
+    else:
+        student = "A job that takes too much can take its node down: ask for what you use."
+        report.add("warn", "memory", "handed out, but not limited", student, administrator)

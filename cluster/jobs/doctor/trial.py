@@ -1,0 +1,166 @@
+"""The doctor's jobs: two ranks that prove the world size, and say what their nodes are like."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ..errors import JobError
+from ..folder import layout as ledger
+from ..folder import private, provenance
+from .report import ADMINISTRATOR, NOT_SHARED, Report, built, file_system
+
+MEMORY = 2048  # MiB of a rank
+APART = 1.0  # seconds that clocks may differ
+
+
+def look(report: Report, slurm: bool) -> None:
+    """Run a job with each controller that is there, and one with a GPU where Slurm has some."""
+    gloo, mpi = built()
+    seen: list[dict[str, Any]] = []
+    if gloo:
+        seen = _two_ranks(report, "gloo", slurm)
+    if mpi and (slurm or shutil.which("mpirun")):
+        seen = _two_ranks(report, "mpi", slurm) or seen
+    if slurm and seen:
+        _nodes(report, seen)
+    if slurm and any(i.subject == "GPUs" and i.mark == "ok" for i in report.items):
+        _gpu(report)
+
+
+def probe(beside: str) -> dict[str, Any]:
+    """What a rank sees: the world, its machine, its packages, a file, its memory limit, the time."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    hvd.allreduce(tf.constant(1.0), name="doctor")  # so that the ranks look at their clocks together
+    return {
+        "time": time.time(),
+        "size": hvd.size(),
+        "host": os.uname().nodename,
+        "python": sys.executable,
+        "versions": {k: v for k, v in provenance.versions().items() if k != "cluster"},
+        "sees": Path(beside).is_file(),
+        "kind": file_system(Path(beside).parent),
+        "limit": memory_limit(Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")),
+        "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+    }
+
+
+def memory_limit(mine: Path, mounted: Path) -> int | None:
+    """The least memory limit in bytes of the cgroups that /proc/self/cgroup names, or None without one."""
+    least = None
+    for line in mine.read_text().splitlines() if mine.is_file() else []:
+        _, controllers, path = line.split(":", 2)
+        at = mounted / controllers if controllers else mounted
+        for folder in [at / path.lstrip("/"), *(at / path.lstrip("/")).parents]:
+            for name in ("memory.limit_in_bytes", "memory.max"):
+                text = (folder / name).read_text().strip() if (folder / name).is_file() else "max"
+                if text.isdigit() and int(text) < 2**60:
+                    least = min(int(text), least or int(text))
+            if folder == mounted:
+                break
+    return least
+
+
+def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, Any]]:
+    from ..submission import submit
+
+    subject = f"two ranks, {controller}"
+    beside = ledger.root() / ".doctor"
+    try:
+        private.check_runs(ledger.root()).mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside.write_text("The nodes of a cluster must see this file.\n")
+        layout = {"nodes": 2} if slurm and _nodes_up(report) > 1 else {"ranks_per_node": 2}
+        at = time.time()
+        chosen = {"controller": controller, "backend": "slurm" if slurm else "local", "memory": f"{MEMORY}M"}
+        job = submit(probe, str(beside), **layout, **chosen, rerun=True, name="doctor", time="00:05:00")
+        seen = job.wait(timeout=300).results()
+        sizes = [s["size"] for s in seen]
+        took = time.time() - at
+        where = ", ".join(sorted({s["host"] for s in seen}))
+        finding = f"saw the world sizes {sizes} on {where}, after {took:.0f} s"
+        if sizes == [2, 2]:
+            report.add("ok", subject, finding)
+            return [s | {"before": at, "after": time.time()} for s in seen]
+        report.add("bad", subject, finding, ADMINISTRATOR, "The ranks did not meet: see the job's logs.")
+    except JobError as e:
+        log = "See the job's folder: job.log, out-0.log; and whether nodes reach each other."
+        report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
+    except OSError as e:
+        report.add(
+            "bad", subject, f"{e.filename}: {e.strerror}", "Set CLUSTER_RUNS to a folder of yours.", ""
+        )
+    finally:
+        beside.unlink(missing_ok=True)
+    return []
+
+
+def _nodes_up(report: Report) -> int:
+    """Nodes that are up in the default partition."""
+    found = next((i.finding for i in report.items if i.subject.endswith("*")), "0 of")
+    words = found.split(" of ")[0].split()
+    return int(words[-1]) if words and words[-1].isdigit() else 0
+
+
+def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
+    """What the two ranks tell about their nodes: folder, packages, clocks, memory."""
+    blind = sorted({s["host"] for s in seen if not s["sees"]})
+    if blind:
+        student = "Set CLUSTER_RUNS to a folder that all nodes see."
+        step = "Put homes, or a folder for runs, on a file system that all nodes mount at the same place."
+        report.add("bad", "shared folder", f"{', '.join(blind)} do not see {ledger.root()}", student, step)
+    else:
+        report.add("ok", "shared folder", f"the nodes see {ledger.root()} ({seen[0]['kind']})")
+        report.items = [i for i in report.items if i.subject != "runs" or i.student != NOT_SHARED]
+    mine = {k: v for k, v in provenance.versions().items() if k != "cluster"}
+    differs = [(s["host"], k, v) for s in seen for k, v in s["versions"].items() if mine.get(k) != v]
+    odd = [f"{host} has {k} {v}, here it is {mine.get(k)}" for host, k, v in differs]
+    if odd:
+        step = "One environment for all: on the shared file system, or the same image on each node."
+        report.add("bad", "environment", "; ".join(sorted(set(odd))), ADMINISTRATOR, step)
+    else:
+        report.add("ok", "environment", f"the same packages on the nodes, {seen[0]['python']}")
+    apart = max(s["time"] for s in seen) - min(s["time"] for s in seen)
+    off = max(0.0, *(max(s["before"] - s["time"], s["time"] - s["after"]) for s in seen))
+    if max(apart, off) > APART:
+        words = f"they differ by {max(apart, off):.1f} s or more"
+        student = "Times in timelines are off by that; nothing else of yours is touched."
+        report.add(
+            "bad", "clocks", words, student, "Run chrony or ntpd on all machines: munge needs it, too."
+        )
+    else:
+        report.add("ok", "clocks", f"the nodes' agree within {apart:.2f} s")
+    limit = min((s["limit"] for s in seen if s["limit"]), default=None)
+    if limit and limit <= 1.5 * MEMORY * 2**20:
+        report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
+    else:
+        student = "Ask for what you use: nothing stops a job that takes more."
+        step = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
+        report.add("warn", "memory in a job", "not limited by a cgroup", student, step)
+
+
+def _gpu(report: Report) -> None:
+    from ..submission import submit
+
+    try:
+        job = submit(
+            probe, "", gpus_per_rank=1, backend="slurm", rerun=True, name="doctor-gpu", time="00:05:00"
+        )
+        seen = job.wait(timeout=300).result()
+        if seen["gpus"]:
+            words = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
+            report.add("ok", "GPU in a job", words)
+        else:
+            step = "gres.conf: File= with the devices, or AutoDetect=nvml, so that Slurm names them."
+            words = "a rank that asked for one was not told which"
+            report.add("bad", "GPU in a job", words, ADMINISTRATOR, step)
+    except JobError as e:
+        report.add(
+            "bad", "GPU in a job", e.what.splitlines()[0], e.next_step or ADMINISTRATOR, "squeue; sinfo -R"
+        )

@@ -1,0 +1,64 @@
+"""From an id, a folder or Slurm's number back to the job or the sweep."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+from .errors import NoSuchJob
+from .folder import layout
+from .folder.run_folder import RunFolder
+from .job import Job
+from .sweep import Sweep
+
+
+def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Any:
+    """Take up a job or a sweep again, in any process: a `Job`, or what `map` returned.
+
+    job: its id, the beginning of its id, its folder, or Slurm's number; `train-3fa9/4` is item 4 of a sweep.
+    folder: where the job folders lie, if not in `runs` here or in $CLUSTER_RUNS. Raises NoSuchJob.
+
+    >>> attach("train-3fa9")                                                        # doctest: +SKIP
+    """
+    text, runs = os.fspath(job), layout.root(folder)
+    if RunFolder(Path(text)).run_json.is_file():
+        return handle(Path(text))
+    whole, sign, item = text.rpartition("/")
+    if sign and item.isdigit():
+        return _item(attach(whole, folder), int(item))
+    all_ids = [p.name for p in layout.folders(runs)]
+    hits = [i for i in all_ids if i == text] or [i for i in all_ids if text and i.startswith(text)]
+    hits = [i for i in hits if not re.search(r"\.\d+$", i)] or hits  # rather than a run that was set aside
+    number, _, item = text.partition("_")
+    if not hits and number.isdigit():
+        records = [p for i in all_ids for p in [runs / i, *RunFolder(runs / i).rounds().values()]]
+        hits = [
+            p for p in records if str((files.read_json(RunFolder(p).backend) or {}).get("job_id")) == number
+        ]
+        hits = [str(p.relative_to(runs)).partition("/")[0] for p in hits]
+    if len(hits) == 1:
+        found = handle(runs / hits[0])
+        return _item(found, int(item)) if item.isdigit() and number.isdigit() else found
+    if hits:
+        raise NoSuchJob(f"{text!r} fits {len(hits)} jobs: {', '.join(hits[:5])}.", "Give more of the id.")
+    listed = ", ".join(all_ids[-5:]) or "none"
+    raise NoSuchJob(f"No job {text!r} in {runs}.", f"The jobs there: {listed}. See also jobs().")
+
+
+def handle(folder: Path) -> Any:
+    """The `Job` of a folder, or the `Sweep` where it is one's."""
+    run = files.read_json(RunFolder(layout.check_owner(folder)).run_json)
+    if "items" not in run:
+        return Job(folder)
+    return Sweep(folder)
+
+
+def _item(sweep: Any, item: int) -> Job:
+    if isinstance(sweep, Job) or item >= len(sweep):
+        n = "it is no sweep" if isinstance(sweep, Job) else f"its items are 0 to {len(sweep) - 1}"
+        raise NoSuchJob(f"{sweep.id} has no item {item}: {n}.", "See jobs().")
+    return sweep[item]

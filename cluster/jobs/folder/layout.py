@@ -1,0 +1,164 @@
+"""Job folders on disk: made whole and then renamed into place, private, and checked before use.
+
+A folder `runs/<name>-<key12>/` holds, in the order they appear:
+
+    lock             held by whoever starts the job, then by its launcher: free means that no one does
+    run.json         what was asked, with what versions, on what machine, when, and how to make it again
+    code.py          the code as submitted, for people
+    call.pkl         the function and its arguments, for the ranks only
+    job.sh           what is run; job.log what it said
+    backend.json     who runs it: the launcher or the Slurm job id
+    rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
+    ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
+    out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
+    out-R.part-N     the end of what it printed, while that is more than its log may hold, and
+    out-R.joining-N  the same while it is appended to the log (see `output`)
+    interrupted.json when Slurm was first seen to have ended it, and to be about to start it again
+    cancel.json      someone asked for its end
+    end.json         how it ended, once and for all, with the hashes of the results
+    attempts/N/      what an earlier attempt of the run left, where it was interrupted and went on
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from io import BufferedWriter
+from pathlib import Path
+
+from cluster.system import files, settings
+
+from ..errors import Damaged, NoSuchJob
+from . import private
+from .run_folder import RUN_JSON, RunFolder
+
+
+def root(folder: str | os.PathLike | None = None) -> Path:
+    """Where job folders lie: the argument, or $CLUSTER_RUNS, or `runs` under the current directory.
+
+    Where that is a relative path, which can neither be read nor made here, as beside lectures that a course
+    server has for reading only: `runs` at home.
+    """
+    named = Path(folder or settings.text("CLUSTER_RUNS") or "runs").expanduser()
+    chosen = named.absolute()
+    if folder is None and not named.is_absolute() and not chosen.exists():
+        above = next(parent for parent in chosen.parents if parent.exists())
+        return chosen if os.access(above, os.W_OK) else Path.home() / "runs"
+    return chosen
+
+
+def slug(name: str) -> str:
+    """A name as it may stand in a path or a script: letters, digits, dot, dash and underscore.
+
+    >>> slug("my net; rm -rf /")
+    'my-net-rm-rf'
+    """
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:40] or "job"
+
+
+def find(runs: Path, key: str) -> Path | None:
+    """The folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
+    found = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
+    if found and files.read_json(RunFolder(check_owner(found)).run_json).get("key") != key:
+        raise Damaged(f"{found} holds another run than its name says.", "Move it away, and submit again.")
+    return found
+
+
+def folders(runs: Path) -> list[Path]:
+    """The job folders, by name; those that are still being made, `.new-...`, are not among them.
+
+    Raises NotYours where others can put folders there.
+    """
+    private.check_runs(runs)
+    return sorted(p.parent for p in runs.glob(f"*/{RUN_JSON}") if not p.parent.name.startswith("."))
+
+
+@contextlib.contextmanager
+def lock(runs: Path, key: str) -> Iterator[None]:
+    """Only one process at a time sets the run with this key aside and makes its folder."""
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.check_runs(runs)
+    with files.lock(runs / f".{key[:12]}.lock"):  # a file system without locks: `create` still has one winner
+        yield
+
+
+def name(title: str, key: str) -> str:
+    """The name of a job folder."""
+    return f"{slug(title)}-{key[:12]}"
+
+
+def create(
+    runs: Path, title: str, key: str, contents: dict[str, str | bytes]
+) -> tuple[Path, BufferedWriter | None]:
+    """(folder, its lock): all files appear at once, with the lock held; or another was first, and None."""
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = runs / name(title, key)
+    made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
+    for file, content in contents.items():
+        (made / file).write_bytes(files.as_bytes(content))
+    held = hold(made)
+    try:
+        os.rename(made, target)  # fails where a folder with content is there
+    except OSError:
+        held.close()
+        shutil.rmtree(made)
+        if not target.is_dir():
+            raise
+        return target, None
+    return target, held
+
+
+def hold(folder: Path) -> BufferedWriter:
+    """The lock of a folder, held until the file returned, and each copy of it, is closed.
+
+    It is handed on to the launcher or to sbatch, which hold it after this process: so it is no context.
+    """
+    return files.hold(RunFolder(folder).lock)
+
+
+def held(folder: Path) -> bool:
+    """Whether a process lives that starts or runs what is in this folder.
+
+    On a file system without locks no one can say: it is False, and Slurm is asked.
+    """
+    return files.is_held(RunFolder(folder).lock)
+
+
+def claim(folder: Path) -> contextlib.AbstractContextManager[bool]:
+    """Whether no one starts or runs what is in this folder; while the body runs, no one begins to."""
+    return files.lock(RunFolder(folder).lock, wait=False)
+
+
+def remove_half_made(runs: Path, age: float = 3600) -> None:
+    """Remove what submissions that were cut off left behind: half-made folders older than `age` seconds."""
+    for made in runs.glob(".new-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - made.stat().st_mtime > age:
+                shutil.rmtree(made)
+
+
+def set_aside(folder: Path) -> Path:
+    """Rename a folder to its first free numbered sibling, `<folder>.1`, `<folder>.2`, ..."""
+    n = 1
+    while (aside := folder.with_name(f"{folder.name}.{n}")).exists():
+        n += 1
+    os.rename(folder, aside)
+    return aside
+
+
+def check_owner(folder: Path) -> Path:
+    """The folder, if only this user or root can have filled it; raises NotYours or NoSuchJob otherwise."""
+    if not RunFolder(folder).run_json.is_file():
+        raise NoSuchJob(f"{folder} is not a job folder (it has no run.json).", "List the jobs with jobs().")
+    return private.check(folder)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    """sha256 of each result, metrics file and of the code, by file name."""
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in RunFolder(folder).hashed()}

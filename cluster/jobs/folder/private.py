@@ -1,0 +1,115 @@
+"""Whose folders are believed: those that no other user can have written to.
+
+A run's folder holds code that ranks execute and results that are taken for true. On a machine of many users
+somebody else may have made a folder of that name, or a link in its place, before.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from ..errors import NotYours, OptionValueError
+
+
+def check(folder: Path) -> Path:
+    """A job's folder, if only its user (or root) can have put anything into it; raises NotYours otherwise."""
+    _owner(os.lstat(folder), folder)  # of a link: who made it
+    _contents(os.stat(folder), folder)
+    return folder
+
+
+def check_runs(runs: Path) -> Path:
+    """A folder of runs, if no other user can put runs into it or exchange them; it need not be there yet.
+
+    Raises NotYours, or OptionValueError for a path that Slurm cannot take. A folder above it that all can
+    write to without the sticky bit is refused, too, unless the current directory lies in it: who can exchange
+    the folder one works in needs no run for it.
+    """
+    if not str(runs).isprintable() or "\\" in str(runs):
+        raise OptionValueError(
+            f"The folder of runs {str(runs)!r} has characters in its path which Slurm does not take.",
+            "Choose one without backslashes, line breaks and the like: folder=... or CLUSTER_RUNS.",
+        )
+    if not os.path.lexists(runs):
+        return runs
+    yours = f"Set CLUSTER_RUNS to a folder of your own, for example {Path.home() / 'runs'}"
+    owners = [os.lstat(runs).st_uid] + [os.stat(runs).st_uid] * runs.exists()
+    if stranger := next((uid for uid in owners if uid not in (os.getuid(), 0)), None):
+        raise NotYours(f"The folder of runs {runs} belongs to {_user(stranger)}, not to you.", f"{yours}.")
+    if runs.exists() and (who := writers(s := os.stat(runs))):
+        step = f"chmod go-w '{runs}'" if s.st_uid == os.getuid() and not s.st_mode & stat.S_ISVTX else yours
+        raise NotYours(f"{who} can write to the folder of runs {runs}: no run in it is safe.", f"{step}.")
+    near = {Path.cwd(), *Path.cwd().parents}
+    for above in {*runs.parents, *Path(os.path.realpath(runs)).parents} - near:
+        mode = os.stat(above).st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise NotYours(
+                f"All users can exchange what is in {above}, so also the runs in {runs}.", f"{yours}."
+            )
+    return runs
+
+
+def load(folder: Path, name: str) -> bytes:
+    """The bytes of a file in a job's folder, if folder and file are this user's own; raises NotYours.
+
+    What is checked is what is read: neither can be exchanged in between.
+    """
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        _contents(os.fstat(at), folder)
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb") as f:
+            _owner(os.fstat(f.fileno()), folder / name)
+            return f.read()
+    finally:
+        os.close(at)
+
+
+def writers(s: os.stat_result) -> str:
+    """Who besides the owner can write, in words; "" for no one. A group of the owner alone does not count."""
+    if s.st_mode & stat.S_IWOTH:
+        return "Every user"
+    return f"The group {_group(s.st_gid)}" if s.st_mode & stat.S_IWGRP and not _alone(s) else ""
+
+
+def _owner(s: os.stat_result, path: Path) -> None:
+    if s.st_uid not in (os.getuid(), 0):
+        raise NotYours(
+            f"{path} belongs to {_user(s.st_uid)}, not to you: nothing in it is loaded.",
+            "Copy the folder to make it yours, if you trust what is in it.",
+        )
+
+
+def _contents(s: os.stat_result, folder: Path) -> None:
+    _owner(s, folder)
+    if who := writers(s):
+        raise NotYours(
+            f"{who} can write to {folder}: nothing in it is loaded.",
+            f"If you trust what is in it: chmod go-w '{folder}'",
+        )
+
+
+def _alone(s: os.stat_result) -> bool:
+    """Whether the group is the owner's own, as many systems make one for each user."""
+    try:
+        owner, group = pwd.getpwuid(s.st_uid).pw_name, grp.getgrgid(s.st_gid)
+    except KeyError:
+        return False
+    return group.gr_name == owner and not set(group.gr_mem) - {owner}
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"user {uid}"
+
+
+def _group(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)

@@ -1,0 +1,106 @@
+"""What a run records besides its code: versions, machine, how to make it again. Nothing secret."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+# No rank needs the keys to a hub or a notebook server, nor the place of this process in another job, which
+# would mislead mpirun, srun and sbatch.
+DROPPED = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "SLURM_", "SBATCH_", "OMPI_", "PMIX_", "PMI_", "HOROVOD_")
+DROPPED += ("MPLBACKEND",)  # a notebook's way to draw; the ranks have none
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Versions of Python and of what the results depend on, without importing any of it."""
+    import importlib.metadata  # slow to import, and only needed here
+
+    found = {"python": platform.python_version()}
+    for name in ("tensorflow-cpu", "tensorflow", "keras", "horovod", "numpy"):
+        try:
+            found[name.removesuffix("-cpu")] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    commit = _git_commit()
+    return found | ({"cluster": commit} if commit else {})
+
+
+@functools.cache
+def machine() -> dict[str, Any]:
+    """Processor, cores and memory (GiB) of the machine that submits."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    model = next(
+        (x.partition(":")[2].strip() for x in lines if x.startswith("model name")), platform.machine()
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory, 1),
+        "system": platform.system(),
+    }
+
+
+def environment(options: Any) -> dict[str, str]:
+    """The environment of the ranks: this process's, without keys, with one thread pool a rank.
+
+    TensorFlow and BLAS get `cpus_per_rank` threads, operations run one after another, and hashes are the
+    same in every process. Variables of `env` win.
+    """
+    threads = str(options.cpus_per_rank)
+    env = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or not k.startswith(DROPPED)}
+    path = [str(Path(__file__).resolve().parents[3]), env.get("PYTHONPATH", "")]
+    env["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
+    output = {"CLUSTER_MAX_OUTPUT": options.max_output} if options.max_output else {}
+    return env | variables(threads) | output | (options.env or {})
+
+
+def variables(threads: str) -> dict[str, str]:
+    """The variables every rank gets, on every backend."""
+    pools = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
+    fixed = {"TF_NUM_INTEROP_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONHASHSEED": "0"}
+    return dict.fromkeys(pools, threads) | fixed
+
+
+def command(name: str, arguments: dict[str, Any], options: dict[str, Any]) -> str:
+    """The call of submit that makes the run again; `options` as they are once checked."""
+    return f"submit({', '.join([name, *keywords(arguments, options)])})"
+
+
+def keywords(arguments: dict[str, Any], options: dict[str, Any]) -> list[str]:
+    """['epochs=3', 'nodes=2']: the arguments, and those of the options that are not as they usually are."""
+    from cluster.slurm.words import clock
+
+    from ..options import check_options
+
+    usual = vars(check_options({}))
+    given = {k: v for k, v in options.items() if v != usual[k] and k not in ("rerun", "folder")}
+    forms = {"memory": lambda mib: f"{mib}M", "time": clock}
+    given = {k: forms[k](v) if k in forms else v for k, v in given.items()}
+    return [f"{k}={short(v)}" for k, v in (arguments | given).items()]
+
+
+def short(v: Any) -> str:
+    """A value as a text of at most 80 characters."""
+    text = repr(v)
+    return text if len(text) <= 80 else text[:60] + " ... " + text[-15:]
+
+
+def _git_commit() -> str | None:
+    here = Path(__file__).resolve().parents[3]
+    if not (here / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"],
+            capture_output=True, text=True, timeout=5,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None

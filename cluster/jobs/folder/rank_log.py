@@ -1,0 +1,275 @@
+"""What a rank prints, on disk: all of it up to a cap, and of more the beginning and the end.
+
+`out-R.log` takes half of the cap. What follows goes to parts of a quarter each, `out-R.part-1` and so on, of
+which the newest two stay; when the rank ends they are joined to the log, behind a line that says how much is
+missing. So the disk holds no more than the cap (half of it again while they are joined), the memory a chunk,
+and a rank that prints for ever neither waits nor is killed.
+
+To be joined the parts are renamed, `out-R.joining-1` and so on: while there is one of the first name, the log
+is as long as it was before the parts, and who follows the output can tell the one from the other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cluster.system import settings
+
+from ..options import size
+
+TEXT = 2**16  # characters that are kept of an error's message
+CHUNK = 2**16  # bytes read at once
+PIPE = 2**20  # bytes, the most that a pipe holds
+STEPS = 8  # files that a follower reads at a time: all there are, also of a rank that prints for ever
+LINE = 4096  # bytes in which a line's end is looked for
+
+PART = re.compile(r"\.(part|joining)-\d+")
+CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \(max_output\)\n")
+
+
+def cap() -> int:
+    """The most bytes that a rank's log keeps, as seen by the rank; max_output=... sets its variable."""
+    name = "CLUSTER_MAX_OUTPUT"
+    return size(settings.text(name)) or size(settings.SETTINGS[name].default)
+
+
+class Log:
+    """A rank's log as it is written; at most `limit` bytes of it stay."""
+
+    def __init__(self, path: Path, limit: int):
+        self._path, self._quarter, self._part, self._lost = path, limit // 4, 0, 0
+        join(path)  # what an attempt that was killed has left
+        self._fd, self._room = _open(path, os.O_APPEND), 2 * self._quarter
+
+    def write(self, data: bytes) -> None:
+        """Append; a full disk costs what is printed, not the rank."""
+        try:
+            while data:
+                if not self._room:
+                    self._turn()
+                written = os.write(self._fd, data[: self._room])
+                self._room, data = self._room - written, data[written:]
+        except OSError:
+            self._lost += len(data)
+
+    def close(self) -> None:
+        """Join the parts; after this the log is one file."""
+        os.close(self._fd)
+        with contextlib.suppress(OSError):  # a full disk: the parts stay, and `read_log` finds them
+            join(self._path)
+            if self._lost:
+                with open(self._path, "ab") as f:
+                    f.write(f"\n--- {self._lost} bytes could not be written: the disk was full\n".encode())
+
+    def _turn(self) -> None:
+        """Go on in a new part; only the one before it stays."""
+        fd = _open(_part(self._path, self._part + 1), os.O_TRUNC)
+        os.close(self._fd)
+        self._fd, self._room, self._part = fd, self._quarter, self._part + 1
+        _part(self._path, self._part - 2).unlink(missing_ok=True)
+
+
+def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
+    """Write what a child prints into the log until it ends; returns (status, usage) of `os.wait4`.
+
+    Processes that the child leaves behind may hold the pipe open: what they print later is not waited for.
+    """
+    told, tell = os.pipe()
+    for fd in (told, tell):
+        os.set_blocking(fd, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # each signal ends the waiting below
+    events = select.poll()
+    events.register(pipe, select.POLLIN)
+    events.register(told, select.POLLIN)
+    while not (ended := os.wait4(child, os.WNOHANG))[0]:
+        for fd, _ in events.poll():
+            data = os.read(fd, CHUNK)
+            if fd == pipe and data:
+                log.write(data)
+            elif fd == pipe:  # closed by the child, which goes on
+                events.unregister(pipe)
+    os.set_blocking(pipe, False)
+    left = PIPE
+    with contextlib.suppress(BlockingIOError):
+        while left > 0 and (data := os.read(pipe, CHUNK)):
+            log.write(data)
+            left -= len(data)
+    return ended[1:]
+
+
+def read_log(path: Path) -> bytes:
+    """All there is of a rank's log, also of a rank that still prints or was killed."""
+    for _ in range(10):
+        with contextlib.suppress(FileNotFoundError):  # a part that has just made room for another
+            return b"".join([path.read_bytes() if path.is_file() else b"", *_rest(path)])
+    return path.read_bytes()
+
+
+def end(path: Path) -> bytes:
+    """The last CHUNK bytes of it, without reading the rest."""
+    found = b""
+    for file in [path, *_parts(path)][-2:]:
+        with contextlib.suppress(FileNotFoundError), open(file, "rb") as f:
+            f.seek(max(0, os.fstat(f.fileno()).st_size - CHUNK))
+            found += f.read()
+    return found[-CHUNK:]
+
+
+class Follower:
+    """A rank's log as it grows: each `new_bytes()` returns what was printed since the last one.
+
+    path: the log's; it may be set anew where the folder was moved.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._part, self._at = 0, 0  # the file that is read (0: the log), and how many bytes of it were
+        self._head = 0  # bytes of the log before the first part
+        self._before = 0  # bytes printed between the head and the part that is read
+
+    def new_bytes(self) -> bytes:
+        """What is new; what was cut out before it could be read is replaced by a line that says so."""
+        found = []
+        for _ in range(STEPS):
+            new, more = self._log() if self._part == 0 else self._in_part()
+            found.append(new)
+            if not more:
+                break
+        return b"".join(found)
+
+    def _log(self) -> tuple[bytes, bool]:
+        """(what is new in the log, whether it goes on elsewhere)."""
+        parted = bool(_numbers(self.path))
+        try:
+            new = _bytes(self.path, self._at)
+        except FileNotFoundError:
+            return b"", False
+        if parted and not _numbers(self.path):
+            return b"", True  # the parts began to be joined meanwhile: `new` may hold some of them, or all
+        self._at += len(new)
+        if parted:
+            self._head, self._part, self._at, self._before = self._at, 1, 0, 0
+        return new, parted
+
+    def _in_part(self) -> tuple[bytes, bool]:
+        """The same for the part that is read."""
+        numbers = _numbers(self.path)
+        try:
+            if self.path.stat().st_size > self._head:
+                return self._joined(), True
+            new = _bytes(_part(self.path, self._part), self._at)
+        except FileNotFoundError:
+            return self._leap()
+        self._at += len(new)
+        if not numbers or numbers[-1] <= self._part:
+            return new, False
+        self._before, self._part, self._at = self._before + self._at, self._part + 1, 0
+        return new, True  # there was a next part before this one was read: so it was full
+
+    def _leap(self) -> tuple[bytes, bool]:
+        """Go on in the first part that is left: the one that was read has made room for others."""
+        later = [n for n in _numbers(self.path) if n > self._part]
+        if not later:
+            return b"", False  # it is about to be joined to the log
+        try:
+            text = _bytes(_part(self.path, later[0]), 0)
+        except FileNotFoundError:
+            return b"", True
+        quarter, start = len(text), _line(text)  # it is full: there is one after it
+        before = (later[0] - 1) * quarter
+        lost = before + start - self._before - self._at
+        self._part, self._at, self._before = later[0], start, before
+        return _cut(lost, quarter), True
+
+    def _joined(self) -> bytes:
+        """Go on in the log, to which the parts are joined; returns what is to be said of missing bytes."""
+        notice = CUT.match(_bytes(self.path, self._head, 1024))
+        missing, quarter, at = (int(notice[1]), int(notice[2]) // 4, notice.end()) if notice else (0, 0, 0)
+        unseen = missing - self._before - self._at
+        self._part, self._at = 0, self._head + at + max(0, -unseen)
+        return _cut(unseen, quarter) if unseen > 0 else b""
+
+
+def join(path: Path) -> None:
+    """Append the parts to the log, and remove them."""
+    for n in reversed(_numbers(path)):  # so that none looks as if it had made room for a later one
+        _part(path, n).rename(path.with_suffix(f".joining-{n}"))
+    parts = _parts(path)
+    if parts:
+        with open(path, "ab") as log:
+            log.writelines(_rest(path))
+    for part in parts:
+        part.unlink(missing_ok=True)
+
+
+def clip(text: str) -> str:
+    """A text of at most TEXT characters and a few: of a longer one the beginning and the end."""
+    if len(text) <= TEXT:
+        return text
+    half = TEXT // 2
+    return f"{text[:half]}\n--- {len(text) - 2 * half} characters are cut out here\n{text[-half:]}"
+
+
+def _rest(path: Path) -> Iterator[bytes]:
+    """What follows the log itself: how much is missing, and the parts."""
+    parts = _parts(path)
+    start = 0
+    if parts and (before := _number(parts[0]) - 1):
+        quarter = parts[0].stat().st_size  # it is full: there is one after it
+        start = _line(_bytes(parts[0], 0, LINE))
+        yield _cut(before * quarter + start, quarter)
+    for part in parts:
+        with open(part, "rb") as f:
+            f.seek(start)
+            while chunk := f.read(CHUNK):
+                yield chunk
+        start = 0
+
+
+def _line(text: bytes) -> int:
+    """Where the first whole line of a part begins, where lines are lines."""
+    return text[:LINE].find(b"\n") + 1
+
+
+def _cut(lost: int, quarter: int) -> bytes:
+    """What is said in the place of bytes that are missing; CUT finds it."""
+    return (
+        f"\n--- {lost} bytes are cut out here: of what a rank prints, the beginning "
+        f"and the end are kept, {4 * quarter} bytes at most (max_output)\n"
+    ).encode()
+
+
+def _part(path: Path, n: int) -> Path:
+    return path.with_suffix(f".part-{n}")
+
+
+def _number(part: Path) -> int:
+    return int(part.suffix.rpartition("-")[2])
+
+
+def _numbers(path: Path) -> list[int]:
+    """The parts that are not being joined to the log."""
+    return [_number(p) for p in _parts(path) if p.suffix.startswith(".part-")]
+
+
+def _parts(path: Path) -> list[Path]:
+    named = (p for p in path.parent.glob(f"{path.stem}.*") if PART.fullmatch(p.suffix))
+    return sorted(named, key=_number)
+
+
+def _bytes(path: Path, start: int, most: int = -1) -> bytes:
+    with open(path, "rb") as f:
+        f.seek(start)
+        return f.read(most)
+
+
+def _open(path: Path, flags: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)

@@ -1,0 +1,132 @@
+"""Results as plain data: JSON for the structure, npz for the arrays. Nothing that could run code.
+
+Tuples, integer keys and NumPy scalars come back as what they were; a tensor comes back as an array.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+from ..errors import Damaged, ResultError, ResultTooLarge
+from ..options import number_set
+from .layout import hashes
+from .run_folder import RunFolder
+
+
+def cap() -> int:
+    """Largest result of a rank in bytes, over JSON and arrays."""
+    return number_set("CLUSTER_MAX_RESULT")
+
+
+def save(folder: Path, rank: int, value: Any) -> None:
+    """Write a rank's result. Raises ResultError (what, where in the result) or ResultTooLarge."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps(pack(value, "the result", arrays))
+    size = len(text) + sum(a.nbytes for a in arrays.values())
+    if size > cap():
+        raise ResultTooLarge(
+            f"The result of rank {rank} has {size / 2**20:.1f} MiB; at most {cap() / 2**20:g} MiB are kept.",
+            "Return a summary, or write the arrays to a file in cluster.jobs.run_folder().",
+        )
+    if arrays:
+        import numpy as np
+
+        with files.writing(RunFolder(folder).arrays(rank)) as f:
+            np.savez(f, **arrays)
+    files.write(RunFolder(folder).result(rank), text)
+
+
+def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
+    """A rank's result. `expected`: the hashes written when the run ended; Damaged if they differ."""
+    text = RunFolder(folder).result(rank)
+    if expected is not None:
+        check(folder, f"{text.stem}.", expected)
+    if not text.is_file():
+        raise Damaged(f"{folder} holds no result of rank {rank}.", "Run it again: submit(..., rerun=True).")
+    arrays: dict[str, Any] = {}
+    npz = RunFolder(folder).arrays(rank)
+    if npz.is_file():
+        import numpy as np
+
+        with zipfile.ZipFile(npz) as z:
+            if sum(i.file_size for i in z.infolist()) > cap() + 2**20:
+                raise ResultTooLarge(f"{npz} unpacks to more than {cap()} bytes.", "Ask who made it.")
+        with np.load(npz, allow_pickle=False) as z:
+            arrays = {k: z[k] for k in z.files}
+    return unpack(json.loads(text.read_text()), arrays)
+
+
+def check(folder: Path, start: str, expected: dict[str, str]) -> None:
+    """Raise Damaged unless the files whose names begin with `start` are as they were when the run ended."""
+    found = hashes(folder)
+    names = sorted(n for n in found | expected if n.startswith(start) and found.get(n) != expected.get(n))
+    if names:
+        raise Damaged(
+            f"{names[0]} in {folder} is missing, or was changed after the run had ended.",
+            "Run it again: submit(..., rerun=True).",
+        )
+
+
+def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
+    """A value as JSON knows it; its arrays go to `arrays`. Raises ResultError, which says where it is."""
+    if v is None or type(v) in (bool, int, float, str):
+        return v
+    if type(v) is list:
+        return [pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]
+    if type(v) is tuple:
+        return {"__tuple__": [pack(x, f"{where}[{i}]", arrays) for i, x in enumerate(v)]}
+    if type(v) is dict:
+        for k in v:
+            if type(k) not in (str, int, float, bool):
+                raise _refuse(f"a key of {where}", k)
+        pairs = [(k, pack(x, f"{where}[{k!r}]", arrays)) for k, x in v.items()]
+        plain = all(type(k) is str and not k.startswith("__") for k in v)
+        return dict(pairs) if plain else {"__dict__": pairs}
+    import numpy as np
+
+    if not isinstance(v, (np.ndarray, np.generic)):
+        if not (type(v).__module__.startswith(("tensorflow", "keras")) and hasattr(v, "numpy")):
+            raise _refuse(where, v)
+        v = v.numpy()
+    if np.asarray(v).dtype.kind not in "biufcUS":
+        raise _refuse(where, v)
+    arrays[f"a{len(arrays)}"] = np.asarray(v)
+    return {"__array__" if isinstance(v, np.ndarray) else "__scalar__": f"a{len(arrays) - 1}"}
+
+
+def unpack(v: Any, arrays: dict[str, Any]) -> Any:
+    """The reverse of `pack`."""
+    if isinstance(v, list):
+        return [unpack(x, arrays) for x in v]
+    if not isinstance(v, dict):
+        return v
+    if len(v) == 1:
+        ((tag, inside),) = v.items()
+        if tag == "__tuple__":
+            return tuple(unpack(inside, arrays))
+        if tag == "__dict__":
+            return {k: unpack(x, arrays) for k, x in inside}
+        if tag in ("__array__", "__scalar__"):
+            return arrays[inside] if tag == "__array__" else arrays[inside][()]
+    return {k: unpack(x, arrays) for k, x in v.items()}
+
+
+def _refuse(where: str, v: Any) -> ResultError:
+    name = f"{type(v).__module__}.{type(v).__qualname__}".removeprefix("builtins.")
+    hints = {
+        "History": "Return history.history, a dictionary of lists.",
+        "DataFrame": "Return df.to_dict('list').",
+    }
+    hints |= {"ndarray": f"Give it a number type first (it has dtype {getattr(v, 'dtype', '?')})."}
+    detail = f" of dtype {v.dtype}" if hasattr(v, "dtype") else ""
+    return ResultError(
+        f"{where} is of type {name}{detail}, which cannot be sent back.",
+        hints.get(
+            type(v).__name__, "Return numbers, texts, NumPy arrays, and lists and dictionaries of these."
+        ),
+    )

@@ -1,0 +1,167 @@
+"""The names of what lies in a run's folder; `layout` and `sweeps` say in what order it appears there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a submission writes, by name.
+RUN_JSON, CODE, CALL, SCRIPT = "run.json", "code.py", "call.pkl", "job.sh"
+LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: how the names of all ranks' begin
+
+ROUND = "round-"
+
+# What an attempt left and would mislead the next one.
+LEFT = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json", "timeline.json")
+LEFT += ("seen.json", "cancel.json", "interrupted.json")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, and the paths of the files in it, whether they are there or not.
+
+    A sweep's folder, and that of each of its rounds, have some of them, too.
+    """
+
+    path: Path
+
+    @property
+    def lock(self) -> Path:
+        """Held by whoever starts the run, then by its launcher."""
+        return self.path / LOCK
+
+    @property
+    def run_json(self) -> Path:
+        """What was asked: the record of the submission."""
+        return self.path / RUN_JSON
+
+    @property
+    def code(self) -> Path:
+        """The code as submitted, for people."""
+        return self.path / CODE
+
+    @property
+    def call(self) -> Path:
+        """The function and its arguments, pickled, for the ranks."""
+        return self.path / CALL
+
+    @property
+    def script(self) -> Path:
+        """What is run, as a shell script."""
+        return self.path / SCRIPT
+
+    @property
+    def job_log(self) -> Path:
+        """What the script, or what starts the ranks, printed."""
+        return self.path / JOB_LOG
+
+    @property
+    def backend(self) -> Path:
+        """Who runs it: the launcher, or Slurm's number of the job."""
+        return self.path / "backend.json"
+
+    @property
+    def seen(self) -> Path:
+        """The state that Slurm told last."""
+        return self.path / "seen.json"
+
+    @property
+    def interrupted(self) -> Path:
+        """When Slurm was first seen to be about to start it again."""
+        return self.path / "interrupted.json"
+
+    @property
+    def cancel(self) -> Path:
+        """That someone wants it to end, and since when."""
+        return self.path / "cancel.json"
+
+    @property
+    def end(self) -> Path:
+        """How it ended, once and for all."""
+        return self.path / "end.json"
+
+    @property
+    def timeline(self) -> Path:
+        """What Horovod did, where that is recorded."""
+        return self.path / "timeline.json"
+
+    def rank(self, rank: int) -> Path:
+        """A rank's record: host, start, end, exit code, memory."""
+        return self.path / f"rank-{rank}.json"
+
+    def ready(self, rank: int) -> Path:
+        """When a rank called the function."""
+        return self.path / f"ready-{rank}.json"
+
+    def error(self, rank: int) -> Path:
+        """A rank's exception."""
+        return self.path / f"error-{rank}.json"
+
+    def log(self, rank: int | str) -> Path:
+        """What a rank printed."""
+        return self.path / f"out-{rank}.log"
+
+    def metrics(self, rank: int) -> Path:
+        """What a rank logged, a line of JSON each time."""
+        return self.path / f"{METRICS}{rank}.jsonl"
+
+    def result(self, rank: int) -> Path:
+        """What a rank returned, but for the arrays."""
+        return self.path / f"result-{rank}.json"
+
+    def arrays(self, rank: int) -> Path:
+        """The arrays of what a rank returned."""
+        return self.path / f"result-{rank}.npz"
+
+    def rendezvous(self, attempt: str) -> Path:
+        """The address where the ranks of an attempt meet."""
+        return self.path / f"rendezvous-{attempt}.json"
+
+    def attempt(self, number: int) -> Path:
+        """What an earlier attempt of the run left."""
+        return self.path / "attempts" / str(number)
+
+    def attempts(self) -> list[Path]:
+        """The folders of the earlier attempts, in their order."""
+        return sorted((self.path / "attempts").glob("[0-9]*"), key=lambda p: int(p.name))
+
+    def all_metrics(self) -> list[Path]:
+        """The metrics files there are, of all ranks."""
+        return sorted(self.path.glob(f"{METRICS}*.jsonl"))
+
+    def all_results(self) -> list[Path]:
+        """The results there are, of all ranks."""
+        return sorted(self.path.glob("result-*.json"))
+
+    def hashed(self) -> list[Path]:
+        """The files whose hashes are written down at the end: results, metrics, and the code."""
+        return sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
+
+    def left_behind(self) -> list[Path]:
+        """What an attempt left and would mislead the next one."""
+        return [p for pattern in LEFT for p in sorted(self.path.glob(pattern))]
+
+    # Of a sweep's folder, and of its rounds'.
+    def round(self, number: int) -> Path:
+        """The folder of a round of a sweep, from 1."""
+        return self.path / f"{ROUND}{number}"
+
+    def rounds(self) -> dict[int, Path]:
+        """{number: folder} of the rounds there are, in their order."""
+        found = ((re.fullmatch(rf"{ROUND}(\d+)", p.name), p) for p in self.path.iterdir())
+        return dict(sorted((int(m[1]), p) for m, p in found if m))
+
+    @property
+    def round_json(self) -> Path:
+        """Of a round: which items run, and how many at a time."""
+        return self.path / "round.json"
+
+    def item(self, number: int) -> Path:
+        """Of a round: the run of an item."""
+        return self.path / str(number)
+
+    def items(self) -> dict[int, Path]:
+        """Of a round: {item: its folder}, in their order."""
+        found = self.path.iterdir() if self.path.is_dir() else ()
+        return dict(sorted((int(p.name), p) for p in found if p.name.isdigit()))

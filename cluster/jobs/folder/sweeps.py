@@ -1,0 +1,64 @@
+"""Sweeps on disk: `runs/<name>-<key12>/round-R/I/` is the job folder of item I, run in round R.
+
+    run.json         of the sweep: what was asked, the items, and the key of each item's run
+    lock             held by whoever submits a round, then by what starts its items on this machine
+    round-R/         one submission, made whole and renamed into place
+        job.sh       what is run: the script of the Slurm array; job.log what the local queue said
+        backend.json who runs it: the queue on this machine, or the number of the Slurm array
+        I/           a job folder like any other, of each item of this round
+
+The first round holds all items. A later one holds those that run again, and of each item the newest counts.
+Equal items are one run: the first of them has the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+from .run_folder import ROUND, RunFolder
+
+
+def is_item(folder: Path) -> bool:
+    """Whether a job folder is that of an item of a sweep."""
+    return folder.name.isdigit() and folder.parent.name.startswith(ROUND)
+
+
+def sweep_of(folder: Path) -> Path:
+    """The folder whose lock says whether someone is starting a job: its sweep's, or the job's own."""
+    return folder.parent.parent if is_item(folder) else folder
+
+
+def backend(folder: Path) -> dict[str, Any] | None:
+    """Who runs a job: its own backend.json, or for an item that of its round."""
+    found = files.read_json(RunFolder(folder).backend)
+    if found is None and is_item(folder):
+        found = files.read_json(RunFolder(folder.parent).backend)
+        if found and "job_id" in found:
+            found |= {"job_id": f"{found['job_id']}_{folder.name}"}
+    return found
+
+
+def latest(sweep: Path) -> int:
+    """The number of the newest round, from 1; 0 where there is none."""
+    return max(RunFolder(sweep).rounds(), default=0)
+
+
+def items(sweep: Path, last: int) -> dict[int, Path]:
+    """{item: its newest job folder} up to round `last`."""
+    found: dict[int, Path] = {}
+    for r in range(1, last + 1):
+        found |= RunFolder(RunFolder(sweep).round(r)).items()
+    return found
+
+
+def first(keys: list[str]) -> list[int]:
+    """For each item, the first one that is equal to it: the one that has the folder.
+
+    >>> first(["a", "b", "a"])
+    [0, 1, 0]
+    """
+    seen: dict[str, int] = {}
+    return [seen.setdefault(k, i) for i, k in enumerate(keys)]

@@ -1,0 +1,264 @@
+"""`jobs()`: the recorded jobs as a table to look at.
+
+It reads a few small files a run; Slurm is asked only about those that have not ended, once for all. A folder
+that cannot be read (half-written, damaged, another user's) is named below the table with the reason.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import html
+import json
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.system import files
+
+from . import backends
+from .errors import JobError, OptionValueError
+from .folder import layout, private
+from .folder.run_folder import RunFolder
+from .show.card import BAD, COLOURS, length, relative, steps
+from .show.curves import since as seconds
+from .show.render import bar
+from .state import endings
+from .state.status import status_of_end
+
+if TYPE_CHECKING:
+    from .state.status import Status
+
+STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
+SHOWN = 50  # rows that are shown where no limit is given
+HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
+UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
+UNITS |= {"weeks": 604800}
+
+
+@dataclass
+class Entry:
+    """One recorded run: its run.json, and its end.json where it has ended."""
+
+    folder: Path
+    run: dict[str, Any]
+    end: dict[str, Any] | None
+    at: float  # of its submission, Unix seconds
+
+    @functools.cached_property
+    def status(self) -> Status:
+        """The state; the backend is asked only where no end is written down."""
+        if "items" in self.run:
+            return self.job.status
+        return status_of_end(self.end) if self.end else backends.status_of(self.folder)
+
+    @functools.cached_property
+    def job(self) -> Any:
+        """The `Job`, or the `Sweep`: one row for all its items."""
+        from .find import handle
+
+        return handle(self.folder)
+
+    def cells(self) -> list[str]:
+        """One text for each column of HEAD."""
+        done = self._steps()
+        progress = f"{done[0]} of {done[1]}" if done else ""
+        what = "" if self.status == "done" else (self.status.what.splitlines() or [""])[0]
+        if self.status == "pending":
+            what = f"{length(time.time() - self.at)}: {what}"
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.at))
+        took = self._took()
+        ranks, backend = str(self.run["ranks"]), self.run["backend"]
+        if "items" in self.run:
+            ranks = f"{len(self.job)} x {ranks}"
+        return [self.folder.name, str(self.status), progress, ranks, backend, took, at, what]
+
+    def _steps(self) -> tuple[float, float] | None:
+        if "items" in self.run:
+            return sum(s.ended for s in self.job.statuses), len(self.job)
+        return steps(self.folder)
+
+    def _took(self) -> str:
+        if "items" in self.run:
+            begun, ended = self.job.times()
+            return length((ended or time.time()) - begun) if begun else ""
+        first = self.end or files.read_json(RunFolder(self.folder).rank(0)) or {}
+        begun = first.get("started")
+        return length((self.end["ended"] if self.end else time.time()) - begun) if begun else ""
+
+
+class JobTable:
+    """The jobs of a folder of runs, newest first: a sequence of `Job` and `Sweep`, which prints as a table.
+
+    unreadable: [(name, why)] of the folders that could not be read; they are no part of the sequence.
+    """
+
+    def __init__(
+        self,
+        active: bool | None = None,
+        name: str | None = None,
+        folder: Any = None,
+        state: str | Iterable[str] | None = None,
+        backend: str | None = None,
+        since: Any = None,
+        limit: int | None = None,
+    ):
+        wanted, begin = _states(state), _begin(since)
+        if backend not in (None, "local", "slurm"):
+            raise OptionValueError(
+                f"backend={backend!r} is not valid.", "backend must be 'local' or 'slurm'."
+            )
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise OptionValueError(
+                f"limit={limit!r} is not valid.", "limit must be a whole number, 1 or more."
+            )
+        self.folder, self._limit = layout.root(folder), limit
+        self.unreadable: list[tuple[str, str]] = []
+        found = [e for e in self._entries() if e.at >= begin and backend in (None, e.run["backend"])]
+        found = [e for e in found if name is None or name in e.run["name"]]
+        found.sort(key=lambda e: (e.at, e.folder.name), reverse=True)
+        self._rows: list[Entry] = []
+        for e in found:
+            if len(self._rows) == limit:
+                break
+            if self._readable(e) and (active is None or e.status.ended != active):
+                self._rows += [e] if wanted is None or e.status in wanted else []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, i: int) -> Any:
+        return self._rows[i].job
+
+    @property
+    def entries(self) -> list[Entry]:
+        """What the rows are made from, without a `Job` for each."""
+        return list(self._rows)
+
+    def __repr__(self) -> str:
+        lines = [] if self._rows else [f"No jobs in {relative(self.folder)}, or none that fits."]
+        if self._rows:
+            rows = [list(HEAD), *self._cells()]
+            for r in rows[1:]:
+                share = _share(r[2])
+                r[2] = f"{bar(share, 10)}{r[2]}" if share is not None else r[2]
+                r[-1] = r[-1][:70]
+            widths = [max(len(r[i]) for r in rows) for i in range(len(HEAD))]
+            lines = ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+        return "\n".join([*lines, *self._rest()])
+
+    def _repr_html_(self) -> str:
+        rest = "".join(f"<div>{html.escape(x)}</div>" for x in self._rest())
+        if not self._rows:
+            return f"<div>{html.escape(repr(self).splitlines()[0])}</div>{rest}"
+        top = "".join(f'<th style="text-align:left">{c}</th>' for c in HEAD)
+        rows = "".join(f"<tr>{_html(cells)}</tr>" for cells in self._cells())
+        return f"<table><tr>{top}</tr>{rows}</table>{rest}"
+
+    def _cells(self) -> list[list[str]]:
+        return [e.cells() for e in self._rows[: self._limit or SHOWN]]
+
+    def _rest(self) -> list[str]:
+        """What there is to say below the table: of how many, and what could not be read."""
+        lines = []
+        if len(self._rows) > 1:
+            counts = Counter(str(e.status) for e in self._rows)
+            lines = [f"{len(self._rows)} jobs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}."]
+        if self._limit is None and len(self._rows) > SHOWN:
+            lines[0] += f" The newest {SHOWN} are shown; jobs(limit={len(self._rows)}) shows all."
+        return lines + [f"Not readable: {name}: {why}" for name, why in self.unreadable]
+
+    def _entries(self) -> Iterator[Entry]:
+        if not private.check_runs(self.folder).is_dir():
+            return
+        with os.scandir(self.folder) as found:
+            for p in found:
+                if p.name.startswith(".") or not p.is_dir():
+                    continue
+                try:
+                    run = files.read_json(RunFolder(Path(p.path)).run_json)
+                    if run is None:
+                        if re.search(r"-[0-9a-f]{12}(\.\d+)?$", p.name):
+                            self.unreadable.append((p.name, "it has no run.json: only half of it is there."))
+                        continue
+                    folder = layout.check_owner(Path(p.path))
+                    at = seconds(run.get("resumed") or run["submitted"])
+                    if absent := {"name", "backend", "ranks"} - run.keys():
+                        raise LookupError(f"run.json has no {min(absent)!r}")
+                    yield Entry(folder, run, files.read_json(RunFolder(folder).end), at)
+                except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as e:
+                    self.unreadable.append((p.name, _why(e)))
+
+    def _readable(self, e: Entry) -> bool:
+        """Whether its state can be told; what is damaged goes to the others."""
+        try:
+            _ = e.status
+            e._took()
+            return True
+        except (JobError, OSError, ValueError, LookupError, TypeError, AttributeError) as why:
+            self.unreadable.append((e.folder.name, _why(why)))
+            return False
+
+
+def _why(e: Exception) -> str:
+    if isinstance(e, JobError):
+        return e.what
+    if isinstance(e, OSError):
+        return f"{Path(e.filename or '').name}: {e.strerror}."
+    if isinstance(e, json.JSONDecodeError | UnicodeDecodeError):
+        return f"a file in it is damaged ({e})."
+    return f"a file in it is not what it should be ({type(e).__name__}: {e})."
+
+
+def _html(cells: list[str]) -> str:
+    made = [html.escape(c) for c in cells]
+    made[1] = f'<span style="color:{COLOURS.get(cells[1], BAD)}">&#9679; {made[1]}</span>'
+    if share := _share(cells[2]):
+        colour = COLOURS.get(cells[1], BAD)
+        inside = f'<div style="background:{colour};width:{100 * share:.0f}%;height:100%"></div>'
+        made[2] += f'<div style="background:#8883;width:7em;height:.4em">{inside}</div>'
+    style = "text-align:left;vertical-align:top;white-space:"
+    last_one = len(made) - 1
+    return "".join(
+        f'<td style="{style}{"normal" if i == last_one else "nowrap"}">{c}</td>' for i, c in enumerate(made)
+    )
+
+
+def _share(progress: str) -> float | None:
+    done, _, whole = progress.partition(" of ")
+    return min(1.0, float(done) / float(whole)) if whole and float(whole) else None
+
+
+def _states(given: str | Iterable[str] | None) -> set[str] | None:
+    if given is None:
+        return None
+    wanted = {given} if isinstance(given, str) else set(given)
+    if odd := sorted(wanted - set(STATES)):
+        raise OptionValueError(f"state={odd[0]!r} is not valid.", f"The states: {', '.join(STATES)}.")
+    return wanted
+
+
+def _begin(given: Any) -> float:
+    """Unix seconds from which on jobs count: an age such as '2 h', a date, or datetime's own types."""
+    if given is None:
+        return float("-inf")
+    if isinstance(given, datetime.timedelta):
+        return time.time() - given.total_seconds()
+    if isinstance(given, datetime.datetime):
+        return given.timestamp()
+    if isinstance(given, str):
+        m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", given.strip())
+        if m and m[2] in UNITS:
+            return time.time() - float(m[1]) * UNITS[m[2]]
+        try:
+            return datetime.datetime.fromisoformat(given).timestamp()
+        except ValueError:
+            pass
+    raise OptionValueError(
+        f"since={given!r} is not valid.", "Give an age, '30 min', '2 h' or '3 days', or a date, '2026-01-31'."
+    )

@@ -1,0 +1,239 @@
+"""The options of a job: their defaults, their checks, and which keyword belongs to whom."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from cluster.slurm import words
+from cluster.system import settings
+
+from .errors import OptionError, OptionValueError
+
+UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, as Slurm counts
+OWN = {"job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "mem", "time"}
+OWN |= {
+    "partition",
+    "output",
+    "error",
+    "wrap",
+    "array",
+    "chdir",
+    "requeue",
+    "no-requeue",
+    "parsable",
+    "export",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a job asks for. `memory` is MiB a rank and `time` is seconds, once checked."""
+
+    nodes: int = 1
+    ranks_per_node: int = 1
+    cpus_per_rank: int = 1
+    gpus_per_rank: int = 0
+    memory: int | str = "2G"
+    time: int | str = "00:10:00"
+    name: str | None = None
+    controller: str = "auto"
+    backend: str = "auto"
+    rerun: bool = False
+    requeue: bool = False
+    timeline: bool = False
+    max_output: str | None = None
+    env: dict[str, str] | None = None
+    folder: str | None = None
+    partition: str | None = None
+    sbatch: dict[str, Any] | None = field(default=None)
+
+    @property
+    def ranks(self) -> int:
+        """Number of ranks, p."""
+        return self.nodes * self.ranks_per_node
+
+    def resources(self) -> dict[str, Any]:
+        """The part that can change a result, and so is part of the key of a run."""
+        names = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "controller"]
+        return {n: getattr(self, n) for n in names} | ({"env": self.env} if self.env else {})
+
+
+NAMES = [f.name for f in fields(Options)]
+
+
+def check_options(given: dict[str, Any]) -> Options:
+    """Options from keywords, each value checked and brought into one unit.
+
+    Raises OptionValueError, which quotes the value and the right form.
+
+    >>> check_options({"memory": "1.5G", "time": "01:00:00"}).memory
+    1536
+    """
+    o = asdict(Options()) | given
+    for name, least in [("nodes", 1), ("ranks_per_node", 1), ("cpus_per_rank", 1), ("gpus_per_rank", 0)]:
+        v = o[name]
+        if isinstance(v, bool) or not isinstance(v, int) or v < least:
+            _bad(name, v, f"a whole number, {least} or more")
+    o["memory"], o["time"] = _memory(o["memory"]), _time(o["time"])
+    for name, choices in [("controller", ("auto", "gloo", "mpi")), ("backend", ("auto", "local", "slurm"))]:
+        if o[name] not in choices:
+            _bad(name, o[name], "one of " + ", ".join(repr(c) for c in choices))
+    for name in ("rerun", "requeue", "timeline"):
+        if not isinstance(o[name], bool):
+            _bad(name, o[name], "True or False")
+    _output(o["max_output"])
+    for name in ("name", "partition"):
+        if o[name] is not None:
+            _text(name, o[name])
+    if o["env"] is not None:
+        o["env"] = _env(o["env"])
+    if o["sbatch"] is not None:
+        o["sbatch"] = _sbatch(o["sbatch"])
+    o["folder"] = str(o["folder"]) if o["folder"] is not None else None
+    return Options(**o)
+
+
+def split_keywords(
+    target: Callable | str, keywords: dict[str, Any], call: str = "submit", own: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(options, arguments of the target) out of the keywords of `submit`, or of another call.
+
+    own: further options, which that call has taken out already. Raises OptionError for a keyword that is
+    neither, naming the nearest valid one, and for a parameter of the function that has the name of an option.
+    """
+    names = [*own, *NAMES]
+    signature = _signature(target) if callable(target) else None
+    parameters = signature.parameters.values() if signature else []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    label = f"{getattr(target, '__name__', 'the function')}()" if callable(target) else f"the script {target}"
+    both = [n for n in named if n in names]
+    if both:
+        raise OptionError(
+            f"{label} has a parameter {both[0]!r}, which is also an option of {call}().",
+            f"Rename the parameter of {label}, for example to {both[0] + '_'!r}.",
+        )
+    options, arguments = {}, {}
+    for k, v in keywords.items():
+        if k in NAMES:
+            options[k] = v
+        elif k in named or takes_any:
+            arguments[k] = v
+        else:
+            near = difflib.get_close_matches(k, names + named, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            raise OptionError(
+                f"{call}() has no option {k!r}, and {label} has no such parameter.",
+                f"{hint}Options: {', '.join(names)}. Parameters of {label}: {', '.join(named) or 'none'}.",
+            )
+    return options, arguments
+
+
+def bind_arguments(
+    function: Callable, args: tuple, kwargs: dict[str, Any], call: str = "submit"
+) -> dict[str, Any]:
+    """All arguments of the call by name, defaults filled in, so that f(3) and f(n=3) are one run."""
+    signature = _signature(function)
+    if signature is None:
+        return {f"argument {i}": a for i, a in enumerate(args)}
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as e:
+        name = getattr(function, "__name__", "function")
+        raise OptionError(
+            f"{name}{signature} cannot be called so: {e}.",
+            f"Give its arguments after the function: {call}({name}, ...).",
+        ) from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _signature(function: Callable) -> inspect.Signature | None:
+    """None for those functions written in C that do not tell their parameters."""
+    try:
+        return inspect.signature(function)
+    except ValueError:
+        return None
+
+
+def size(v: Any) -> int:
+    """A text such as '50M' or '1.5G' in bytes; 0 for what is none.
+
+    >>> size("1.5K"), size("many")
+    (1536, 0)
+    """
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", v.strip(), re.I) if isinstance(v, str) else None
+    return int(float(m[1]) * UNITS[m[2].upper()] * 2**20) if m else 0
+
+
+def number_set(name: str, least: int = 0) -> int | None:
+    """The number that a variable of this site sets, or its default; raises OptionValueError for no number."""
+    try:
+        return settings.whole_number(name, least)
+    except settings.SettingError as e:
+        raise OptionValueError(e.what, e.next_step) from None
+
+
+def _bad(name: str, value: Any, form: str) -> None:
+    raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
+
+
+def _memory(v: Any) -> int:
+    mib = size(v) // 2**20
+    return (
+        mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
+    )
+
+
+def _output(v: Any) -> None:
+    """Check the cap that was given, or the one that this site has set."""
+    name = "max_output" if v is not None else "CLUSTER_MAX_OUTPUT"
+    v = v if v is not None else settings.text("CLUSTER_MAX_OUTPUT")
+    if size(v) < 4096:
+        _bad(name, v, "a number and a unit, '4K' or more: '50M', '1G'")
+
+
+def _time(v: Any) -> int:
+    total = words.unclock(v) if isinstance(v, str) else 0
+    return (
+        total if total else _bad("time", v, "hours:minutes:seconds, '00:10:00', or with days, '1-12:00:00'")
+    )
+
+
+def _text(name: str, v: Any) -> str:
+    if not isinstance(v, str) or not v or len(v) > 200 or any(ord(c) < 32 or ord(c) == 127 for c in v):
+        _bad(name, v, "a text of 1 to 200 characters on one line")
+    return v
+
+
+def _env(env: Any) -> dict[str, str]:
+    if not isinstance(env, dict):
+        _bad("env", env, "a dictionary such as {'HOROVOD_TIMELINE': 'trace.json'}")
+    for k, v in env.items():
+        if not isinstance(k, str) or not re.fullmatch(r"[A-Za-z_]\w*", k, re.A):
+            _bad("env", k, "a dictionary whose keys are names of environment variables")
+        if isinstance(v, bool) or not isinstance(v, (str, int, float)) or "\0" in str(v):
+            _bad(f"env[{k!r}]", v, "a text or a number")
+    return {k: str(v) for k, v in env.items()}
+
+
+def _sbatch(extra: Any) -> dict[str, Any]:
+    if not isinstance(extra, dict):
+        _bad("sbatch", extra, "a dictionary such as {'account': 'course', 'constraint': 'v100'}")
+    out = {}
+    for k, v in extra.items():
+        key = str(k).replace("_", "-")
+        if not re.fullmatch(r"[a-z][a-z0-9-]*", key, re.A):
+            _bad("sbatch", k, "a dictionary whose keys are long options of sbatch, without the dashes")
+        if key in OWN:
+            _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
+        if v is True or v is None:
+            out[key] = None
+        else:
+            out[key] = _text(f"sbatch[{k!r}]", str(v))
+    return out

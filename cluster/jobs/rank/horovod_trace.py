@@ -1,0 +1,134 @@
+"""Horovod's own timeline of a job, asked for with `submit(..., timeline=True)`: what each rank did when.
+
+Rank 0 alone writes it. For each tensor it holds when a rank said that it was ready, when all were, and how
+long the operation then took on rank 0. Where Horovod remembers former answers it leaves out who was ready, so
+its cache is switched off. A thread writes the file without ever sleeping, so that recording takes a core and
+makes steps slower: it is not the default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..folder.run_folder import RunFolder
+
+MOST = 128 * 2**20  # bytes of the file that are read
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """What makes Horovod record; the same on all ranks, though only rank 0 writes."""
+    return {"HOROVOD_TIMELINE": str(RunFolder(folder).timeline), "HOROVOD_CACHE_CAPACITY": "0"}
+
+
+@dataclass
+class Exchange:
+    """Tensors that were reduced (gathered, sent) together; times are Unix seconds on rank 0's clock.
+
+    ready: {rank: when the last of its tensors was handed over}; all_ready: when the slowest rank's was.
+    transfers: [(start, end)] of the operations themselves, in order and without overlap.
+    """
+
+    start: float
+    end: float = 0.0
+    all_ready: float = 0.0
+    ready: dict[int, float] = field(default_factory=dict)
+    transfers: list[tuple[float, float]] = field(default_factory=list)
+
+    def spans(self, rank: int) -> Iterator[tuple[str, float, float]]:
+        """(what, start, end) of what a rank does from when it has nothing left to hand over until the end.
+
+        'waiting' is for slower ranks; 'communicating' is the operation, with what leads from one to the
+        other. What is transferred while the rank still computes is hidden behind that, and not counted here.
+        """
+        at = min(self.ready.get(rank, self.all_ready), self.end)
+        for begin, finish in self.transfers:
+            if at < min(begin, self.all_ready):
+                yield "waiting", at, min(begin, self.all_ready)
+                at = min(begin, self.all_ready)
+            if at < finish and finish <= self.all_ready:
+                yield "communicating", at, finish
+                at = finish
+        if at < self.all_ready:
+            yield "waiting", at, self.all_ready
+            at = self.all_ready
+        if at < self.end:
+            yield "communicating", at, self.end
+
+    def hidden(self, rank: int) -> float:
+        """Seconds of transfer while the rank still computed."""
+        until = self.ready.get(rank, self.all_ready)
+        return sum(max(0.0, min(e, until) - b) for b, e in self.transfers)
+
+
+def read_exchanges(path: Path) -> tuple[list[Exchange], bool]:
+    """(the exchanges in their order, whether this is all): [] where nothing was recorded."""
+    if not path.is_file():
+        return [], True
+    with open(path, "rb") as f:
+        text = f.read(MOST).decode(errors="replace")
+    events = _parse(text)
+    begin = next((e["args"]["start_time_since_epoch_in_micros"] for e in events if _first(e)), None)
+    if begin is None:
+        return [], False
+    return list(_exchanges(events, begin)), path.stat().st_size <= MOST
+
+
+def _parse(text: str) -> list[dict[str, Any]]:
+    """The events; of a file that was cut off in the middle, those before."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        whole = text[: text.rfind("},") + 1]
+        try:
+            return json.loads(whole + "]") if whole else []
+        except ValueError:
+            return []
+
+
+def _exchanges(events: list[dict[str, Any]], begin: float) -> Iterator[Exchange]:
+    depth: dict[int, int] = {}  # of each tensor that is under way: 0 between negotiation and operation
+    agreeing: set[int] = set()
+    started: dict[int, float] = {}
+    now: Exchange | None = None
+    for e in events:
+        if e["ph"] not in "BEX" or "ts" not in e:
+            continue
+        tensor, at, name = e["pid"], (begin + e["ts"]) / 1e6, e.get("name", "")
+        now = now or Exchange(at)
+        if e["ph"] == "B" and name.startswith("NEGOTIATE_"):
+            agreeing.add(tensor)
+            depth[tensor] = 0
+        elif e["ph"] == "B":
+            depth[tensor] = depth.get(tensor, 0) + 1
+            if depth[tensor] == 1:
+                started[tensor] = at
+        elif e["ph"] == "X":
+            now.ready[int(name)] = at
+        elif tensor in agreeing:
+            agreeing.discard(tensor)
+            now.all_ready = at
+        elif depth.get(tensor):
+            depth[tensor] -= 1
+            if depth[tensor] == 0:
+                del depth[tensor]
+                _append(now.transfers, started.pop(tensor), at)
+        if not depth and now.transfers:
+            now.end = at
+            now.all_ready = now.all_ready or now.start
+            yield now
+            now = None
+
+
+def _append(spans: list[tuple[float, float]], begin: float, end: float) -> None:
+    """Add a span; where it overlaps the last ones they become one."""
+    while spans and spans[-1][1] >= begin:
+        begin = min(begin, spans.pop()[0])
+    spans.append((begin, end))
+
+
+def _first(e: dict[str, Any]) -> bool:
+    return "start_time_since_epoch_in_micros" in e.get("args", {})

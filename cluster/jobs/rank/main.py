@@ -1,0 +1,181 @@
+"""What runs on each rank, on every backend: `python -m cluster.jobs.rank.main FOLDER`.
+
+The process forks at once. The child does the work; the parent writes down what it prints, passes signals on
+and records how it ended, so that the run knows each rank's exit code, signal and memory without asking any
+scheduler.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import faulthandler
+import json
+import linecache
+import os
+import pickle
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+import types
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files, settings
+from cluster.system.processes import die_with_parent
+
+from ..code.modules import Submitted
+from ..errors import JobError, NotYours
+from ..folder import private, rank_log, results
+from ..folder.run_folder import CALL, RUN_JSON, RunFolder
+from ..state import attempts
+from . import horovod_trace, on_end, rendezvous
+
+FENCE = 1.0  # seconds between two looks whether a later attempt has begun elsewhere
+HERE = str(Path(__file__).resolve().parents[1])  # cluster/jobs: its frames tell a student nothing
+
+
+def main(folder: Path) -> int:
+    """Run one rank of the job in `folder`; returns its exit code (128 + n for signal n)."""
+    die_with_parent()
+    try:
+        private.check(folder)
+    except NotYours as e:
+        print(f"NotYours: {e}", file=sys.stderr)
+        return 1
+    here = rendezvous.position(os.environ)
+    os.environ.update(CLUSTER_JOB=str(folder), CLUSTER_RANK=str(here.rank))
+    log = rank_log.Log(RunFolder(folder).log(here.rank), rank_log.cap())
+    record = {"rank": here.rank, "node": here.node, "host": socket.gethostname(), "started": time.time()}
+    if attempts.current() > 1:
+        record["attempt"] = attempts.current()
+        log.write(f"{attempts.MARK}{attempts.current()} on {record['host']}\n".encode())
+    files.write_json(RunFolder(folder).rank(here.rank), record)
+    pipe, printed = os.pipe()
+    child = os.fork()
+    if child == 0:
+        die_with_parent()
+        os.close(pipe)
+        _redirect(printed)
+        return _work(folder, here)
+    os.close(printed)
+    for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
+        signal.signal(s, lambda number, _: _pass_on(child, number))
+    signal.signal(signal.SIGALRM, lambda *_: attempts.superseded(folder) and _pass_on(child, signal.SIGKILL))
+    signal.setitimer(signal.ITIMER_REAL, FENCE, FENCE)
+    status, usage = rank_log.attend(child, pipe, log)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    log.close()
+    code = os.waitstatus_to_exitcode(status)
+    scale = 1 if sys.platform == "darwin" else 1024  # ru_maxrss is bytes there, KiB elsewhere
+    record |= {"ended": time.time(), "exit_code": code, "max_memory_bytes": usage.ru_maxrss * scale}
+    record["cpu_seconds"] = round(usage.ru_utime + usage.ru_stime, 3)
+    if not attempts.superseded(folder):
+        files.write_json(RunFolder(folder).rank(here.rank), record)
+        if (
+            code == 0 and settings.text("CLUSTER_LAUNCHER") == "slurm"
+        ):  # elsewhere the launcher sees it at once
+            on_end.last_rank(folder)
+    return code if code >= 0 else 128 - code
+
+
+def _pass_on(child: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
+def _redirect(printed: int) -> None:
+    """Send everything this process writes, from C++ libraries and children too, to the rank's log."""
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    os.close(printed)
+
+
+def _work(folder: Path, here: rendezvous.Position) -> int:
+    faulthandler.enable()  # a crash inside a library then says where
+    call: dict[str, Any] = {"cells": {}}
+    try:
+        run = json.loads(private.load(folder, RUN_JSON))
+        call = pickle.loads(private.load(folder, CALL))
+        os.chdir(call["cwd"])
+        sys.path[:] = call["path"] + [p for p in sys.path if p not in call["path"]]
+        sys.meta_path.insert(0, Submitted(call["modules"]))
+        for name, text in call["cells"].items():
+            linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        if run["controller"] == "gloo":
+            stop = rendezvous.meet(folder, here, set(run["env"]))
+        else:
+            os.environ.setdefault("HOROVOD_CONTROLLER", "mpi")
+            os.environ.setdefault("HOROVOD_CPU_OPERATIONS", "mpi")
+            stop = lambda: None  # noqa: E731
+        if run["options"].get("timeline"):
+            os.environ.update(
+                {k: v for k, v in horovod_trace.variables(folder).items() if k not in run["env"]}
+            )
+        if run["ranks"] > 1:
+            rendezvous.start_horovod(run["ranks"])
+        stop()
+        files.write_json(RunFolder(folder).ready(here.rank), {"time": time.time()})
+        results.save(folder, here.rank, _call(call))
+        if run["options"].get("timeline"):
+            time.sleep(0.2)  # at its end Horovod drops what it has not written yet
+    except SystemExit as e:
+        if e.code in (None, 0):
+            results.save(folder, here.rank, None)
+        else:
+            return _fail(folder, here.rank, e, call["cells"])
+    except BaseException as e:
+        return _fail(folder, here.rank, e, call["cells"])
+    return 0 if run["controller"] == "mpi" else _leave()  # MPI has to be finalized by who started it
+
+
+def _leave() -> int:
+    """End as Python does, but without taking TensorFlow apart object by object, which takes a second."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, ValueError, OSError):  # code may have closed or replaced it
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
+    os._exit(0)
+
+
+def _call(call: dict[str, Any]) -> Any:
+    if call["script"] is None:
+        function, args, kwargs = pickle.loads(call["function"])
+        return function(*args, **kwargs)
+    path, text, sys.argv[:] = call["script"], call["text"], [call["script"], *call["argv"]]
+    sys.path.insert(0, str(Path(path).parent))
+    module = types.ModuleType("__main__")
+    module.__file__ = path
+    sys.modules["__main__"] = module
+    exec(compile(text, path, "exec"), module.__dict__)
+    return None
+
+
+def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> int:
+    """Record the exception and end at once: a tidy exit would wait for ranks that wait for this one."""
+    tb = e.__traceback__
+    while tb and tb.tb_frame.f_code.co_filename.startswith(HERE):
+        tb = tb.tb_next
+    text = "".join(traceback.TracebackException(type(e), e, tb).format())
+    for name in cells:
+        text = text.replace(f'File "{name}"', "Notebook cell")
+    text, message = rank_log.clip(text), rank_log.clip(str(e))
+    error = {"type": type(e).__name__, "message": message, "traceback": text, "time": time.time()}
+    if isinstance(e, JobError):
+        error |= {"what": rank_log.clip(e.what), "next_step": e.next_step}
+    if not attempts.superseded(folder):
+        files.write_json(RunFolder(folder).error(rank), error)
+    print(text, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

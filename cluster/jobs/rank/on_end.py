@@ -1,0 +1,39 @@
+"""`python -m cluster.jobs.rank.on_end FOLDER`: the last line of a batch script writes how its ranks ended.
+
+It is silent when Slurm itself ended the job, for then Slurm knows better (see `slurm.status`). Where all went
+well, the last rank has written it already.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from ..folder.run_folder import RunFolder
+from ..state import status
+
+
+def main(folder: Path) -> None:
+    """As the batch script, after all ranks."""
+    run, records, errors, _ = status.facts(folder)
+    codes = [r.get("exit_code") for r in records]
+    done = codes == [0] * run["ranks"]
+    told = all(c in (0, None, -signal.SIGTERM) for c in codes)
+    if done or errors or not told:
+        status.finish(folder)
+
+
+def last_rank(folder: Path) -> None:
+    """As a rank that has ended well: if it is the last one, the result need not wait for srun to end.
+
+    On a shared file system a rank may not see yet what another has left: then the batch script does it.
+    """
+    run, records, _, _ = status.facts(folder)
+    results = RunFolder(folder).all_results()
+    if [r.get("exit_code") for r in records] == [0] * run["ranks"] and len(results) == run["ranks"]:
+        status.finish(folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,29 @@
+"""`python -m cluster.jobs.rank.on_restart FOLDER`: the first line of a batch script that Slurm starts again.
+
+It clears the folder for the next attempt, or says that it is enough.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from ..folder.run_folder import RunFolder
+from ..state import attempts, status
+
+
+def main(folder: Path) -> int:
+    """Returns the exit status: non-zero when the job is not to be started again."""
+    if RunFolder(folder).cancel.exists():
+        return 1
+    if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
+        print(f"Interrupted {attempts.LIMIT} times: not tried again. Submit it once more, and it goes on.")
+        status.finish(folder)
+        return 1
+    attempts.keep(folder, attempts.current() - 1, RunFolder(folder).end)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,180 @@
+"""Where this rank stands among the others, and how Horovod's Gloo controller finds them.
+
+Gloo needs no MPI and no ssh: rank 0 serves a small key-value store for as long as Horovod starts, writes
+its address into the job's folder, and every rank puts it into its environment. The store has no
+authentication, so it listens on one address only and is stopped as soon as all ranks have met.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.slurm.words import expand
+from cluster.system import files, settings
+
+from ..errors import LaunchFailed, WrongWorldSize
+from ..folder.run_folder import RunFolder
+
+PATIENCE = 120  # seconds until a rank gives up on the others
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a rank stands: `layout` is the number of ranks on each node; `attempt` tells restarts apart."""
+
+    rank: int
+    layout: tuple[int, ...]
+    attempt: str
+
+    @property
+    def size(self) -> int:
+        return sum(self.layout)
+
+    @property
+    def node(self) -> int:
+        return next(n for n in range(len(self.layout)) if self.rank < sum(self.layout[: n + 1]))
+
+    @property
+    def local_rank(self) -> int:
+        return self.rank - sum(self.layout[: self.node])
+
+    def horovod(self) -> dict[str, str]:
+        """The variables in which Horovod's Gloo controller expects that."""
+        peers = [n for n, tasks in enumerate(self.layout) if tasks > self.local_rank]
+        values = {
+            "RANK": self.rank,
+            "SIZE": self.size,
+            "LOCAL_RANK": self.local_rank,
+            "LOCAL_SIZE": self.layout[self.node],
+            "CROSS_RANK": peers.index(self.node),
+            "CROSS_SIZE": len(peers),
+            "HOSTNAME": f"node{self.node}",
+        }
+        return {f"HOROVOD_{k}": str(v) for k, v in values.items()}
+
+
+def position(env: Mapping[str, str]) -> Position:
+    """This rank's position, from the variables of whoever started it (CLUSTER_LAUNCHER says who)."""
+    launcher = settings.required("CLUSTER_LAUNCHER", env)
+    if launcher == "slurm":
+        layout = expand(env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"])
+        attempt = f"{env['SLURM_JOB_ID']}.{env.get('SLURM_RESTART_COUNT', '0')}"
+        return Position(int(env["SLURM_PROCID"]), layout, attempt)
+    mpi = launcher == "mpirun"
+    rank = env["OMPI_COMM_WORLD_RANK"] if mpi else settings.required("CLUSTER_RANK", env)
+    layout = expand(settings.required("CLUSTER_LAYOUT", env))
+    return Position(int(rank), layout, f"local.{settings.text('CLUSTER_ATTEMPT', env)}")
+
+
+def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
+    """Set up Gloo's variables, except those in `keep`, and return what stops the store on rank 0.
+
+    A single rank has no one to meet and needs no store. It does need the variables: where Horovod has MPI,
+    too, it would start that on seeing Slurm's, and MPI ends a process that was not started for it.
+    """
+    values = {
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": str(PATIENCE),
+    } | here.horovod()
+    address, stop = "127.0.0.1", lambda: None
+    if here.size > 1:
+        file = RunFolder(folder).rendezvous(here.attempt)
+        stop = _serve(file, here) if here.rank == 0 else stop
+        address, port = _find(file, here.rank)
+        values["HOROVOD_GLOO_RENDEZVOUS_ADDR"] = address
+        values["HOROVOD_GLOO_RENDEZVOUS_PORT"] = str(port)
+    values["HOROVOD_GLOO_IFACE"] = interface_to(address)
+    os.environ.update({k: v for k, v in values.items() if k not in keep})
+    return stop
+
+
+def start_horovod(ranks: int) -> None:
+    """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    if hvd.size() != ranks:
+        raise WrongWorldSize(
+            f"Horovod sees {hvd.size()} rank(s), but the job has {ranks}: "
+            "each would train alone and nothing would be averaged.",
+            "Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says.",
+        )
+    met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
+    if met != ranks:
+        raise WrongWorldSize(f"A sum of ones over {ranks} ranks gave {met}.", "Tell the administrator.")
+
+
+def _find(file: Path, rank: int) -> tuple[str, int]:
+    """Address and port of the store, once rank 0 has written them."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := files.read_json(file)) is None:
+        if time.monotonic() > deadline:
+            raise LaunchFailed(
+                f"Rank {rank} waited {PATIENCE} s for rank 0, which did not write {file.name}.",
+                "Look at job.logs(0); on a cluster, check that all nodes see the job's folder.",
+            )
+        time.sleep(0.05)
+        os.listdir(file.parent)  # a network file system looks again only when the folder is listed
+    return tuple(found)
+
+
+def _serve(file: Path, here: Position) -> Callable[[], None]:
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    server = None
+    for address in _addresses():
+        with contextlib.suppress(OSError):
+            server = RendezvousHTTPServer((address, 0), RendezvousHandler, 0)
+            break
+    if server is None:
+        raise LaunchFailed(
+            f"Rank 0 can listen on none of {_addresses()}.", "Set CLUSTER_ADDRESS to one of its own."
+        )
+    server.daemon_threads = True
+    hosts = ",".join(f"node{n}:{tasks}" for n, tasks in enumerate(here.layout))
+    server.init(get_host_assignments(parse_hosts(hosts), here.size))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    files.write_json(file, server.server_address[:2])
+
+    def stop() -> None:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+    return stop
+
+
+def _addresses() -> list[str]:
+    """Addresses of rank 0 that the others may reach, best first."""
+    if settings.text("CLUSTER_LAUNCHER") != "slurm":
+        return ["127.0.0.1"]
+    named = [settings.text("CLUSTER_ADDRESS"), os.environ.get("SLURM_LAUNCH_NODE_IPADDR")]
+    with contextlib.suppress(OSError):
+        named.append(socket.gethostbyname(socket.gethostname()))
+    return [a for a in named if a]
+
+
+def interface_to(address: str) -> str:
+    """Name of the network interface through which this machine reaches an address.
+
+    >>> interface_to("127.0.0.1")
+    'lo'
+    """
+    import psutil
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((address, 9))  # no packet is sent: this only asks the routing table
+        mine = s.getsockname()[0]
+    names = [n for n, addresses in psutil.net_if_addrs().items() if any(a.address == mine for a in addresses)]
+    return names[0] if names else ""

@@ -1,0 +1,1 @@
+"""Jobs, sweeps and timelines as one sees them in a notebook and in a terminal."""

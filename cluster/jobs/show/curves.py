@@ -1,0 +1,192 @@
+"""What ranks log, as curves that stay small: a hundred thousand steps take no more room than four hundred.
+
+A curve keeps at most `POINTS` points. When there are more, neighbours are merged into their mean, so that a
+point stands for 1, 2, 4, ... logged values. Where a number is not finite is said in words.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from ..metrics import OWN, Tail
+
+POINTS = 400
+WINDOW = 30.0  # seconds over which the rate of steps is taken
+KNOWN = (*OWN, "step", "steps", "epoch", "epochs")  # names that are no metrics
+BARS = "▁▂▃▄▅▆▇█"
+
+
+class Curve:
+    """One metric of one rank. A point is the mean of `stride` values; `first_bad`: the x of a nan or inf."""
+
+    def __init__(self) -> None:
+        self.stride, self.first_bad, self.last = 1, None, math.nan
+        self._points: list[tuple[float, float]] = []
+        self._open: list[tuple[float, float]] = []  # values of the point that is being filled
+
+    def add(self, x: float, y: float) -> None:
+        """Append a value; x may jump back, as after a restart from a checkpoint."""
+        self.last = y
+        if not math.isfinite(y):
+            self.first_bad = x if self.first_bad is None else self.first_bad
+            return
+        if self._open and x < self._open[-1][0]:
+            self._close()
+        self._open.append((x, y))
+        if len(self._open) >= self.stride:
+            self._close()
+
+    def _close(self) -> None:
+        self._points.append(_mean(self._open))
+        self._open.clear()
+        if len(self._points) >= POINTS:
+            pairs = zip(self._points[::2], self._points[1::2], strict=True)
+            self._points = [_mean(list(p)) for p in pairs]
+            self.stride *= 2
+
+    def points(self) -> list[tuple[float, float]]:
+        """The points so far, at most POINTS, in the order in which they were logged."""
+        return self._points + ([_mean(self._open)] if self._open else [])
+
+
+class Rank:
+    """How far one rank is: its step of `steps`, steps a second, seconds left, and its newest numbers."""
+
+    def __init__(self) -> None:
+        self.step: int | None = None
+        self.steps: int | None = None
+        self.numbers: dict[str, float] = {}
+        self.seen = 0.0  # when it logged last
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.seen = row["time"]
+        for name in ("step", "steps"):
+            if isinstance(row.get(name), (int, float)):
+                setattr(self, name, row[name])
+        if "step" in row and self.step is not None:
+            if self._recent and self._recent[-1][1] > self.step:
+                self._recent.clear()  # it began again from a checkpoint
+            self._recent.append((self.seen, self.step))
+            while len(self._recent) > 2 and self.seen - self._recent[0][0] > WINDOW:
+                self._recent.popleft()
+        self.numbers |= {k: v for k, v in row.items() if _number(v) and k not in KNOWN}
+
+    @property
+    def rate(self) -> float | None:
+        """Steps a second over the last half minute, or None before there are two."""
+        if len(self._recent) < 2:
+            return None
+        (t0, s0), (t1, s1) = self._recent[0], self._recent[-1]
+        return (s1 - s0) / (t1 - t0) if t1 > t0 and s1 > s0 else None
+
+    @property
+    def share(self) -> float | None:
+        """The part of its steps that is done, 0 to 1."""
+        return min(1.0, self.step / self.steps) if self.step is not None and self.steps else None
+
+    @property
+    def left(self) -> float | None:
+        """Seconds until its last step, at the present rate."""
+        return (self.steps - self.step) / self.rate if self.rate and self.steps else None
+
+
+class Curves:
+    """All that a job's ranks logged so far; `update()` takes in what is new and says whether there was any.
+
+    curves: {(axis, metric, rank): Curve}, where axis is 'step', 'epoch' or 'line' (neither was logged).
+    """
+
+    def __init__(self, folder: Path):
+        self._tail = Tail(folder)
+        self._lines: dict[int, int] = {}
+        self.ranks: dict[int, Rank] = {}
+        self.curves: dict[tuple[str, str, int], Curve] = {}
+
+    def update(self) -> bool:
+        """Take in the lines that are new."""
+        rows = self._tail.new_rows()
+        for row in rows:
+            rank = row["rank"]
+            self.ranks.setdefault(rank, Rank()).add(row)
+            self._lines[rank] = self._lines.get(rank, 0) + 1
+            axis = next((a for a in ("step", "epoch") if _number(row.get(a))), "line")
+            x = row.get(axis, self._lines[rank])
+            for name, value in row.items():
+                if name not in KNOWN and _number(value):
+                    self.curves.setdefault((axis, name, rank), Curve()).add(x, value)
+        return bool(rows)
+
+    def panels(self) -> list[tuple[str, str]]:
+        """(axis, metric) of what looks like a curve: at least two points on some rank, not all alike."""
+        found = dict.fromkeys((axis, name) for axis, name, _ in self.curves)
+        order = {"step": 0, "epoch": 1, "line": 2}
+        return sorted((p for p in found if self._varies(*p)), key=lambda p: order[p[0]])
+
+    def lines(self, axis: str, name: str) -> dict[int, Curve]:
+        """{rank: curve} of one metric."""
+        return {r: c for (a, n, r), c in sorted(self.curves.items()) if (a, n) == (axis, name)}
+
+    def warnings(self) -> list[str]:
+        """In words, where a metric stopped being a number."""
+        return [
+            f"{name} is not finite from {axis} {c.first_bad:g} on (rank {rank}): look at the learning rate."
+            for (axis, name, rank), c in sorted(self.curves.items())
+            if c.first_bad is not None
+        ]
+
+    def _varies(self, axis: str, name: str) -> bool:
+        points = [p for c in self.lines(axis, name).values() for p in c.points()]
+        return len({x for x, _ in points}) > 1 and len({y for _, y in points}) > 1
+
+
+def sparkline(points: list[tuple[float, float]], width: int = 24) -> str:
+    """A curve as one line of blocks, the means of `width` stretches of it.
+
+    >>> sparkline([(0, 4.0), (1, 3.0), (2, 2.0), (3, 0.5)], 4)
+    '█▆▄▁'
+    """
+    n = len(points)
+    cuts = [n * i // min(n, width) for i in range(min(n, width) + 1)]
+    means = [sum(y for _, y in points[a:b]) / (b - a) for a, b in itertools.pairwise(cuts)]
+    if not means:
+        return ""
+    low, high = min(means), max(means)
+    scale = (len(BARS) - 1) / (high - low) if high > low else 0
+    return "".join(BARS[round((m - low) * scale)] for m in means)
+
+
+def span(seconds: float) -> str:
+    """A time in the words one would use: '0.8 s', '45 s', '3 min 05 s', '2 h 10 min'."""
+    s = round(seconds)
+    if seconds < 10:
+        return f"{max(seconds, 0):.1f} s"
+    if s < 60:
+        return f"{s} s"
+    return f"{s // 60} min {s % 60:02d} s" if s < 3600 else f"{s // 3600} h {s // 60 % 60:02d} min"
+
+
+def since(iso: str) -> float:
+    """Unix seconds of an ISO date, such as run.json's `submitted`."""
+    import datetime
+
+    return datetime.datetime.fromisoformat(iso).timestamp()
+
+
+def ago(at: float) -> str:
+    """How long ago a time (Unix seconds) was, in words."""
+    return span(max(0.0, time.time() - at))
+
+
+def _number(v: Any) -> bool:
+    return isinstance(v, (int, float)) and not isinstance(v, bool)
+
+
+def _mean(points: list[tuple[float, float]]) -> tuple[float, float]:
+    n = len(points)
+    return sum(x for x, _ in points) / n, sum(y for _, y in points) / n

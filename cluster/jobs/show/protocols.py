@@ -1,0 +1,57 @@
+"""What is needed of a job and of a sweep to show them: `Job` and `Sweep` have it, and know this room."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from ..errors import JobFailed
+from ..state.status import Status
+
+
+class ShownJob(Protocol):
+    """A job, as far as it is shown."""
+
+    spec: dict[str, Any]
+    name: str
+    ranks: int
+    backend: str
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def status(self) -> Status: ...
+
+    def error(self) -> JobFailed | None: ...
+
+    def result(self, rank: int = 0, progress: bool = True) -> Any: ...
+
+    def metrics(self, superseded: bool = False) -> Any: ...
+
+
+class ShownSweep(Protocol):
+    """A sweep, as far as it is shown: a sequence of jobs."""
+
+    spec: dict[str, Any]
+    name: str
+    ranks: int
+    backend: str
+    items: Sequence[Any]
+    folder: Path
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def statuses(self) -> list[Status]: ...
+
+    def here(self, i: int) -> bool: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, i: Any) -> Any: ...

@@ -1,0 +1,255 @@
+"""`watch`: a job, or several, as they go on: in a notebook one display that is replaced, in a terminal text.
+
+It looks and never touches: an interrupt ends the watching and leaves the job alone.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+from ..folder import rank_log
+from ..folder.run_folder import RunFolder
+from ..state.status import Status
+from . import render
+from .card import duration
+from .curves import Curves, ago, since, span
+from .progress import notebook
+from .protocols import ShownJob
+from .render import Row, View
+
+POLL = 0.25  # seconds between two looks
+EVERY = 1.0  # seconds between two drawings, at least
+SHARE = 0.1  # of the time that drawing may take, for on a laptop the ranks need the same cores
+
+
+def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
+    """Show a job until it ends: each rank's progress, the curves of what it logs, why it waits, its error.
+
+    jobs: a job, or several (a list, what `map` returns, `jobs(active=True)`): then a row for each job.
+    logs: this many of the last lines that the ranks printed are shown, too.
+
+    In a notebook the display stays as the last picture. An interrupt (the stop button) ends the watching, not
+    the job. A job that has ended already is shown as it ended.
+
+    >>> watch(submit(train, epochs=5))                                              # doctest: +SKIP
+    """
+    given = jobs if _several(jobs) else [jobs]  # of which some may be sweeps
+    watched = [Source(j) for g in given for j in (g if _several(g) else [g])]
+    if not watched:
+        print("There is no job to watch.")
+        return
+    screen = _screen()
+    try:
+        _follow(watched, logs, screen)
+    except KeyboardInterrupt:
+        first = watched[0].job
+        them = f"{first.id} goes" if len(watched) == 1 else f"{len(watched)} jobs go"
+        again = f"attach({first.id!r}).watch()" if len(watched) == 1 else "watch(jobs(active=True))"
+        print(f"Watching has ended; {them} on. To take it up again: {again}")
+
+
+def _several(given: Any) -> bool:
+    """Whether it is a list, a sweep or a table of jobs, not a job."""
+    return hasattr(given, "__iter__") or hasattr(given, "__getitem__")
+
+
+class Source:
+    """A job with what was read of it so far."""
+
+    def __init__(self, job: ShownJob):
+        self.job, self.name, self.folder, self.status = job, job.id, job.folder, job.status
+        self.curves = Curves(self.folder)
+        self.submitted = since(job.spec["submitted"])
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to come: it has ended, or Slurm says that it can never run."""
+        return self.status.ended or self.status.never
+
+    def look(self) -> bool:
+        """Read what is new; returns whether anything was logged."""
+        if not self.status.ended:  # before the metrics, so that after an end nothing is missed
+            self.folder, self.status = self.job.folder, self.job.status
+        return self.curves.update()
+
+
+def view(watched: list[Source], logs: int = 0) -> View:
+    """The view of one job (a row for each rank) or of several (a row for each job)."""
+    return _one(watched[0], logs) if len(watched) == 1 else _many(watched)
+
+
+def _follow(watched: list[Source], logs: int, screen: Any) -> None:
+    drawn, cost, seen, new = -1e9, 0.0, None, True
+    while True:
+        new = any([w.look() for w in watched]) or new
+        ended = all(w.over for w in watched)
+        now = time.monotonic()
+        if ended or now - drawn >= max(EVERY, cost / SHARE):
+            state = _seen(watched)
+            if ended or new or state != seen:
+                screen.show(view(watched, logs), new, ended)
+                seen, new, drawn = state, False, now
+                cost = time.monotonic() - now
+        if ended:
+            return
+        time.sleep(POLL)
+
+
+def _seen(watched: list[Source]) -> list[Any]:
+    """What has to change to be drawn again: states and reasons; the clock by seconds only while one waits."""
+    waits = any(w.status == "pending" for w in watched)
+    return [int(time.time() / (1 if waits else 10)), [(str(w.status), w.status.what) for w in watched]]
+
+
+def _one(w: Source, logs: int) -> View:
+    job, status = w.job, w.status
+    p = job.ranks
+    facts = [f"{p} rank{'s' * (p > 1)}, {job.backend} backend", duration(job)]
+    made = View(w.name, str(status), [f for f in facts if f], _reason(w))
+    made.words += w.curves.warnings()
+    made.rows = [_rank(w, r) for r in range(p)]
+    made.metrics = [
+        (axis, name, {f"rank {r}": c for r, c in w.curves.lines(axis, name).items()})
+        for axis, name in w.curves.panels()
+    ]
+    if logs:
+        made.log = "\n".join(_printed(w.folder, p)[-logs:])
+    error = job.error() if status.ended else None
+    made.error = f"{type(error).__name__}: {error}" if error else ""
+    return made
+
+
+def _printed(folder: Path, ranks: int) -> list[str]:
+    """The last lines of each rank, as `job.logs()` has them, or of what starts them."""
+    texts = [(r, rank_log.end(RunFolder(folder).log(r)).decode(errors="replace")) for r in range(ranks)]
+    lines = [x for r, text in texts if text for x in (f"--- rank {r}", *text.rstrip().splitlines())]
+    return lines or rank_log.end(RunFolder(folder).job_log).decode(errors="replace").splitlines()
+
+
+def _many(watched: list[Source]) -> View:
+    states = [str(w.status) for w in watched]
+    order = ("running", "pending", *sorted(set(states) - {"running", "pending", "done"}), "done")
+    counts = [f"{states.count(s)} {s}" for s in order if s in states]
+    worst = next(s for s in order if s in states)
+    made = View(f"{len(watched)} jobs", worst, counts)
+    for w in watched:
+        ranks = [w.curves.ranks[r] for r in sorted(w.curves.ranks)]
+        rank = min(ranks, key=lambda r: r.share if r.share is not None else -1.0, default=None)
+        facts = render.facts(rank, w.over) if rank else ["", "", ""]
+        if w.status != "done" and (w.over or not rank):
+            facts = [*facts[:3], w.status.what.splitlines()[0]]
+        made.rows.append(Row(w.name, rank.share if rank else None, facts, str(w.status)))
+    for axis, name in dict.fromkeys(p for w in watched for p in w.curves.panels()):
+        lines = {w.name: w.curves.lines(axis, name) for w in watched}
+        firsts = {label: found[min(found)] for label, found in lines.items() if found}
+        made.metrics.append((axis, name, {k: c for k, c in firsts.items() if c.points()}))
+    made.words = [f"{w.name}: {text}" for w in watched for text in w.curves.warnings()][:3]
+    return made
+
+
+def _reason(w: Source) -> list[str]:
+    status = w.status
+    if status == "pending":
+        return [f"Waiting for {ago(w.submitted)}. {status.what}", *_step(status)]
+    if status == "running" and not w.curves.ranks:
+        return [f"{status.what} Nothing is logged yet.", *_step(status)]
+    if status == "running" and status.next_step:
+        return [status.what, *_step(status)]
+    return []  # progress says it, or the error does
+
+
+def _step(status: Status) -> list[str]:
+    return [f"→ {status.next_step}"] if status.next_step else []
+
+
+def _rank(w: Source, r: int) -> Row:
+    if rank := w.curves.ranks.get(r):
+        return Row(f"rank {r}", rank.share, render.facts(rank, w.over))
+    record = files.read_json(RunFolder(w.folder).rank(r))
+    if record is None:
+        return Row(f"rank {r}", None, ["not started"])
+    if "ended" in record:
+        return Row(
+            f"rank {r}", None, [f"ended after {span(record['ended'] - record['started'])}, logged nothing"]
+        )
+    return Row(f"rank {r}", None, [f"started {ago(record['started'])} ago, nothing logged yet"])
+
+
+class _Page:
+    """One display of a notebook, replaced in place."""
+
+    def __init__(self, display: Any):
+        self._display, self._handle, self._picture = display, None, ""
+
+    def show(self, view: View, new: bool, ended: bool) -> None:
+        if view.metrics and (new or not self._picture):
+            from . import picture
+
+            self._picture = picture.image(*picture.panels(view.metrics, busy=not ended))
+        shown = _Html("\n".join(render.text(view)), render.page(view, self._picture))
+        if self._handle is None:
+            self._handle = self._display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+
+class _Terminal:
+    """Lines that are drawn over themselves."""
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def show(self, view: View, new: bool, ended: bool) -> None:
+        size = shutil.get_terminal_size()
+        lines = render.text(view, size.columns - 1)
+        if not ended and len(lines) >= size.lines:  # what has left the screen cannot be drawn over
+            lines = [*lines[: size.lines - 2], "…"]
+        up = f"\x1b[{self._drawn}A" if self._drawn else ""
+        sys.stdout.write(up + "".join(f"\r\x1b[K{x}\n" for x in lines) + "\x1b[J")
+        sys.stdout.flush()
+        self._drawn = len(lines)
+
+
+class _Pipe:
+    """One line for each change; at the end, all there is to say."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, view: View, new: bool, ended: bool) -> None:
+        least = min(view.rows, key=lambda r: r.share if r.share is not None else 2.0)
+        facts = ", ".join(f for f in least.facts if f)
+        parts = [view.state, *([f"{least.label}: {facts}"] if facts else []), *view.words]
+        line = f"{view.title}: {'; '.join(parts)}"
+        if ended:
+            print("\n".join(render.text(view, 10_000)), flush=True)
+        elif line != self._last:
+            print(line, flush=True)
+        self._last = line
+
+
+class _Html:
+    """HTML for a notebook, with the text for what shows no HTML."""
+
+    def __init__(self, text: str, page: str):
+        self._text, self._page = text, page
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_html_(self) -> str:
+        return self._page
+
+
+def _screen() -> Any:
+    display = notebook()
+    if display:
+        return _Page(display)
+    return _Terminal() if sys.stdout.isatty() else _Pipe()

@@ -1,0 +1,125 @@
+"""The attempts of one run: where it was interrupted, the next one goes on in the same folder.
+
+What attempt N left behind and would mislead the next (the ranks' records and errors, the store's address,
+the mark of its end) is kept in `attempts/N/`; logs, metrics and checkpoints go on. A batch script begins with
+`python -m cluster.jobs.rank.on_restart FOLDER` when Slurm has put its job back into the queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any
+
+from cluster.system import settings
+from cluster.system.files import read_json, write, write_json_once
+
+from ..folder import layout
+from ..folder.run_folder import RUN_JSON, SCRIPT, RunFolder
+from . import status
+
+HOW = {"preempted": "DUE TO PREEMPTION", "stopped by a failed node": "DUE TO NODE FAILURE"}
+LIMIT = 10  # times that Slurm starts one job, before whoever submitted it has to look
+SOON = 120  # seconds within which Slurm puts such a job back
+MARK = "--- attempt "  # begins the line that parts the attempts in a log
+
+# The endings after which a run can go on: it was stopped, and did not fail by itself.
+INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
+
+REQUEUED = {"NodeFailed", "Preempted"}  # those after which Slurm itself puts a job back into its queue
+
+
+def current() -> int:
+    """The number of this attempt, from 1, as seen by a rank."""
+    return settings.whole_number("CLUSTER_ATTEMPT")
+
+
+def superseded(folder: Path) -> bool:
+    """Whether a later attempt has begun than the one this rank belongs to.
+
+    A node that lost its connection does not know that its job was given to others; its ranks live on.
+    """
+    return RunFolder(folder).attempt(current()).is_dir()
+
+
+def goes_on(folder: Path) -> bool:
+    """Whether the run in a folder has ended in a way after which it can go on."""
+    end = read_json(RunFolder(folder).end)
+    return bool(end) and end["ending"] in INTERRUPTED
+
+
+def latest(folder: Path) -> int:
+    """The number of the attempt that a folder is at."""
+    kept = [int(p.name) for p in RunFolder(folder).attempts()]
+    return max(read_json(RunFolder(folder).run_json).get("attempt", 1), 1 + max(kept, default=0))
+
+
+def expected(folder: Path, answered_at: float) -> bool:
+    """Whether Slurm, which said at `answered_at` that a job has ended, is to start it again, or just has."""
+    if not read_json(RunFolder(folder).run_json)["options"].get("requeue"):
+        return False
+    if any(p.stat().st_mtime > answered_at - 2 for p in RunFolder(folder).attempts()[-1:]):
+        return True  # the next attempt has begun since then
+    write_json_once(RunFolder(folder).interrupted, {"time": time.time()})
+    return time.time() - read_json(RunFolder(folder).interrupted)["time"] < SOON
+
+
+def waiting(folder: Path) -> str:
+    """In words, that a job was interrupted and is in the queue again."""
+    log = status.facts(folder)[3]
+    how = next((w for w, words in HOW.items() if words in log), "interrupted")
+    ended = [r.get("ended") for r in status.facts(folder)[1]]
+    at = time.strftime(" at %H:%M", time.localtime(max(ended))) if ended and all(ended) else ""
+    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + bool(ended)})."
+
+
+def following(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
+    """The run.json of the next attempt: a new submission of the run that is in the folder."""
+    former = read_json(RunFolder(folder).run_json)
+    same = {n: former[n] for n in ("own", "submitted") if n in former}
+    return run | same | {"attempt": latest(folder) + 1, "resumed": run["submitted"]}
+
+
+def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
+    """Make an ended run ready for its next attempt; returns the lock of the one who is to start it.
+
+    Killed half-way, it leaves a run that has ended, and that can be resumed.
+    """
+    held = layout.hold(folder)
+    try:
+        history = keep(folder, latest(folder), RunFolder(folder).backend, RunFolder(folder).end)
+        for name in (RUN_JSON, SCRIPT):
+            if not (history / name).exists():
+                shutil.copy2(folder / name, history / name)
+        for name, content in files.items():
+            write(folder / name, content)
+        return held
+    except BaseException:
+        held.close()
+        raise
+
+
+def keep(folder: Path, attempt: int, *marks: Path) -> Path:
+    """Move what an attempt left, and then `marks`, to `attempts/N`; logs and metrics end with whole lines."""
+    history = RunFolder(folder).attempt(attempt)
+    history.mkdir(parents=True, exist_ok=True)
+    for path in (*RunFolder(folder).left_behind(), *marks):
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(path, history / path.name)
+    for path in RunFolder(folder).all_metrics():
+        _cut(path)
+    with open(RunFolder(folder).job_log, "a") as log:
+        log.write(f"{MARK}{attempt + 1}\n")
+    return history
+
+
+def _cut(path: Path) -> None:
+    """Cut off a line that was not written to its end."""
+    with open(path, "r+b") as f:
+        text = f.read()
+        if not text.endswith(b"\n"):
+            f.truncate(text.rfind(b"\n") + 1)

@@ -1,0 +1,139 @@
+"""From what ranks and backend left behind to how a job ended, in words. Pure: facts in, a dictionary out."""
+
+from __future__ import annotations
+
+import re
+import signal
+from typing import Any
+
+from cluster.slurm import states
+
+from ..errors import ENDINGS, JobFailed
+
+# A rank that ends like this has most likely been told so, or has lost its peers.
+CONSEQUENCES = re.compile(
+    r"HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer", re.I
+)
+
+# Lines by which Slurm says in a job's own log what it did to it.
+SLURM_SAID = [
+    ("OutOfTime", re.compile(r"CANCELLED AT .* DUE TO TIME LIMIT")),
+    ("OutOfMemory", re.compile(r"oom-kill|OUT_OF_MEMORY|exceeded .*memory limit", re.I)),
+    ("Preempted", re.compile(r"DUE TO PREEMPTION")),
+    ("NodeFailed", re.compile(r"DUE TO NODE FAILURE|srun: error: Node failure on")),
+    ("Cancelled", re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT ")),
+]
+
+STATES = {"Done": "done", "OutOfTime": "out of time", "Cancelled": "cancelled", "Lost": "lost"}
+
+
+def decide(
+    run: dict[str, Any],
+    records: list[dict[str, Any]],
+    errors: dict[int, dict[str, Any]],
+    *,
+    stopped: str | None = None,
+    cancelled_at: float = float("inf"),
+    log: str = "",
+) -> dict[str, Any]:
+    """How the job ended: {ending, rank, what, next_step, traceback}.
+
+    run: its run.json; records: the rank-R.json there are; errors: the error-R.json by rank; stopped: the
+    ending that the backend brought about itself (the name of a class of errors), if any; cancelled_at: when
+    the job was cancelled (Unix seconds), for an error that a rank had of itself before that is the ending;
+    log: the job's log.
+    """
+    p = run["ranks"]
+    failed = [r for r in records if r.get("exit_code") != 0]
+    if len(records) == p and not failed:
+        return _end("Done", f"Done on {p} rank{'s' * (p > 1)}.", "")
+    if stopped is None:
+        stopped = next((name for name, pattern in SLURM_SAID if pattern.search(log)), None)
+    own = any(
+        e["time"] < cancelled_at and not CONSEQUENCES.search(e["type"] + e["message"])
+        for e in errors.values()
+    )
+    if stopped and not (stopped == "Cancelled" and own):
+        return _end(stopped, *words(stopped, run))
+    if not records:
+        tail = "\n".join(log.strip().splitlines()[-15:])
+        return _end(
+            "LaunchFailed", f"No rank was started.\n{tail}".rstrip(), "Read the job's log: job.logs('job')."
+        )
+    missing = sorted(set(range(p)) - {r["rank"] for r in records})
+    if missing and not failed:
+        return _end(
+            "LaunchFailed", f"Rank {missing[0]} was not started.", "Read the job's log: job.logs('job')."
+        )
+    return _of_rank(min(failed, key=lambda r: _order(r, errors.get(r["rank"]))), errors)
+
+
+def words(ending: str, run: dict[str, Any]) -> tuple[str, str]:
+    """What happened, and the next step, for the endings that no rank brought about."""
+    from cluster.slurm.words import clock
+
+    rows = {row.ending: row for row in reversed(states.STATES) if row.ending}
+    table = {name: (row.what, row.step) for name, row in rows.items()} | {
+        "OutOfTime": (
+            f"The job reached its time limit of {clock(run['options']['time'])}.",
+            rows["OutOfTime"].step,
+        ),
+        "OutOfMemory": (
+            f"A rank used more than the {run['options']['memory']} MiB it had.",
+            rows["OutOfMemory"].step,
+        ),
+        "Lost": (
+            "The job ended without a trace: its launcher was killed or the machine restarted.",
+            "Submit it again to run it.",
+        ),
+    }
+    return table[ending]
+
+
+def error_of(end: dict[str, Any]) -> JobFailed:
+    """The exception for a job that ended badly."""
+    e = ENDINGS[end["ending"]](end["what"], end["next_step"])
+    e.rank, e.traceback = end.get("rank"), end.get("traceback", "")
+    return e
+
+
+def state(end: dict[str, Any]) -> str:
+    """The one word or two for an ending."""
+    return STATES.get(end["ending"], "failed")
+
+
+def _order(record: dict[str, Any], error: dict[str, Any] | None) -> tuple[bool, float]:
+    """Sorts the ranks so that the one that failed first, and of itself, comes first."""
+    told = record.get("exit_code") in (None, -signal.SIGTERM)
+    told = told or bool(error and CONSEQUENCES.search(error["type"] + error["message"]))
+    return told, error["time"] if error else record.get("ended", float("inf"))
+
+
+def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    rank, code = record["rank"], record.get("exit_code")
+    error = errors.get(rank)
+    if error and error["type"] in ENDINGS and "what" in error:
+        return _end(error["type"], error["what"], error["next_step"], rank)
+    if error:
+        text = error["traceback"]
+        what = f"{error['type']} on rank {rank}: {error['message']}".rstrip(": ")
+        step = f"Mend the code and submit again. All that rank {rank} printed: job.logs({rank})."
+        return _end("RankFailed", what, step, rank, text)
+    if code is None:
+        return _end(
+            "RankKilled", f"Rank {rank} vanished with its node or its launcher.", "Submit it again.", rank
+        )
+    if code < 0:
+        name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+        hint = {
+            "SIGKILL": "Often the machine had no memory left: ask for more, or use smaller batches.",
+            "SIGSEGV": f"A library crashed: look at job.logs({rank}) and at what was called last.",
+        }.get(name, f"Look at job.logs({rank}).")
+        return _end("RankKilled", f"Rank {rank} was ended by {name}.", hint, rank)
+    return _end("RankFailed", f"Rank {rank} ended with exit code {code}.", f"Look at job.logs({rank}).", rank)
+
+
+def _end(
+    ending: str, what: str, next_step: str, rank: int | None = None, traceback: str = ""
+) -> dict[str, Any]:
+    return {"ending": ending, "rank": rank, "what": what, "next_step": next_step, "traceback": traceback}

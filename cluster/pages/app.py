@@ -1,0 +1,77 @@
+"""The extension: its settings, its pages, and how JupyterLab comes to know of it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
+from jupyter_server.serverapp import ServerApp
+from traitlets import Bool, List, Unicode
+
+from . import buttons, handlers, validate_handler
+from .user_jobs import Work
+
+HERE = Path(__file__).parent
+
+
+class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
+    """Start page and jobs, at <base_url>/course. Paths are relative to the server's root unless absolute."""
+
+    name = "course_panel"
+    extension_url = "/course"
+    static_paths = [str(HERE / "static")]  # noqa: RUF012 (a trait's value)
+    template_paths = [str(HERE / "templates")]  # noqa: RUF012
+
+    lectures = Unicode("lectures", help="the folder of the lectures").tag(config=True)
+    copies = Unicode(
+        "", help="where a user's own copies of lectures are put, where the lectures are read-only"
+    ).tag(config=True)
+    assignments = List(
+        Unicode(), ["exercises", "assignments"], help="folders that hold one folder an assignment"
+    ).tag(config=True)
+    released = Unicode(
+        "", help="nbgrader's folder of released assignments, EXCHANGE/COURSE/outbound, where there is one"
+    ).tag(config=True)
+    people = Unicode(
+        "",
+        help="the folder of the folders that the course and one user share (cluster.pages.shared_folder)",
+    ).tag(config=True)
+    progress = Bool(
+        False, help="write there how many cells of each assignment are filled, for the instructors"
+    ).tag(config=True)
+    class_page = Unicode("", help="address of the class page, for instructors").tag(config=True)
+
+    def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        """Before JupyterLab is set up: where its half of this extension lies."""
+        super()._link_jupyter_server_extension(serverapp)
+        lab = serverapp.config.LabApp
+        lab.extra_labextensions_path = [*lab.get("extra_labextensions_path", []), str(HERE / "labextension")]
+
+    def initialize_settings(self) -> None:
+        """One thread looks at jobs, so that a Slurm that does not answer never stops the server."""
+        pool = ThreadPoolExecutor(1, thread_name_prefix="course-panel")
+        self.settings |= {"course_work": Work(Path(self.serverapp.root_dir)), "course_pool": pool}
+
+    async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        """After all extensions: jupytext puts another manager of files in the place of the first one."""
+        if self.progress:
+            serverapp.contents_manager.register_post_save_hook(self.saved)
+
+    def saved(self, model: dict[str, Any], **_: Any) -> None:
+        """A notebook was saved: the progress may have changed."""
+        if model["type"] == "notebook":
+            root = Path(self.serverapp.root_dir)
+            self.settings["course_pool"].submit(handlers.mine, self, root)
+
+    def initialize_handlers(self) -> None:
+        """The pages, the buttons, and Validate."""
+        self.handlers.extend(
+            [*handlers.PAGES, *buttons.ACTIONS, (r"/assignments/validate", validate_handler.Validate)]
+        )
+
+    async def stop_extension(self) -> None:
+        """With the server ends its thread; an app that was not set up, as one of two names, has none."""
+        if pool := self.settings.get("course_pool"):
+            pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,58 @@
+"""The buttons of the start page: a lecture copied, an assignment or its feedback fetched, and then opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tornado.web import HTTPError, authenticated
+
+from . import course_map, lecture_copies
+from .handlers import Page, mine
+
+
+class Act(Page):
+    """POST course/act with copy=LECTURE, fetch= or feedback=ASSIGNMENT; answers with what to open."""
+
+    @authenticated
+    async def post(self) -> None:
+        form = {key: self.get_argument(key, "") for key in ("copy", "fetch", "feedback")}
+        (do, name), *more = [(key, value) for key, value in form.items() if value] or [("", "")]
+        if more or not do:
+            raise HTTPError(400, reason="One action at a time")
+        self.redirect(self.lab(await getattr(self, do)(name)))
+
+    async def copy(self, path: str) -> str:
+        """The path of one's own copy of a lecture, which is made where there is none."""
+        app, root = self.settings["course_panel"], self.settings["course_work"].root
+        if not app.copies or path not in [one.path for one in course_map.lectures(root, app.lectures)]:
+            raise HTTPError(404, reason="No such lecture")
+        try:
+            made = await self.in_thread(lecture_copies.copy_lecture, root / path, root / app.copies)
+        except OSError as error:
+            self.log.error("The lecture could not be copied: %s", error)
+            raise HTTPError(507, reason=f"No copy: {error.strerror}") from None
+        return course_map.below(root, made)
+
+    async def fetch(self, name: str) -> str:
+        """The path of an assignment's notebook, which is fetched as Assignment List does it."""
+        return self.by_nbgrader("fetch_assignment", name).path
+
+    async def feedback(self, name: str) -> str:
+        """The path of the newest feedback on an assignment."""
+        return self.by_nbgrader("fetch_feedback", name).feedback
+
+    def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:
+        """The assignment afterwards. In this thread, as nbgrader's own: it changes the working directory."""
+        app, root = self.settings["course_panel"], self.settings["course_work"].root
+        manager, known = self.settings.get("assignment_list_manager"), [one.name for one in mine(app, root)]
+        if manager is None or not app.released or name not in known:
+            raise HTTPError(404, reason="No such assignment")
+        answer = getattr(manager, call)(Path(app.released).parent.name, name)
+        found = next(one for one in mine(app, root) if one.name == name)
+        if not (found.path if call == "fetch_assignment" else found.feedback):
+            self.log.error("%s of %s: %s", call, name, answer.get("value", "nothing was there"))
+            raise HTTPError(503, reason=f"Nothing could be fetched; see Nbgrader, Assignment List ({name})")
+        return found
+
+
+ACTIONS = [(r"/course/act", Act)]

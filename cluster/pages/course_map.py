@@ -1,0 +1,154 @@
+"""The map of the course: which lectures and assignments are there, and how far their user has come.
+
+All is read from files: titles from the notebooks, progress from the cells still to be filled, due dates from
+what the course tells this user, hand-ins from nbgrader's cache, points from the feedback that was fetched.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from . import receipts
+from .receipts import moment
+
+HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
+QUESTION = re.compile(r"^\*\*(.+?\?)\*\*\s*$", re.MULTILINE)
+POINTS = re.compile(r"<title>[^<]*?(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?) points</title>")
+STUB = "raise NotImplementedError"
+EMPTY = "YOUR ANSWER HERE"
+
+
+@dataclass
+class Lecture:
+    number: str
+    title: str
+    question: str
+    path: str  # below the server's root
+    copy: str = ""  # of one's own
+
+
+@dataclass
+class Assignment:
+    """One assignment. path: of its notebook, "" while it is not fetched; dates are aware, None if unknown."""
+
+    name: str
+    number: str
+    title: str
+    path: str
+    filled: int = 0
+    cells: int = 0
+    due: datetime.datetime | None = None
+    extended_from: datetime.datetime | None = None  # the due date of all others
+    received: datetime.datetime | None = None  # of what the course has collected
+    given_back: bool = False  # feedback can be fetched
+    hand_ins: list[receipts.HandIn] = field(default_factory=list)
+    points: str = ""
+    feedback: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether the due date is over."""
+        return bool(self.due and self.due < datetime.datetime.now(datetime.UTC))
+
+    @property
+    def last(self) -> receipts.HandIn | None:
+        """The newest hand-in, which is the one that counts."""
+        return self.hand_ins[-1] if self.hand_ins else None
+
+    def late(self, one: receipts.HandIn) -> bool:
+        """Whether a hand-in came after the due date."""
+        return bool(self.due and one.at > self.due)
+
+
+def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
+    """The lectures in their order, with own copies; a notebook that cannot be read is named by its file."""
+    found = []
+    for path in sorted((root / folder).glob("[0-9][0-9]_*.ipynb")):
+        title, question, _, _ = head(path)
+        own = root / copies / path.name if copies else None
+        copy = below(root, own) if own and own.is_file() else ""
+        words = bare(title) or spoken(path.stem)
+        found.append(Lecture(path.stem[:2], words, question, below(root, path), copy))
+    return found
+
+
+def assignments(
+    root: Path, folders: list[str], released: str, notice: dict[str, dict], cache: Path
+) -> list[Assignment]:
+    """The assignments that are here or released, in their order. notice: what the course says of each."""
+    found: dict[str, Assignment] = {}
+    for folder in folders:
+        for given in sorted((root / folder).glob("[0-9][0-9]_*/")):
+            notebooks = sorted(given.glob("*.ipynb"))
+            if notebooks and given.name not in found:
+                title, _, filled, cells = head(notebooks[0])
+                title, path = bare(title) or spoken(given.name), below(root, notebooks[0])
+                one = Assignment(given.name, given.name[:2], title, path, filled, cells)
+                one.points, one.feedback = feedback(root, given)
+                found[given.name] = one
+    for given in sorted(Path(released).glob("[0-9][0-9]_*/")) if released else ():
+        if given.name not in found:
+            title = next((bare(head(path)[0]) for path in sorted(given.glob("*.ipynb"))), "")
+            found[given.name] = Assignment(given.name, given.name[:2], title or spoken(given.name), "")
+    for one in found.values():
+        facts = notice.get(one.name, {})
+        for key in ("due", "extended_from", "received"):
+            setattr(one, key, moment(facts.get(key)))
+        one.given_back = facts.get("given_back") is True
+        one.hand_ins = receipts.hand_ins(cache, one.name)
+    return [found[name] for name in sorted(found)]
+
+
+def head(path: Path) -> tuple[str, str, int, int]:
+    """(title, question, cells filled, cells to fill) of a notebook; empty and 0 where it cannot be read."""
+    try:
+        status = path.stat()
+        return _head(path, status.st_mtime_ns, status.st_size)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return "", "", 0, 0
+
+
+@lru_cache(256)
+def _head(path: Path, _changed: int, _size: int) -> tuple[str, str, int, int]:
+    cells = json.loads(path.read_text())["cells"]
+    sources = [(c, "".join(c["source"])) for c in cells]
+    text = "\n\n".join(source for c, source in sources if c["cell_type"] == "markdown")
+    roles = [(source, c["metadata"].get("nbgrader", {})) for c, source in sources]
+    to_fill = [source for source, role in roles if role.get("solution")]
+    title, question = HEADING.search(text), QUESTION.search(text)
+    open_cells = sum(STUB in source or EMPTY in source for source in to_fill)
+    words = title[1] if title else "", question[1] if question else ""
+    return *words, len(to_fill) - open_cells, len(to_fill)
+
+
+def feedback(root: Path, assignment: Path) -> tuple[str, str]:
+    """('11 of 16', path of the page) of the newest feedback that was fetched, or two empty texts."""
+    for page in sorted(assignment.glob("feedback/*/*.html"), reverse=True):
+        try:
+            with open(page, errors="replace") as f:
+                found = POINTS.search(f.read(4000))
+        except OSError:
+            continue
+        return f"{found[1]} of {found[2]}" if found else "", below(root, page)
+    return "", ""
+
+
+def below(root: Path, path: Path) -> str:
+    """A path as the server's addresses have it: below its root, with '/'."""
+    return path.relative_to(root).as_posix()
+
+
+def bare(title: str) -> str:
+    """A title without its number: 'Assignment 01: convolution as GEMM' -> 'Convolution as GEMM'."""
+    words = re.sub(r"^(Assignment )?\d+\s*[:·.]?\s*", "", title)
+    return words[:1].upper() + words[1:]
+
+
+def spoken(name: str) -> str:
+    """'01_convolution_as_gemm' -> 'Convolution as gemm'."""
+    return name[3:].replace("_", " ").capitalize()

@@ -1,0 +1,263 @@
+"""The pages. All need a login; what changes anything is a POST with the server's XSRF token."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jupyter_core.paths import jupyter_data_dir
+from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, ExtensionHandlerMixin
+from tornado.web import HTTPError, authenticated
+
+from . import course_map, next_step, receipts, shared_folder, svg_chart
+from .user_jobs import Unknown
+
+POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+POLICY += "base-uri 'none'; form-action 'self'"
+
+
+class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
+    """A page of the course: its templates know where things are, and its policy lets no other script run."""
+
+    pool = "course_pool"  # the setting that holds the thread in which it reads
+
+    @property
+    def content_security_policy(self) -> str:
+        return f"{super().content_security_policy}; {POLICY}"
+
+    def get_template(self, name: str) -> Any:
+        """A template of the extension that the page belongs to."""
+        return self.settings[f"{self.name}_jinja2_env"].get_template(name)
+
+    async def in_thread(self, call: Any, *arguments: Any) -> Any:
+        """What a call that reads files, or asks Slurm, returns; the server goes on meanwhile."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self.settings[self.pool], call, *arguments)
+        except Unknown as error:
+            raise HTTPError(404, log_message=str(error), reason="No such job") from None
+
+    def show(self, template: str, **values: Any) -> None:
+        """Answer with a page; every template knows these addresses and words."""
+        base = self.base_url + "course"
+        self.set_header("Cache-Control", "no-store")
+        self.finish(
+            self.render_template(
+                template, base=base, lab=self.lab, job_url=self.job_url, file_url=self.file_url,
+                static=self.static_url, when=when, until=until, exactly=exactly, chart=svg_chart.svg,
+                state_class=state_class, form=self.xsrf_form_html, receipt_url=self.receipt_url,
+                class_page=self.settings["course_panel"].class_page,
+                teaching="class_page" in self.settings, **values,
+            )
+        )  # fmt: skip
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """What went wrong, as a page like the others."""
+        self.show("error.html", code=status_code, reason=self._reason)
+
+    def static_url(self, path: str, *_: Any, **__: Any) -> str:
+        """The address of a file in static/."""
+        return f"{self.base_url}static/course_panel/{path}"
+
+    def lab(self, path: str = "") -> str:
+        """The address of JupyterLab, with a file open."""
+        return f"{self.base_url}lab" + (f"/tree/{quote(path)}" if path else "")
+
+    def file_url(self, path: str) -> str:
+        """The address of a file as it is."""
+        return f"{self.base_url}files/{quote(path)}"
+
+    def job_url(self, path: str, item: int | None = None, page: str = "job") -> str:
+        """The address of a job's page, or of another page about it."""
+        query = {"of": path} | ({} if item is None else {"item": item})
+        return f"{self.base_url}course/{page}?{urlencode(query)}"
+
+    def receipt_url(self, assignment: str, key: str, **more: str) -> str:
+        """The address of the receipt of one hand-in."""
+        return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
+
+    def job_of_request(self) -> tuple[str, int | None]:
+        """(path of the job's folder below the root, item of a sweep) of the request."""
+        path, item = self.get_argument("of"), self.get_argument("item", None)
+        if item is not None and not re.fullmatch(r"\d{1,6}", item):
+            raise HTTPError(404, reason="No such job")
+        return path, None if item is None else int(item)
+
+
+class Start(Page):
+    """The map of the course."""
+
+    @authenticated
+    async def get(self) -> None:
+        if "class_page" in self.settings:  # the grader's server: the map of who teaches is the class
+            return self.redirect(f"{self.base_url}course/class")
+        lectures, assignments = await self.in_thread(self.course)
+        jobs, _ = await self.in_thread(self.settings["course_work"].lines)
+        active = [job for job in jobs if not job.ended]
+        self.show(
+            "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
+            seen=self.settings["course_panel"].progress, step=next_step.suggested(lectures, assignments),
+            copies=self.settings["course_panel"].copies, released=self.settings["course_panel"].released,
+            fetches="assignment_list_manager" in self.settings,
+        )  # fmt: skip
+
+    def course(self) -> tuple[list[course_map.Lecture], list[course_map.Assignment]]:
+        """What there is, and how far this user is."""
+        app, root = self.settings["course_panel"], self.settings["course_work"].root
+        return course_map.lectures(root, app.lectures, app.copies), mine(app, root)
+
+
+class Receipt(Page):
+    """One hand-in: when the course's server had it, whether in time, and the hashes of its files."""
+
+    @authenticated
+    async def get(self) -> None:
+        found = await self.in_thread(self.receipt, self.get_argument("of"), self.get_argument("at"))
+        if not found:
+            raise HTTPError(404, reason="No such hand-in")
+        if self.get_argument("as", "") == "text":
+            self.set_header("Content-Type", "text/plain; charset=UTF-8")
+            self.set_header(
+                "Content-Disposition", f'attachment; filename="receipt-{found["one"].number}.txt"'
+            )
+            return self.finish(self.render_template("receipt.txt", exactly=exactly, **found))
+        self.show("receipt.html", **found)
+
+    def receipt(self, assignment: str, key: str) -> dict[str, Any] | None:
+        """What the page shows of one hand-in, None where it is not this user's."""
+        for one in mine(self.settings["course_panel"], self.settings["course_work"].root):
+            for n, hand_in in enumerate(one.hand_ins, 1):
+                if (one.name, hand_in.key) == (assignment, key):
+                    facts = {"one": one, "hand_in": hand_in, "n": n, "user": shared_folder.person()}
+                    return facts | {"files": receipts.files(hand_in)}
+        return None
+
+
+def mine(app: Any, root: Path) -> list[course_map.Assignment]:
+    """The assignments of this server's user; where the course asks for the progress, it is told."""
+    cache, shared = Path(jupyter_data_dir(), "nbgrader_cache"), shared_folder.folder(app.people)
+    notice = shared_folder.read_notice(shared)
+    found = course_map.assignments(root, app.assignments, app.released, notice, cache)
+    if app.progress:
+        shared_folder.write_progress(shared, found)
+    return found
+
+
+class Jobs(Page):
+    """The list of jobs."""
+
+    @authenticated
+    async def get(self) -> None:
+        jobs, unreadable = await self.in_thread(self.settings["course_work"].lines)
+        self.show("jobs.html", jobs=jobs, unreadable=unreadable, summary=summary(jobs))
+
+
+class Job(Page):
+    """One job, or one sweep with its items."""
+
+    @authenticated
+    async def get(self) -> None:
+        path, item = self.job_of_request()
+        self.show("job.html", path=path, item=item, **await self.in_thread(self.facts, path, item))
+
+    def facts(self, path: str, item: int | None) -> dict[str, Any]:
+        """What the page shows of a job, a sweep, or an item of one."""
+        work = self.settings["course_work"]
+        job = work.job(path, item)
+        view, items = work.view(job)
+        sweep = hasattr(job, "statuses")
+        return {
+            "job": job,
+            "sweep": sweep,
+            "status": job.status,
+            "view": view,
+            "items": items,
+            "command": job.spec.get("command", ""),
+            "script": "" if sweep else job.script(),
+        }
+
+
+class Cancel(Page):
+    """Asks whether a job shall end, and ends it."""
+
+    @authenticated
+    async def get(self) -> None:
+        path, item = self.job_of_request()
+        job, status = await self.in_thread(self.job_and_status, path, item)
+        self.show("cancel.html", path=path, item=item, job=job, status=status, trouble="")
+
+    @authenticated
+    async def post(self) -> None:
+        path, item = self.job_of_request()
+        job, status, trouble = await self.in_thread(self.end, path, item)
+        if trouble:
+            self.set_status(503)
+            return self.show("cancel.html", path=path, item=item, job=job, status=status, trouble=trouble)
+        self.redirect(self.job_url(path, item))
+
+    def job_and_status(self, path: str, item: int | None) -> tuple[Any, Any]:
+        """The job, and how it stands now."""
+        job = self.settings["course_work"].job(path, item)
+        return job, job.status
+
+    def end(self, path: str, item: int | None) -> tuple[Any, Any, str]:
+        """Cancel it; the job, how it stands now, and why it could not be cancelled, in words."""
+        from cluster.jobs.errors import JobError
+
+        job = self.settings["course_work"].job(path, item)
+        try:
+            job.cancel(wait=False)
+        except JobError as error:
+            return job, job.status, str(error)
+        return job, job.status, ""
+
+
+PAGES = [
+    (r"/course/?", Start), (r"/course/receipt", Receipt), (r"/course/jobs/?", Jobs), (r"/course/job", Job),
+    (r"/course/cancel", Cancel),
+]  # fmt: skip
+
+
+def summary(jobs: list) -> str:
+    """'1 running, 2 pending, 7 ended.': what a screen reader says when it changes."""
+    if not jobs:
+        return "No jobs so far."
+    running = sum(job.state == "running" for job in jobs)
+    pending = sum(job.state == "pending" for job in jobs)
+    counts = {"running": running, "pending": pending, "ended": len(jobs) - running - pending}
+    return ", ".join(f"{n} {state}" for state, n in counts.items() if n) + "."
+
+
+def state_class(state: str) -> str:
+    """The style of a state."""
+    return state if state in ("pending", "running", "done") else "bad"
+
+
+def when(moment: datetime.datetime | float) -> str:
+    """A moment as this server's clock has it: 'Sat 21 Nov, 20:04 UTC'; another year is named."""
+    if isinstance(moment, (int, float)):
+        moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
+    local = moment.astimezone()
+    year = "" if local.year == datetime.date.today().year else f" {local.year}"
+    return f"{local:%a} {local.day} {local:%b}{year}, {local:%H:%M %Z}"
+
+
+def exactly(moment: datetime.datetime) -> str:
+    """A moment to the second, with its year: 'Sat 21 Nov 2026, 20:04:10 UTC'."""
+    local = moment.astimezone()
+    return f"{local:%a} {local.day} {local:%b %Y, %H:%M:%S %Z}"
+
+
+def until(moment: datetime.datetime) -> str:
+    """How far off a due date is: 'in 3 days', '5 hours ago'."""
+    seconds = (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
+    for name, unit in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        if (n := int(abs(seconds) // unit)) or name == "minute":
+            break
+    text = f"{n} {name}{'s' * (n != 1)}"
+    return f"in {text}" if seconds > 0 else f"{text} ago"

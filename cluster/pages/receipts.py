@@ -1,0 +1,97 @@
+"""What was handed in: when the course's server had it, and the hash of each file, as its student can show it.
+
+nbgrader keeps a copy of each hand-in in its user's cache; `submit` writes into it what the exchange has seen.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+NAME = "receipt.json"
+NOT_WORK = {NAME, "timestamp.txt", "submission_secret.txt"}
+STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
+
+
+@dataclass
+class HandIn:
+    """One hand-in. at: when it was in, aware; exact: by the exchange's file system, not nbgrader's word."""
+
+    folder: Path
+    at: datetime.datetime
+    exact: bool
+
+    @property
+    def key(self) -> str:
+        """What names it among the hand-ins of its assignment."""
+        return self.folder.name.rpartition("+")[2]
+
+
+def hand_ins(cache: Path, assignment: str) -> list[HandIn]:
+    """All hand-ins of an assignment, the oldest first."""
+    found = [hand_in(folder) for folder in cache.glob(f"*/*+{assignment}+*")]
+    return sorted((one for one in found if one), key=lambda one: one.at)
+
+
+def hand_in(folder: Path) -> HandIn | None:
+    """None for a folder that is no hand-in of nbgrader's."""
+    claimed = stamped(folder.name)
+    facts = json_or_empty(folder / NAME)
+    seen = moment(facts.get("received")) if isinstance(facts, dict) else None
+    return HandIn(folder, seen or claimed, bool(seen)) if claimed else None
+
+
+def files(one: HandIn) -> list[tuple[str, int, str]]:
+    """(name, bytes, SHA-256) of each file that was handed in, notebooks first."""
+    facts = json_or_empty(one.folder / NAME)
+    listed = facts["files"] if one.exact else facts_of(one.folder)["files"]
+    rows = [(str(name), int(size), str(digest)) for name, (size, digest) in listed.items()]
+    return sorted(rows, key=lambda row: (not row[0].endswith(".ipynb"), row[0]))
+
+
+def facts_of(folder: Path) -> dict[str, Any]:
+    """{received, files: {name: (bytes, SHA-256)}} of a folder as it lies there.
+
+    received: when the file system saw the last change, as `grade collect` asks it; nobody can set that time.
+    """
+    inside = [path for path in sorted(folder.rglob("*")) if not path.is_symlink()]
+    last = max(path.lstat().st_ctime for path in [folder, *inside])
+    work = [path for path in inside if path.is_file() and path.name not in NOT_WORK]
+    return {
+        "received": datetime.datetime.fromtimestamp(last, datetime.UTC).isoformat(),
+        "files": {p.relative_to(folder).as_posix(): (p.stat().st_size, digest(p)) for p in work},
+    }
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    with open(path, "rb") as f:
+        return hashlib.file_digest(f, "sha256").hexdigest()
+
+
+def moment(text: Any) -> datetime.datetime | None:
+    """An ISO date with its zone; None for anything else."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return found if found.tzinfo else None
+
+
+def stamped(name: str) -> datetime.datetime | None:
+    """The time in the name of a folder of nbgrader's, in UTC: user+assignment+2026-11-21 20:04:10.123 UTC."""
+    found = STAMP.search(name)
+    return moment(f"{found[1]}+00:00") if found else None
+
+
+def json_or_empty(path: Path) -> Any:
+    """The JSON of a file, {} where there is none that can be read."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}

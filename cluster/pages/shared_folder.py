@@ -1,0 +1,51 @@
+"""The folder that the course and one user share: <people>/<user>/, which nobody else can enter.
+
+notice.json comes from the course: until when, what it has received. progress.json goes to the course, where
+it has asked for that: how many cells of each assignment are filled, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+from .receipts import json_or_empty
+
+NOTICE, PROGRESS = "notice.json", "progress.json"
+
+
+def folder(people: str) -> Path | None:
+    """The folder of the user whom this process runs as, None where the course has none."""
+    return Path(people, user()) if people else None
+
+
+def user() -> str:
+    """The name of the Unix user whom this process runs as."""
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+def person() -> str:
+    """The user with the name that the machine knows: 'Ada Example (ada)'."""
+    name = pwd.getpwuid(os.getuid()).pw_gecos.partition(",")[0].strip()
+    return f"{name} ({user()})" if name and name != user() else user()
+
+
+def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
+    """{assignment: what the course says of it to this user}."""
+    found = json_or_empty(own / NOTICE) if own else {}
+    known = found.items() if isinstance(found, dict) else ()
+    return {name: facts for name, facts in known if isinstance(facts, dict)}
+
+
+def write_progress(own: Path | None, assignments: list) -> None:
+    """Write the progress of assignments that are here, where it has changed; who cannot is not disturbed."""
+    now = {one.name: [one.filled, one.cells] for one in assignments if one.path}
+    if own is None or json_or_empty(own / PROGRESS) == now:
+        return
+    with contextlib.suppress(OSError):
+        files.write_json(own / PROGRESS, now, mode=0o640)

@@ -1,0 +1,170 @@
+"""The user's jobs, as far as they lie under the server's root: found, listed, looked at, cancelled.
+
+Jobs are recorded in `runs` beside the notebook that submitted them, so there are many such folders.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.system import settings
+
+DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs`
+FRESH, SHARE = 1.0, 0.05  # seconds for which the found folders hold, at least; of the time, for searching
+SHOWN = 100  # jobs in the list
+SOURCES = 8  # jobs whose metrics are kept in memory
+WORDS = 60  # characters of a job's arguments in the list
+LINES = 200  # of what the ranks printed
+SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
+
+
+@dataclass
+class Line:
+    """A job in the list. path: of its folder below the root, which names it; runs: of the folder of that."""
+
+    path: str
+    name: str
+    state: str
+    what: str
+    done: float | None
+    progress: str
+    ranks: str
+    backend: str
+    took: str
+    at: float
+    runs: str
+    ended: bool
+    mark: str  # of its folder's name, which tells it from others of its name
+    arguments: str
+
+
+class Unknown(LookupError):
+    """No such job here; the message says so."""
+
+
+class Work:
+    """The jobs below a root. Not for several threads at a time."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self._runs: tuple[float, dict[str, Path]] = (-1e9, {})
+        self._sources: dict[Path, Any] = {}
+
+    def runs(self) -> dict[str, Path]:
+        """{path below the root: folder of runs}, $CLUSTER_RUNS among them."""
+        until, found = self._runs
+        if (begun := time.monotonic()) > until:
+            found = {str(p.relative_to(self.root)): p for p in search(self.root)}
+            if own := settings.text("CLUSTER_RUNS"):
+                found["CLUSTER_RUNS"] = Path(own).expanduser().absolute()
+            ended = time.monotonic()
+            self._runs = ended + max(FRESH, (ended - begun) / SHARE), found
+        return found
+
+    def lines(self) -> tuple[list[Line], list[str]]:
+        """(the newest jobs, what could not be read, in words)."""
+        from cluster.jobs.errors import JobError
+        from cluster.jobs.job_table import JobTable
+
+        found, unreadable = [], []
+        for below, folder in self.runs().items():
+            try:
+                table = JobTable(folder=folder, limit=SHOWN)
+            except (JobError, OSError) as error:
+                unreadable.append(f"{below}: {error}")
+                continue
+            found += [line(entry, below) for entry in table.entries]
+            unreadable += [f"{below}/{name}: {why}" for name, why in table.unreadable]
+        found.sort(key=lambda x: (not x.ended, x.at), reverse=True)
+        return found[:SHOWN], unreadable
+
+    def job(self, path: str, item: int | None = None) -> Any:
+        """The Job or Sweep whose folder lies at `path`, or an item of a sweep. Raises Unknown."""
+        from cluster.jobs.errors import JobError
+        from cluster.jobs.find import handle
+        from cluster.jobs.job import Job
+
+        below, _, name = path.rpartition("/")
+        runs = self.runs().get(below)
+        try:
+            if runs is None or name in ("", ".", "..") or name.startswith("."):
+                raise LookupError
+            found = handle(runs / name)
+            if item is None:
+                return found
+            if isinstance(found, Job) or item < 0:
+                raise LookupError
+            return found[item]
+        except (JobError, OSError, ValueError, LookupError) as error:
+            raise Unknown(f"There is no job {path!r} here any more. {error}".strip()) from None
+
+    def view(self, job: Any) -> tuple[Any, list[int]]:
+        """(a moment of a job or sweep, as `watch` shows it; the item of each row, [] for ranks)."""
+        from cluster.jobs.job import Job
+        from cluster.jobs.show import watch
+
+        items = [] if isinstance(job, Job) else [i for i in range(len(job)) if job.here(i)]
+        jobs = [job] if isinstance(job, Job) else [job[i] for i in items]
+        watched = [self._source(j) if len(jobs) <= SOURCES else watch.Source(j) for j in jobs]
+        for source in watched:
+            source.look()
+        return watch.view(watched, LINES) if watched else None, items if len(items) > 1 else []
+
+    def _source(self, job: Any) -> Any:
+        from cluster.jobs.show import watch
+
+        source = self._sources.pop(job.folder, None)
+        if source is None or source.job.spec.get("submitted") != job.spec.get("submitted"):
+            source = watch.Source(job)
+        self._sources[job.folder] = source  # the newest last
+        while len(self._sources) > 2 * SOURCES:
+            del self._sources[next(iter(self._sources))]
+        return source
+
+
+def line(entry: Any, runs: str) -> Line:
+    """What the list says of an entry of the table of jobs."""
+    name, state, progress, ranks, backend, took, _, what = entry.cells()
+    done, _, whole = progress.partition(" of ")
+    share = min(1.0, float(done) / float(whole)) if whole and float(whole) else None
+    return Line(
+        f"{runs}/{name}", entry.run["name"], state, what, share, progress, ranks, backend, took,
+        entry.at, runs, entry.status.ended, name.rpartition("-")[2], arguments(entry.run),
+    )  # fmt: skip
+
+
+def arguments(run: dict[str, Any]) -> str:
+    """'steps=40, rate=0.1' of a run.json, shortened."""
+    given = run.get("arguments")
+    text = ", ".join(f"{key}={value}" for key, value in given.items()) if isinstance(given, dict) else ""
+    return text if len(text) <= WORDS else text[: WORDS - 1] + "…"
+
+
+def search(root: Path) -> list[Path]:
+    """The folders called `runs` below a folder, not through links, and not in hidden folders."""
+    found, level, seen = [], [root], 0
+    for _ in range(DEPTH):
+        deeper = []
+        for folder in level:
+            try:
+                with os.scandir(folder) as entries:
+                    inside = sorted(
+                        (e for e in entries if e.is_dir(follow_symlinks=False)), key=lambda e: e.name
+                    )
+            except OSError:
+                continue
+            seen += 1
+            if seen > FOLDERS:
+                return found
+            found += [Path(e.path) for e in inside if e.name == "runs"]
+            deeper += [
+                Path(e.path)
+                for e in inside
+                if e.name != "runs" and e.name not in SKIPPED and not e.name.startswith(".")
+            ]
+        level = deeper
+    return found

@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# Builds the course's environment in $VENV (default .venv): system packages, Python packages, Horovod.
+#   cluster/setup.sh         what the course needs
+#   cluster/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy
+#   cluster/setup.sh book    and what `make book` needs: Sphinx
+#   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
+# A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+want=${1:-course}
+hub=; case $want in hub | test) hub=yes ;; esac
+VENV=${VENV:-.venv}
+course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
+hub_packages="bubblewrap"
+command -v node >/dev/null || hub_packages="$hub_packages nodejs"
+command -v npm >/dev/null || hub_packages="$hub_packages npm"
+test_packages="slurm-wlm slurmdbd munge mariadb-server-core mariadb-client-core postgresql"
+command -v chromium >/dev/null || test_packages="$test_packages chromium"  # for the tests of pages
+
+bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
+digest() { sha256sum | cut -c1-12; }
+
+# Only an environment that this script made may be made anew; any other (conda's, say) is only added to.
+mine=$VENV/made-by-setup
+foreign=; [ -x "$VENV/bin/python" ] && [ ! -e "$mine" ] && foreign=yes
+
+mkdir -p "$VENV/steps" "$VENV/logs" || exit
+exec 9>"$VENV/steps/.lock"
+flock -n 9 || { echo "Another set-up of $VENV is running; waiting for it."; flock 9; }
+
+# --- whose environment it is ---------------------------------------------------------------------------
+# Its programs name the folder where it was made, so one that was made elsewhere has to be made anew, and what
+# is there is deleted: but never what another clone has made and can still reach. `.venv` may be a link into
+# that clone, or VENV name a folder that several use. `made-by-setup` holds who made it, and by what name.
+here=$(pwd -P)
+environment=$(cd "$VENV" && pwd -P)
+stamp=venv@$(printf '%s\n' "$here" | digest)
+remake=  # whether there is something to delete
+
+refuse() {  # refuse WHAT REMEDY
+    local own="the same command with VENV=ANOTHER_FOLDER"
+    [ -L "$VENV" ] && own="rm '$VENV' (it is a link), and the same command again"
+    printf '%s\nNothing was changed. To have one of this folder: %s.%s\n' "$1" "$own" "$2" >&2
+    exit 1
+}
+
+if [ -e "$mine" ] && [ ! -e "$VENV/steps/$stamp" ]; then
+    maker= named= finished= inside=
+    { read -r maker; read -r named; } <"$mine"
+    if [ -z "$named" ]; then  # an older set-up wrote down nothing, but Python did
+        named=$(sed -n 's/^command = .* -m venv //p' "$VENV/pyvenv.cfg" 2>/dev/null)
+        for script in setup.sh deploy/setup.sh; do [ -e "${named%/*}/cluster/$script" ] && maker=${named%/*}; done
+    fi
+    for s in "$VENV/steps/"venv@*; do [ -e "$s" ] && finished=$s; done
+    case $environment/ in "$here"/*) inside=yes ;; esac
+    if [ "$maker" -ef . ] && [ "$named" -ef "$VENV" ] && [ -n "$finished" ]; then
+        mv "$finished" "$VENV/steps/$stamp"  # this folder had another name, that of a link to it: nothing to do
+    elif [ "$maker" -ef . ] || [ -z "$finished$maker" ]; then
+        remake=yes  # half made; or made here, and then moved within this folder
+    elif [ "$named" -ef "$VENV" ]; then
+        refuse "The environment $VENV was made by ${maker:-another folder} and is still found there, as $named." ""
+    elif [ -n "$inside" ]; then
+        remake=yes  # moved or copied together with this folder: under its old name nobody finds it
+        echo "The environment $VENV was made as $named, and its programs name that: it is made anew."
+    else
+        refuse "The environment $VENV was made by ${maker:-another folder} and lies outside this one: others may use it." \
+            " Where nobody does any more: rm -r '$environment', and the same command again."
+    fi
+fi
+
+step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: then it leaves no stamp
+    local stamp=$1 title=$2 log start=$SECONDS shown=$SECONDS pid
+    shift 2
+    [ -e "$VENV/steps/$stamp" ] && return
+    log=$VENV/logs/${stamp%%@*}.log
+    set -m  # a process group of its own, so that Ctrl-C ends pip, apt or the compiler too
+    "$@" >"$log" 2>&1 </dev/null &
+    pid=$!
+    set +m
+    trap 'kill -- -$pid 2>/dev/null; wait $pid; printf "\nStopped. The same command goes on from here.\n"; exit 130' INT TERM
+    while kill -0 $pid 2>/dev/null; do
+        if [ -t 1 ]; then
+            printf '\r\033[K  … %s (%d s)  %.50s' "$title" $((SECONDS - start)) "$(tail -n 1 "$log" | tr -d '\r')"
+        elif [ $((SECONDS - shown)) -ge 30 ]; then
+            printf '  … %s (%d s)\n' "$title" $((SECONDS - start)); shown=$SECONDS
+        fi
+        sleep 0.3
+    done
+    [ -t 1 ] && printf '\r\033[K'
+    if ! wait $pid; then
+        printf '\nFailed: %s. The end of its log (%s):\n\n' "$title" "$log" >&2
+        tail -n 15 "$log" | sed 's/^/    /' >&2
+        printf '\nMend what it names and run the same command again: finished steps are not repeated.\n' >&2
+        exit 1
+    fi
+    trap - INT TERM
+    printf '  ✓ %s (%d s)\n' "$title" $((SECONDS - start))
+    [[ $stamp == *@* ]] && rm -f "$VENV/steps/${stamp%%@*}@"* && touch "$VENV/steps/$stamp"
+}
+
+# --- system packages: only Debian's are known by name --------------------------------------------------
+packages=$course_packages
+[ -n "$hub" ] && packages="$packages $hub_packages"
+[ "$want" = test ] && packages="$packages $test_packages"
+install_packages() {
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086
+    apt-get -o DPkg::Lock::Timeout=300 update && apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $missing
+}
+if command -v dpkg-query >/dev/null; then
+    missing=
+    for p in $packages; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || missing="$missing $p"
+    done
+    if [ -n "$missing" ] && [ "$(id -u)" = 0 ]; then
+        step apt "Debian packages:$missing" install_packages
+    elif [ -n "$missing" ]; then
+        echo "Not root, so going on without some Debian packages. To have them: sudo apt-get install$missing"
+        echo "(Without Open MPI jobs use Gloo; without slurm-wlm the Slurm tests cannot run, without bubblewrap nothing can be graded in a sandbox; without the data set Keras downloads it.)"
+    fi
+elif [ ! -x "$VENV/bin/python" ]; then
+    echo "Not Debian: needed are a C++ compiler, make, cmake and, if wanted, an MPI with mpicxx on PATH."
+fi
+
+# --- Python --------------------------------------------------------------------------------------------
+# Not the one of a half-made environment, which make has put on PATH and which is about to be removed.
+own=$(cd "$VENV" && pwd)/bin
+PATH=$(printf '%s' "$PATH" | tr ':' '\n' | grep -vxF "$own" | paste -sd ':')
+usable='import os, sys, sysconfig, ensurepip, venv
+sys.exit(not ((3, 11) <= sys.version_info[:2] < (3, 13) and os.path.exists(sysconfig.get_path("include") + "/Python.h")))'
+if [ -z "$foreign" ] && [ ! -e "$VENV/steps/$stamp" ]; then
+    candidates=${PYTHON:-python3.11 python3 python3.12 /usr/bin/python3}
+    for p in $candidates; do "$p" -c "$usable" 2>/dev/null && { python=$p; break; }; done
+    if [ -z "${python:-}" ]; then
+        echo "No usable Python among: $candidates" >&2
+        echo "Needed is Python 3.11 or 3.12 with venv and its C headers (Debian 12: apt-get install python3-venv python3-dev)." >&2
+        echo "Another one can be named: make lab PYTHON=/path/to/python3.11" >&2
+        exit 1
+    fi
+fi
+
+pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
+install() {
+    pip install -c constraints.txt "$@" || return
+    # jsonschema has a second checker of addresses; this one reads a grammar at each import of nbformat: 1.4 s.
+    [ -n "$foreign" ] || pip uninstall -y rfc3987-syntax
+}
+have_mpi() { command -v mpicxx >/dev/null; }
+
+make_venv() {
+    if [ -z "$foreign" ]; then
+        [ -n "$remake" ] && rm -rf "$VENV/bin" "$VENV/lib" "$VENV/steps/"*@*  # made in another place, or only half
+        case $VENV in /*) named=$VENV ;; *) named=$here/$VENV ;; esac
+        printf '%s\n' "$here" "$named" >"$mine" && "$python" -m venv "$VENV" || return
+        mkdir -p "$VENV/share/jupyter/lab/settings"  # no question about Jupyter news before the first lecture
+        echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}' \
+            >"$VENV/share/jupyter/lab/settings/overrides.json"
+    fi
+    pip install 'setuptools<70' wheel 'cmake<4' packaging
+}
+install_course() {
+    install -e . || return
+    local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
+    mkdir -p "$settings" && cp cluster/pages/cluster-panel.json "$settings"  # start page and jobs, in every Lab
+}
+install_hub() { install -e '.[hub]'; }
+install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
+proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
+install_book() { install -e '.[book]'; }
+install_test() { install -e '.[book,test]'; }
+install_mpi() { if have_mpi; then install -e '.[mpi]'; fi; }
+install_horovod() {
+    local mpi=0; have_mpi && mpi=1
+    pip uninstall -y horovod
+    PATH=$(cd "$VENV/bin" && pwd):$PATH MAKEFLAGS=-j$(nproc) \
+    HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_GLOO=1 \
+    HOROVOD_WITH_MPI=$mpi HOROVOD_WITHOUT_MPI=$((1 - mpi)) \
+        pip install -c constraints.txt --no-build-isolation --no-cache-dir "$(sed -n 's/^compiled = \["\(.*\)"\]/\1/p' pyproject.toml)"
+}
+check() {
+    TF_CPP_MIN_LOG_LEVEL=3 "$VENV/bin/python" -W ignore -c '
+import horovod.tensorflow as hvd, keras, tensorflow as tf
+assert hvd.gloo_built(), "Horovod was built without Gloo"
+print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Gloo" + (" and MPI" if hvd.mpi_built() else ", without MPI"))'
+}
+
+pins=$({ grep -h '==' pyproject.toml; cat constraints.txt cluster/pages/cluster-panel.json; } | digest)
+compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
+steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
+[ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
+[ "$want" = book ] && steps+=("book@$pins")
+[ "$want" = test ] && steps+=("test@$pins")
+for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
+[ -n "${todo:-}" ] || exit 0
+
+bold "Building the environment in $VENV (from nothing about 5 minutes; logs in $VENV/logs)"
+step "${steps[0]}" "virtual environment" make_venv
+step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about 500 MB to fetch)" install_course
+step "${steps[2]}" "mpi4py, where there is an MPI" install_mpi
+step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
+step "${steps[4]}" "Horovod imports and has Gloo" check
+[ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
+[ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
+[ "$want" = book ] && step "book@$pins" "Sphinx, for the book" install_book
+[ "$want" = test ] && step "test@$pins" "test tools" install_test
+bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

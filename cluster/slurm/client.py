@@ -1,0 +1,175 @@
+"""Where Slurm is, and what it is asked: sparingly, one question at a time, each answer shared.
+
+A controller that does not answer is no answer: never "done", never "gone".
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cluster.system import processes, settings
+
+PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
+ANSWER = 10  # seconds Slurm has to answer a question
+FRESH = 1.0  # seconds for which an answer serves; ten times as long where the queue has not changed for long
+
+PING = 30.0  # seconds for which it holds that a controller answers, or does not
+
+calls: collections.Counter[str] = collections.Counter()  # how often each of Slurm's commands was called
+
+# After these words of sbatch Slurm may have the job all the same; after others it has not.
+NO_ANSWER = re.compile(
+    r"did not answer|timed out|unable to contact|connection|communication|zero bytes|transport endpoint"
+    r"|standby mode|ended with -",
+    re.I,
+)
+# Only with these words does Slurm say that it does not know a job.
+UNKNOWN = re.compile(
+    r"invalid job id|already complet|accounting storage is disabled|^sacct: no such file", re.I
+)
+
+_answers: dict[str, tuple[float, Any]] = {}
+_changed: dict[str, float] = {}  # when an answer last differed from the one before
+_one_at_a_time = threading.Lock()
+
+
+class SlurmError(Exception):
+    """A command of Slurm's failed or did not answer; `what` holds its own words."""
+
+    @property
+    def what(self) -> str:
+        return str(self)
+
+    @property
+    def answered(self) -> bool:
+        """Did Slurm say no? Where it did not answer, it may have the job all the same."""
+        return not NO_ANSWER.search(self.what)
+
+
+def one_machine_state() -> Path:
+    """The folder that holds everything of the one-machine Slurm: `$CLUSTER_STATE/slurm`.
+
+    It has to be a place that the user `slurm` and the students can enter, so it is not in root's home.
+    """
+    return Path(settings.text("CLUSTER_STATE")) / "slurm"
+
+
+def one_machine_conf() -> Path | None:
+    """What SLURM_CONF has to be for the one-machine Slurm of this machine, or None where none runs.
+
+    A state folder that belongs neither to root nor to this user, or that others can write to, is no one's:
+    its slurm.conf can name plugins, which every command of Slurm's loads.
+    """
+    state = one_machine_state()
+    path = state / "slurm.conf"
+    try:
+        seen = [os.stat(p) for p in (state, path, state / "processes.json")]
+        if any(s.st_uid not in (0, os.getuid()) or s.st_mode & 0o022 for s in seen):
+            return None
+        controller = processes.Ledger(state / "processes.json").all().get("slurmctld")
+    except (OSError, ValueError):
+        return None
+    return path if processes.alive(controller) else None
+
+
+def no_slurm(remembered: bool = True) -> str | None:
+    """Why Slurm cannot be used here, in words, or None when its controller answers.
+
+    remembered: an answer of the last 30 s serves.
+    """
+    env, sbatch = environment(), shutil.which("sbatch")
+    if not sbatch:
+        return "no sbatch on PATH"
+    question = f"ping {sbatch} {env.get('SLURM_CONF')}"
+    if not remembered:
+        forget(question)
+    return shared_answer(question, lambda: _ping(env), PING)
+
+
+def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables for a command of Slurm's, with SLURM_CONF where the one-machine Slurm is meant."""
+    one = None if env.get("SLURM_CONF") or _usual() else one_machine_conf()
+    return {**env, "SLURM_CONF": str(one)} if one else dict(env)
+
+
+def conf() -> str | None:
+    """The slurm.conf that Slurm's commands use, as far as it is known here: a path, or None."""
+    found = os.environ.get("SLURM_CONF") or _usual() or one_machine_conf()
+    return str(found) if found else None
+
+
+def _usual() -> str | None:
+    return next((p for p in PLACES if Path(p).is_file()), None)
+
+
+def _ping(env: dict[str, str]) -> str | None:
+    try:
+        done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=3, env=env)
+    except subprocess.TimeoutExpired:
+        return "Slurm's controller did not answer within 3 s"
+    except OSError:
+        return "sbatch is here, but scontrol is not"
+    return None if done.returncode == 0 and " UP" in done.stdout else "no Slurm controller answers"
+
+
+def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = None) -> Any:
+    """The answer to a question: one for all jobs and threads, asked again when it is no longer fresh.
+
+    fresh: seconds for which an answer serves. Where it is not given, FRESH, and up to ten times as long for
+    an answer that has not changed for long: who waits for hours does not ask each second.
+    """
+    with _one_at_a_time:
+        at, answer = _answers.get(question, (float("-inf"), None))
+        quiet = time.monotonic() - _changed.get(question, time.monotonic())  # seconds without a change
+        if time.monotonic() - at > (FRESH * min(10, 1 + quiet / 20) if fresh is None else fresh):
+            new = ask()
+            if new != answer or question not in _changed:
+                _changed[question] = time.monotonic()
+            _answers[question] = time.monotonic(), new
+            return new
+    return answer
+
+
+def answered_at(question: str) -> float:
+    """When the answer that serves now was given (Unix seconds)."""
+    return time.time() - time.monotonic() + _answers[question][0] if question in _answers else time.time()
+
+
+def forget(question: str | None = None) -> None:
+    """Answers that were given before something changed serve no longer: of one question, or of all."""
+    if question is None:
+        _answers.clear()
+    else:
+        _answers.pop(question, None)
+
+
+def ask_or_none(*command: str) -> str | None:
+    """What a command prints, or None where it fails."""
+    try:
+        return ask(*command)
+    except SlurmError:
+        return None
+
+
+def ask(*command: str, timeout: float = ANSWER, **options: Any) -> str:
+    """What a command of Slurm's prints. Raises SlurmError with its stderr, or when it does not answer."""
+    calls[command[0]] += 1
+    env = environment(options.pop("env", os.environ))
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=env, **options)
+    except subprocess.TimeoutExpired:
+        raise SlurmError(f"{command[0]} did not answer within {timeout} s.") from None
+    except OSError as e:
+        raise SlurmError(f"{command[0]}: {e.strerror}.") from None
+    if done.returncode:
+        raise SlurmError(done.stderr.strip() or f"{command[0]} ended with {done.returncode}.")
+    return done.stdout

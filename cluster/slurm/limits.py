@@ -1,0 +1,122 @@
+"""What the partitions offer, and whether a job asks for more: found before it is submitted, where it can be.
+
+Slurm accepts many a job that can never run, and lets it wait for ever.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from . import words
+from .words import clock, seconds
+
+FORMAT = "%P|%l|%s|%D|%c|%m|%G"  # of sinfo: partition, time, job size, nodes, CPUs, MiB and GRES of a node
+
+
+class TooMuch(ValueError):
+    """No partition offers what is asked for, so the job would wait for ever; `what`, and the `next_step`."""
+
+    def __init__(self, what: str, next_step: str):
+        self.what, self.next_step = what, next_step
+        super().__init__(f"{what}\n→ {next_step}")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Nodes of one kind: how many there are, and what each has."""
+
+    nodes: int
+    cpus: int
+    memory: int  # MiB
+    gpus: int
+
+
+@dataclass
+class Partition:
+    """A partition: the longest time (s) and the most nodes of a job, and its nodes by kind."""
+
+    name: str
+    default: bool
+    time: float
+    most: float
+    kinds: list[Kind]
+
+
+def read_partitions(rows: list[str]) -> list[Partition]:
+    """The partitions, from lines that `sinfo --format` has printed; a line that is none is left out.
+
+    >>> read_partitions(["short*|30:00|1-infinite|4|2|8192|gpu:2"])[0].kinds
+    [Kind(nodes=4, cpus=2, memory=8192, gpus=2)]
+    """
+    found: dict[str, Partition] = {}
+    for row in rows:
+        parts = row.split("|")
+        if len(parts) != 7 or not all(re.match(r"\d", x) for x in parts[3:6]):
+            continue
+        name, time, size, nodes, cpus, memory, gres = parts
+        most = size.rpartition("-")[2]
+        p = found.setdefault(
+            name.rstrip("*"),
+            Partition(name.rstrip("*"), name.endswith("*"), seconds(time), _number(most), []),
+        )
+        p.kinds.append(Kind(int(nodes), _first(cpus), _first(memory), words.gpus(gres)))
+    return list(found.values())
+
+
+def check(options: dict[str, Any], partitions: list[Partition]) -> None:
+    """Raise TooMuch unless one of the partitions that the job may go to can run it."""
+    names = options["partition"].split(",") if options["partition"] else None
+    chosen = [p for p in partitions if (p.name in names if names else p.default)]
+    faults = [fault(options, p) for p in chosen]
+    if faults and all(faults):
+        others = [p.name for p in partitions if p not in chosen and not fault(options, p)]
+        hint = f"Or another partition, which offers it: partition={others[0]!r}." if others else ""
+        raise TooMuch(f"It could never run: {'; '.join(faults)}.", f"Ask for less. {hint}".rstrip())
+
+
+def check_array(items: range, config: str) -> None:
+    """Raise TooMuch where an array of these tasks is larger than `scontrol show config` allows."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", config, re.M)
+    if found and items[-1] >= int(found[1]):
+        raise TooMuch(
+            f"{items[-1] + 1} items are too many for one array of this Slurm: it allows {found[1]} "
+            "(MaxArraySize).",
+            f"Give map() at most {found[1]} items at a time.",
+        )
+
+
+def fault(options: dict[str, Any], p: Partition) -> str:
+    """What of the request the partition does not offer, with both values; "" where it offers all."""
+    o, n = options, options["ranks_per_node"]
+    if o["time"] > p.time:
+        return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"
+    if o["nodes"] > p.most:
+        return f"nodes={o['nodes']}, but partition {p.name!r} allows a job {p.most:.0f}"
+    needed = {"cpus": n * o["cpus_per_rank"], "memory": n * o["memory"], "gpus": n * o["gpus_per_rank"]}
+    able = [k for k in p.kinds if all(getattr(k, what) >= v for what, v in needed.items())]
+    if o["nodes"] <= sum(k.nodes for k in able):
+        return ""
+    for what, unit, name in (
+        ("cpus", "CPUs", "cpus_per_rank"),
+        ("memory", "MiB of memory", "memory"),
+        ("gpus", "GPUs", "gpus_per_rank"),
+    ):
+        largest = max(getattr(k, what) for k in p.kinds)
+        if needed[what] > largest:
+            by = f"{name}={o[name]}" + (f" for {n} ranks a node" if n > 1 else "")
+            return (
+                f"{by} needs {needed[what]} {unit} on a node, and partition {p.name!r} has at most {largest}"
+            )
+    there = sum(k.nodes for k in able)
+    return f"nodes={o['nodes']}, but partition {p.name!r} has {there} that offer what it asks of each"
+
+
+def _number(text: str) -> float:
+    return float(text) if text.isdigit() else math.inf
+
+
+def _first(text: str) -> int:
+    return int(re.match(r"\d+", text)[0])

@@ -1,0 +1,236 @@
+"""What Slurm says of a job, and what it means: one table of its states and of its reasons for waiting.
+
+`python -m cluster states` prints it, cluster/slurm/STATES.md is generated from it, and each row names the
+test that brought it about on a real Slurm, or says why none did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+YOURS, CLUSTER, QUEUE = "yours", "the cluster's", "the queue's"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One state, or one reason for waiting.
+
+    name: Slurm's; a reason that ends in `*` stands for all that begin so. what: what happened; step: what to
+    do next; whose: whose doing it is. ending: the class of errors, of a state in which a job has ended badly
+    ("" where the ranks' own records say how). never: the job will not start unless it is changed. shown: the
+    test that saw it; unseen: why there is none.
+    """
+
+    name: str
+    what: str
+    step: str = ""
+    whose: str = QUEUE
+    ending: str | None = None
+    never: bool = False
+    shown: str = ""
+    unseen: str = ""
+
+
+STATES = [
+    Row("PENDING", "It waits; its reason says for what.", shown="test_the_reason_in_words"),
+    Row("CONFIGURING", "Its nodes are being made ready.", whose=CLUSTER, unseen="takes no time here"),
+    Row("RUNNING", "Its ranks are at work.", whose=YOURS, shown="test_a_job_runs_and_is_done"),
+    Row(
+        "SUSPENDED",
+        "It stands still, and keeps its memory.",
+        "Wait: whoever suspended it lets it go on.",
+        CLUSTER,
+        shown="test_a_suspended_job_is_not_over",
+    ),
+    Row("STOPPED", "It stands still.", "Wait.", CLUSTER, unseen="needs a signal of slurmctld's own"),
+    Row("COMPLETING", "Its ranks have ended; Slurm tidies up.", whose=CLUSTER, unseen="lasts a moment"),
+    Row("COMPLETED", "It ended.", whose=YOURS, ending="", shown="test_a_job_runs_and_is_done"),
+    Row("FAILED", "A rank ended with an error.", whose=YOURS, ending="", shown="test_the_ending_in_words"),
+    Row(
+        "TIMEOUT",
+        "The job reached its time limit.",
+        "Ask for more, time='...', or do less.",
+        YOURS,
+        "OutOfTime",
+        shown="test_jobs_contract.py::test_a_job_out_of_time_says_so",
+    ),
+    Row(
+        "DEADLINE",
+        "The deadline it was given came before its end.",
+        "Give a later one, or submit earlier.",
+        YOURS,
+        "OutOfTime",
+        unseen="only with sbatch's --deadline, which cancels the waiting job at a minute's grain",
+    ),
+    Row(
+        "OUT_OF_MEMORY",
+        "A rank used more memory than the job had.",
+        "Ask for more, memory='...', or use smaller batches.",
+        YOURS,
+        "OutOfMemory",
+        shown="test_the_ending_in_words",
+    ),
+    Row(
+        "CANCELLED",
+        "The job was cancelled.",
+        "Submit it again to run it.",
+        YOURS,
+        "Cancelled",
+        shown="test_the_ending_in_words",
+    ),
+    Row(
+        "REVOKED",
+        "Another cluster of a federation runs it.",
+        "Ask the administrator.",
+        CLUSTER,
+        "Cancelled",
+        unseen="needs a federation of clusters",
+    ),
+    Row(
+        "NODE_FAIL",
+        "A node went down under the job.",
+        "Submit it again: not your doing.",
+        CLUSTER,
+        "NodeFailed",
+        shown="test_the_ending_in_words",
+    ),
+    Row(
+        "BOOT_FAIL",
+        "A node did not start for the job.",
+        "Submit it again: not your doing.",
+        CLUSTER,
+        "NodeFailed",
+        unseen="needs nodes that Slurm itself boots",
+    ),
+    Row(
+        "PREEMPTED",
+        "The job had to make room for one that goes first.",
+        "Submit it again, or in a partition that is not preempted.",
+        CLUSTER,
+        "Preempted",
+        shown="test_the_ending_in_words",
+    ),
+    Row("REQUEUED", "It is back in the queue.", "Wait.", CLUSTER, unseen="lasts a moment: then PENDING"),
+    Row(
+        "REQUEUE_HOLD",
+        "It is back in the queue, and held.",
+        "Release it: scontrol release <its number>.",
+        CLUSTER,
+        unseen="set by `scontrol requeuehold`, for a job that may be requeued",
+    ),
+    Row("SPECIAL_EXIT", "It is back in the queue, and held.", "Ask the administrator.", CLUSTER,
+        unseen="set by a site's own scripts"),
+]  # fmt: skip
+
+_WAIT = "It starts as soon as there is room. To start sooner: ask for less, or for less time."
+_LESS = "Cancel it, and ask for less; doctor() lists what the partitions allow."
+
+REASONS = [
+    Row("None", "Slurm has not looked at it yet.", unseen="lasts a moment"),
+    Row("Resources", "It is the next to start, as soon as nodes are free.", _WAIT,
+        shown="test_the_reason_in_words"),
+    Row("Priority", "Others are before it in the queue.", _WAIT, shown="test_the_reason_in_words"),
+    Row("Dependency", "It waits for another job of yours.", "", YOURS, shown="test_the_reason_in_words"),
+    Row("DependencyNeverSatisfied", "It waits for a job that has not ended as it had to.",
+        "Cancel it, and submit it again without that dependency.", YOURS, never=True,
+        shown="test_the_reason_in_words"),
+    Row("BeginTime", "Its time to begin has not come: you gave one, or it was just put back into the queue.",
+        "", YOURS, shown="test_the_reason_in_words"),
+    Row("JobHeldUser", "You hold it back.", "Release it: scontrol release <its number>.", YOURS,
+        shown="test_the_reason_in_words"),
+    Row("JobHeldAdmin", "The administrator holds it back.", "Ask the administrator.", CLUSTER,
+        shown="test_the_reason_in_words"),
+    Row("JobArrayTaskLimit", "Its array runs as many tasks at once as you allowed.", "", YOURS,
+        shown="test_jobs_map.py::test_items_that_wait_for_their_turn_say_so_and_cost_one_question"),
+    Row("PartitionTimeLimit", "It can never run: its time is over its partition's limit.", _LESS, YOURS,
+        never=True, shown="test_the_reason_in_words"),
+    Row("PartitionNodeLimit", "It can never run: it asks for more nodes than its partition has.", _LESS,
+        YOURS, never=True, unseen="Slurm 22.05 says PartitionConfig; found before submission"),
+    Row("PartitionConfig", "It can never run: its partition does not offer what it asks for.", _LESS, YOURS,
+        never=True, shown="test_the_reason_in_words"),
+    Row("BadConstraints", "It can never run: no node has what it asks for.", _LESS, YOURS, never=True,
+        unseen="Slurm refuses it at submission, unless the nodes changed afterwards"),
+    Row("PartitionDown", "Its partition is switched off.", "Wait, or choose another: doctor() lists them.",
+        CLUSTER, shown="test_a_partition_that_is_switched_off"),
+    Row("PartitionInactive", "Its partition starts no jobs now.",
+        "Wait, or choose another: doctor() lists them.", CLUSTER,
+        shown="test_a_partition_that_is_switched_off"),
+    Row("ReqNodeNotAvail", "Nodes it needs are down, drained or reserved.",
+        "Wait: they may come back. If it lasts, ask the administrator.", CLUSTER,
+        shown="test_a_drained_node_is_waited_for"),
+    Row("NodeDown", "A node it needs is down.", "Wait: it may come back.", CLUSTER,
+        unseen="Slurm 22.05 says ReqNodeNotAvail"),
+    Row("Reservation", "It waits for its reservation to begin.", "", CLUSTER,
+        unseen="the tests make no reservation"),
+    Row("ReservationDeleted", "Its reservation is gone.", "Cancel it, and submit it without.", CLUSTER,
+        never=True, unseen="the tests make no reservation"),
+    Row("Licenses", "It waits for a licence.", "", QUEUE, unseen="the tests have no licences"),
+    Row("InvalidAccount", "It can never run: its account is not known.",
+        "Cancel it; ask for an account, or give yours: sbatch={'account': '...'}.", YOURS, never=True,
+        unseen="Slurm refuses it at submission"),
+    Row("InvalidQOS", "It can never run: its QOS is not known.", "Cancel it, and submit it without.", YOURS,
+        never=True, unseen="Slurm refuses it at submission"),
+    Row("AssocGrp*", "Your account uses all it may use at one time.",
+        "It starts when others of your account's jobs have ended.", YOURS, shown="test_the_reason_in_words"),
+    Row("AssocMaxJobsLimit", "You run as many jobs as you may.", "It starts when one of them has ended.",
+        YOURS, unseen="the same rule as AssocGrp*"),
+    Row("AssocMax*", "It can never run: it asks for more than your account allows one job.", _LESS, YOURS,
+        never=True, shown="test_the_reason_in_words"),
+    Row("QOSGrp*", "Your QOS uses all it may use at one time.", "It starts when others have ended.", QUEUE,
+        unseen="the tests have one QOS, without limits"),
+    Row("QOSMaxJobs*", "You run as many jobs as your QOS allows.", "It starts when one has ended.", YOURS,
+        unseen="the tests have one QOS, without limits"),
+    Row("QOSMax*", "It can never run: it asks for more than its QOS allows one job.", _LESS, YOURS,
+        never=True, unseen="the tests have one QOS, without limits"),
+    Row("JobLaunchFailure", "Slurm could not start it, and tries again.",
+        "If it lasts, ask the administrator.", CLUSTER, unseen="needs a node that breaks during a start"),
+]  # fmt: skip
+
+_STATES = {row.name: row for row in STATES}
+
+
+def state(name: str) -> Row:
+    """The row of a state; one for names that this table does not know."""
+    return _STATES.get(name) or Row(name, f"Slurm calls it {name}.", whose=CLUSTER)
+
+
+def reason(name: str) -> Row:
+    """The row of a reason for waiting, as `squeue` prints it (it may add nodes: `ReqNodeNotAvail, ...`)."""
+    word = name.split(",")[0].split("(")[0].strip() or "None"
+    for row in REASONS:
+        if row.name == word or (row.name.endswith("*") and word.startswith(row.name[:-1])):
+            return row
+    return Row(word, f"It waits; Slurm's reason: {word}.")
+
+
+def markdown() -> str:
+    """Both tables as Markdown, for STATES.md."""
+    parts = [
+        "# What Slurm says of a job, and what it means",
+        "",
+        "Generated from [states.py](states.py) by `python -m cluster states --write`; the last column names",
+        "the test that brings the state about on a real Slurm.",
+        "",
+    ]
+    for title, rows in (("States", STATES), ("Reasons for waiting", REASONS)):
+        head = "| Slurm says | what happened | what to do | whose doing | error | shown by |"
+        parts += [f"## {title}", "", head, "|---|---|---|---|---|---|"]
+        for r in rows:
+            error = f"`{r.ending}`" if r.ending else "`CanNeverRun`" if r.never else ""
+            by = f"`{r.shown.rpartition('::')[2]}`" if r.shown else f"not shown: {r.unseen}"
+            parts.append(f"| `{r.name}` | {r.what} | {r.step} | {r.whose} | {error} | {by} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def text() -> str:
+    """Both tables for a terminal."""
+    lines = []
+    for title, rows in (("States", STATES), ("Reasons for waiting", REASONS)):
+        lines += [title, ""]
+        for r in rows:
+            mark = f"  [{r.ending}]" if r.ending else "  [CanNeverRun]" if r.never else ""
+            lines += [f"  {r.name:26} {r.what}{mark}"]
+            lines += [f"  {'':26} → {r.step}"] if r.step else []
+        lines.append("")
+    return "\n".join(lines).rstrip()

@@ -1,0 +1,117 @@
+"""What the buttons do: each is one `grade` command in a process of its own, whose output goes to a log.
+
+    .grading/actions/<assignment>/action.json    what was begun, by whom, when
+                                  log, exit      what it printed; its exit status, once it has ended
+                                  lock           held by the command as long as it lives
+
+So an action outlives the page and the server, and an assignment has one action at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from cluster.system import files
+
+from ..classes import store
+
+TAIL = 30_000  # bytes of a log that are shown
+# $0 is the file of the exit status, "$@" the command; both hold the lock.
+RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
+
+
+class Busy(Exception):
+    """Another action of the assignment is at work; the message says which."""
+
+
+@dataclass
+class Action:
+    """The last action of an assignment. status: None while it runs, -1 where it was killed."""
+
+    name: str
+    by: str
+    began: float
+    status: int | None
+    log: str
+
+    @property
+    def running(self) -> bool:
+        """Whether it is still at work."""
+        return self.status is None
+
+
+class Actions:
+    """The actions of the course at `root`. Not for several threads at a time."""
+
+    def __init__(self, root: Path):
+        self.root, self.folder = root, root / ".grading" / "actions"
+        self._children: list[subprocess.Popen] = []
+        self._seen: set[str] = set()  # assignments with an action that was seen at work
+
+    def start(self, assignment: str, name: str, words: list[str], by: str) -> None:
+        """Begin `python -m cluster grade WORDS`. Raises Busy."""
+        folder = self.folder / assignment
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._lock(folder) as lock:
+            if lock is None:
+                raise Busy(f"{self.last(assignment).name} is still at work; wait until it has ended.")
+            (folder / "exit").unlink(missing_ok=True)
+            begun = {"name": name, "by": by, "began": time.time()}
+            files.write_json(folder / "action.json", begun, mode=0o600)
+            command = [sys.executable, "-P", "-m", "cluster", "grade", *words]
+            with open(folder / "log", "wb", opener=lambda p, f: os.open(p, f, 0o600)) as log:
+                child = subprocess.Popen(
+                    ["/bin/sh", "-c", RUN, str(folder / "exit"), *command], cwd=self.root, env=environment(),
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                    pass_fds=(lock.fileno(),),
+                )  # fmt: skip
+            self._children.append(child)
+
+    def last(self, assignment: str) -> Action | None:
+        """The newest action of an assignment, or None."""
+        self._children = [child for child in self._children if child.poll() is None]
+        folder = self.folder / assignment
+        if not (begun := store.load(folder / "action.json")):
+            return None
+        with self._lock(folder) as lock:
+            status = None if lock is None else store.load(folder / "exit")
+            ended = -1 if status is None and lock is not None else status
+        if ended is None:
+            self._seen.add(assignment)
+        return Action(begun["name"], begun["by"], begun["began"], ended, tail(folder / "log"))
+
+    def ended(self) -> bool:
+        """Has an action that was at work ended since this was asked last? Then what was read may be old."""
+        over = {name for name in self._seen if not self.last(name).running}
+        self._seen -= over
+        return bool(over)
+
+    def _lock(self, folder: Path) -> contextlib.AbstractContextManager[BinaryIO | None]:
+        """The lock of an assignment's actions; None where an action holds it."""
+        return files.lock_file(folder / "lock", wait=False, mode=0o600)
+
+
+def environment() -> dict[str, str]:
+    """This server's, without its key to the hub."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "CONFIGPROXY"))
+    }
+
+
+def tail(path: Path) -> str:
+    """The end of a log, in whole lines."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - TAIL))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return ""
+    return text if size <= TAIL else text.partition("\n")[2]

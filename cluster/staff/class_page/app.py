@@ -1,0 +1,75 @@
+"""The extension: its settings, its pages, and the link to them in Formgrader's."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jinja2 import BaseLoader, Environment
+from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
+from jupyter_server.serverapp import ServerApp
+from traitlets import Bool, Unicode
+
+from cluster import pages
+
+from . import handlers, links
+from .actions import Actions
+from .queue import Queue
+from .standing import Sheets
+
+HERE = Path(__file__).parent
+SIDEBAR = "{%- block sidebar -%}"
+LINK = '<li role="presentation"><a href="{{ base_url }}/course/class">Class Page</a></li>'
+
+
+class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
+    """What was handed in, graded, given back; actions on it; the queue. The server's root is the course's."""
+
+    name = "class_page"
+    extension_url = "/course/class"
+    template_paths = [str(HERE / "templates"), str(Path(pages.__file__).parent / "templates")]  # noqa: RUF012
+
+    account = Unicode("", help="Slurm's account whose jobs are listed; empty where there is no Slurm").tag(
+        config=True
+    )
+    people = Unicode("", help="the folder of the folders that students share with the course").tag(
+        config=True
+    )
+    progress = Bool(False, help="show how many cells students have filled").tag(config=True)
+
+    def initialize_settings(self) -> None:
+        """A thread of its own: neither a large class nor a long question delays the other pages."""
+        root = Path(self.serverapp.root_dir)
+        self.settings |= {
+            "class_pool": ThreadPoolExecutor(1, thread_name_prefix="class-page"),
+            "class_sheets": Sheets(root, Path(self.people) if self.people and self.progress else None),
+            "class_actions": Actions(root),
+            "class_queue": Queue(self.account),
+        }
+
+    def initialize_handlers(self) -> None:
+        """The class's pages, and one script of Formgrader's."""
+        self.handlers.extend(handlers.PAGES)
+        self.handlers.append((r"/formgrader/static/js/utils\.js", links.Links))
+
+    async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
+        """Formgrader is there now: its menu gets a link."""
+        if environment := serverapp.web_app.settings.get("nbgrader_jinja2_env"):
+            environment.loader = WithLink(environment.loader)
+
+    async def stop_extension(self) -> None:
+        """With the server end its threads."""
+        for pool in (self.settings["class_pool"], self.settings["class_queue"].pool):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class WithLink(BaseLoader):
+    """Formgrader's templates, with the class page in the menu of each."""
+
+    def __init__(self, loader: BaseLoader):
+        self.loader = loader
+
+    def get_source(self, environment: Environment, template: str) -> tuple:
+        """As the loader that it stands before."""
+        source, *rest = self.loader.get_source(environment, template)
+        return source.replace(SIDEBAR, LINK + SIDEBAR, 1) if template == "base.tpl" else source, *rest

@@ -1,0 +1,110 @@
+"""What the buttons and forms ask for, as the words of one `grade` command; wrong input is named before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .standing import Sheet
+
+
+class Wrong(Exception):
+    """A form holds what no command could take; the message says what."""
+
+
+@dataclass(frozen=True)
+class Button:
+    """An action of one assignment. asks: what is said before, empty where it does no harm."""
+
+    label: str
+    command: str
+    about: str
+    asks: str = ""
+
+
+BUTTONS = {
+    "hand-out": Button(
+        "Hand out", "hand-out", "generate it, examine it, let students fetch it",
+        "Students can fetch it from then on. Who has fetched an earlier version keeps that one.",
+    ),
+    "collect": Button("Collect", "collect", "take what lies in the inbox; harmless, as often as you like"),
+    "grade": Button("Grade", "run", "what was collected and is not graded; it can be interrupted"),
+    "give-back": Button(
+        "Give back", "give-back", "write the feedback of all that is graded, let students fetch it",
+        "Every student whose work is graded can read points and feedback from then on.",
+    ),
+    "report": Button("Report", "report", "points, checks and misunderstandings of the class"),
+}  # fmt: skip
+
+
+def hindrance(sheet: Sheet, do: str) -> str:
+    """Why this button has nothing to do yet, in words; empty where it has."""
+    if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
+        return "not yet: students have to get it first"
+    if do == "grade" and not sheet.count("collected"):
+        return "not yet: nothing is collected"
+    if do in ("give-back", "report") and not sheet.count("graded"):
+        return "not yet: nothing is graded"
+    return ""
+
+
+def next_step(sheet: Sheet) -> str:
+    """The button that comes next, or an empty string."""
+    if not sheet.handed_out and not sheet.handed_in:
+        return "hand-out"
+    waits = {
+        "collect": sheet.count("waiting"),
+        "grade": sheet.ungraded,
+        "give-back": sheet.count("graded") - sheet.count("given_back"),
+    }
+    return next((do for do, n in waits.items() if n > 0), "")
+
+
+def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
+    """(the action's name, the words after `grade`). Raises Wrong."""
+    action = form["do"]
+    if action in BUTTONS:
+        return BUTTONS[action].label, [BUTTONS[action].command, sheet.name]
+    if action == "due":
+        return "Due date", ["due", sheet.name, moment(form)]
+    if action == "no-due":
+        return "No due date", ["due", sheet.name, "none"]
+    if action != "extend":
+        raise Wrong(f"{action!r} is no action.")
+    if form["student"] not in {row.student for row in sheet.rows}:
+        raise Wrong(
+            "Choose a student." if not form["student"] else f"{form['student']!r} is no student here."
+        )
+    if sheet.due is None:
+        raise Wrong("There is no due date that could be extended: set it first.")
+    return "Extension", ["extend", form["student"], sheet.name, *extension_words(sheet, form)]
+
+
+def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
+    """Days more, or a date."""
+    from ..classes import late
+
+    if form["days"] and form["date"]:
+        raise Wrong("Give either days or a date, not both.")
+    if form["days"]:
+        if not form["days"].isdecimal() or int(form["days"]) > 366:
+            raise Wrong(f"Days {form['days']!r}: from 0, which takes the extension back, to 366.")
+        return ["--days", form["days"]]
+    until = moment(form)
+    if late.moment(until) <= sheet.due.replace(tzinfo=None):
+        raise Wrong(f"{until} is not after the due date.")
+    return ["--until", until]
+
+
+def moment(form: dict[str, str]) -> str:
+    """The date of a form as the commands take it, by their own rules."""
+    from ..classes import late
+    from ..course import CourseError
+
+    if not form["date"]:
+        raise Wrong("Give a date.")
+    text = f"{form['date']} {form['time'] or '23:59'} {form['zone'] or 'UTC'}"
+    try:
+        late.moment(text)
+    except CourseError as error:
+        raise Wrong(f"{error}.") from None
+    return text

@@ -1,0 +1,158 @@
+"""The class pages. All need the right to the grader's server; what acts is a POST with the XSRF token."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from tornado.web import HTTPError, authenticated
+
+from cluster.pages.handlers import Page
+
+from .actions import Action, Busy
+from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
+from .standing import Sheet
+
+REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+class ClassHandler(Page):
+    """A page of the class: its facts are read in a thread of the class pages' own."""
+
+    pool = "class_pool"
+
+    def show(self, template: str, **values: Any) -> None:
+        """Answer with a page of the class."""
+        super().show(
+            template,
+            buttons=BUTTONS,
+            hindrance=hindrance,
+            next_step=next_step,
+            sheet_url=self.sheet_url,
+            formgrader=self.formgrader,
+            **values,
+        )
+
+    def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:
+        """The address of an assignment's page, or of another page about it."""
+        return f"{self.base_url}course/class/{page}?{urlencode({'of': name} | more)}"
+
+    def formgrader(self, page: str, name: str = "") -> str:
+        """The address of a page of Formgrader's."""
+        return f"{self.base_url}formgrader/{page}" + (f"/{quote(name)}" if name else "")
+
+    async def sheet(self) -> tuple[Sheet, Action | None]:
+        """The assignment of the request, and its last action. 404 where there is none."""
+        found, last = await self.in_thread(self.look, self.get_argument("of"))
+        if found is None:
+            raise HTTPError(404, reason="No such assignment")
+        return found, last
+
+    def look(self, name: str) -> tuple[Sheet | None, Action | None]:
+        """The assignment of this name with its last action; (None, None) where there is none."""
+        sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
+        if actions.ended():
+            sheets.renew()
+        sheet = sheets.one(name)
+        return sheet, actions.last(name) if sheet else None
+
+
+class Class(ClassHandler):
+    """All assignments, and the queue."""
+
+    @authenticated
+    async def get(self) -> None:
+        sheets, last = await self.in_thread(self.sheets_and_actions)
+        jobs, trouble = await self.in_thread(self.settings["class_queue"].look)
+        names = {row.student: row.name for sheet in sheets for row in sheet.rows}
+        queue = {"jobs": jobs, "trouble": trouble, "account": self.settings["class_queue"].account}
+        self.show("class.html", sheets=sheets, last=last, names=names, **queue)
+
+    def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
+        """All assignments, and the last action of each by its name."""
+        actions = self.settings["class_actions"]
+        if actions.ended():
+            self.settings["class_sheets"].renew()
+        sheets = self.settings["class_sheets"].all()
+        return sheets, {sheet.name: actions.last(sheet.name) for sheet in sheets}
+
+
+class Assignment(ClassHandler):
+    """One assignment: its students, its dates, what can be done."""
+
+    @authenticated
+    async def get(self) -> None:
+        sheet, last = await self.sheet()
+        self.show("assignment.html", sheet=sheet, last=last, trouble="", given={}, **dates())
+
+
+class Ask(ClassHandler):
+    """Asks before students are given something."""
+
+    @authenticated
+    async def get(self) -> None:
+        sheet, last = await self.sheet()
+        button = BUTTONS.get(self.get_argument("do"))
+        if button is None or not button.asks:
+            raise HTTPError(404, reason="No such action")
+        self.show("ask.html", sheet=sheet, last=last, button=button, do=self.get_argument("do"))
+
+
+class Do(ClassHandler):
+    """Begins an action, and shows the assignment's page with its log."""
+
+    @authenticated
+    async def post(self) -> None:
+        sheet, last = await self.sheet()
+        form = {
+            name: self.get_body_argument(name, "")
+            for name in ("do", "date", "time", "zone", "student", "days")
+        }
+        try:
+            title, command = grade_command(sheet, form)
+            who = getattr(self.current_user, "username", "") or "an instructor"
+            await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
+        except (Wrong, Busy) as error:
+            self.set_status(409 if isinstance(error, Busy) else 400)
+            given = {"trouble": str(error), "given": form}
+            return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
+        self.settings["class_sheets"].renew()
+        self.redirect(self.sheet_url(sheet.name) + "#action", status=303)
+
+
+class Report(ClassHandler):
+    """The class report as `grade report` wrote it: figures and tables, nothing that runs."""
+
+    @property
+    def content_security_policy(self) -> str:
+        return f"frame-ancestors 'self'; {REPORTS}"
+
+    @authenticated
+    async def get(self) -> None:
+        sheet, _ = await self.sheet()
+        path = self.settings["class_sheets"].root / ".grading/reports" / sheet.name / "report.html"
+        if not path.is_file():
+            raise HTTPError(404, reason="No report yet")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(await self.in_thread(path.read_bytes))
+
+
+def dates() -> dict[str, str]:
+    """What a form of dates begins with."""
+    return {"zone": zone(), "today": time.strftime("%Y-%m-%d")}
+
+
+def zone() -> str:
+    """This machine's time zone, by a name that a due date may have."""
+    from pathlib import Path
+
+    path = Path("/etc/localtime").resolve()
+    found = str(path).partition("zoneinfo/")[2]
+    return found if "/" in found and not found.startswith("Etc/") else "UTC"
+
+
+PAGES = [
+    (r"/course/class/?", Class), (r"/course/class/assignment", Assignment), (r"/course/class/ask", Ask),
+    (r"/course/class/do", Do), (r"/course/class/report", Report),
+]  # fmt: skip

@@ -1,0 +1,184 @@
+"""Collects what students handed in through nbgrader's exchange, and believes nothing that they could forge.
+
+nbgrader's own collect follows links, takes the student and the time from the folder's name, and leaves copies
+that all can write. Here the student is the owner of the folder in the file system, the time is the server's
+(ctime, which no user can set), links and special files are refused, and copies are for the grader alone.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import pwd
+import re
+import shutil
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.system import files
+
+from ..course import CourseError
+from . import store
+
+LARGEST = 500 * 2**20  # bytes of one submission
+MOST = 5000  # files of one submission
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
+
+
+class Refused(Exception):
+    """This folder is not taken; why, in words."""
+
+
+@dataclass
+class Handed:
+    """One folder of the exchange: whose it claims to be, whose it is, when the server last saw it change."""
+
+    folder: Path
+    student: str
+    owner: str
+    when: datetime.datetime
+
+
+def found(inbox, assignment, check_owner=True):
+    """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox."""
+    if not inbox.is_dir():
+        raise CourseError(f"no inbox at {inbox}; name the folder that students submit to with --inbox")
+    taken, refused = [], {}
+    for folder in sorted(inbox.glob(f"*+{assignment}+*")):
+        try:
+            taken.append(examine(folder, assignment, check_owner))
+        except (Refused, OSError) as why:
+            refused[folder.name] = str(why)
+    return taken, refused
+
+
+def examine(folder, assignment, check_owner):
+    student = folder.name.partition(f"+{assignment}+")[0]
+    if not NAME.fullmatch(student):
+        raise Refused(f"{student!r} is no name of a student")
+    about = folder.lstat()
+    if not stat.S_ISDIR(about.st_mode):
+        raise Refused("it is a link or a file, not a folder")
+    owner = user(about.st_uid)
+    if check_owner and owner != student:
+        raise Refused(f"it claims to be {student}'s and belongs to {owner}")
+    times = [about.st_ctime]
+    for _, entry in walk(folder):
+        if check_owner and entry.st_uid != about.st_uid:
+            raise Refused(f"it holds a file that belongs to {user(entry.st_uid)}")
+        times.append(entry.st_ctime)
+    when = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
+    return Handed(folder, student, owner, when)
+
+
+def user(number):
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
+def walk(folder):
+    """(path relative to the folder, its lstat) of all in it. Raises Refused for links and special files."""
+    count = size = 0
+    waiting = [folder]
+    while waiting:
+        here = waiting.pop()
+        for entry in sorted(os.scandir(here), key=lambda e: e.name):
+            about, path = entry.stat(follow_symlinks=False), Path(entry.path)
+            name = path.relative_to(folder)
+            if stat.S_ISLNK(about.st_mode):
+                raise Refused(f"{name} is a link to {os.readlink(entry.path)}")
+            if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+                raise Refused(f"{name} is neither a file nor a folder")
+            if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
+                raise Refused(f"{name} has a second name (a hard link)")
+            count, size = count + 1, size + about.st_size
+            if count > MOST or size > LARGEST:
+                raise Refused(f"more than {MOST} files or {LARGEST >> 20} MiB")
+            if stat.S_ISDIR(about.st_mode):
+                waiting.append(path)
+            yield name, about
+
+
+def copy(source, target, owners):
+    """Copy without following a link, whatever is put in another's place meanwhile; 0700 and 0600.
+
+    owners: the user numbers whose files are taken, or None for anybody's.
+    """
+    target.mkdir(mode=0o700)
+    descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        for name in sorted(os.listdir(descriptor)):
+            if name in (".ipynb_checkpoints", "__pycache__"):
+                continue
+            about = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if stat.S_ISDIR(about.st_mode):
+                copy(f"/proc/self/fd/{descriptor}/{name}", target / name, owners)
+                continue
+            fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=descriptor)
+            with open(fd, "rb") as read:
+                about = os.fstat(fd)
+                own = owners is None or about.st_uid in owners
+                if not (stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and own):
+                    raise Refused(f"{name} has become something else while it was copied")
+                with open(target / name, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as written:
+                    shutil.copyfileobj(read, written)
+    except OSError as error:
+        raise Refused(f"it changed or could not be read while it was copied: {error}") from None
+    finally:
+        os.close(descriptor)
+
+
+def newest(taken, due=None):
+    """{student: the Handed that counts}: the newest, or with `due` (of a student) the newest in time."""
+    chosen = {}
+    for one in sorted(taken, key=lambda one: one.when):
+        limit = due(one.student) if due else None
+        late = limit is not None and one.when.replace(tzinfo=None) > limit
+        if one.student not in chosen or not late:
+            chosen[one.student] = one
+    return chosen
+
+
+def take(coursedir, assignment, one, check_owner=True):
+    """Put one submission into the course's folder; False where this very one is there already."""
+    target = Path(coursedir.format_path(coursedir.submitted_directory, one.student, assignment))
+    facts = {"folder": one.folder.name, "owner": one.owner, "received": one.when.isoformat()}
+    if store.load(target / "received.json") == facts:
+        return False
+    new = target.with_name(f".{target.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    for parent in (target.parents[2], target.parents[1], target.parent):
+        parent.mkdir(mode=0o700, exist_ok=True)
+    target.parent.chmod(0o700)
+    try:
+        copy(one.folder, new, {one.folder.lstat().st_uid} if check_owner else None)
+        (new / "timestamp.txt").unlink(missing_ok=True)
+        store.write(new / "timestamp.txt", one.when.strftime("%Y-%m-%d %H:%M:%S.%f UTC"))
+        store.write(new / "received.json", json.dumps(facts))
+        files.replace_folder(new, target)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return True
+
+
+def collect(coursedir, assignment, where, *, student=None, check_owner=True, due=None):
+    """Collect from the folder `where` all students' work, or one's.
+
+    Returns {student: Handed} of what is new, the students with nothing new, and {folder: why it is refused}.
+    """
+    taken, refused = found(Path(where), assignment, check_owner)
+    taken = [one for one in taken if student in (None, one.student)]
+    new, same = {}, []
+    for student, one in sorted(newest(taken, due).items()):
+        try:
+            if take(coursedir, assignment, one, check_owner):
+                new[student] = one
+            else:
+                same.append(student)
+        except Refused as why:
+            refused[one.folder.name] = str(why)
+    return new, same, refused

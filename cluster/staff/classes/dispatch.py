@@ -1,0 +1,115 @@
+"""Work that was sent out: a plan on disk, parts that run somewhere, and what has become of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+
+from ..course import CourseError
+from . import store
+
+ATTEMPTS = 3
+LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
+
+
+def parts(items, attempt, slots, largest):
+    """Divide items among `places` workers; after a failure into ever smaller parts, at last one by one.
+
+    A submission that brings its worker down so ends up alone, and takes nobody with it.
+    """
+    size = max(1, min(largest, -(-len(items) // slots)))
+    size = {1: size, 2: max(1, size // 4)}.get(attempt, 1)
+    return [items[i : i + size] for i in range(0, len(items), size)]
+
+
+class Dispatch:
+    """A folder with plan.json. `backend` (see on_this_machine, on_slurm) runs its parts."""
+
+    def __init__(self, folder, plan, backend):
+        self.folder, self.plan, self.backend = folder, plan, backend
+        self.open = [{tuple(item) for item in part} for part in plan["parts"]]
+        self.empty = 0.0  # when the last item was settled
+        self.gone = {}  # part: when it was first seen not to run any more
+
+    @classmethod
+    def send(cls, where, backend, groups, engine, limits):
+        """Write a plan for `groups` ([(attempt, items)]), and only then start it. Raises CourseError."""
+        backend.fit()
+        number = uuid.uuid4().hex[:12]
+        folder = where.dispatches / number
+        folder.mkdir(mode=0o700)
+        divided = [
+            (n, part) for n, items in groups for part in parts(items, n, backend.slots, backend.largest)
+        ]
+        plan = {
+            "job": f"grade-{where.folder.name[:30]}-{number}",
+            "kind": backend.kind,
+            "sent": time.time(),
+            "parts": [part for _, part in divided],
+            "attempts": [n for n, _ in divided],
+            "workers": backend.workers,
+            "engine": engine,
+            "limits": limits,
+        }
+        store.write(folder / "plan.json", json.dumps(plan))
+        made = cls(folder, plan, backend)
+        try:
+            backend.start(made)
+        except CourseError:
+            (folder / "plan.json").unlink(missing_ok=True)  # nothing of it has run
+            made.close(where)
+            raise
+        return made
+
+    def settle(self, item):
+        """This item needs no more of this dispatch."""
+        for part in self.open:
+            part.discard(item)
+
+    def lost(self):
+        """{item: why} of what has no verdict though its part has ended; to be asked after the verdicts."""
+        running, found = self.backend.running(self), {}
+        if running is None:  # nobody knows
+            return {}
+        for number, part in enumerate(self.open):
+            if not part or number in running:
+                continue
+            if number not in self.gone:  # a verdict may have come since the verdicts were looked at
+                self.gone[number] = time.monotonic()
+                continue
+            told = (self.folder / f"ended-{number}.json").exists()
+            if told or time.monotonic() - self.gone[number] > self.backend.settle:
+                found |= dict.fromkeys(part, self.why(number))
+        for item in found:
+            self.settle(item)
+        return found
+
+    def why(self, number):
+        """The last words of a part's worker."""
+        try:
+            lines = (self.folder / f"part-{number}.log").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1][:300] if lines else "its worker ended without a word"
+
+    def through(self):
+        """Has each item been settled, and has each part left its word, or had the time to?"""
+        if any(self.open):
+            return False
+        self.empty = self.empty or time.monotonic()
+        told = len(list(self.folder.glob("ended-*.json")))
+        return told == len(self.open) or time.monotonic() - self.empty > LAST_WORD
+
+    def close(self, where):
+        """Call it off: a worker that comes late finds no plan. What its parts took goes into the journal."""
+        told = [facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := store.load(path))]
+        for facts in told:
+            where.journal(facts | {"kind": self.plan["kind"]})
+        if (self.folder / "plan.json").exists():
+            about = {name: self.plan[name] for name in ("job", "kind", "sent")}
+            where.journal(about | {"parts": len(self.open), "told": len(told)})
+        (self.folder / "plan.json").unlink(missing_ok=True)
+        self.backend.end(self)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,110 @@
+"""What students are given by nbgrader's exchange: an assignment, and the feedback of what was graded."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nbgrader.exchange.default import ExchangeReleaseAssignment
+
+from cluster.system import files
+
+from ..course import CourseError
+from ..release import release
+from .exchange import course_folder, no_exchange
+from .progress import Progress
+
+
+def hand_out(course, assignment):
+    """Generate an assignment, and put it where students fetch it; returns what was done, in words.
+
+    What leaks a solution is refused, and the release that was there stays. A second time changes nothing.
+    """
+    there = course_folder(course) / "outbound" / assignment
+    release.release(course.root, assignment)
+    if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
+        return "students have it already, unchanged"
+    again = there.is_dir()
+    course.give(HandOut, assignment)
+    return "handed out anew; who has fetched it keeps that" if again else "students can fetch it"
+
+
+def give_back(course, assignment, students=None):
+    """Write the feedback of all that is graded, or of the named students, and let them fetch it.
+
+    Without an exchange it is written all the same, for the instructor to hand out (`to_fetch`).
+    Returns (how many were given theirs, {student: why not}, what else there is to say).
+    """
+    from nbgrader.exchange.default import ExchangeReleaseFeedback
+
+    lacking = no_exchange(course)
+    graded = those_with(course, "autograded", assignment)
+    if unknown := sorted(set(students or ()) - set(graded)):
+        raise CourseError(f"{', '.join(unknown)}: not graded in {assignment}")
+    if not graded:
+        raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+    chosen, failed = [one for one in graded if not students or one in students], {}
+    with Progress(len(chosen), "given back") as progress:
+        for student in chosen:
+            try:
+                course.feedback(assignment, student)
+                if not lacking:
+                    course.give(ExchangeReleaseFeedback, assignment, student)
+            except CourseError as error:
+                failed[student] = str(error)
+            progress.done += 1
+            progress.show()
+    said = notes(course, assignment, set(chosen) - set(failed), graded)
+    if lacking:
+        said.insert(0, f"students cannot fetch it by themselves, for {lacking}")
+    return len(chosen) - len(failed), failed, said
+
+
+def to_fetch(course, assignment):
+    """Where the feedback that was given back is, in words."""
+    if no_exchange(course):
+        return f"in {course.folder('feedback', 'STUDENT', assignment)}"
+    return "to fetch"
+
+
+def notes(course, assignment, given, graded):
+    """Who waits for a person's look, and who for grading."""
+    from ..course import opened
+
+    with opened(course) as book:
+        rows = book.assignment_submissions(assignment)
+        looks = sorted(row.student_id for row in rows if row.needs_manual_grade and row.student_id in given)
+    ungraded = sorted(set(those_with(course, "submitted", assignment)) - set(graded))
+    return [
+        *([f"points that a person has yet to give are marked so for {', '.join(looks)}"] if looks else []),
+        *([f"handed in and not graded: {', '.join(ungraded)}; grade run first"] if ungraded else []),
+    ]
+
+
+def those_with(course, step, assignment):
+    """The students who have a folder of this step."""
+    pattern = course.folder(step, "*", assignment)
+    return sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{assignment}"))
+
+
+class HandOut(ExchangeReleaseAssignment):
+    """nbgrader's plug-in (ExchangeFactory.release_assignment): students find the old release or the new one.
+
+    nbgrader's own deletes the old one first, and students who fetch meanwhile get nothing, or a half. A
+    check that the feedback could not hide is refused here, too, whatever has generated the release.
+    """
+
+    def copy_files(self):
+        if shown := release.not_hidden_in_feedback(
+            self.coursedir, self.coursedir.assignment_id, Path(self.src_path)
+        ):
+            self.fail("\n".join(shown))
+        final = Path(self.dest_path)
+        if final.is_dir() and not self.force:
+            return super().copy_files()  # which refuses, and says how to go on
+        new = final.with_name(f".{final.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        self.dest_path = str(new)
+        super().copy_files()
+        files.replace_folder(new, final)
+        self.dest_path = str(final)

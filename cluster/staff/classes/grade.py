@@ -1,0 +1,249 @@
+"""Grades a class: reads what was handed in, sends out what must be executed, writes the gradebook.
+
+It can be killed at any moment. What counts lies on disk: a verdict once it is known, and what of it stands in
+the gradebook. The next run takes both up, finds the array of the killed one in the queue, and goes on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..course import Course, CourseError, say
+from . import gradebook, late, prepare, store
+from .dispatch import ATTEMPTS, Dispatch
+from .on_slurm import Array
+from .on_this_machine import Local
+from .progress import Progress
+
+ENGINE = "cluster.staff.engine:Engine"
+
+
+@dataclass
+class Result:
+    """What became of a class: names of students; `notes` and `ungraded` are {student: words}."""
+
+    students: list = field(default_factory=list)
+    unchanged: list = field(default_factory=list)
+    graded: list = field(default_factory=list)
+    unreadable: dict = field(default_factory=dict)
+    ungraded: dict = field(default_factory=dict)
+    notes: dict = field(default_factory=dict)
+
+
+class Head:
+    """One run over the submissions of an assignment. `backend` (Local or Array): where the workers run."""
+
+    def __init__(self, course, assignment, backend, *, engine=ENGINE, limits=None):
+        self.course, self.coursedir, self.assignment = course, course.coursedir, assignment
+        self.backend, self.engine, self.limits = backend, engine, limits
+        self.store = store.Store(store.runs(self.coursedir), assignment)
+        self.source = prepare.Source.from_gradebook(self.coursedir, assignment)
+        self.files = source_files(self.coursedir, assignment)
+        self.environment = environment(engine, limits)
+        self.sanitiser = prepare.Sanitiser(course.config, self.source)
+        self.only = None  # the name of a check, where the marks of the others are to stay as they are
+        self.result, self.waiting, self.tries, self.live = Result(), {}, Counter(), []
+
+    def grade(self, students=None, before=None):
+        """Grade all students, or the named; returns the Result.
+
+        before: a function of this head, called under the lock, that returns the students.
+        """
+        from nbgrader.api import Gradebook
+
+        with self.store.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as self.book:
+            self.result.students = before(self) if before else self.chosen(students)
+            known = gradebook.recorded(self.book, self.assignment)
+            for student in self.result.students:
+                self.survey(student, known.get(student))
+            self.take_up()
+            if self.waiting or self.live:
+                self.execute()
+            late.charge_all(self.book, self.course.config, self.result.students)
+        return self.result
+
+    def chosen(self, students):
+        """The students who handed something in; those of `students` where some are named."""
+        pattern = self.course.folder("submitted", "*", self.assignment)
+        there = sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{self.assignment}"))
+        if unknown := sorted(set(students or ()) - set(there)):
+            raise CourseError(f"{', '.join(unknown)}: nothing handed in at {pattern}")
+        if not there:
+            raise CourseError(f"nobody handed in {self.assignment}: no {pattern}; see `grade collect`")
+        return [student for student in there if not students or student in students]
+
+    def survey(self, student, known):
+        """Read one submission: record what needs no execution, remember the others as waiting."""
+        folder = self.course.folder("submitted", student, self.assignment)
+        try:
+            found = prepare.read_submission(student, folder, self.source, self.sanitiser)
+            found.when, note = gradebook.handed_in(folder)
+            key = None if found.problem else store.key(found, self.files, self.environment)
+        except OSError as error:
+            self.result.ungraded[student] = f"its folder cannot be read: {error}"
+            return
+        if notes := [*found.notes, *filter(None, [note])]:
+            self.result.notes[student] = notes
+        found.extension = late.extension(self.coursedir, self.book, student, self.assignment)
+        mark = {"key": key, "problem": found.problem}
+        stands = self.published(found).is_file() and known == (found.when, found.extension)
+        stands = stands and self.only is None
+        stands = stands and mark == {name: self.store.recorded(student).get(name) for name in mark}
+        if found.problem:
+            self.result.unreadable[student] = found.problem
+            if not stands:
+                self.refuse(found, mark)
+            return
+        verdict = self.store.verdict(student, key)
+        if verdict and verdict["outcome"] == "graded":
+            self.result.unchanged.append(student)
+            if not stands:
+                self.record(found, key, verdict)
+            return
+        self.store.again(student, key)
+        self.waiting[student, key] = found
+
+    def take_up(self):
+        """Find what a killed head had sent out: arrays that may still run are followed, others called off."""
+        for folder in sorted(self.store.dispatches.iterdir()):
+            plan = store.load(folder / "plan.json")
+            if plan and plan["kind"] == "slurm" and self.backend.kind == "slurm":
+                self.live.append(Dispatch(folder, plan, self.backend))
+                for attempt, part in zip(plan["attempts"], plan["parts"], strict=True):
+                    self.tries |= Counter({tuple(item): attempt for item in part})  # the most of any array
+                say(f"  taking up the array {plan['job']} of an earlier run")
+            elif plan:
+                Dispatch(folder, plan, Local(1)).close(self.store)
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def execute(self):
+        """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
+        ready = [item for item in self.waiting if not self.sent(item)]
+        try:
+            with Progress(len(self.waiting), path=self.store.folder / "progress.json") as progress:
+                while ready or self.live:
+                    if ready:
+                        self.send(ready)
+                    failed = self.verdicts() | self.losses()
+                    ready = [item for item in failed if self.tries[item] < ATTEMPTS]
+                    for item in failed.keys() - set(ready):
+                        self.result.ungraded[item[0]] = failed[item]
+                        self.waiting.pop(item)
+                    progress.done = progress.total - len(self.waiting)
+                    progress.again += len(ready)
+                    progress.show(self.backend.status())
+                    if self.live and not ready:
+                        time.sleep(0.1 if self.backend.kind == "local" else 0.5)
+        except BaseException:
+            self.leave()
+            raise
+
+    def send(self, items):
+        """Stage items and send them out as one dispatch."""
+        groups = {}
+        for item in items:
+            self.store.stage(self.waiting[item], item[1], self.files)
+            self.tries[item] += 1
+            groups.setdefault(self.tries[item], []).append(list(item))
+        self.live.append(
+            Dispatch.send(self.store, self.backend, sorted(groups.items()), self.engine, self.limits)
+        )
+
+    def verdicts(self):
+        """Take what has a verdict; {item: why} of those that have to be graded again."""
+        failed = {}
+        for item in list(self.waiting):
+            verdict = self.store.verdict(*item)
+            if verdict is None:
+                continue
+            for dispatch in self.live:
+                dispatch.settle(item)
+            if verdict["outcome"] == "graded":
+                self.record(self.waiting.pop(item), item[1], verdict)
+                self.result.graded.append(item[0])
+            else:
+                failed[item] = self.store.again(*item)
+        return failed
+
+    def losses(self):
+        """{item: why} of items whose worker is gone; dispatches that are through are closed."""
+        failed = {}
+        for dispatch in list(self.live):
+            for part in dispatch.open:  # of an array taken up: what has been graded or handed in anew since
+                part.intersection_update(self.waiting)
+            failed |= dispatch.lost()
+            if dispatch.through():
+                dispatch.close(self.store)
+                self.live.remove(dispatch)
+        # What the killed head had sent out a second time is lost when the second time is.
+        return {item: why for item, why in failed.items() if not self.sent(item)}
+
+    def sent(self, item):
+        """Is it still to come from some dispatch?"""
+        return any(item in part for dispatch in self.live for part in dispatch.open)
+
+    def leave(self):
+        """Interrupted: local workers end, an array goes on and is taken up by the next run."""
+        for dispatch in self.live:
+            if dispatch.plan["kind"] == "local":
+                dispatch.close(self.store)
+
+    def record(self, found, key, verdict):
+        """Into the graded folder, into the gradebook, and then the note that both are done."""
+        import nbformat
+
+        notebook = nbformat.from_dict(verdict["notebook"])
+        points = gradebook.marks(self.source, notebook, verdict, self.store.void())
+        points = {name: points[name] for name in points if self.only in (None, name)}
+        gradebook.publish(self.published(found).parent, found, notebook, self.files)
+        self.write(found, points, notebook, {"key": key, "problem": ""})
+        self.store.tidy(found.student, key)
+
+    def refuse(self, found, mark):
+        """What cannot be read has 0 points for now, and a person has to look at it."""
+        notebook = gradebook.unreadable(found, self.sanitiser)
+        gradebook.publish(self.published(found).parent, found, notebook, self.files)
+        points = {cell.name: 0.0 for cell in self.source.kinds["grade_cells"]}
+        self.write(found, points, None, mark, look=True)
+
+    def write(self, found, points, notebook, mark, look=False):
+        old = self.store.recorded(found.student)
+        new = {name: old.get(name) for name in mark} != mark
+        gradebook.record(
+            self.book, self.source, found.student, points, notebook,
+            when=found.when, extension=found.extension, new=new, look=look,
+        )  # fmt: skip
+        self.store.note(found.student, mark | {"time": time.time()})
+
+    def published(self, found):
+        """Where the graded notebook of a student lies."""
+        return self.course.folder("autograded", found.student, self.assignment) / f"{self.source.name}.ipynb"
+
+
+def source_files(coursedir, assignment):
+    """{relative path: path} of the assignment's own files, which replace a student's of the same name."""
+    from nbgrader.utils import find_all_files
+
+    # The path as nbgrader spells it, with /./: what keeps the solutions out is compared with it by letter.
+    folder = coursedir.format_path(coursedir.source_directory, ".", assignment)
+    found = find_all_files(folder, [*coursedir.ignore, "*.ipynb"])
+    return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(found)}
+
+
+def environment(engine, limits):
+    """What a verdict depends on beside the submission."""
+    return store.environment() | {"engine": engine, "limits": limits}
+
+
+def grade_class(root, assignment, students=None, *, private=None, backend=None, engine=ENGINE, limits=None):
+    """Grade an assignment's class; returns the Result. backend: Local() where none is given."""
+    head = Head(Course(root, private), assignment, backend or Local(), engine=engine, limits=limits)
+    return head.grade(students)
+
+
+__all__ = ["Array", "Head", "Local", "Result", "grade_class"]

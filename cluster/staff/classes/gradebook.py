@@ -1,0 +1,183 @@
+"""One student's marks in nbgrader's database, in one transaction, and the notebook that Formgrader shows.
+
+Marks come from the engine's verdict. nbgrader's own way reads them from the outputs and the metadata of the
+executed notebook, which the student's code can write. What an instructor has entered (scores, extra credit,
+comments) is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import textwrap
+from pathlib import Path
+
+from cluster.system import files
+
+from .. import work_files
+
+WIDE = 110  # characters of a line
+
+
+def marks(source, notebook, verdict, void=()):
+    """{grade cell: points, or None where a person has to look} of a graded submission.
+
+    void: names of checks that count as passed for everybody.
+    """
+    given = {name: check["score"] for name, check in verdict["checks"].items()}
+    given |= {name: source.points[name] for name in void if name in given}
+    for cell in source.kinds["grade_cells"]:
+        if cell.name not in given:  # an answer that a person reads; unchanged it is no answer
+            given[cell.name] = 0.0 if unanswered(notebook, cell.name) else None
+    return given
+
+
+def unanswered(notebook, name):
+    """Is this cell as it was released?"""
+    from nbgrader.utils import compute_checksum
+
+    cells = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name]
+    return any(cell.metadata.nbgrader.get("checksum") == compute_checksum(cell) for cell in cells)
+
+
+def record(book, source, student, points, notebook=None, *, when=None, extension=None, new=True, look=False):
+    """Write the marks of a student's notebook: all or nothing.
+
+    points: {grade cell: points or None}; cells that are not named keep what they have. when: the time it was
+    handed in (naive, UTC). extension: a timedelta or None. new: this is other work than the one for which an
+    instructor's own scores were given, so these are to be looked at again. look: a person has to look at all.
+    """
+    db = book.db
+    try:
+        submitted = rows(book, source, student)
+        submitted.timestamp, submitted.extension = when, extension
+        [work] = submitted.notebooks
+        for grade in work.grades:
+            if grade.cell.name in points:
+                mark(grade, points[grade.cell.name], new, look)
+        for comment in work.comments if notebook is not None else ():
+            empty = not of_task(comment) and unanswered(notebook, comment.cell.name)
+            comment.auto_comment = "No response." if empty else None
+        db.commit()
+    except BaseException:
+        db.rollback()
+        raise
+
+
+def mark(grade, points, new, look):
+    """Set a check's own score; as nbgrader does, ask for a look where a person's score stands beside it."""
+    changed = new or grade.auto_score != points
+    grade.auto_score = points
+    if grade.manual_score is None:
+        grade.needs_manual_grade = look or points is None
+    elif changed:
+        grade.needs_manual_grade = True
+
+
+def of_task(comment):
+    from nbgrader.api import TaskCell
+
+    return isinstance(comment.cell, TaskCell)
+
+
+def rows(book, source, student):
+    """nbgrader's SubmittedAssignment with a row for each cell that the assignment has now; not committed."""
+    from nbgrader import api
+
+    db, assignment = book.db, book.find_assignment(source.assignment)
+    person = db.get(api.Student, student)
+    if person is None:
+        person = api.Student(id=student)
+        db.add(person)
+    found = db.query(api.SubmittedAssignment).filter_by(assignment_id=assignment.id, student_id=student)
+    submitted = found.one_or_none()
+    if submitted is None:
+        submitted = api.SubmittedAssignment(assignment=assignment, student=person)
+        db.add(submitted)
+    works = {work.notebook_id: work for work in submitted.notebooks}
+    for notebook in assignment.notebooks:
+        work = works.get(notebook.id) or api.SubmittedNotebook(notebook=notebook, assignment=submitted)
+        db.add(work)
+        db.flush()
+        graded, commented = ({row.cell_id for row in part} for part in (work.grades, work.comments))
+        for cell in [*notebook.grade_cells, *notebook.task_cells]:
+            if cell.id not in graded:
+                db.add(api.Grade(cell_id=cell.id, notebook=work))
+        for cell in [*notebook.solution_cells, *notebook.task_cells]:
+            if cell.id not in commented:
+                db.add(api.Comment(cell_id=cell.id, notebook=work))
+    db.flush()
+    return submitted
+
+
+def publish(target, submission, notebook, source_files):
+    """Put the graded notebook, the files that came with it and the time into nbgrader's folder `target`."""
+    import nbformat
+
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.new-{os.getpid()}")
+    for left in target.parent.glob(f".{target.name}.*-*"):
+        shutil.rmtree(left, ignore_errors=True)
+    work_files.copy_work(submission.folder, new, source_files)
+    written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
+    (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
+    for name in ("timestamp.txt", "submission_secret.txt"):  # by the secret nbgrader gives feedback back
+        path = submission.folder / name
+        if path.is_file() and not path.is_symlink():
+            shutil.copyfile(path, new / name)
+    for path in new.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    files.replace_folder(new, target)
+
+
+def wrapped(notebook):
+    """The notebook with the errors of its checks in lines that Formgrader shows without cutting them off."""
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
+            for output in cell.outputs:
+                if output.output_type == "error":
+                    lines = "\n".join(output.traceback).splitlines()
+                    output.traceback = [part for line in lines for part in textwrap.wrap(line, WIDE) or [""]]
+    return notebook
+
+
+def unreadable(submission, sanitiser):
+    """The notebook that stands for one that cannot be read: why, and the checks, each failed."""
+    import nbformat
+
+    text = f"**This submission could not be graded.** {submission.problem}"
+    notebook = sanitiser(nbformat.v4.new_notebook())
+    notebook.metadata["unreadable"] = submission.problem
+    notebook.cells.insert(0, nbformat.v4.new_markdown_cell(text))
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and cell.metadata["nbgrader"]["grade"]:
+            error = f"NotGraded: {submission.problem}"
+            cell.outputs = [
+                nbformat.v4.new_output(
+                    "error", ename="NotGraded", evalue=submission.problem, traceback=[error]
+                )
+            ]
+    return notebook
+
+
+def recorded(book, assignment):
+    """{student: (when, extension)} of the submissions that nbgrader's database holds."""
+    from nbgrader import api
+
+    found = book.db.query(api.SubmittedAssignment).join(api.Assignment)
+    found = found.filter(api.Assignment.name == assignment).all()
+    return {row.student_id: (row.timestamp, row.extension) for row in found}
+
+
+def handed_in(folder):
+    """(when, note) from a submission's timestamp.txt, read as nbgrader reads it: naive, UTC, or None."""
+    from nbgrader.utils import parse_utc
+
+    path = Path(folder) / "timestamp.txt"
+    if path.is_symlink() or not path.is_file():
+        return None, ""
+    text = path.read_text(errors="replace").strip()
+    try:
+        return (parse_utc(text) if text else None), ""
+    except (ValueError, OverflowError, TypeError):
+        return None, f"timestamp.txt holds {text[:40]!r}, which is no time; it counts as in time"

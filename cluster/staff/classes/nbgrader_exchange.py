@@ -1,0 +1,37 @@
+"""nbgrader's own commands and Formgrader's buttons, by the rules of `grade collect` and `grade hand-out`."""
+
+from nbgrader.api import Gradebook
+from nbgrader.exchange.default import ExchangeCollect
+
+from ..course import Course
+from . import collect, exchange, notices
+
+
+class Collect(ExchangeCollect):
+    """nbgrader's plug-in: nbgrader_config.py names it as ExchangeFactory.collect."""
+
+    def init_src(self):
+        if not self.coursedir.assignment_id:
+            self.fail("No assignment id specified: nbgrader collect ASSIGNMENT")
+        self.inbox = exchange.inbox(self.coursedir, self.config)
+        if not self.inbox.is_dir():
+            self.fail(f"Course not found: {self.inbox}")
+
+    def copy_files(self):
+        student = self.coursedir.student_id
+        new, same, refused = collect.collect(
+            self.coursedir,
+            self.coursedir.assignment_id,
+            self.inbox,
+            student=None if student in ("", "*") else student,
+            check_owner=self.check_owner,
+        )
+        for name, one in new.items():
+            self.log.info("Collected %s, handed in %s by the server's clock", name, one.when)
+        self.log.info("%d collected, %d unchanged, %d refused", len(new), len(same), len(refused))
+        for folder, why in refused.items():
+            self.log.error("Refused %s: %s", folder, why)
+        course = Course(self.coursedir.root)
+        with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+            for name, why in notices.tell(course, book).items():
+                self.log.warning("%s: %s", name, why)

@@ -1,0 +1,107 @@
+"""The engine behind nbgrader's own command and Formgrader's button, through nbgrader's plug-in points.
+
+nbgrader_config.py names these classes: what reads a submission for Autograde, and two steps in the place of
+nbgrader's Execute and SaveAutoGrades. They share prepared work and verdicts with `grade run`: what one has
+graded, the other takes.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import nbformat
+from nbconvert.exporters import NotebookExporter
+from nbgrader.api import Gradebook
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from ..course import CourseError
+from . import grade, gradebook, late, prepare, store, worker
+
+
+class Step(NbGraderPreprocessor):
+    """A step of Autograde that knows the course and the assignment."""
+
+    def open(self, resources):
+        found = resources["nbgrader"]
+        self.assignment, self.student, self.name = (
+            found[name] for name in ("assignment", "student", "notebook")
+        )
+        self.coursedir = self.parent.parent.coursedir  # of the Autograde whose exporter this is a part of
+        self.source = prepare.Source.from_gradebook(self.coursedir, self.assignment)
+
+    def work(self, notebook):
+        """The submission that this step works on."""
+        folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
+        return prepare.Submission(self.student, Path(folder), self.name, notebook)
+
+
+class Reader(NotebookExporter):
+    """Reads a notebook; for one that cannot be read there is an empty one that says why."""
+
+    def from_file(self, file_stream, resources=None, **kw):
+        path = Path(file_stream.name)
+        found = prepare.Submission("", path.parent, path.stem)
+        notebook = prepare.parse(found, path)
+        if notebook is None:
+            notebook = nbformat.v4.new_notebook(metadata={"unreadable": found.problem})
+        return self.from_notebook_node(notebook, resources=resources, **kw)
+
+
+class Sanitise(Step):
+    """What is graded of a notebook: the very steps of `grade run`."""
+
+    def preprocess(self, notebook, resources):
+        self.open(resources)
+        work = self.work(notebook)
+        if problem := not notebook.cells and notebook.metadata.get("unreadable"):
+            work.problem = problem
+            self.log.warning("%s: %s → 0 points for now, marked for a look", self.student, problem)
+            return gradebook.unreadable(work, prepare.Sanitiser(self.config, self.source)), resources
+        for remark in prepare.remarks(notebook, self.source, work):
+            self.log.warning("%s: %s", self.student, remark)
+        return prepare.Sanitiser(self.config, self.source)(notebook, self.student), resources
+
+
+class Judge(Step):
+    """The engine's verdict: the one that is there, or a new one. Writes the marks into the gradebook."""
+
+    def preprocess(self, notebook, resources):
+        """The graded notebook. Raises CourseError, and leaves the marks alone, where none could be had."""
+        self.open(resources)
+        work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
+        where = store.Store(store.runs(self.coursedir), self.assignment)
+        with where.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
+            if problem:
+                key, graded = None, None
+                points = dict.fromkeys(self.source.points, 0.0)
+            else:
+                key, verdict = self.verdict(work, where)
+                notebook = graded = gradebook.wrapped(nbformat.from_dict(verdict["notebook"]))
+                points = gradebook.marks(self.source, graded, verdict, where.void())
+            mark, old = {"key": key, "problem": problem}, where.recorded(self.student)
+            when, _ = gradebook.handed_in(work.folder)
+            gradebook.record(
+                book, self.source, self.student, points, graded,
+                when=when, extension=late.extension(self.coursedir, book, self.student, self.assignment),
+                new={name: old.get(name) for name in mark} != mark, look=bool(problem),
+            )  # fmt: skip
+            where.note(self.student, mark | {"time": time.time()})
+            if key:
+                where.tidy(self.student, key)
+        return notebook, resources
+
+    def verdict(self, work, where):
+        """(key, verdict) of a submission, executed here where there is none."""
+        files = grade.source_files(self.coursedir, self.assignment)
+        key = store.key(work, files, grade.environment(grade.ENGINE, None))
+        found = where.verdict(work.student, key)
+        if not found or found["outcome"] != "graded":
+            where.again(work.student, key)
+            with worker.make_engine(grade.ENGINE, 1, None) as engine:
+                worker.grade(engine, where.stage(work, key, files))
+            found = where.verdict(work.student, key)
+        if not found or found["outcome"] != "graded":
+            why = (found and where.again(work.student, key)) or "there is no verdict"
+            raise CourseError(f"{work.student} was not graded, which costs nothing: {why}. Grade again")
+        return key, found

@@ -1,0 +1,88 @@
+"""What the course tells each student alone: until when, with an own extension; what it has, and gave back.
+
+    <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back"}}
+
+Moments are in ISO form, UTC; given_back says that feedback can be fetched.
+
+`c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). Each student's own folder in it is
+made by the site, so that nobody else can enter it; who has none is not told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import secrets
+from pathlib import Path
+
+from . import exchange, late, store
+
+NAME = "notice.json"
+
+
+def folder(course):
+    """The folder of the students' own folders, or None where the course has none."""
+    named = course.config.get("Notices", {}).get("folder")
+    return Path(named) if named else None
+
+
+def tell(course, book):
+    """Write everybody's notice anew; returns {student: why} of those who could not be told."""
+    root, failed = folder(course), {}
+    if root is None:
+        return failed
+    for student, notice in notices(course, book).items():
+        if (own := root / student).is_dir():
+            try:
+                put(own, json.dumps(notice, indent=1) + "\n")
+            except OSError as error:
+                failed[student] = f"the notice in {own} could not be written: {error.strerror}"
+    return failed
+
+
+def notices(course, book):
+    """{student: notice} of all students of the gradebook."""
+
+    found = {student.id: {} for student in book.students}
+    for assignment in book.assignments:
+        until = late.deadlines(book, course, assignment.name)
+        notebooks = [notebook.name for notebook in assignment.notebooks]
+        for student, notice in found.items():
+            due = until(student)
+            facts = {"due": due, "extended_from": assignment.duedate if due != assignment.duedate else None}
+            facts = {name: iso(when) for name, when in facts.items() if when}
+            if when := received(course, student, assignment.name):
+                facts["received"] = when
+            if exchange.given(course, student, assignment.name, notebooks):
+                facts["given_back"] = True
+            if facts:
+                notice[assignment.name] = facts
+    return found
+
+
+def received(course, student, assignment):
+    """When the newest work that was collected had come in, by the server's clock, in ISO form; or None."""
+    facts = store.load(course.folder("submitted", student, assignment) / "received.json")
+    return facts.get("received") if facts else None
+
+
+def put(own, text):
+    """Into a folder that the student may write to as well: no link and no file put there is opened."""
+    beside = own / f".{NAME}.{secrets.token_hex(8)}"
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    try:
+        with open(fd, "w", encoding="utf-8") as file:
+            os.fchmod(fd, 0o644)  # the folder is what closes it to others
+            file.write(text)
+        os.replace(beside, own / NAME)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def iso(when):
+    """A moment as nbgrader keeps it, naive UTC, in ISO form."""
+    return when.replace(tzinfo=datetime.UTC).isoformat()

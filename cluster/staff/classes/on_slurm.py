@@ -1,0 +1,178 @@
+"""Workers as the tasks of one Slurm array, under an account that may do little.
+
+The job has a name of its own, written down before sbatch is called. So a head that was killed, at whatever
+moment, is followed by one that finds the array in the queue, or can tell that there is none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import shlex
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import cluster
+from cluster.slurm import client
+
+from ..course import CourseError
+
+ASK = 2.0  # seconds between two questions to Slurm
+ANSWER = 30  # seconds Slurm has to answer one: an array of hundreds of tasks takes it longer than a job
+OVER = (
+    "COMPLETING",
+    "COMPLETED",
+    "FAILED",
+    "CANCELLED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+)
+LARGEST = 32  # submissions of a task
+START = 5  # minutes of a task's time limit for what is not grading
+SPARE = 1024  # MiB of a worker beside what a student's process may have: the checks' process, the grader
+
+
+@dataclass
+class Array:
+    """One array for each dispatch. cpus: of a task, and how many submissions it grades at a time, at most."""
+
+    account: str | None = None
+    partition: str | None = None
+    cpus: int = 2
+    tasks: int = 32  # of an array, at most that many at a time
+    memory: int = 4096  # MiB that the process of one student may have
+    seconds: float = 600  # that one submission may take
+
+    kind = "slurm"
+    settle = 15.0  # seconds a shared file system may take to show what a worker wrote before it ended
+
+    def __post_init__(self):
+        self.workers, self.slots, self.largest = self.cpus, self.tasks, LARGEST
+        self.remembered, self.answers = {}, {}
+
+    def fit(self):
+        """Take no more, of time for a task and of a node, than the partition offers, if Slurm tells it.
+
+        Raises CourseError where not even one submission would ever be started.
+        """
+        from cluster.slurm import limits
+
+        try:
+            answer = client.ask("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}", timeout=ANSWER)
+        except client.SlurmError:
+            return
+        offers = limits.read_partitions(answer.splitlines())
+        for cpus, n in itertools.product(range(self.cpus, 0, -1), range(LARGEST, 0, -1)):
+            try:
+                limits.check(self.request(cpus, n), offers)
+            except limits.TooMuch as error:
+                why = error.what
+                continue
+            self.cpus, self.workers, self.largest = cpus, cpus, n
+            return
+        raise CourseError(
+            f"Slurm would let the array wait for ever. {why} See --partition and --limit total=… memory=…,"
+            " or grade on this machine with --backend local"
+        )
+
+    def request(self, cpus, submissions):
+        """What a task asks for, in the words of `cluster.jobs`."""
+        return {
+            "partition": self.partition, "nodes": 1, "ranks_per_node": 1, "gpus_per_rank": 0,
+            "cpus_per_rank": cpus, "memory": cpus * (self.memory + SPARE),
+            "time": 60 * self.minutes(cpus, submissions),
+        }  # fmt: skip
+
+    def minutes(self, cpus, submissions):
+        """The time limit of a task that grades so many submissions, as many at a time as it has CPUs."""
+        return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
+
+    def start(self, dispatch):
+        """sbatch the array. Raises CourseError where Slurm refuses it; without an answer the queue tells."""
+        text = script(dispatch.plan, dispatch.folder, self)
+        (dispatch.folder / "array.sh").write_text(text)
+        try:
+            client.ask("sbatch", "--parsable", str(dispatch.folder / "array.sh"), timeout=ANSWER)
+        except client.SlurmError as error:
+            if not error.answered:
+                return
+            why = error.what.removeprefix("sbatch: error: ").removesuffix(".")
+            raise CourseError(
+                f"Slurm does not take the array: {why}. Nothing is lost; see --account, --partition,"
+                " --cpus and --limit memory=…, or grade on this machine with --backend local"
+            ) from None
+
+    def running(self, dispatch):
+        """The parts that wait or run; None when Slurm does not say."""
+        name = dispatch.plan["job"]
+        at, answer = self.remembered.get(name, (-1e9, None))
+        if time.monotonic() - at > ASK:
+            try:
+                command = ("squeue", "--array", "--noheader", f"--name={name}", "--format=%K|%T|%r")
+                rows = client.ask(*command, timeout=ANSWER)
+                answer = [row.split("|", 2) for row in rows.splitlines()]
+            except client.SlurmError:
+                answer = None
+            self.remembered[name] = time.monotonic(), answer
+            self.answers[name] = answer
+        if answer and {state for _, state, _ in answer} == {"PENDING"}:
+            self.refuse_to_wait(dispatch, answer[0][2])
+        if answer is None or (not answer and time.time() - dispatch.plan["sent"] < self.settle):
+            return None
+        return {int(number) for number, state, _ in answer if state not in OVER}
+
+    def refuse_to_wait(self, dispatch, reason):
+        """Where Slurm will never start the array: call it off. Raises CourseError, which says why."""
+        from cluster.slurm import states
+
+        row = states.reason(reason)
+        if row.never:
+            (dispatch.folder / "plan.json").unlink(missing_ok=True)
+            # Should this fail, the array waits on, and each of its tasks ends at once without a plan.
+            client.ask_or_none("scancel", f"--name={dispatch.plan['job']}")
+            raise CourseError(
+                f"Slurm would let the array wait for ever ({reason}): {row.what} It was cancelled; nothing is"
+                " lost. See --account, --partition, --cpus and --limit total=…, or --backend local"
+            )
+
+    def end(self, dispatch):
+        """Nothing is cancelled: a task that finds no plan any more ends by itself."""
+        self.answers.pop(dispatch.plan["job"], None)
+
+    def status(self):
+        """How many tasks wait, and why, in Slurm's words and in ours."""
+        if None in self.answers.values():
+            return "Slurm does not answer; asking again"
+        waiting = [row for rows in self.answers.values() for row in rows if row[1] == "PENDING"]
+        if not waiting:
+            return ""
+        from cluster.slurm import states
+
+        return f"{len(waiting)} tasks wait: {states.reason(waiting[0][2]).what}"
+
+
+def script(plan, folder, array, python=sys.executable):
+    """The batch script of a plan, as text."""
+    longest = max(len(part) for part in plan["parts"])
+    output_folder = str(folder).replace("%", "%%")
+    options = {
+        "job-name": plan["job"],
+        "array": f"0-{len(plan['parts']) - 1}%{array.tasks}",
+        "cpus-per-task": array.cpus,
+        "mem": f"{array.cpus * (array.memory + SPARE)}M",
+        "time": array.minutes(array.cpus, longest),
+        "output": f"{output_folder}/part-%a.log",
+        "export": "NONE",
+        "account": array.account,
+        "partition": array.partition,
+    }
+    lines = [f"#SBATCH --{key}={shlex.quote(str(value))}" for key, value in options.items() if value]
+    path = shlex.quote(str(Path(cluster.__file__).parents[1]))
+    # -P: no module is imported from the folder where the command was given, perhaps a student's.
+    worker = f"{shlex.quote(python)} -P -m cluster.staff.classes.worker {shlex.quote(str(folder))}"
+    head = ["#!/bin/bash", *lines, "#SBATCH --no-requeue", "#SBATCH --open-mode=append", "umask 077"]
+    return "\n".join([*head, f"export PYTHONPATH={path}", f'exec {worker} "$SLURM_ARRAY_TASK_ID"', ""])

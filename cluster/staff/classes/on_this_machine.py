@@ -1,0 +1,83 @@
+"""Workers as processes of this machine. They end when the head does, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import cluster
+
+THREADS = 4  # submissions that one worker process grades at a time
+
+
+class Local:
+    """`jobs` submissions at a time on this machine."""
+
+    kind, settle, largest = "local", 0.0, 10**6
+
+    def __init__(self, jobs=None):
+        jobs = jobs or len(os.sched_getaffinity(0))
+        self.workers = min(jobs, THREADS)
+        self.slots = max(1, jobs // self.workers)
+        self.waiting, self.live = [], []  # [(dispatch, part)], [(dispatch, part, process)]
+
+    def fit(self):
+        """This machine takes what it is given."""
+
+    def start(self, dispatch):
+        self.waiting += [(dispatch, number) for number in range(len(dispatch.plan["parts"]))]
+        self.fill()
+
+    def fill(self):
+        """Start as many parts as there is room for."""
+        while self.waiting and len(self.live) < self.slots:
+            dispatch, number = self.waiting.pop(0)
+            # -P: no module is imported from the folder where the command was given, perhaps a student's.
+            command = [
+                sys.executable,
+                "-P",
+                "-m",
+                "cluster.staff.classes.worker",
+                dispatch.folder,
+                str(number),
+            ]
+            env = os.environ | {"PYTHONPATH": path()}
+            with open(dispatch.folder / f"part-{number}.log", "ab") as log:
+                process = subprocess.Popen(
+                    [*command, "--lifeline"], stdin=subprocess.PIPE, stdout=log, stderr=log, env=env
+                )
+            self.live.append((dispatch, number, process))
+
+    def running(self, dispatch):
+        """The parts of a dispatch that run or wait."""
+        for entry in [entry for entry in self.live if entry[2].poll() is not None]:
+            entry[2].stdin.close()
+            self.live.remove(entry)
+        self.fill()
+        return {entry[1] for entry in [*self.waiting, *self.live] if entry[0] is dispatch}
+
+    def end(self, dispatch):
+        """End what is left of a dispatch."""
+        self.waiting = [entry for entry in self.waiting if entry[0] is not dispatch]
+        for entry in [entry for entry in self.live if entry[0] is dispatch]:
+            with contextlib.suppress(OSError):
+                entry[2].stdin.close()
+            try:
+                entry[2].wait(10)
+            except subprocess.TimeoutExpired:
+                entry[2].kill()
+                entry[2].wait()
+            self.live.remove(entry)
+
+    def status(self):
+        """What there is to say of the workers while one waits."""
+        return ""
+
+
+def path():
+    """PYTHONPATH of a worker: this very package, before all others."""
+    here = str(Path(cluster.__file__).parents[1])
+    return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])

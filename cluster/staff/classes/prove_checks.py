@@ -1,0 +1,191 @@
+"""Wrong solutions that the checks must catch: tests/mutants/NN/misunderstanding.py, run through the engine.
+
+A mutant is a Python file of three names, or four:
+
+    MISUNDERSTANDING = "Padding goes on one side only."     what its author believes
+    FAILS = {"im2col-stride-padding", …}                    the checks that it loses, all of them and no other
+    MAY_FAIL = {"recorded-run"}                             those that it loses by luck, now and then
+    REPLACE = {"im2col": '''padded = …'''}                  solution cell: what stands in its hole
+
+Stub, solution and mutants are prepared and graded as students' work is, as many at a time as there are cores.
+The table says what each lost. A defect of the checks (a stub with points, a solution without full marks, a
+mutant that keeps what it should lose, or loses what it should keep) makes the exit status non-zero. What the
+checks that fail together say about a student, the feedback and the report read from the same files.
+"""
+
+import os
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from cluster.system import settings
+
+from .. import keys, results
+from ..course import Course, CourseError, alone, assignments, say
+from ..release.release import generate
+from ..release.wrong_solutions import SOLUTION, STUB, Mutant, MutantError, fill, load_all, points
+
+SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
+TRIES = 3  # gradings of one submission where the machine, not the submission, is at fault
+
+
+def submissions(root, assignment, folder):
+    """Generate the release and fill it in as the solution and as each mutant, prepared as students' work is.
+
+    Returns {name: Mutant}, stub and solution first, {name: prepared notebook} and the points of each check.
+    """
+    import nbformat
+
+    from .prepare import Sanitiser, Source
+
+    release = generate(root, assignment, folder / "release", folder / "private")
+    paths = sorted(release.glob("*.ipynb"))
+    if len(paths) != 1:
+        raise MutantError(f"{assignment} has {len(paths)} notebooks; mutants need exactly one")
+    source = nbformat.read(root / "solutions" / assignment / paths[0].name, as_version=4)
+    worth = points(source)
+    table = [Mutant(STUB, fails=set(worth)), Mutant(SOLUTION), *load_all(root, assignment, source)]
+    course = Course(root, folder / "private", release_directory=folder / "release")
+    sanitise = Sanitiser(course.config, Source.from_gradebook(course.coursedir, assignment))
+    books = {}
+    for mutant in table:
+        book = nbformat.read(paths[0], as_version=4)
+        if mutant.name != STUB:
+            book = fill(book, source, mutant.replace)
+        books[mutant.name] = sanitise(book)
+    return {mutant.name: mutant for mutant in table}, books, worth
+
+
+def verdict(mutant, scores, worth):
+    """{check: "lost" | "unexpected" | "kept" | "passed"} of one graded submission, in order."""
+    outcome = {}
+    for check in worth:
+        got = scores.get(check, (0, 0))[0] or 0
+        if check in mutant.fails:
+            outcome[check] = "lost" if got == 0 else "kept"
+        else:
+            lucky = got == worth[check] or check in mutant.may_fail
+            outcome[check] = "passed" if lucky else "unexpected"
+    return outcome
+
+
+def defects(mutant, outcome):
+    """What is wrong with the grading of this submission, in words; empty when it is as it should be."""
+    kept = [check for check, what in outcome.items() if what == "kept"]
+    lost = [check for check, what in outcome.items() if what == "unexpected"]
+    whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"mutant {mutant.name}"
+    found = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
+    return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
+
+
+def table_of(root, assignment):
+    """The table of what stub, solution and mutants of an assignment got when they were graded last."""
+    return results.Table(root / results.FOLDER / f"mutants-{assignment[:2]}.json")
+
+
+def result(scores, worth):
+    """What is recorded of a graded submission: its points, and the checks that it lost points of."""
+    got = {check: scores.get(check, (0, 0))[0] or 0 for check in worth}
+    points = sum(got.values())
+    points = int(points) if points == int(points) else points
+    return {"points": points, "failed": [check for check in worth if got[check] < worth[check]]}
+
+
+def differences(mutant, recorded, found):
+    """How a result is another than the recorded one, in words; what is lost by luck is left out."""
+    before, now = (set(r["failed"]) - mutant.may_fail for r in (recorded, found))
+    words = [f"loses {check}, which is recorded as kept" for check in sorted(now - before)]
+    words += [f"keeps {check}, which is recorded as lost" for check in sorted(before - now)]
+    if not words and not mutant.may_fail and recorded["points"] != found["points"]:
+        words = [f"has {found['points']:g} points, recorded are {recorded['points']:g}"]
+    return [f"{mutant.name} {each}" for each in words]
+
+
+def prove(root, wanted=None, only=None, workers=None, keep=False):
+    """Grade stub, solution and mutants of each assignment; print the tables; return the defects found.
+
+    A result that is another than the recorded one is a defect too; with `keep` it is recorded instead,
+    where the assignment has no defects.
+    """
+    found = []
+    for assignment in assignments(root, wanted):
+        with alone(root / ".grading" / "mutants" / assignment) as folder:
+            before = settings.given("CLUSTER_RUNS")
+            # What the reference runs while the release is made, a mutant with the same code replays.
+            os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
+            try:
+                found += prove_one(root, assignment, folder, only, workers, keep)
+            finally:
+                os.environ.pop("CLUSTER_RUNS") if before is None else os.environ.update(CLUSTER_RUNS=before)
+    return found
+
+
+def prove_one(root, assignment, folder, only=None, workers=None, keep=False):
+    """As `prove`, for one assignment in the empty `folder`."""
+    start = time.monotonic()
+    parts = (
+        keys.mutants(keys.Tree(root), assignment) if keep else None
+    )  # before what they are hashes of changes
+    say(f"\n{assignment}: generating the release, which runs the solution …")
+    table, books, worth = submissions(root, assignment, folder)
+    if only:
+        if unknown := sorted(set(only) - set(table)):
+            raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
+        table = {name: mutant for name, mutant in table.items() if name in only}
+    say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
+    scores = grade_all(folder, {name: books[name] for name in table}, workers)
+    outcomes = {name: verdict(mutant, scores[name], worth) for name, mutant in table.items()}
+    say(show(table, outcomes, scores, worth))
+    say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {folder}")
+    found = [d for name in table for d in defects(table[name], outcomes[name])]
+    recorded, made = table_of(root, assignment), {name: result(scores[name], worth) for name in table}
+    if keep and not found:
+        recorded.keep(*parts, made)
+    elif not keep:
+        known = [name for name in table if name in recorded.results]
+        found += [d for n in known for d in differences(table[n], recorded.results[n], made[n])]
+    return [f"{assignment}: {d}" for d in found]
+
+
+def grade_all(folder, books, workers=None):
+    """{name: {check: (points got, points to get)}} of all, `workers` at a time (default: one a core)."""
+    from ..engine import Engine
+
+    scores = {}
+    workers = workers or len(os.sched_getaffinity(0))
+    with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
+        jobs = {pool.submit(grade, engine, folder, name, book): name for name, book in books.items()}
+        for done in as_completed(jobs):
+            scores[jobs[done]] = done.result()
+            say(f"  graded {len(scores):2} of {len(books)}: {jobs[done]}")
+    return scores
+
+
+def grade(engine, folder, name, book):
+    """Grade one submission with the reference's runs, and write its notebook into `folder`."""
+    import nbformat
+
+    for _ in range(TRIES):
+        verdict = engine.grade(book, folder / "files")
+        if verdict.outcome == "graded":
+            nbformat.write(verdict.notebook, folder / f"{name}.ipynb")
+            return {check: (result.score, result.max_score) for check, result in verdict.checks.items()}
+    raise CourseError(f"{name} could not be graded: {verdict.why}")
+
+
+def show(table, outcomes, scores, worth):
+    """The table of submissions against checks, as text."""
+    checks = list(worth)
+    legend = "checks: " + ", ".join(f"{i + 1} {c} ({worth[c]:g})" for i, c in enumerate(checks))
+    lines = ["", *textwrap.wrap(legend, 110, initial_indent="  ", subsequent_indent="          ")]
+    width = max(len(name) for name in table)
+    lines += ["", "  " + " " * width + "   points " + "".join(f"{i + 1:>3}" for i in range(len(checks)))]
+    for name, mutant in table.items():
+        outcome, got = outcomes[name], sum(score or 0 for score, _ in scores[name].values())
+        marks = "".join(f"{SHOWN[outcome[check]][0]:>3}" for check in checks)
+        beyond = [check for check in checks if outcome[check] == "unexpected"]
+        note = "" if not beyond else "  also loses " + ", ".join(beyond)
+        bad = "  NOT AS IT SHOULD BE" if defects(mutant, outcome) else ""
+        lines.append(f"  {name:{width}}   {got:>2g} / {sum(worth.values()):<3g}{marks}{bad}{note}")
+    legend = "✗ lost as it should be   · kept as it should be   ! lost and should not be   K kept wrongly"
+    return "\n".join([*lines, "", f"  {legend}"])

@@ -1,0 +1,87 @@
+"""One check anew for the whole class, without executing students' code again wherever that can be.
+
+- Only its points have changed: the verdicts say who passed, and are counted anew. Nothing is executed.
+- It was wrong and shall count as passed for everybody (--void): nothing is executed.
+- Its text has changed: it calls the students' functions, and these live in a process that has ended. So the
+  students' cells are executed again, but the marks of all other checks stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ..course import CourseError
+from . import prepare, store
+
+
+def regrade(head, check, void=None):
+    """Grade one check anew; returns (Result, students whose verdict was counted anew).
+
+    head: a Head that has not run. void: True or False, whether the check counts as passed for everybody from
+    now on; None leaves that as it is. Who was not graded yet, or handed in anew since, is left out.
+    """
+    known = head.source.points
+    if check not in known:
+        raise CourseError(f"{head.assignment} has no check {check!r}; there are {', '.join(known)}")
+    head.only, anew = check, []
+
+    def before(head):
+        if void is not None:
+            names = set(head.store.void()) - {check} | ({check} if void else set())
+            store.write(head.store.folder / "void.json", json.dumps(sorted(names)))
+        students = []
+        for student in head.chosen(None):
+            old = head.store.recorded(student).get("key")
+            found = submission_of(head, student)
+            if (
+                not old
+                or not found.notebook
+                or theirs(found.notebook) != theirs(prepared(head, student, old))
+            ):
+                head.result.notes[student] = ["not graded yet, or handed in anew: grade run"]
+                continue
+            students.append(student)
+            if recount(head, found, old):
+                anew.append(student)
+        return students
+
+    return head.grade(before=before), anew
+
+
+def submission_of(head, student):
+    folder = head.course.folder("submitted", student, head.assignment)
+    return prepare.read_submission(student, folder, head.source, head.sanitiser)
+
+
+def recount(head, found, old):
+    """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
+    key, verdict = store.key(found, head.files, head.environment), head.store.verdict(found.student, old)
+    if key == old or not verdict or texts(found.notebook) != texts(prepared(head, found.student, old)):
+        return False
+    worth = head.source.points
+    for name, outcome in verdict["checks"].items():
+        outcome |= {"score": 0.0 if outcome["error"] else worth[name], "max_score": worth[name]}
+    for cell in verdict["notebook"]["cells"]:
+        role = cell["metadata"].get("nbgrader", {})
+        if role.get("grade") and role.get("grade_id") in worth:
+            role["points"] = worth[role["grade_id"]]
+    folder = head.store.stage(found, key, head.files)
+    store.write(folder / "verdict.json", json.dumps({"key": key, "verdict": verdict}))
+    return True
+
+
+def prepared(head, student, key):
+    """The notebook that a verdict was given on."""
+    import nbformat
+
+    return nbformat.read(head.store.item(student, key) / "prepared.ipynb", as_version=4)
+
+
+def texts(notebook):
+    return [(cell.cell_type, cell.source) for cell in notebook.cells]
+
+
+def theirs(notebook):
+    """The texts that are the student's own."""
+    cells = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("locked")]
+    return [(cell.cell_type, cell.source) for cell in cells]

@@ -1,0 +1,116 @@
+"""A worker: grades the submissions of one part of a dispatch with one warm engine, and writes verdicts.
+
+It sees prepared notebooks and files, never the gradebook, and can be killed at any moment: a verdict is there
+whole or not at all. It passes over what has a verdict, and stops when its dispatch has been called off.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ..course import CourseError
+from . import store
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(prog="python -m cluster.staff.classes.worker", description=__doc__)
+    parser.add_argument("dispatch", type=Path, help="the folder of the dispatch")
+    parser.add_argument("part", type=int, help="which part of its plan")
+    parser.add_argument("--lifeline", action="store_true", help="end when standard input ends")
+    options = parser.parse_args(argv)
+    if options.lifeline:
+        threading.Thread(target=watch, args=(sys.stdin,), daemon=True).start()
+    try:
+        return work(options.dispatch, options.part)
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def watch(stream):
+    """End this process when the head has gone: its end of the pipe is closed then, however it died."""
+    while stream.read(4096):
+        pass
+    os._exit(3)
+
+
+def work(dispatch, part):
+    """Grade the items of a part; returns 0 when each has a verdict or the dispatch was called off."""
+    plan = store.load(dispatch / "plan.json")
+    if plan is None:
+        return 0
+    items, began = dispatch.parent.parent / "items", time.time()
+    waiting = queue.SimpleQueue()
+    for student, key in plan["parts"][part]:
+        if not (items / student / key / "verdict.json").exists():
+            waiting.put(items / student / key)
+    workers = max(1, min(plan["workers"], waiting.qsize()))
+    if waiting.empty():
+        return ended(dispatch, part, began, 0)
+    with make_engine(plan["engine"], workers, plan["limits"]) as engine:
+        threads = [threading.Thread(target=drain, args=(engine, waiting, dispatch)) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return ended(dispatch, part, began, plan["workers"])
+
+
+def ended(dispatch, part, began, cores):
+    """Leave word that the part is through, and what it took."""
+    facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
+    if (dispatch / "plan.json").exists():
+        store.write(dispatch / f"ended-{part}.json", json.dumps(facts))
+    return 0
+
+
+def make_engine(name, workers, limits):
+    """The engine `module:Class`; `limits` is {name: value} for the Limits of its module, or None."""
+    module, _, kind = name.partition(":")
+    module = importlib.import_module(module)
+    more = {"limits": module.Limits(**limits)} if limits else {}
+    return getattr(module, kind)(workers=workers, **more)
+
+
+def drain(engine, waiting, dispatch):
+    """Grade items until none is left."""
+    while (dispatch / "plan.json").exists():
+        try:
+            item = waiting.get_nowait()
+        except queue.Empty:
+            return
+        if not (item / "verdict.json").exists():
+            grade(engine, item)
+
+
+def grade(engine, item):
+    """Write the verdict of one item. What goes wrong here is the infrastructure's fault: grade again."""
+    import nbformat
+
+    try:
+        notebook = nbformat.read(item / "prepared.ipynb", as_version=4)
+        verdict = engine.grade(notebook, item / "files").to_json()
+        verdict = json.loads(verdict) if isinstance(verdict, str) else verdict
+    except Exception as error:
+        verdict = again(f"{type(error).__name__}: {error}")
+    try:
+        store.write(item / "verdict.json", json.dumps({"key": item.name, "verdict": verdict}))
+    except OSError as error:  # a full disk: without a verdict the head sends the item out again
+        print(f"{item}: {error}", file=sys.stderr)
+
+
+def again(why):
+    """The verdict of an item that has to be graded again."""
+    return {"outcome": "again", "why": why, "checks": {}, "notebook": None, "seconds": 0.0}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,329 @@
+"""The commands for a class and for what students are given: arguments, and what is printed."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from .classes import exchange
+from .course import Course, CourseError, assignments, opened, say, scored
+
+ONE = "the assignment, by the beginning of its name: 01"
+
+
+def add(commands, command):
+    """Add the commands to a parser; `command(name, text)` makes one."""
+    c = command("run", "grade a class: all that was handed in, on this machine or as one Slurm array")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+    c.add_argument("--backend", choices=["auto", "local", "slurm"], default="auto",
+                   help="where: this machine, Slurm, or Slurm where it answers (auto)")  # fmt: skip
+    c.add_argument("--jobs", type=number, metavar="N", help="local: submissions at a time (one a core)")
+    slurm = c.add_argument_group("on Slurm")
+    slurm.add_argument("--account", metavar="NAME", help="account of the array, one that may do little")
+    slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
+    slurm.add_argument("--cpus", type=number, default=2, metavar="N",
+                       help="cores of a task, and submissions it grades at a time (2)")  # fmt: skip
+    slurm.add_argument("--tasks", type=number, default=32, metavar="N", help="tasks at a time (32)")
+    c.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
+                   help="a limit of the sandbox: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip
+    c.set_defaults(run=grade_class)
+
+    c = command("collect", "collect what students handed in: no links, the owner's name, the server's time")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--inbox", metavar="FOLDER", help="the folder students submit to (nbgrader's exchange)")
+    c.add_argument("--student", metavar="NAME", help="only this student")
+    c.add_argument("--in-time", action="store_true", help="of several, the newest that is not late")
+    c.add_argument("--any-owner", action="store_true",
+                   help="do not compare a folder's owner with the student's name: for an inbox that only"
+                   " you can write to")  # fmt: skip
+    c.set_defaults(run=collect)
+
+    c = command("variants", "make the codes with which students have numbers of their own")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+    c.add_argument("--samples", type=number, default=3, metavar="N",
+                   help="random variants in which all solutions are graded before (3)")  # fmt: skip
+    c.set_defaults(run=variants)
+
+    c = command("regrade", "grade one check anew: its points or its text have changed, or it was wrong")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
+    void = c.add_mutually_exclusive_group()
+    void.add_argument("--void", action="store_const", const=True, help="it counts as passed for everybody")
+    void.add_argument("--count", dest="void", action="store_const", const=False, help="takes --void back")
+    c.set_defaults(run=regrade, backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
+
+    c = command("report", "what the class has shown: points, checks, misunderstandings, time (HTML and CSV)")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
+    c.set_defaults(run=report)
+
+    c = command("export", "write the final points as CSV for a learning management system")
+    c.add_argument("assignment", nargs="*", help="the assignments (all that are in the gradebook)")
+    c.add_argument("--format", choices=["plain", "canvas", "moodle"], default="plain", help="(plain)")
+    c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
+    c.set_defaults(run=export)
+
+    c = command("hand-out", "generate an assignment, examine it, and give it to students by the exchange")
+    c.add_argument("assignment", help=ONE)
+    c.set_defaults(run=hand_out)
+
+    c = command("due", "set the due date of an assignment, or show it")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("when", nargs="?", help="as '2026-12-01 23:59 Europe/Berlin'; 'none' takes it back")
+    c.set_defaults(run=due)
+
+    c = command("extend", "give a student more time for an assignment")
+    c.add_argument("student", help="the student's name")
+    c.add_argument("assignment", help=ONE)
+    more = c.add_mutually_exclusive_group(required=True)
+    more.add_argument(
+        "--days", type=int, metavar="N", help="so many days after the due date; 0 takes it back"
+    )
+    more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
+    c.set_defaults(run=extend)
+
+    c = command("give-back", "write the feedback of all that is graded, and let students fetch it")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+    c.set_defaults(run=give_back)
+
+
+def number(text):
+    n = int(text) if text.isdecimal() else 0
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return n
+
+
+def limit(text):
+    """(name, value) of a limit: seconds, or bytes with K, M, G."""
+    from .engine import Limits
+
+    name, _, value = text.partition("=")
+    known = {field.name: field.default for field in dataclasses.fields(Limits)}
+    if name not in known:
+        raise argparse.ArgumentTypeError(f"{name!r} is no limit; there are {', '.join(known)}")
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(value[-1:].upper(), 0)
+    try:
+        found = float(value[:-1]) * unit if unit else float(value)
+    except ValueError:
+        found = 0
+    if not found > 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a positive number, with K, M or G for bytes")
+    return name, int(found) if isinstance(known[name], int) else found
+
+
+def grade_class(root, options):
+    """Grade a class; returns what an instructor has to do about, line by line."""
+    from sqlalchemy.exc import OperationalError
+
+    from .classes import grade
+
+    [assignment] = assignments(root, options.assignment)
+    limits = dict(options.limit) or None
+    backend = chosen_backend(options, limits or {})
+    try:
+        result = grade.grade_class(root, assignment, options.student, backend=backend, limits=limits)
+    except (OSError, OperationalError) as error:  # a full disk, a gradebook that another process holds
+        words = str(getattr(error, "orig", error))
+        raise CourseError(f"{words}. Nothing is lost: mend that, and give the same command again") from error
+    tell(root, assignment, result)
+    return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
+
+
+def chosen_backend(options, limits):
+    """Where the workers run."""
+    from cluster.jobs import backends
+    from cluster.jobs.errors import BackendError
+
+    from .classes.on_slurm import Array
+    from .classes.on_this_machine import Local
+    from .engine import Limits
+    from .engine.sandbox import bubblewrap
+
+    try:
+        chosen, why = backends.choose(options.backend)
+    except BackendError as error:
+        raise CourseError(f"{error.what} Grade here with --backend local, or see `make doctor`") from None
+    if chosen == "slurm":
+        whole = Limits(**limits)
+        memory = -(-whole.memory // 2**20)
+        return Array(options.account, options.partition, options.cpus, options.tasks, memory, whole.total)
+    if options.account or options.partition:
+        raise CourseError(f"--account and --partition are for Slurm, which is not used{why}")
+    if missing := bubblewrap.missing():
+        raise CourseError(missing)
+    return Local(options.jobs)
+
+
+def tell(root, assignment, result):
+    """Print what became of a class."""
+    counts = [
+        (len(result.graded), "graded now"),
+        (len(result.unchanged), "unchanged since they were graded"),
+        (len(result.unreadable), "cannot be read"),
+        (len(result.ungraded), "not graded"),
+    ]
+    say(f"{assignment}: {len(result.students)} handed in; " + ", ".join(f"{n} {w}" for n, w in counts if n))
+    for student, problem in result.unreadable.items():
+        say(f"  {student}: {problem} → 0 points for now, marked for a look in Formgrader")
+    for student, notes in result.notes.items():
+        say(*(f"  {student}: {note}" for note in notes), sep="\n")
+    scores = scored(root, assignment)
+    if scores:
+        import statistics
+
+        got = [score for score, _ in scores.values()]
+        most = max(most for _, most in scores.values())
+        say(f"  points: median {statistics.median(got):g}, {min(got):g} … {max(got):g} of {most:g}")
+
+
+def collect(root, options):
+    """Collect an assignment; returns what was refused."""
+    from .classes import collect as collecting
+    from .classes import late, notices
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    where = options.inbox or exchange.inbox(course.coursedir, course.config)
+    with opened(course) as book:
+        limits = late.deadlines(book, course, assignment) if options.in_time else None
+    new, same, refused = collecting.collect(
+        course.coursedir, assignment, where,
+        student=options.student, check_owner=not options.any_owner, due=limits,
+    )  # fmt: skip
+    say(f"{assignment}: {len(new)} collected, {len(same)} unchanged, {len(refused)} refused, from {where}")
+    for student, one in new.items():
+        say(f"  {student}: handed in {one.when:%Y-%m-%d %H:%M:%S} UTC")
+    with opened(course) as book:
+        untold = notices.tell(course, book)
+    wrong = [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
+    return wrong + [f"{student}: {why}" for student, why in sorted(untold.items())]
+
+
+def variants(root, options):
+    """Prove some variants, then write the students' codes."""
+    from .classes import variants as making
+    from .course import alone
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    with alone(course.private / "variants" / f".trial-{assignment}") as folder:
+        count, wrong = making.prove(root, assignment, folder, options.samples)
+    if wrong:
+        return [*wrong, f"no codes were written: the variants of {assignment} are not equally hard"]
+    target = course.private / "variants" / f"{assignment}.csv"
+    with opened(course) as book:
+        given = making.give(course, book, assignment, options.student, target)
+    say(f"{count} gradings in {options.samples} random variants, each with the points it should have")
+    say(f"{target}: the codes of {given} students; give each their own")
+    return []
+
+
+def regrade(root, options):
+    """Grade one check anew."""
+    from .classes import grade
+    from .classes import regrade as again
+
+    [assignment] = assignments(root, options.assignment)
+    this = grade.Head(Course(root), assignment, chosen_backend(options, {}))
+    result, anew = again.regrade(this, options.check, options.void)
+    executed = [name for name in result.graded if name not in anew]
+    say(f"{assignment}, {options.check}: {len(result.students)} students; {len(executed)} executed again")
+    say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
+    return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
+
+
+def report(root, options):
+    """Write the report."""
+    from pathlib import Path
+
+    from .classes import store
+    from .feedback import class_report as reporting
+    from .feedback import report_page
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    found = reporting.facts(root, course, assignment)
+    folder = Path(options.to or course.private / "reports" / assignment)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, text in (reporting.tables(found) | {"report.html": report_page.page(found)}).items():
+        store.write(folder / name, text)
+        say(f"{folder / name}")
+    return []
+
+
+def export(root, options):
+    """Write final points."""
+    from pathlib import Path
+
+    from .classes import store
+    from .feedback import export as exporting
+
+    course = Course(root)
+    with opened(course) as book:
+        known = sorted(found.name for found in book.assignments)
+        names = [name for wanted in options.assignment for name in assignments(root, wanted)] or known
+        if unknown := sorted(set(names) - set(known)):
+            raise CourseError(f"{', '.join(unknown)}: not in the gradebook, which has {', '.join(known)}")
+        text, warnings = exporting.export(book, names, options.format)
+    target = Path(options.to or course.private / f"grades-{options.format}.csv")
+    store.write(target, text)
+    say(f"{target}: {', '.join(names)}", *(f"  note: {words}" for words in warnings), sep="\n")
+    return []
+
+
+def hand_out(root, options):
+    """Generate and release an assignment."""
+    from .classes import give
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    say(f"{assignment}: {give.hand_out(course, assignment)}")
+    return told(course)
+
+
+def give_back(root, options):
+    """Generate and release feedback."""
+    from .classes import give
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    given, failed, notes = give.give_back(course, assignment, options.student)
+    where = give.to_fetch(course, assignment)
+    say(f"{assignment}: feedback for {given} student{'s' * (given != 1)} {where}", *notes, sep="\n  ")
+    return told(course) + [f"{student} was given nothing: {why}" for student, why in sorted(failed.items())]
+
+
+def due(root, options):
+    """Set or show a due date."""
+    from .classes import late
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    with opened(course) as book:
+        if options.when:
+            late.set_due(book, course, assignment, options.when)
+        say(late.told(book, course, assignment))
+    return told(course) if options.when else []
+
+
+def extend(root, options):
+    """Give an extension."""
+    from .classes import late
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    with opened(course) as book:
+        say(late.extend(book, course, options.student, assignment, days=options.days, until=options.until))
+    return told(course)
+
+
+def told(course):
+    """Bring students' own notices up to date; returns what could not be written, line by line."""
+    from .classes import notices
+
+    with opened(course) as book:
+        return [f"{student}: {why}" for student, why in sorted(notices.tell(course, book).items())]

@@ -1,0 +1,221 @@
+"""nbgrader's steps as function calls in one process: generate, autograde, give feedback, read the scores.
+
+They run with nbgrader_config.py of the course root, so that they do what nbgrader's own commands do there.
+With `private` another folder than .grading/ the instructor's gradebook is not touched.
+"""
+
+import contextlib
+import gc
+import logging
+import os
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+from cluster.system import files
+
+
+class CourseError(Exception):
+    """A step of nbgrader failed; the message holds what it said last and where the whole log lies."""
+
+
+def find_root(start=None):
+    """The course root: the nearest folder from here upwards that holds nbgrader_config.py."""
+    here = Path(start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "nbgrader_config.py").exists():
+            return folder
+    raise CourseError(f"no nbgrader_config.py in {here} or above it: run this inside the course's repository")
+
+
+def assignments(root, wanted=None):
+    """Names of the assignments (folders of solutions/ with a text twin), or the one that `wanted` begins.
+
+    A number may lack its zero: 1 is 01. Raises CourseError where none, or more than one, begins so.
+    """
+    found = sorted({twin.parent.name for twin in (root / "solutions").glob("*/*.py")})
+    if wanted is None:
+        return found
+    start = wanted.zfill(2) if wanted.isdecimal() else wanted
+    chosen = [name for name in found if name.startswith(start)]
+    if len(chosen) != 1:
+        words = f"begins {' and '.join(chosen)}" if chosen else "is no assignment"
+        raise CourseError(f"{wanted!r} {words}; there are {', '.join(found) or 'none'}")
+    return chosen
+
+
+class Course:
+    """The course at `root`, with its private files under `private` (default: .grading/ of the root)."""
+
+    def __init__(self, root, private=None, **directories):
+        import nbgrader.api
+        from nbgrader.coursedir import CourseDirectory
+        from traitlets.config import PyFileConfigLoader
+
+        self.root = Path(root)
+        self.private = Path(private or self.root / ".grading")
+        self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+        nbgrader.api.get_alembic_version = newest_schema
+        self.log_file = self.private / "nbgrader.log"
+        self.config = PyFileConfigLoader("nbgrader_config.py", path=str(self.root)).load_config()
+        settings = self.config.CourseDirectory
+        if private:
+            # nbgrader joins these to the root; an absolute folder stays what it is.
+            settings.submitted_directory = str(self.private / "submitted")
+            settings.autograded_directory = str(self.private / "autograded")
+            settings.feedback_directory = str(self.private / "feedback")
+            settings.db_url = f"sqlite:///{self.private}/gradebook.db?timeout=60"
+        for name, path in directories.items():
+            settings[name] = str(path)
+        self.coursedir = CourseDirectory(config=self.config)
+
+    def folder(self, step, student, assignment):
+        """Where nbgrader keeps `step` ("submitted", "autograded", "feedback") of one student's assignment."""
+        return Path(
+            self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
+        )
+
+    def generate(self, assignment, whole=True):
+        """Write the release of one assignment and put its cells and hidden tests into the gradebook.
+
+        whole: execute the solution to its end, so that an error anywhere in it is found. Without it the same
+        release is written, but the cells below the last AUTOTEST directive are not executed.
+        """
+        from nbgrader.converters import GenerateAssignment
+        from nbgrader.preprocessors import InstantiateTests
+        from traitlets.config import Config
+
+        extra = None
+        if not whole:
+            from .instantiate import UpToTheLast
+
+            steps = GenerateAssignment(coursedir=self.coursedir, config=self.config).preprocessors
+            steps = [UpToTheLast if step is InstantiateTests else step for step in steps]
+            extra = Config(GenerateAssignment={"preprocessors": steps})
+        self._run(GenerateAssignment, assignment, ".", extra)
+
+    def autograde(self, assignment, student):
+        from nbgrader.converters import Autograde
+
+        self._run(Autograde, assignment, student)
+
+    def feedback(self, assignment, student):
+        """Write the feedback as HTML; returns its paths."""
+        from nbgrader.converters import GenerateFeedback
+        from traitlets.config import Config
+
+        extra = Config(HTMLExporter={"template_name": "feedback"})
+        self._run(GenerateFeedback, assignment, student, extra)
+        return sorted(self.folder("feedback", student, assignment).glob("*.html"))
+
+    def give(self, step, assignment, student="*"):
+        """Run a step of nbgrader's exchange, such as ExchangeReleaseFeedback."""
+        self._run(step, assignment, student)
+
+    def scores(self, assignment, student):
+        """{check: (points got, points to get)} of one graded submission, in the order of the notebook."""
+        from nbgrader.api import Gradebook
+
+        with Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
+            submission = book.find_submission(assignment, student)
+            grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
+            return {grade.name: (grade.score, grade.max_score) for grade in grades}
+
+    def _run(self, step, assignment, student, extra=None):
+        handler = logging.FileHandler(self.log_file)
+        log = logging.getLogger("traitlets")
+        level, propagate, start = log.level, log.propagate, self.log_file.stat().st_size
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False
+        self.coursedir.assignment_id, self.coursedir.student_id = assignment, student
+        try:
+            with warnings.catch_warnings(), quiet_stderr(self.log_file):
+                warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
+                converter = step(coursedir=self.coursedir, config=self.config)
+                if extra:
+                    converter.update_config(extra)
+                converter.force = True
+                try:
+                    converter.start()
+                finally:
+                    del converter
+                    gc.collect()  # nbgrader leaves its kernels' sockets open; found later, they would warn
+        except (Exception, SystemExit) as error:
+            log_lines = self.log_file.read_bytes()[start:].decode(errors="replace").splitlines()
+            who = "" if student == "." else f", student {student}"
+            words = telling(log_lines) or [f"{type(error).__name__}: {error}"]
+            lines = "\n  ".join([f"nbgrader's {step.__name__} failed for {assignment}{who}:", *words])
+            raise CourseError(f"{lines}\nThe whole log: {self.log_file}") from error
+        finally:
+            log.removeHandler(handler)
+            log.setLevel(level)
+            log.propagate = propagate
+            handler.close()
+
+
+def newest_schema() -> str:
+    """The version of nbgrader's database schema that a new database is marked with.
+
+    nbgrader asks the command `alembic` for it, a process of its own for each new database: two seconds in
+    which nothing is done but imports, and only where the environment's commands are on the path.
+    """
+    from alembic.script import ScriptDirectory
+    from nbgrader.dbutil import ALEMBIC_DIR
+
+    return ScriptDirectory(ALEMBIC_DIR).get_current_head()
+
+
+def telling(log):
+    """The lines of nbgrader's log that say what went wrong: the notebook's own error, or the last lines."""
+    for i, line in enumerate(log):
+        if line.startswith("Runtime error from the kernel"):
+            return log[i : i + 3]  # the exception's name and message follow; then comes a long traceback
+    return log[-25:]
+
+
+@contextlib.contextmanager
+def quiet_stderr(log_file):
+    """Send what this process and its kernels write to stderr into `log_file` instead."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    try:
+        with open(log_file, "ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+@contextlib.contextmanager
+def alone(folder):
+    """An empty private folder for one run of a command; a second run at the same time is refused."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with files.lock(folder.with_name(folder.name + ".lock"), wait=False) as held:
+        if not held:
+            raise CourseError(f"{folder} is in use by another run of this command; wait until it ends")
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        yield folder
+
+
+def say(*words, **how):
+    """Progress goes to the terminal at once, also through a pipe."""
+    print(*words, **how, flush=True)
+
+
+def opened(course):
+    """nbgrader's database of a course, as a context."""
+    from nbgrader.api import Gradebook
+
+    return Gradebook(course.coursedir.db_url, course.coursedir.course_id)
+
+
+def scored(root, assignment, private=None):
+    """{student: (points, of)} in nbgrader's database, lateness not taken off."""
+    with opened(Course(root, private)) as book:
+        found = book.assignment_submissions(assignment)
+        return {row.student_id: (row.score, row.max_score) for row in found}

@@ -1,0 +1,215 @@
+"""The whole loop without a browser: release, work, hand in, grade, feedback; every score is known beforehand.
+
+Three students take both assignments. One solves all; one holds a few of the misunderstandings in
+tests/mutants, which also say what points that costs; one hands in what was released. Their notebooks are
+executed as they would be in JupyterLab, jobs included, and handed in with the recorded runs. All of it lies
+in .grading/demo; the instructor's gradebook is not touched.
+
+On two cores it takes minutes, because all notebooks are executed at the same time, and the ranks of their
+jobs are forked from one process that has imported TensorFlow (`forked_ranks`). The students' work shows
+that the solution runs to its end, so the release executes it only as far as it has to.
+"""
+
+import asyncio
+import base64
+import contextlib
+import io
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cluster.jobs.backends import forked_ranks
+
+from .classes import grade
+from .course import Course, CourseError, alone, quiet_stderr, say
+from .release.release import release
+from .release.wrong_solutions import MutantError, cells_of, fill, load_all, points
+
+# The misunderstandings of the half-right student, names of files in tests/mutants/NN/.
+HALF = {
+    "01_convolution_as_gemm": ["padding_only_one_side", "col2im_assigns_instead_of_adds"],
+    "07_data_parallel_training": ["warmup_starts_at_zero", "mean_of_means"],
+}
+STUDENTS = ("student_right", "student_half", "student_empty")
+
+
+def run_demo(root):
+    """Run the loop, print the score table and where the results lie; return what is not as expected."""
+    with alone(root / ".grading" / "demo") as private:
+        return loop(root, private)
+
+
+def loop(root, private):
+    """As `run`, in the empty folder `private`."""
+    import nbformat
+
+    start = time.monotonic()
+    course = Course(root, private)
+    expected, got, tasks = {}, {}, []
+    with forked_ranks.offered(forked_ranks.LIBRARIES):
+        with stage("release both assignments"):
+            for assignment in HALF:
+                release(root, assignment, private / "exercises", private, whole=False)
+        for assignment in HALF:
+            released = next((private / "exercises" / assignment).glob("*.ipynb"))
+            source = nbformat.read(root / "solutions" / assignment / released.name, as_version=4)
+            answers, lost = half_right(root, assignment, source)
+            worth = points(source)
+            for student in STUDENTS:
+                key = assignment, student
+                folder = private / "students" / student / assignment
+                shutil.copytree(released.parent, folder)
+                expected[key] = {check: worth[check] for check in worth if student != "student_empty"}
+                if student == "student_half":
+                    expected[key] = {check: 0 if check in lost else worth[check] for check in worth}
+                if student != "student_empty":
+                    half = answers if student == "student_half" else {}
+                    tasks.append((folder / released.name, source, half))
+        with stage("two students work on both, jobs on two ranks"), quiet_stderr(private / "students.log"):
+            asyncio.run(work_all(tasks))
+    for assignment, student in expected:
+        hand_in(course, private / "students" / student / assignment, assignment, student)
+
+    feedback, wrong, graded = {}, [], list(expected)
+    for assignment in HALF:
+        with stage(f"grade the class, {assignment}"):
+            result = grade.grade_class(root, assignment, private=private)
+        wrong += [f"{who}, {assignment} was not graded: {why}" for who, why in result.ungraded.items()]
+        graded = [key for key in graded if key[0] != assignment or key[1] not in result.ungraded]
+    for assignment, student in graded:
+        with stage(f"feedback for {student}, {assignment}"):
+            got[assignment, student] = course.scores(assignment, student)
+            feedback[assignment, student] = course.feedback(assignment, student)
+
+    wrong += table({key: expected[key] for key in graded}, got, course)
+    say("\nFeedback:")
+    for pages in feedback.values():
+        say(*(f"  {page.relative_to(root)}" for page in pages), sep="\n")
+    say("\nRecorded runs:")
+    wrong += replayed(course, graded)
+    curve = training_curve(private / "students" / STUDENTS[0] / "07_data_parallel_training", private)
+    say(f"Training curve of {STUDENTS[0]}: {curve.relative_to(root)}")
+    say(f"\n{time.monotonic() - start:.0f} s in all; everything lies in {private.relative_to(root)}/")
+    return wrong
+
+
+@contextlib.contextmanager
+def stage(name):
+    """Say what begins, and how long it took; what the step itself prints is dropped."""
+    say(f"{name:<56}", end=" ")
+    start = time.monotonic()
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+    say(f"{time.monotonic() - start:5.1f} s")
+
+
+def half_right(root, assignment, source):
+    """The half-right student's answers {hole: text} and the checks these must lose."""
+    mutants = {mutant.name: mutant for mutant in load_all(root, assignment, source)}
+    answers, lost = {}, set()
+    for name in HALF[assignment]:
+        if name not in mutants:
+            raise MutantError(f"the demo uses mutant {name!r} of {assignment}; there are {sorted(mutants)}")
+        if twice := set(answers) & set(mutants[name].replace):
+            raise MutantError(f"two mutants of the demo fill the same hole of {assignment}: {sorted(twice)}")
+        answers |= mutants[name].replace
+        lost |= mutants[name].fails
+    return answers, lost
+
+
+async def work_all(tasks):
+    """`work` of all tasks, at the same time."""
+    await asyncio.gather(*(work(*task) for task in tasks))
+
+
+async def work(path, source, answers):
+    """Fill the holes of a released notebook and execute it where it lies, as a student would."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = fill(nbformat.read(path, as_version=4), source, answers)
+    client = NotebookClient(
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        allow_errors=True,
+        resources={"metadata": {"path": str(path.parent)}},
+    )
+    await client.async_execute()
+    nbformat.write(notebook, path)
+
+
+def hand_in(course, folder, assignment, student):
+    """What `collect` leaves behind: the student's folder, runs included, and when it was handed in."""
+    target = course.folder("submitted", student, assignment)
+    shutil.copytree(folder, target)
+    (target / "timestamp.txt").write_text(datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
+
+
+def table(expected, got, course):
+    """Print expected and obtained points; return the submissions where any check differs."""
+    wrong = []
+    say(f"\n  {'assignment':28}{'student':16}{'expected':>9}{'got':>6}{'of':>5}")
+    for (assignment, student), want in expected.items():
+        scores = got[assignment, student]
+        total = [sum(want.values()), sum(score or 0 for score, _ in scores.values())]
+        most = sum(points for _, points in scores.values())
+        say(f"  {assignment:28}{student:16}{total[0]:9g}{total[1]:6g}{most:5g}")
+        differ = [check for check, (score, _) in scores.items() if (score or 0) != want.get(check, 0)]
+        for check in differ:
+            ending = reason(course.folder("autograded", student, assignment), check)
+            wrong.append(f"{student}, {assignment}: {check} has not the expected points. {ending}")
+    return wrong
+
+
+def reason(folder, check):
+    """How a check of a graded notebook ended, in one line."""
+    import nbformat
+
+    for path in sorted(folder.glob("*.ipynb")):
+        cell = cells_of(nbformat.read(path, as_version=4), "grade").get(check)
+        if cell is not None:
+            errors = [f"{o.ename}: {o.evalue}" for o in cell.outputs if o.output_type == "error"]
+            return errors[0] if errors else "It passed."
+    return "It was not graded."
+
+
+def replayed(course, graded):
+    """Say how many recorded runs were handed in; return where grading ran them again."""
+    wrong = []
+    for assignment, student in graded:
+        handed_in = course.folder("submitted", student, assignment) / "runs"
+        runs = [run.name for run in handed_in.glob("*") if run.is_dir()]
+        if not runs:
+            continue
+        replays = shown(course.folder("autograded", student, assignment)).count("not run again")
+        if replays:
+            say(f"  {student}, {assignment}: {len(runs)} recorded runs handed in, {replays} of them replayed")
+        else:
+            wrong.append(f"{student}, {assignment}: grading ran the jobs instead of replaying {sorted(runs)}")
+    return wrong
+
+
+def shown(folder):
+    """What the cells of the notebooks in a folder have printed."""
+    import nbformat
+
+    cells = [cell for path in folder.glob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]
+    return "".join(output.get("text", "") for cell in cells for output in cell.get("outputs", []))
+
+
+def training_curve(folder, private):
+    """The picture that the student's notebook drew from the metrics of its jobs, as a PNG file."""
+    import nbformat
+
+    for path in sorted(Path(folder).glob("*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            if cell.cell_type != "code" or ".metrics()" not in cell.source:
+                continue
+            for output in cell.outputs:
+                if "image/png" in output.get("data", {}):
+                    png = private / "training_curve.png"
+                    png.write_bytes(base64.b64decode(output.data["image/png"]))
+                    return png
+    raise CourseError(f"no cell of the notebooks in {folder} drew a picture from a job's metrics()")

@@ -1,0 +1,38 @@
+"""Grades one submission: no student code runs outside a sandbox, and no mark is decided inside it.
+
+engine       starts the two processes, watches the clock, writes the verdict
+submission   one submission on its way through it; inputs, outputs: the files it gets, the cells' outputs
+sandbox/     bubblewrap around each process; unprivileged: never as root; cgroups: limits of all together
+             leftovers: what an engine that was killed has left, removed by the next
+             fork_client: the fork server that holds the libraries imported, as the engine sees it
+inside/      what runs in the sandboxes
+             fork_server, namespaces: each child of the fork server makes itself a sandbox of its own
+             student: the notebook's cells but the checks, then what the referee asks for
+             referee: in a second sandbox, on the instructor's text only: the checks
+             remote: what the referee has of the student's functions and objects
+             channel, codec: how the two talk: length-limited JSON, plain data, never a pickle
+
+with Engine(workers=2, limits=Limits(cell=60)) as engine:
+    verdict = engine.grade(notebook, files)
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .verdict import Check, Limits, Verdict
+
+__all__ = ["Check", "Engine", "Limits", "Verdict"]
+
+
+def __getattr__(name: str) -> Any:
+    # Inside the sandboxes only the modules that run there exist, so nothing is imported before it is used.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "Engine":
+        from .engine import Engine
+
+        return Engine
+    from . import verdict
+
+    return getattr(verdict, name)

@@ -1,0 +1,115 @@
+"""The engine: a sandbox for the student's cells, a second one for the checks, and a verdict."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from contextlib import ExitStack
+
+from .inputs import TooLarge, files_of
+from .inside.channel import Channel, Late, Lost
+from .sandbox.bubblewrap import Sandbox
+from .sandbox.fork_client import STARTING, Servers
+from .submission import Again, Ended, Work
+from .verdict import Limits, Verdict
+
+INSIDE = "cluster.staff.engine.inside"
+
+
+class Engine:
+    """Grades up to `workers` submissions at the same time, each `grade` in a thread of the caller's.
+
+    warm: fork sandboxes from a process that has the libraries imported, where this machine allows namespaces
+    inside namespaces; once something was graded, `engine.cold` says why not. Raises CourseError, which names
+    the remedy, where no sandbox can be made at all.
+    """
+
+    def __init__(self, workers=2, limits=None, warm=True):
+        self.limits, self.warm = limits or Limits(), warm
+        self.cold, self.trying = None if warm else "not asked for", threading.Lock()
+        self.sandbox = self.servers = None
+        self.free = threading.BoundedSemaphore(workers)
+
+    def __enter__(self):
+        self.sandbox = Sandbox(self.limits)
+        if self.warm:
+            self.servers = Servers(self.sandbox)
+        return self
+
+    def __exit__(self, *_):
+        if self.servers:
+            self.servers.close()
+        self.sandbox.close()
+
+    def grade(self, notebook, files=None, source=None):
+        """The Verdict on a prepared notebook (NotebookNode) and the folder `files` that came with it.
+
+        source: {grade_id: text} of the instructor's cells; without it the notebook's locked cells are the
+        instructor's, which is what preparing a submission makes sure of.
+        """
+        with self.free:
+            start = time.monotonic()
+            work = Work(copy.deepcopy(notebook), source, self.limits, start + self.limits.total)
+            try:
+                self._grade(work, files)
+                verdict = Verdict("graded", "", work.checks, work.notebook, output_cut=work.outputs.cut)
+            except (Again, OSError) as error:
+                verdict = Verdict("again", str(error))
+            verdict.seconds = time.monotonic() - start
+            return verdict
+
+    def _grade(self, work, files):
+        with ExitStack() as stack:
+            student = self._start(stack, "student", work)
+            try:
+                channel = hello(student, 2 * self.limits.output + 2**20)
+                for part in files_of(files, self.limits.files):
+                    channel.send(part)
+                work.run_cells(channel)
+            except TooLarge as error:
+                return work.fail(str(error))
+            except (Ended, Lost) as error:
+                if student.killed():
+                    raise Again("the sandbox was killed from outside") from error
+                return work.fail(str(error))
+            gone = self._judge(work, student, stack)
+            if gone and student.killed():
+                raise Again("the sandbox was killed from outside")
+
+    def _judge(self, work, student, stack):
+        """Let a referee run the checks; True where the student's process had gone meanwhile."""
+        referee = self._start(stack, "referee", work, (student.stdout.fileno(), student.stdin.fileno()))
+        channel = hello(referee)
+        try:
+            return work.judge(channel)
+        except (Lost, Late) as error:
+            if time.monotonic() < work.end:
+                raise Again(f"the checks' process ended: {error}") from error
+            work.fail(f"grading took longer than {self.limits.total:g} s")
+
+    def _start(self, stack, module, work, fds=()):
+        """A sandbox that runs a module of the engine, until the stack is left."""
+        text = work.text()
+        try:
+            with self.trying:
+                if self.cold is None:  # tried with the server that is needed, not with one more
+                    self.cold = self.servers.trial(text)
+            start = self.sandbox.start if self.cold else self.servers.server_for(text).start
+            child = start(f"{INSIDE}.{module}", fds)
+        except (Lost, Late) as error:
+            raise Again(str(error)) from error
+        stack.callback(child.stop)
+        return child
+
+
+def hello(child, largest=2**26):
+    """The channel to a process that has started."""
+    channel = Channel(child.stdout.fileno(), child.stdin.fileno(), largest)
+    try:
+        channel.receive(STARTING)
+    except (Lost, Late) as error:
+        child.stop_now()
+        words = child.stderr.read(2000).decode(errors="replace").strip()
+        raise Again(f"the sandbox did not start: {words or error}") from error
+    return channel

@@ -1,0 +1,1 @@
+"""What runs in the sandboxes: these modules, and of the package what students have."""

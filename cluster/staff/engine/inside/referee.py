@@ -1,0 +1,111 @@
+"""The referee, in a sandbox without the student's code: runs the checks from the instructor's text.
+
+Names that a check or an independent given cell defines are its own; all others are asked for (see `remote`).
+"""
+
+import contextlib
+import io
+import os
+import resource
+import signal
+import sys
+import time
+
+from cluster.checks.calls import ENGINE
+
+from . import names
+from .channel import Channel
+from .remote import GRACE, Gone, Student, TooLong
+
+LONGEST = 4000  # characters of an error's text
+PRINTED = 20_000  # characters that a check may print
+
+
+def main(fds):
+    engine = Channel(os.dup(0), os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    student = Student(Channel(*fds))
+    engine.send({"hello": True})
+    task = engine.receive()
+    resource.setrlimit(resource.RLIMIT_DATA, (task["memory"], task["memory"]))
+    signal.signal(signal.SIGALRM, too_long)
+    try:
+        known = given(task["given"])
+    except Exception as error:
+        engine.send({"broken": f"{type(error).__name__}: {error}"})
+        return
+    failed = set()
+    for name, text in task["shown"] + task["whole"]:
+        if name in failed:
+            continue
+        said = judge(name, text, known, student, task["seconds"])
+        if said["error"]:
+            failed.add(name)
+        engine.send(said)
+
+
+def too_long(signum, frame):
+    raise TooLong
+
+
+def given(cells):
+    """The names that the independent given cells define, from running them here."""
+    known = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for _, code in names.independent(cells):
+            exec(code, known)
+    return known
+
+
+def judge(name, text, known, student, seconds):
+    """The message about one check."""
+    student.until(seconds)
+    printed, start, error, students = io.StringIO(), time.monotonic(), "", False
+    # What computes here and not in a call has the grace as well, so that a call's own limit comes first.
+    signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            run(name, text, known, student)
+    except TooLong:
+        error = f"TimeLimit: the check took longer than {seconds:g} s"
+    except Gone as raised:
+        error = f"NoAnswer: {raised}"
+    except BaseException as raised:
+        error = f"{type(raised).__name__}: {said(raised)}"[:LONGEST]
+        students = getattr(raised, "students", False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return {
+        "check": name,
+        "error": error,
+        "students": students,
+        "called": student.calls > 0,
+        "seconds": time.monotonic() - start,
+        "printed": printed.getvalue()[:PRINTED],
+        "gone": student.gone,
+    }
+
+
+def said(error):
+    """The text of an exception, also of one that cannot be made into text."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def run(name, text, known, student):
+    """Run a check's text with names of its own, those of the given cells, and the student's."""
+    code = names.compiled(text, name)
+    own = known | {ENGINE: student}
+    for needed in names.missing(code, own):
+        there, value = student.fetch(needed)
+        if there:
+            own[needed] = value
+    exec(code, own)
+
+
+if __name__ == "__main__":
+    main(list(map(int, sys.argv[1:])))

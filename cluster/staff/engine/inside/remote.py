@@ -1,0 +1,211 @@
+"""What a check has of the student's work: copies of plain data, and handles of everything else.
+
+A handle decides nothing: it cannot be compared, it is neither true nor false, and no operator works on it.
+What its functions return arrives as data, which the check's own process judges.
+"""
+
+import builtins
+import time
+
+import numpy as np
+
+from .channel import Late, Lost
+from .codec import arrays_in, pack, unpack
+
+GRACE = 5  # seconds beyond a limit that the student's side has for saying that the limit was met
+# These would end a loop or a generator of the check's as if it had seen everything.
+NEVER = (StopIteration, StopAsyncIteration)
+
+
+class Gone(BaseException):
+    """The student's process cannot be asked any more. Not an Exception: no check may take it for one."""
+
+
+class TooLong(BaseException):
+    """The time of this check is over."""
+
+
+class Student:
+    """The student's process, asked over a channel."""
+
+    def __init__(self, channel):
+        self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
+        self.in_place, self.calls = False, 0
+
+    def until(self, seconds):
+        """A new check begins, with so much time."""
+        self.end, self.functions = time.monotonic() + seconds, []
+        self.in_place, self.calls = False, 0
+
+    def ask(self, do, **request):
+        """The reply (dict) to a request; the student's exceptions are raised here by name."""
+        if self.gone:
+            raise Gone(self.gone)
+        rest = self.end - time.monotonic()
+        if rest <= 0:
+            raise TooLong
+        why, self.gone = "", "the check before this one was stopped in the middle of a call"
+        try:
+            self.channel.send({"do": do, "seconds": rest, **request})
+            reply = self.channel.receive(rest + GRACE)
+            while isinstance(reply, dict) and "back" in reply:
+                self.channel.send(self.called_back(reply))
+                reply = self.channel.receive(max(0, self.end - time.monotonic()) + GRACE)
+            if not isinstance(reply, dict) or not {"value", "error", "missing"} & set(reply):
+                raise Lost("what it sent is no answer")
+        except Late:
+            why = "your notebook's process did not answer in time, and did not react to being interrupted"
+        except Lost as error:
+            why = f"your notebook's process cannot be asked any more: {error}"
+        self.gone = why
+        if why:
+            raise Gone(why)
+        if "error" in reply:
+            self.raise_as_named(reply["error"])
+        return reply
+
+    def raise_as_named(self, error):
+        name, text = map(str, error) if isinstance(error, list) and len(error) == 2 else ("?", "")
+        if name == "TimeLimit":
+            raise TooLong
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, NEVER):
+            try:
+                raised = kind(text[:4000])
+            except TypeError:  # UnicodeDecodeError and its like want more
+                raised = RuntimeError(f"{name}: {text[:4000]}")
+        else:
+            raised = RuntimeError(f"{name}: {text[:4000]}")
+        raised.students = True  # told from what the check itself raises (failures.py)
+        raise raised
+
+    def called_back(self, request):
+        """The student's code calls a function that the check handed to it."""
+        try:
+            number = request["back"]
+            function = self.functions[number] if isinstance(number, int) and number >= 0 else None
+            args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
+            held, self.gone = self.gone, ""
+            try:
+                return {"result": self.pack(function(*args, **kwargs))}
+            finally:
+                self.gone = self.gone or held
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"[:4000]}
+
+    def fetch(self, name):
+        """(True, the value of a global name) or (False, None)."""
+        reply = self.ask("fetch", name=name)
+        return (False, None) if "missing" in reply else (True, self.value(reply))
+
+    def call(self, number, args, kwargs):
+        self.calls += 1
+        reply = self.ask("call", object=number, args=self.pack(args), kwargs=self.pack(kwargs))
+        if self.in_place:
+            self.copy_back([args, kwargs], reply.get("changed", []))
+        return self.value(reply)
+
+    def copy_back(self, given, changed):
+        """What the student's function did to the arrays that it was given happens to ours."""
+        given = list(arrays_in(given))
+        try:
+            for i, tree in changed:
+                new = self.unpack(tree)
+                if isinstance(new, np.ndarray) and new.shape == given[i].shape and given[i].flags.writeable:
+                    given[i][...] = new
+        except (ValueError, TypeError, LookupError) as error:
+            raise self.forged() from error
+
+    def watch(self, name, forbidden=None):
+        """Count the calls of a global function of the student's, or have them raise AssertionError."""
+        if "missing" in self.ask("watch", name=name, forbidden=forbidden):
+            raise NameError(f"name {name!r} is not defined")
+
+    def unwatch(self):
+        """The number of calls since `watch`."""
+        count = self.value(self.ask("unwatch"))
+        return count if isinstance(count, int) else 0
+
+    def value(self, reply):
+        try:
+            return self.unpack(reply["value"])
+        except (ValueError, LookupError) as error:
+            raise self.forged() from error
+
+    def forged(self):
+        self.gone = "your notebook's process cannot be asked any more: what it sent is no value"
+        return Gone(self.gone)
+
+    def pack(self, value):
+        return pack(value, self.wrap)
+
+    def unpack(self, tree):
+        return unpack(tree, self.unwrap)
+
+    def wrap(self, value):
+        if isinstance(value, Remote):
+            return ["object", object.__getattribute__(value, "_number")]
+        if callable(value):
+            self.functions.append(value)
+            return ["function", len(self.functions) - 1]
+        raise TypeError(f"a {type(value).__name__} cannot be handed to the student's code: hand plain data")
+
+    def unwrap(self, tree):
+        kind, number, name, can_be_called = tree
+        if kind != "object" or not isinstance(number, int) or not isinstance(name, str):
+            raise ValueError("what arrived is no handle")
+        return (Function if can_be_called else Remote)(self, number, name[:100])
+
+
+class Remote:
+    """An object that stays in the student's process."""
+
+    __slots__ = ("_kind", "_number", "_student")
+    __hash__ = None
+    __array_ufunc__ = None
+
+    def __init__(self, student, number, kind):
+        for name, value in [("_student", student), ("_number", number), ("_kind", kind)]:
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._student.value(self._student.ask("get", object=self._number, name=name))
+
+    def __setattr__(self, name, value):
+        raise TypeError("a check cannot change an object of the student's")
+
+    def __getitem__(self, key):
+        student = self._student
+        return student.value(student.ask("item", object=self._number, key=student.pack(key)))
+
+    def __len__(self):
+        size = self._student.value(self._student.ask("length", object=self._number))
+        return size if isinstance(size, int) and size >= 0 else 0
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self):
+        raise TypeError(f"a {self._kind} of the student's is neither true nor false: ask for plain data")
+
+    def __eq__(self, other):
+        raise TypeError(f"a {self._kind} of the student's cannot be compared: compare plain data")
+
+    __ne__ = __eq__
+
+    def __array__(self, *args, **kwargs):
+        raise TypeError(f"a {self._kind} of the student's is no array")
+
+    def __repr__(self):
+        return f"<{self._kind} of the notebook>"
+
+
+class Function(Remote):
+    """A Remote that can be called. Arguments and result are copies (but see cluster.checks.in_place)."""
+
+    __slots__ = ()
+
+    def __call__(self, *args, **kwargs):
+        return self._student.call(self._number, args, kwargs)

@@ -1,0 +1,199 @@
+"""The student's side, in a sandbox: runs the cells, then does what the referee asks for.
+
+Nothing in this process can be trusted once a cell has run, this module included. What it sends is data to the
+other side, whatever the student made of it.
+"""
+
+import base64
+import contextlib
+import os
+import resource
+import signal
+import socket
+import sys
+import types
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from cluster.checks.calls import Calls, recorder, refusal
+from cluster.jobs.backends import forked_ranks
+
+from . import shell as shells
+from .channel import Channel
+from .codec import arrays_in, pack, unpack
+
+RANKS = "/tmp/.ranks"
+
+
+class TimeLimit(KeyboardInterrupt):
+    """A cell or a call took too long. Not an Exception, so that `except Exception` does not swallow it."""
+
+
+def main(fds):
+    channel = Channel(os.dup(0), os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    channel.send({"hello": True})
+    while "file" in (task := channel.receive()):
+        keep(**task)
+    limit(**task["limits"])
+    if "tensorflow" in sys.modules:
+        warm_ranks()
+    sys.path.insert(0, "")
+    signal.signal(signal.SIGALRM, too_long)
+    shell = shells.make(task["output"])
+    for i, text in enumerate(task["cells"]):
+        with within(task["cell"]):
+            shell.run_cell(text, store_history=True)
+        channel.send({"cell": i, "outputs": shell.record.take(), "cut": shell.record.cut})
+    for text in task["given"]:
+        with within(task["cell"]):
+            shell.run_cell(text, silent=True)
+    channel.send({"ready": True})
+    Server(channel, shell.user_ns).serve()
+
+
+def keep(file, data):
+    """Write a part of a file that was handed in; an empty one only makes it."""
+    os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
+    with open(file, "ab") as target:
+        target.write(base64.b64decode(data))
+
+
+def limit(memory, processes, size, cpu):
+    """Hard limits of this process and its children."""
+    for kind, value in [
+        (resource.RLIMIT_DATA, memory),
+        (resource.RLIMIT_NPROC, processes),
+        (resource.RLIMIT_FSIZE, size),
+        (resource.RLIMIT_CPU, cpu),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NOFILE, 1024),
+    ]:
+        resource.setrlimit(kind, (value, value))
+
+
+def warm_ranks():
+    """Have ranks of jobs forked by a process that holds the libraries, as this one, and none of the cells."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(RANKS)
+    listener.listen(64)
+    os.environ[forked_ranks.VARIABLE] = RANKS
+    if os.fork() == 0:
+        os.closerange(3, listener.fileno())
+        os.closerange(listener.fileno() + 1, 1024)
+        InteractiveShell.clear_instance()
+        sys.displayhook, sys.excepthook = sys.__displayhook__, sys.__excepthook__
+        try:
+            forked_ranks.serve(listener)
+        finally:
+            os._exit(1)
+    listener.close()
+
+
+def too_long(signum, frame):
+    raise TimeLimit("it took longer than is allowed")
+
+
+@contextlib.contextmanager
+def within(seconds):
+    """Interrupt what runs longer, and again every second."""
+    with contextlib.suppress(TimeLimit):
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.01), 1)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class Server:
+    """Answers the referee: names, calls, attributes and items of the notebook's final state."""
+
+    def __init__(self, channel, names):
+        self.channel, self.names, self.objects, self.watched = channel, names, [], []
+
+    def serve(self):
+        """Answer until the referee ends, or has an answer for a call back: returns that."""
+        while "do" in (request := self.channel.receive()):
+            reply = None
+            with within(request["seconds"]):
+                reply = self.answer(request)
+            self.channel.send(reply or {"error": ["TimeLimit", ""]})
+        return request
+
+    def answer(self, request):
+        try:
+            return getattr(self, request["do"])(request)
+        except BaseException as error:
+            return {"error": [type(error).__name__, str(error)[:4000]]}
+
+    def fetch(self, request):
+        name = request["name"]
+        if name not in self.names:
+            return {"missing": True}
+        return self.value(self.names[name])
+
+    def call(self, request):
+        args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
+        given = list(arrays_in([args, kwargs]))
+        before = [a.tobytes() for a in given]
+        result = self.objects[request["object"]](*args, **kwargs)
+        changed = [[i, self.pack(a)] for i, a in enumerate(given) if a.tobytes() != before[i]]
+        return self.value(result) | {"changed": changed}
+
+    def get(self, request):
+        return self.value(getattr(self.objects[request["object"]], request["name"]))
+
+    def item(self, request):
+        return self.value(self.objects[request["object"]][self.unpack(request["key"])])
+
+    def length(self, request):
+        return self.value(len(self.objects[request["object"]]))
+
+    def watch(self, request):
+        name, calls = request["name"], Calls()
+        if name not in self.names:
+            return {"missing": True}
+        self.watched.append((name, self.names[name], calls))
+        words = request["forbidden"]
+        self.names[name] = refusal(words) if words else recorder(self.names[name], calls)
+        return self.value(None)
+
+    def unwatch(self, request):
+        name, function, calls = self.watched.pop()
+        self.names[name] = function
+        return self.value(calls.count)
+
+    def value(self, value):
+        return {"value": self.pack(value)}
+
+    def pack(self, value):
+        return pack(value, self.wrap)
+
+    def wrap(self, value):
+        if isinstance(value, types.ModuleType):
+            raise TypeError(f"{value.__name__} is a module; a check imports what it uses")
+        self.objects.append(value)
+        return ["object", len(self.objects) - 1, type(value).__name__, callable(value)]
+
+    def unpack(self, tree):
+        return unpack(tree, self.unwrap)
+
+    def unwrap(self, tree):
+        kind, number, *_ = tree
+        if kind == "object":
+            return self.objects[number]
+        return lambda *args, **kwargs: self.back(number, args, kwargs)
+
+    def back(self, number, args, kwargs):
+        """Call a function that the check handed over."""
+        self.channel.send({"back": number, "args": self.pack(args), "kwargs": self.pack(kwargs)})
+        answer = self.serve()
+        if "failed" in answer:
+            raise RuntimeError(answer["failed"])
+        return self.unpack(answer["result"])
+
+
+if __name__ == "__main__":
+    main(list(map(int, sys.argv[1:])))

@@ -1,0 +1,193 @@
+"""The bubblewrap around a process: no network, no files but what it needs, and nothing of it outlives it."""
+
+import compileall
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+import cluster
+
+from ...course import CourseError
+from ...release.student_folder import chosen
+from . import leftovers, unprivileged
+from .cgroups import Group
+
+# Of the engine itself only what runs inside; the rest would tell a student nothing, but is not needed.
+INSIDE = ("cluster", "staff", "engine", "inside")
+SYSTEM = [
+    *("--unshare-all", "--unshare-user", "--hostname", "sandbox", "--die-with-parent", "--new-session"),
+    *("--clearenv", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
+]
+UNCHECKED = PycInvalidationMode.UNCHECKED_HASH
+LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
+CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
+NAMES = {  # just enough for a process to know itself and for ranks to meet on 127.0.0.1
+    "hosts": "127.0.0.1 localhost sandbox\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "passwd": "root:x:0:0::/tmp:/bin/sh\nstudent:x:65534:65534::/tmp:/bin/sh\n",
+    "group": "root:x:0:\nstudent:x:65534:\n",
+}
+VARIABLES = {
+    "HOME": "/tmp",
+    "LANG": "C.UTF-8",
+    "PYTHONPATH": "/course",
+    "PYTHONSAFEPATH": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONWARNINGS": "ignore",
+    "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NBGRADER_EXECUTION": "autograde",
+}
+
+
+def missing():
+    """Why no sandbox can be made on this machine, with the remedy, or ""."""
+    if not shutil.which("bwrap"):
+        return "bubblewrap is missing (Debian: apt-get install bubblewrap); without it nothing is graded"
+    become = unprivileged.become() if unprivileged.droppable() else []
+    words = [*become, "bwrap", *SYSTEM, *links(), "/usr/bin/true"]
+    tried = subprocess.run(words, capture_output=True, text=True, check=False)
+    if tried.returncode:
+        return (
+            f"bubblewrap cannot make a sandbox: {tried.stderr.strip()}. Unprivileged user namespaces must be"
+            " allowed (sysctl kernel.unprivileged_userns_clone=1, or =0 for"
+            " kernel.apparmor_restrict_unprivileged_userns)"
+        )
+    return ""
+
+
+def links():
+    """/bin and its like as on this machine: links into /usr, or folders of their own."""
+    words = []
+    for name in LINKS:
+        path = Path("/", name)
+        if path.is_symlink():
+            words += ["--symlink", os.readlink(path), f"/{name}"]
+        elif path.is_dir():
+            words += ["--ro-bind", f"/{name}", f"/{name}"]
+    return words
+
+
+class Sandbox:
+    """Makes the folder that all sandboxes see as /course, and starts processes in sandboxes of their own."""
+
+    def __init__(self, limits):
+        if why := missing():
+            raise CourseError(why)
+        self.limits = limits
+        leftovers.sweep()
+        self.folder = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX))
+        self.claim = leftovers.claim(self.folder)
+        try:
+            self._copy_package(Path(cluster.__file__).parents[1])
+            self.before, self.python = unprivileged.words(self.folder)
+            for target in self.python.values():
+                Path(target).mkdir(exist_ok=True)
+            unprivileged.hand_over(self.folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def _copy_package(self, root):
+        """The part of the package that students have, and the modules that run inside."""
+        package = self.folder / "course"
+        for path in chosen(root):
+            inside = path.relative_to(root)
+            if inside.parts[0] == "cluster":
+                (package / inside).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, package / inside)
+        inside = package / Path(*INSIDE)
+        inside.mkdir(parents=True)
+        for folder in (inside, inside.parent, inside.parents[1]):
+            (folder / "__init__.py").touch()
+        for path in (root / Path(*INSIDE)).glob("*.py"):
+            shutil.copyfile(path, inside / path.name)
+        # Nothing can write there later, and each rank of a job would compile all of it again.
+        compileall.compile_dir(
+            package, quiet=2, stripdir=package, prependdir="/course", invalidation_mode=UNCHECKED
+        )
+        (self.folder / "etc").mkdir()
+        for name, text in NAMES.items():
+            (self.folder / "etc" / name).write_text(text)
+
+    def close(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.claim.close()
+
+    def command(self, module, *arguments, nested=False):
+        """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside."""
+        python = [sys.executable, "-m", module, *map(str, arguments)]
+        further = () if nested else ("--disable-userns",)
+        return [*self.before, "bwrap", *further, *self._words(), *python]
+
+    def start(self, module, fds=()):
+        """The Child that runs `main(fds)` of a module in a sandbox of its own."""
+        group = Group.make(self.limits)
+        process = subprocess.Popen(
+            [*group.words(), *self.command(module, *fds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=fds,
+            bufsize=0,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+        )
+        return Child(process, group)
+
+    def _words(self):
+        words = [*SYSTEM, *links()]
+        for name in CONFIG:
+            words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        for path, source in self.python.items():
+            words += ["--ro-bind", source, path]
+        words += ["--ro-bind", str(self.folder / "course"), "/course"]
+        for name in NAMES:
+            words += ["--ro-bind", str(self.folder / "etc" / name), f"/etc/{name}"]
+        for writable in ("/dev/shm", "/tmp", "/submission"):
+            words += ["--size", str(self.limits.disk), "--tmpfs", writable]
+        for name, value in VARIABLES.items():
+            words += ["--setenv", name, value]
+        words += ["--setenv", "PATH", f"{sys.prefix}/bin:/usr/bin:/bin", "--chdir", "/submission"]
+        return [*words, "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+class Child:
+    """A process in a sandbox; `stdin`, `stdout` and `stderr` are the engine's ends of its pipes."""
+
+    def __init__(self, process, group):
+        self.process, self.group, self.pid = process, group, process.pid
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+
+    def killed(self):
+        """Was this sandbox ended by a signal from outside? Inside, its outer process is out of reach."""
+        end = time.monotonic() + 1
+        while self.process.poll() is None and time.monotonic() < end:
+            time.sleep(0.01)
+        return self.process.returncode is not None and self.process.returncode < 0
+
+    def stop_now(self):
+        """End the sandbox and all in it; what it said can still be read."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        """End the sandbox and all in it."""
+        self.stop_now()
+        close(self)
+
+
+def close(child):
+    """Close the engine's ends, and remove the group when all its processes have gone."""
+    for stream in (child.stdin, child.stdout, child.stderr):
+        with contextlib.suppress(OSError):
+            stream.close()
+    child.group.remove()

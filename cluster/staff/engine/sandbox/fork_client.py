@@ -1,0 +1,198 @@
+"""The fork server as the engine sees it: a sandbox that holds the libraries, and children forked from it."""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import threading
+import time
+
+from cluster.jobs.backends.forked_ranks import LIBRARIES
+
+from ..inside.channel import Late, Lost
+from .bubblewrap import close
+from .cgroups import Group
+
+LIGHT = (
+    *("numpy", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin"),
+    *("cluster.staff.engine.inside.student", "cluster.staff.engine.inside.referee", "cluster.jobs"),
+)
+HEAVY = (*LIBRARIES, "cluster.training.models")
+NEED_HEAVY = ("tensorflow", "keras", "horovod")
+STARTING = 120  # seconds for a server or a child to say that it runs: more is a machine in trouble
+CREDENTIALS = struct.Struct("3i")  # process id, user, group
+
+
+class Servers:
+    """The fork servers of an engine, each started when the first submission needs it."""
+
+    def __init__(self, sandbox):
+        self.sandbox, self.lock, self.running = sandbox, threading.Lock(), {}
+
+    def trial(self, text):
+        """Why no sandbox can be forked on this machine, or "". The server is that for a notebook's `text`.
+
+        Raises Late where nothing can be said, because the machine is too busy.
+        """
+        try:
+            self.server_for(text).start("cluster.staff.engine.inside.student").stop()
+            return ""
+        except Lost as error:
+            return str(error)
+
+    def server_for(self, text):
+        """The server for a notebook with this code. Raises Lost or Late."""
+        modules = LIGHT + HEAVY if any(name in text for name in NEED_HEAVY) else LIGHT
+        with self.lock:
+            server = self.running.get(modules)
+            if server is None or not server.alive():
+                if server:
+                    server.close()
+                self.running[modules] = server = Server(self.sandbox, modules)
+            return server
+
+    def close(self):
+        for server in self.running.values():
+            server.close()
+
+
+class Server:
+    """One fork server; `modules` are what it holds imported."""
+
+    def __init__(self, sandbox, modules):
+        self.limits, self.lock, self.process = sandbox.limits, threading.Lock(), None
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        command = sandbox.command(
+            "cluster.staff.engine.inside.fork_server", theirs.fileno(), *modules, nested=True
+        )
+        started = threading.Event()
+        threading.Thread(target=self._hold, args=(command, theirs, started), daemon=True).start()
+        started.wait()
+        if self.process is None:
+            self.socket.close()
+            raise Lost("the fork server could not be started")
+        self.socket.settimeout(STARTING)
+        try:
+            reply = self.socket.recv(100)
+        except TimeoutError as error:
+            self.close()
+            raise Late(f"the fork server has not imported its modules in {STARTING} s") from error
+        if reply != b"ready":
+            self.process.kill()
+            why = self.process.stderr.read().decode(errors="replace").strip()
+            self.close()
+            raise Lost(f"the fork server did not start: {why}")
+
+    def _hold(self, command, theirs, started):
+        # The sandbox ends with the thread that started it, so that thread stays until the sandbox has ended.
+        try:
+            self.process = subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={"PATH": os.environ.get("PATH", os.defpath)},
+            )
+        finally:
+            theirs.close()
+            started.set()
+        self.process.wait()
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def start(self, module, fds=()):
+        """The Forked child that runs `main(fds)` of a module in a sandbox of its own."""
+        theirs_in, stdin = os.pipe()
+        stdout, theirs_out = os.pipe()
+        stderr, theirs_err = os.pipe()
+        told, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        theirs = [theirs_in, theirs_out, theirs_err, tells.detach()]
+        child = Forked(
+            told, [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
+        )
+        try:
+            request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
+            with self.lock:
+                socket.send_fds(self.socket, [request], [*theirs, *fds])
+        except OSError as error:
+            child.stop()
+            raise Lost(f"the fork server has ended: {error}") from error
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        try:
+            child.meet(self.limits)
+        except BaseException:
+            child.stop()
+            raise
+        return child
+
+    def close(self):
+        """End the server and all its children."""
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+        self.socket.close()
+
+
+class Forked:
+    """A child of a fork server, as `sandbox.Child`. Its first process is known by a handle, not a number."""
+
+    def __init__(self, told, streams):
+        self.told, self.handle, self.pid, self.group = told, None, None, Group([])
+        self.stdin, self.stdout, self.stderr = streams
+
+    def meet(self, limits):
+        """Learn from the kernel which process this is, and limit it. Raises Lost or Late."""
+        self.told.settimeout(STARTING)
+        try:
+            reply, extra, _, _ = self.told.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
+        except TimeoutError as error:
+            raise Late("the fork server made no child") from error
+        if reply != b"here":
+            why = (
+                self.stderr.read(2000).decode(errors="replace")
+                if select.select([self.stderr], [], [], 1)[0]
+                else ""
+            )
+            raise Lost(f"the fork server made no child: {why or 'it has ended'}")
+        self.pid = next(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] for _, _, data in extra)
+        self.handle = os.pidfd_open(self.pid)
+        self.group = Group.make(limits)
+        self.group.add(self.pid)
+
+    def killed(self):
+        """Was it ended by somebody else? A first process of its namespace cannot be killed from inside."""
+        self.told.settimeout(1)
+        try:
+            reply = self.told.recv(100)
+        except TimeoutError:
+            return False
+        if not reply:  # the one who watches it, outside, or the server has gone
+            return True
+        return json.loads(reply) == -signal.SIGKILL and not self.group.out_of_memory()
+
+    def stop_now(self):
+        """End the sandbox and all in it; what it said can still be read."""
+        if self.handle is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.handle, signal.SIGKILL)
+            end = time.monotonic() + STARTING
+            while not select.select([self.handle], [], [], max(0, end - time.monotonic()))[0]:
+                if time.monotonic() > end:
+                    break
+            os.close(self.handle)
+            self.handle = None
+
+    def stop(self):
+        """End the sandbox and all in it."""
+        self.stop_now()
+        self.told.close()
+        close(self)

@@ -1,0 +1,34 @@
+"""What an engine that was killed has left on this machine, removed by the next one."""
+
+import contextlib
+import fcntl
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from .cgroups import CGROUPS
+
+PREFIX = "grading-"
+HOUR = 3600 * 10**9  # ns: a group without processes may have been made just now, by somebody else
+
+
+def claim(folder):
+    """Mark a folder as used for as long as the file that is returned stays open."""
+    lock = open(folder / "in-use", "w")  # noqa: SIM115 (held until the engine closes it)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
+
+
+def sweep():
+    """Remove folders that no engine uses any more, and empty control groups."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/"):
+        with contextlib.suppress(OSError), open(folder / "in-use") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)
+    for hierarchy in (CGROUPS, CGROUPS / "pids", CGROUPS / "memory"):
+        for group in hierarchy.glob(f"{PREFIX}*-*"):
+            made = group.name.rpartition("-")[2]
+            if made.isdigit() and int(made) < time.monotonic_ns() - HOUR:
+                with contextlib.suppress(OSError):
+                    group.rmdir()

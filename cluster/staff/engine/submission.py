@@ -1,0 +1,130 @@
+"""One submission on its way through the engine: its cells by role, its checks, its outputs."""
+
+import ast
+import time
+
+from .. import failures
+from ..hidden import without_hidden
+from .inside.channel import Late, Lost
+from .outputs import Outputs
+from .verdict import Check
+
+GRACE = 5  # seconds beyond a limit before the process is ended
+
+
+class Again(Exception):
+    """The infrastructure failed: nothing is known of the student's work."""
+
+
+class Ended(Exception):
+    """The student's process ended, or did not react: there is nothing to ask the checks about."""
+
+
+class Work:
+    """`checks` is what becomes the verdict."""
+
+    def __init__(self, notebook, source, limits, end):
+        self.notebook, self.limits, self.end = notebook, limits, end
+        self.outputs = Outputs(limits.output)
+        self.cells, self.given, self.graded, self.checks = [], [], {}, {}
+        for cell in (c for c in notebook.cells if c.cell_type == "code"):
+            cell.outputs, role = [], cell.metadata.get("nbgrader", {})
+            name = role.get("grade_id")
+            ours = name is not None and role.get("locked") and not role.get("solution")
+            if source is not None:
+                ours = ours and name in source
+                cell.source = source[name] if ours else cell.source
+            if ours and role.get("grade"):
+                self.graded[name] = cell
+                self.checks[name] = Check(0.0, float(role["points"]))
+                continue
+            self.cells.append(cell)
+            if ours:
+                self.given.append((name, cell.source))
+
+    def text(self):
+        """All code of the notebook."""
+        return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
+
+    def run_cells(self, channel):
+        """Have the student's side run all cells but the checks. Raises Ended."""
+        limits = {
+            "memory": self.limits.memory,
+            "processes": self.limits.processes,
+            "size": self.limits.disk,
+            "cpu": int(self.limits.total * 4),
+        }
+        task = {"limits": limits, "output": self.limits.output, "cell": self.limits.cell}
+        task["given"] = [definitions(text) for _, text in self.given]
+        where = "before its first cell"
+        try:
+            channel.send(task | {"cells": [cell.source for cell in self.cells]})
+            for number, cell in enumerate(self.cells, 1):
+                where = f"in code cell {number} (the checks not counted)"
+                reply = channel.receive(self.rest(self.limits.cell + GRACE))
+                cell.outputs = self.outputs.take(reply)
+            where = "after its last cell"
+            channel.receive(self.rest(self.limits.cell + GRACE))
+        except Lost as error:
+            raise Ended(f"your notebook's process ended {where}: {error}") from error
+        except Late as error:
+            raise Ended(f"your notebook took too long {where} and could not be interrupted") from error
+
+    def judge(self, channel):
+        """Have the referee run the checks and keep what it says; True where the student's side had gone.
+
+        First the shown part of every check, then those with hidden parts whole: until then the student's code
+        has met no hidden value that it could put into the error of a shown part.
+        """
+        shown = [[name, without_hidden(cell.source)] for name, cell in self.graded.items()]
+        whole = [
+            [n, c.source]
+            for (n, c), (_, text) in zip(self.graded.items(), shown, strict=True)
+            if c.source != text
+        ]
+        limits = {"seconds": self.limits.check, "memory": self.limits.memory}
+        channel.send({"given": self.given, "shown": shown, "whole": whole} | limits)
+        to_come = {name for name, _ in whole}
+        gone = [self.listen(channel, name, False, name in to_come) for name, _ in shown]
+        gone += [self.listen(channel, name, True) for name, _ in whole if not self.checks[name].error]
+        return any(gone)
+
+    def listen(self, channel, name, hidden, to_come=False):
+        """One message of the referee's; no points yet where the check's hidden part is still to come."""
+        reply = channel.receive(self.rest(self.limits.total))
+        if "broken" in reply:
+            raise Again(f"a given cell fails where the checks run: {reply['broken']}")
+        check, cell = self.checks[name], self.graded[name]
+        check.error, check.hidden = reply["error"], hidden and bool(reply["error"])
+        check.kind = failures.kind(reply["error"], reply["students"])
+        check.score = 0.0 if reply["error"] or to_come else check.max_score
+        check.seconds = round(check.seconds + reply["seconds"], 3)
+        # What a hidden part prints that has passed may hold hidden values: what the shown part printed stays.
+        if check.error or not hidden:
+            cell.outputs = self.outputs.of_check(reply["printed"], reply["error"])
+        if check.error:
+            cell.metadata["failure"] = {"kind": check.kind, "called": bool(reply["called"])}
+        if check.hidden:
+            cell.metadata["hidden_failure"] = True
+        return bool(reply["gone"])
+
+    def fail(self, why):
+        """All checks that have not passed or failed yet fail, for one reason."""
+        for name, check in self.checks.items():
+            if not check.score and not check.error:
+                check.error, check.kind = why, failures.LIMIT
+                self.graded[name].outputs = self.outputs.of_check("", f"NotGraded: {why}")
+
+    def rest(self, seconds):
+        return max(0.1, min(seconds, self.end - time.monotonic()))
+
+
+def definitions(text):
+    """The imports, functions and classes of a given cell: run again when the student's cells have run, so
+    that a check meets the instructor's, whatever a cell has called by the same name."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # a magic of IPython's
+        return ""
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    return "\n\n".join(ast.get_source_segment(text, node) for node in tree.body if isinstance(node, kinds))

@@ -1,0 +1,54 @@
+"""What the engine is allowed to spend on a submission, and what it says about it."""
+
+from dataclasses import asdict, dataclass, field
+
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one submission. Times in seconds of the wall clock, sizes in bytes."""
+
+    cell: float = 180  # one cell of the student's
+    check: float = 180  # one check
+    total: float = 1200  # everything
+    memory: int = 4096 * MIB  # private data of one process; of all together where cgroups can be used
+    disk: int = 256 * MIB  # each of the work folder, /tmp and /dev/shm; and one file
+    files: int = 200 * MIB  # what was handed in
+    output: int = 2 * MIB  # of all cells together
+    processes: int = 1024  # and threads
+
+
+@dataclass
+class Check:
+    """One graded cell; `hidden` says that what failed is not to be shown, `kind` how (failures.py)."""
+
+    score: float
+    max_score: float
+    error: str = ""
+    hidden: bool = False
+    seconds: float = 0.0
+    kind: str = ""
+
+
+@dataclass
+class Verdict:
+    """outcome: "graded", or "again" where the infrastructure failed; `why` says how."""
+
+    outcome: str
+    why: str = ""
+    checks: dict[str, Check] = field(default_factory=dict)
+    notebook: object = None  # NotebookNode with outputs
+    seconds: float = 0.0
+    output_cut: bool = False
+
+    def to_json(self):
+        """As plain data."""
+        return {
+            "outcome": self.outcome,
+            "why": self.why,
+            "checks": {name: asdict(check) for name, check in self.checks.items()},
+            "notebook": self.notebook,
+            "seconds": round(self.seconds, 3),
+            "output_cut": self.output_cut,
+        }

@@ -1,0 +1,1 @@
+"""What a student reads of a grading, and what an instructor reads of a class."""

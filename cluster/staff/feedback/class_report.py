@@ -1,0 +1,164 @@
+"""What a class has shown in an assignment, as plain rows: students, checks, misunderstandings, time.
+
+Points come from the gradebook (what a person entered included), all else from the verdicts.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+
+from .. import failures
+from ..classes import late, store
+from ..course import CourseError
+from ..release import variant_codes
+from ..spreadsheet import text
+from . import core_hours, explain
+
+UNKNOWN = "something else"
+
+
+def facts(root, course, assignment):
+    """All that the report shows, as plain data. Raises CourseError where nothing is graded."""
+    from nbgrader.api import Gradebook
+
+    where = store.Store(store.runs(course.coursedir), assignment)
+    mutants = explain.mutants_of(root, assignment)
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        rows = sorted(book.assignment_submissions(assignment), key=lambda row: row.student_id)
+        policy = late.LatePenalty(config=course.config)
+        students = [student(book, policy, where, row, mutants) for row in rows]
+        if not students:
+            raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+        [work] = book.find_assignment(assignment).notebooks
+        worth = {cell.name: cell.max_score for cell in work.grade_cells}
+        if variant_codes.CELL in {cell.name for cell in work.source_cells}:
+            known = variant_codes.Codes(store.runs(course.coursedir).parent, assignment)
+            for found in students:
+                found["variant"] = known.code_of(found["student"])
+    order = next((s["order"] for s in students if s["order"]), [])
+    names = sorted(worth, key=lambda name: (order.index(name) if name in order else len(order), name))
+    for row in students:
+        row.pop("order")
+    return {
+        "assignment": assignment,
+        "of": sum(worth.values()),
+        "students": students,
+        "checks": [check(name, worth[name], students) for name in names],
+        "misunderstandings": counted(students),
+        "time": time_used(where, students),
+    }
+
+
+def student(book, policy, where, row, mutants):
+    """One student: points, lateness, time, what failed and what that points to."""
+    key = where.recorded(row.student_id).get("key")
+    verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
+    grades = {grade.cell.name: grade for work in row.notebooks for grade in work.grades}
+    penalty = row.late_submission_penalty or 0.0
+    failed = {n: failure(outcome) for n, outcome in verdict["checks"].items() if outcome["error"]}
+    return {
+        "student": row.student_id,
+        "points": row.score,
+        "penalty": round(penalty, 4),
+        "final": round(max(0.0, row.score - penalty), 4),
+        "late days": policy.charged(book, row.student_id).get(row.name, 0),
+        "look": bool(row.needs_manual_grade),
+        "seconds": verdict["seconds"],
+        "scores": {name: grade.score for name, grade in grades.items()},
+        "failed": {name: found.error for name, found in failed.items()},
+        "seconds of checks": {n: outcome.get("seconds") for n, outcome in verdict["checks"].items()},
+        "shows": shows(failed, mutants),
+        "order": list(verdict["checks"]),
+    }
+
+
+def failure(check):
+    """The Failure of a verdict's check; verdicts from before the kind was recorded have the error only."""
+    return explain.Failure.from_error(check["error"], check.get("kind", ""), check.get("hidden", False))
+
+
+def shows(failed, mutants):
+    """What the failed checks {name: Failure} point to, in words: what the feedback says, else UNKNOWN."""
+    found = explain.misunderstandings(failed, mutants)
+    known = frozenset().union(*(one.checks for one in found))
+    wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}
+    return [*dict.fromkeys(one.words for one in found), *([UNKNOWN] if wrong - known else [])]
+
+
+def counted(students):
+    """[(misunderstanding, how many students show it)], the most frequent first."""
+    counts = Counter(text for row in students for text in set(row["shows"]))
+    empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
+    known = [(text, n) for text, n in counts.most_common() if text != UNKNOWN]
+    return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a hole left empty", empty)] if n]
+
+
+def check(name, worth, students):
+    """One check over the class."""
+    scores = [row["scores"].get(name) or 0.0 for row in students]
+    errors = Counter(first_line(row["failed"][name]) for row in students if name in row["failed"])
+    took = [s for row in students if (s := row["seconds of checks"].get(name)) is not None]
+    return {
+        "check": name,
+        "points": worth,
+        "mean": round(statistics.fmean(scores), 3),
+        "failed": sum(score < worth for score in scores),
+        "rate": round(sum(score < worth for score in scores) / len(scores), 4),
+        "seconds": round(statistics.median(took), 3) if took else None,
+        "error": errors.most_common(1)[0][0][:200] if errors else "",
+    }
+
+
+def first_line(error):
+    """What a check said, in one line."""
+    return "a hole left empty" if is_empty(error) else error.partition("\n")[0]
+
+
+def is_empty(error):
+    """Has a check met a hole that is still empty?"""
+    return failures.kind(error) == failures.EMPTY
+
+
+def time_used(where, students):
+    """Seconds of students' work, and the hours of cores that workers had reserved, by where they ran."""
+    took = [row["seconds"] for row in students if row["seconds"] is not None]
+    hours, note = core_hours.used(where.folder / "journal.jsonl")
+    return {
+        "seconds": round(sum(took), 1),
+        "median": round(statistics.median(took), 2) if took else None,
+        "longest": round(max(took), 2) if took else None,
+        "core hours": hours,
+        "note": note,
+    }
+
+
+def tables(found):
+    """{file name: CSV} of the students and of the checks."""
+    checks = [row["check"] for row in found["checks"]]
+    own = any("variant" in row for row in found["students"])  # numbers of their own
+    students = [
+        [
+            "student",
+            "points",
+            "of",
+            "late days",
+            "penalty",
+            "final",
+            "seconds",
+            "to look at",
+            "shows",
+            *checks,
+            *(["variant"] if own else []),
+        ]
+    ]
+    for row in found["students"]:
+        students.append(
+            [row["student"], row["points"], found["of"], row["late days"], row["penalty"], row["final"]]
+            + [row["seconds"], "yes" if row["look"] else "", "; ".join(row["shows"])]
+            + [row["scores"].get(name) for name in checks]
+            + ([row["variant"]] if own else [])
+        )
+    columns = ["check", "points", "mean", "failed", "rate", "seconds", "error"]
+    by_check = [columns, *([row[name] for name in columns] for row in found["checks"])]
+    return {"students.csv": text(students), "checks.csv": text(by_check)}

@@ -1,0 +1,53 @@
+"""What grading an assignment has cost the cluster: hours of cores, those of tasks that were killed as well.
+
+A worker says itself what it took, at its end. One that was killed says nothing; of an array Slurm's
+accounting knows it all the same. Where there is no accounting, the report says how many are missing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections import Counter
+
+from cluster.slurm import client
+
+FORMAT = "--format=JobName,CPUTimeRAW,State"
+THROUGH = ("COMPLETED", "COMPLETING", "RUNNING")
+
+
+def used(journal):
+    """({"local" or "slurm": core hours}, what is to be said about them) from the path of a journal."""
+    try:
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    except FileNotFoundError:
+        return {}, ""
+    parts, sent = [one for one in lines if "part" in one], [one for one in lines if "parts" in one]
+    hours = Counter()
+    for one in parts:
+        hours[one["kind"]] += one["cores"] * (one["ended"] - one["began"]) / 3600
+    missing = sum(one["parts"] - one["told"] for one in sent)
+    arrays, notes = [one for one in sent if one["kind"] == "slurm"], []
+    if arrays and (answer := accounted(arrays)):
+        hours["slurm"], killed = answer
+        missing -= sum(one["parts"] - one["told"] for one in arrays)
+        notes.append("by Slurm's accounting" + (f", killed tasks included: {killed}" if killed else ""))
+    if missing:
+        notes.append(f"without {missing} workers that were killed: nobody knows their time")
+    return {kind: round(value, 4) for kind, value in sorted(hours.items())}, "; ".join(notes)
+
+
+def accounted(arrays):
+    """(core hours, tasks that did not complete) of these arrays by sacct; None if it lacks one."""
+    names = {one["job"] for one in arrays}
+    first = datetime.datetime.fromtimestamp(min(one["sent"] for one in arrays) - 60)
+    words = ("--noheader", "--parsable2", "--allocations", FORMAT, f"--name={','.join(sorted(names))}")
+    try:
+        answer = client.ask("sacct", *words, f"--starttime={first:%Y-%m-%dT%H:%M:%S}", timeout=30)
+    except client.SlurmError:
+        return None
+    rows = [line.split("|") for line in answer.splitlines()]
+    if {name for name, _, _ in rows} != names:
+        return None
+    killed = sum(not state.startswith(THROUGH) for _, seconds, state in rows if int(seconds))
+    return sum(int(seconds) for _, seconds, _ in rows) / 3600, killed

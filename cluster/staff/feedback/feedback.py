@@ -1,0 +1,215 @@
+"""What a student's feedback shows: never a hidden check, nor how one failed; where to look again.
+
+Its parts are named in nbgrader_config.py: preprocessors that read the marks, hide, list the checks and
+explain, and the exporter. Its pages (templates/teach) work without a network: no script, mathematics as
+MathML, and a policy that lets nothing be loaded.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from nbconvert.exporters import HTMLExporter
+from nbconvert.preprocessors import Preprocessor
+from nbgrader.preprocessors import GetGrades
+from traitlets import Bool
+
+from .. import failures
+from ..hidden import has_hidden, hidden_lines, replaced
+from .explain import Failure, explain
+from .markdown import in_line
+
+INSTEAD = "# (hidden checks)"
+NOT_GRADED = "NotGraded: "
+NOTHING = "No response."  # what nbgrader says of an empty answer
+POINTS = re.compile(r"\s*\(\d+(\.\d+)? points?\)\.?")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# How IPython's tracebacks begin, and how they point to a line; the engine's errors have no traceback.
+RULE, ARROW = re.compile(r"-{20,}$"), re.compile(r"-+> (\d+) ")
+# One sentence for all ways in which a hidden check fails: which of them it was, the student's code decides,
+# and could tell so what it was given.
+HIDDEN_CASE = (
+    "A hidden check failed: the visible cases are right, but for another shape, size or value the result is"
+    " wrong, ends in an error or takes too long."
+)
+HIDDEN_ANSWER = "A hidden check failed: your answer can be read, but not all of it is right."
+SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")  # whose text says it all
+STORED = re.compile(r"""(\.matches\(["'])[\w+/=]{24,}(["'])""")  # what AUTOTEST compares with (values.py)
+SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
+# JupyterLab's viewer gives the page a base of its own, in the <base> that it finds, and with that a link to a
+# check would leave the page: here, after the policy, a base counts for nothing.
+POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
+    " style-src 'unsafe-inline'; base-uri 'none'\">\n<base target=\"_self\">"
+)
+
+
+class Marks(GetGrades):
+    """nbgrader's step that reads the marks, and whether a person has to look at one before it counts."""
+
+    def _get_score(self, cell, resources):
+        super()._get_score(cell, resources)
+        name = cell.metadata.nbgrader["grade_id"]
+        grade = self.gradebook.find_grade(name, self.notebook_id, self.assignment_id, self.student_id)
+        cell.metadata.nbgrader["waiting"] = bool(grade.needs_manual_grade)
+
+
+class HideHiddenTests(Preprocessor):
+    """Blanks the hidden checks of a graded notebook, and how one of them failed, for the feedback.
+
+    Which part of a check has failed is known from where, never from what it says: a visible failure stays,
+    whatever it quotes. The autograded notebook keeps everything, for the instructor.
+    """
+
+    enabled = Bool(True, help="Whether hidden checks are blanked.").tag(config=True)
+
+    def preprocess_cell(self, cell, resources, index):
+        if not has_hidden(cell.source):
+            return cell, resources
+        if cell.cell_type == "code":
+            # How it failed is read now: afterwards a hidden failure does not say it any more.
+            cell.metadata.setdefault("failure", {"kind": failures.kind(error_of(cell))})
+            cell.outputs = [hide(output, cell) for output in cell.outputs]
+        cell.source = replaced(cell.source, INSTEAD)
+        return cell, resources
+
+
+def hide(output, cell):
+    """An output of a check with hidden lines as its student may see it.
+
+    The engine runs the shown part of all checks before any hidden one, and marks the cell of which the hidden
+    part has failed: nothing of that failure is shown, since the student's code could have put what it was
+    given into it. Where somebody has run the notebook again, in Jupyter, an error comes with a traceback,
+    which quotes lines around the failure, and its first frame has the number of the line.
+    """
+    secret = cell.metadata.get("hidden_failure", False)
+    if output.output_type != "error":
+        return type(output)(output_type="stream", name="stdout", text="") if secret else output
+    lines = ANSI.sub("", "\n".join(output.traceback)).split("\n")
+    if not secret and not RULE.match(lines[0]):
+        return output
+    if not secret:
+        flags = hidden_lines(cell.source)
+        number = next((int(found[1]) for line in lines if (found := ARROW.match(line))), 0)
+        if 0 < number <= len(flags) and not flags[number - 1]:
+            words = f"{output.ename}: {output.evalue}"
+            return type(output)(output | {"traceback": [words]})
+    words = HIDDEN_CASE if cell.metadata.get("failure", {}).get("called", True) else HIDDEN_ANSWER
+    return type(output)(output_type="error", ename="HiddenCheck", evalue=words, traceback=[words])
+
+
+class Contents(Preprocessor):
+    """The list of checks and comments that heads the page, and what is to be said of the whole submission."""
+
+    enabled = Bool(True, help="Whether the page has a list of checks.").tag(config=True)
+
+    def preprocess(self, notebook, resources):
+        about = resources["nbgrader"]
+        about["checks"] = [listed(cell) for cell in notebook.cells if worth_a_line(cell)]
+        about["banners"] = sorted(
+            {
+                found.error.removeprefix(NOT_GRADED)
+                for _, found in failed_checks(notebook)
+                if found.error.startswith(NOT_GRADED)
+            }
+        )
+        about["whole"] = not notebook.metadata.get("unreadable")
+        words = heading(notebook.cells) or about["assignment"]
+        about["heading"], about["title"] = in_line(words), re.sub(r"[`*]", "", words)
+        if not about["whole"]:  # there is no work to show, only the checks' text
+            notebook.cells = []
+            about["banners"].append("It could not be graded so far; a person will look at it.")
+        return notebook, resources
+
+
+def worth_a_line(cell):
+    """Is this cell one with points, or one with a comment that a person wrote?"""
+    role = cell.metadata.get("nbgrader", {})
+    return role.get("grade") or role.get("task") or role.get("comment", NOTHING) not in (None, "", NOTHING)
+
+
+def listed(cell):
+    """What the template shows of a cell: nbgrader's metadata and a title, as HTML of one line."""
+    role = cell.metadata.nbgrader
+    role["title"] = in_line(title(cell))
+    return role
+
+
+def title(cell):
+    """The first line of a check's docstring (Markdown), without its points; else what kind of cell it is."""
+    role = cell.metadata.nbgrader
+    if not role.get("solution") and cell.cell_type == "code":
+        try:
+            words = ast.get_docstring(ast.parse(cell.source)) or ""
+        except SyntaxError:  # a magic of IPython's
+            words = ""
+        return POINTS.sub("", words.partition("\n")[0]).rstrip(".") or role["grade_id"]
+    return "Written answer" if role.get("grade") else "Task" if role.get("task") else "Your answer"
+
+
+def heading(cells):
+    """The first heading of the first order in a notebook's texts, or ""."""
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    found = re.search(r"^# +(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else ""
+
+
+class Explain(Preprocessor):
+    """Heads each failed check with its error, the misunderstanding it may show, and where to read again.
+
+    What stands for an expected value in the text of a check is shortened: there is nothing to read in it.
+    """
+
+    enabled = Bool(True, help="Whether failed checks are explained.").tag(config=True)
+
+    def preprocess(self, notebook, resources):
+        root = Path(self.config.CourseDirectory.root)
+        assignment = resources["nbgrader"]["assignment"]
+        failed = dict(failed_checks(notebook))
+        for cell in notebook.cells:
+            role = cell.metadata.get("nbgrader", {})
+            if cell.cell_type == "code" and role.get("grade") and not role.get("solution"):
+                name = role["grade_id"]
+                role["error"] = in_words(failed[name].error) if name in failed else ""
+                role["hint"] = explain(root, assignment, name, failed) if name in failed else ""
+                cell.outputs = [output for output in cell.outputs if output.output_type != "error"]
+                cell.source = STORED.sub(r"\1…\2", cell.source)
+        return notebook, resources
+
+
+def failed_checks(notebook):
+    """(name, Failure) of each check that failed."""
+    for cell in notebook.cells:
+        role, error = cell.metadata.get("nbgrader", {}), error_of(cell)
+        if role.get("grade") and error:
+            kind = cell.metadata.get("failure", {}).get("kind", "")
+            hidden = cell.metadata.get("hidden_failure", False)
+            yield role["grade_id"], Failure.from_error(error, kind, hidden)
+
+
+def in_words(error):
+    """An error as a student reads it: an assertion's text stands for itself."""
+    name, _, text = error.partition(": ")
+    if name in SAY_IT and text.strip():
+        return text
+    return error.rstrip(": \n") if name not in SAY_IT else "An assertion of this check is not true."
+
+
+def error_of(cell):
+    """The error ("Name: text") that a cell ended with, or ""."""
+    errors = [o for o in cell.get("outputs", ()) if o.output_type == "error"]
+    return f"{errors[0].ename}: {errors[0].evalue}" if errors else ""
+
+
+class Feedback(HTMLExporter):
+    """A page of its own, without what needs a network or could run."""
+
+    def __init__(self, **kw):
+        # Given as arguments, these count more than the template that nbgrader names in the configuration.
+        folder = str(Path(__file__).with_name("templates"))
+        super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
+
+    def from_notebook_node(self, nb, resources=None, **kw):
+        page, resources = super().from_notebook_node(nb, resources, **kw)
+        page = SCRIPTS.sub("", page)
+        return page.replace("<head>", f"<head>\n{POLICY}", 1), resources

@@ -1,0 +1,68 @@
+"""HTML of Markdown that anybody may have written: nothing in it runs or is loaded, formulas are MathML."""
+
+import re
+from functools import cache
+
+TAGS = frozenset(
+    re.findall(
+        r"\w+",
+        "a abbr b blockquote br code dd del div dl dt em h1 h2 h3 h4 h5 h6 hr i img li ol p pre s span strong"
+        " sub sup table tbody td th thead tr ul",
+    )
+)
+ALIGN = re.compile(r'(<t[hd]) style="text-align: ?(left|right|center)"')
+CODE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>)", re.DOTALL)
+MATH = re.compile(r"(<math\b.*?</math>)", re.DOTALL)
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL)
+
+
+def markdown(source):
+    """HTML of a Markdown text that anybody may have written: no script, formulas as MathML."""
+    import bleach
+    from nbconvert.filters import markdown2html
+
+    attributes = {"*": ["class", "id", "title", "align"], "a": ["href"], "img": picture}
+    html = ALIGN.sub(r'\1 align="\2"', markdown2html(source))  # the only style that a table has
+    html = bleach.clean(html, TAGS, attributes, protocols=["http", "https", "mailto", "data"], strip=True)
+    html = html.replace("<table>", '<table class="table table-condensed">')  # Formgrader's own have no space
+    parts = CODE.split(html)
+    return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
+
+
+def in_line(source: str) -> str:
+    """HTML of one line of Markdown, such as a title: emphasis, code and formulas, and no link or block."""
+    import bleach
+
+    text = source.strip()
+    html = markdown(text).strip()
+    paragraph = html.startswith("<p>") and html.endswith("</p>") and html.count("<p>") == 1
+    if not paragraph:  # "1. …" would begin a list
+        return bleach.clean(text)
+    parts = MATH.split(html.removeprefix("<p>").removesuffix("</p>"))
+    return "".join(
+        part if MATH.match(part) else bleach.clean(part, ("code", "em", "i", "strong", "b"), strip=True)
+        for part in parts
+    )
+
+
+def picture(tag, name, value):
+    """Is this attribute of an <img> allowed? A picture from elsewhere would tell who looks at it."""
+    return name in ("alt", "title", "width", "height") or (name == "src" and value.startswith("data:image/"))
+
+
+@cache
+def mathml(text, display):
+    from latex2mathml.converter import convert
+
+    return convert(text, display=display)
+
+
+def formula(found):
+    """A formula as MathML, or as it was written where it is none."""
+    from html import unescape
+
+    block, inline = found.groups()
+    try:
+        return mathml(unescape(block or inline), "block" if block else "inline")
+    except Exception:  # whatever the converter stumbles over: TeX can be read, too
+        return f"<code>{found.group()}</code>"

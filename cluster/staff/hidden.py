@@ -1,0 +1,54 @@
+"""Which lines of a check students do not see: exactly those that nbgrader takes out of the release.
+
+nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`, or a blank behind the mark,
+begins a hidden region too. The release is nbgrader's work; what the engine runs first and what the feedback
+shows has to be the same lines.
+"""
+
+BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # nbgrader's ClearHiddenTests
+
+
+def between(lines: list[str], begin: str = BEGIN, end: str = END) -> list[bool]:
+    """For each line, whether it is one of nbgrader's delimiters or stands between a pair of them.
+
+    A region that is never closed, which nbgrader refuses to release, goes on to the end of the text.
+    """
+    found, inside = [], False
+    for line in lines:
+        inside = begin in line or (inside and end not in line)
+        found.append(inside or end in line)
+    return found
+
+
+def hidden_lines(text: str) -> list[bool]:
+    """For each line of a cell, cut at "\\n" as nbgrader does, whether students do not see it."""
+    return between(text.split("\n"))
+
+
+def has_hidden(text: str) -> bool:
+    """Is there anything in this cell that students do not see?"""
+    return any(hidden_lines(text))
+
+
+def as_released(text: str) -> str:
+    """The cell as nbgrader releases it: without the hidden lines."""
+    return "\n".join(
+        line for line, secret in zip(text.split("\n"), hidden_lines(text), strict=True) if not secret
+    )
+
+
+def without_hidden(text: str) -> str:
+    """A check without what students do not see, its lines numbered as before."""
+    return replaced(text, "", every=True)
+
+
+def replaced(text: str, instead: str, every: bool = False) -> str:
+    """The cell with `instead` in the place of each hidden region, or of every line of it."""
+    lines, before = [], False
+    for line, secret in zip(text.split("\n"), hidden_lines(text), strict=True):
+        if not secret:
+            lines.append(line)
+        elif every or not before:
+            lines.append(instead)
+        before = secret
+    return "\n".join(lines)

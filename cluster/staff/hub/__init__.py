@@ -1,0 +1,23 @@
+"""The course on a JupyterHub of this machine: students, instructors, the exchange, Formgrader.
+
+`python -m cluster.staff.hub --help` lists the commands; README.md is for the administrator.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cluster.system.settings import text as setting
+
+COURSE = "convolution-to-cluster"  # nbgrader's course_id; Formgrader's service has to have the same name
+STUDENTS, INSTRUCTORS = (
+    f"nbgrader-{COURSE}",
+    f"formgrade-{COURSE}",
+)  # groups, as nbgrader names them
+
+__all__ = ["COURSE", "INSTRUCTORS", "STUDENTS", "default_state"]
+
+
+def default_state() -> Path:
+    """The folder that holds everything of the hub: `$CLUSTER_STATE/hub`, a place that students can enter."""
+    return Path(setting("CLUSTER_STATE")) / "hub"

@@ -1,0 +1,176 @@
+"""The commands: start, stop, status, sync, backup, restore, units."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from . import daemons, default_state, roster, settings, units
+from . import state as states
+from .settings import Settings, Trouble
+
+CHECKOUT = Path(__file__).parents[3]
+NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 1 for trouble, or what `status` says."""
+    args = _parser().parse_args(argv)
+    try:
+        state = (args.state or default_state()).absolute()
+        commands = {"start": _start, "stop": _stop, "status": _status}
+        commands |= {"sync": _sync, "backup": _backup, "restore": _restore, "units": _units}
+        return commands[args.command](args, state)
+    except Trouble as e:
+        print(e, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        return 130
+    except OSError as e:  # a full disk, a folder that is not there
+        print(f"{e.filename or args.command}: {e.strerror}.", file=sys.stderr)
+        return 1
+
+
+def _start(args: argparse.Namespace, state: Path) -> int:
+    from .start import start_hub
+    from .sync import KEPT
+
+    chosen = settings.from_toml(args.settings) if args.settings else states.settings(state)
+    if args.slurm:
+        chosen = settings.from_values(settings.as_values(chosen) | {"slurm": "machine"})
+    people = (args.roster or state / KEPT).absolute()
+    if args.roster is None and os.getuid() == 0 and not people.exists():
+        raise Trouble(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
+    say(f"The course on JupyterHub, in {state}")
+    start_hub(chosen, state, (args.course or CHECKOUT).absolute(), people, say)
+    say(f"It is up: {chosen.public}")
+    say(f"  class page: {chosen.class_page}")
+    say(f"  Formgrader: {chosen.pages}")
+    book = states.accounts(state, chosen)
+    if book.passwords.exists():
+        say(f"  first passwords of the users that were made here: {book.passwords}")
+    return 0
+
+
+def _stop(args: argparse.Namespace, state: Path) -> int:
+    from .stop import confirm_purge, stop_hub
+
+    if args.purge and not args.yes:
+        confirm_purge(state)
+    stop_hub(state, say, args.purge)
+    return 0
+
+
+def _status(args: argparse.Namespace, state: Path) -> int:
+    from .status import report
+
+    code, text = report(state)
+    print(text)
+    return code
+
+
+def _sync(args: argparse.Namespace, state: Path) -> int:
+    from . import sync
+
+    chosen = _started(state)
+    people = roster.read_people(args.roster)
+    with states.locked(state):
+        changed = sync.sync(state, chosen, people, say)
+        sync.keep(state, args.roster.absolute())
+    say(f"{len(people)} people, {len(changed)} changes")
+    return 0
+
+
+def _backup(args: argparse.Namespace, state: Path) -> int:
+    from .backup import write_backup
+
+    write_backup(state, _started(state), args.file.absolute(), say, args.wait)
+    return 0
+
+
+def _restore(args: argparse.Namespace, state: Path) -> int:
+    from .backup import restore_backup
+
+    restore_backup(state, _started(state), args.file.absolute(), say)
+    return 0
+
+
+def _units(args: argparse.Namespace, state: Path) -> int:
+    made = units.unit_files(CHECKOUT, state, args.backups.absolute())
+    if args.into is None:
+        print("\n".join(f"# {name}\n{text}" for name, text in made.items()))
+        return 0
+    if not args.into.is_dir():
+        raise Trouble(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
+    units.write(args.into, made)
+    rotate = args.into / f"{units.NAME}.logrotate"
+    timers = " ".join(name for name in made if name.endswith(".timer"))
+    say(f"Written to {args.into}: {', '.join(made)}. Then, as root:")
+    say(f"  systemctl daemon-reload && systemctl enable --now {units.NAME}.service {timers}")
+    say(f"  mv {rotate} /etc/logrotate.d/{units.NAME}")
+    return 0
+
+
+def _started(state: Path) -> Settings:
+    if why := daemons.missing():
+        raise Trouble(why)
+    if states.record(state) is None:
+        raise Trouble(f"No hub was started in {state}; the state folder is named with --state.")
+    return states.settings(state)
+
+
+def say(line: str) -> None:
+    """A line for the administrator, at once."""
+    print(line, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m cluster.staff.hub", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, words in {
+        "start": "start what does not run yet, mend what is broken, apply the roster",
+        "stop": "end exactly what start started, servers of students too; all files are kept",
+        "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
+        "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
+        "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
+        "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
+        "units": "print units of systemd: start at boot, mend every five minutes, back up every night",
+    }.items():
+        command = commands.add_parser(name, help=words, description=words)
+        command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
+        if name == "start":
+            text = "the people, as CSV (name, user, role, extension); default: the one last read"
+            command.add_argument("--roster", type=Path, metavar="FILE", help=text)
+            text = "a TOML file; default: what was last started (cluster/staff/hub/settings.py lists them)"
+            command.add_argument("--settings", type=Path, metavar="FILE", help=text)
+            text = "the course's repository (default: the one of this command)"
+            command.add_argument("--course", type=Path, metavar="FOLDER", help=text)
+            command.add_argument(
+                "--slurm", action="store_true", help="with the one-machine Slurm (slurm = 'machine')"
+            )
+        if name == "stop":
+            text = "remove the state folder and the users made here, with all their files"
+            command.add_argument("--purge", action="store_true", help=text)
+            command.add_argument("--yes", action="store_true", help="with --purge: do not ask")
+        if name == "units":
+            text = "write them into this folder (systemd's: /etc/systemd/system) instead of printing"
+            command.add_argument("--into", type=Path, metavar="FOLDER", help=text)
+            text = "where the backups go (default: %(default)s)"
+            command.add_argument(
+                "--backups", type=Path, default=Path("/srv/backup"), metavar="FOLDER", help=text
+            )
+        if name == "sync":
+            command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
+        if name == "backup":
+            text = "minutes to wait for the end of a `grade run` at work (default: %(default)s)"
+            command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
+        if name in ("backup", "restore"):
+            command.add_argument("file", type=Path, metavar="FILE", help="a .tar.gz")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

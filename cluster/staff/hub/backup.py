@@ -1,0 +1,225 @@
+"""One file with the gradebook, all that was handed in, graded and given back; and the way back from it.
+
+Collecting trusts the time at which the file system last saw a submission change; no backup can put that back.
+So `backup` collects first: what was handed in then has its true time, in the grader's folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import shutil
+import sqlite3
+import tarfile
+import time
+from pathlib import Path
+from typing import BinaryIO
+
+from cluster.system import files, processes
+
+from .. import services
+from ..services import Say, start_group, step
+from . import COURSE, daemons, postgres, sync, users
+from . import state as states
+from .settings import Settings, Trouble
+
+FORMAT = 1
+BOOK = "gradebook.db"
+OURS = ("outbound", "feedback")  # of the exchange: what the grader put there
+
+
+def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
+    """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile.
+
+    A `grade run` at work is waited for, `wait` minutes; then it is refused (Trouble). None begins meanwhile.
+    """
+    private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
+    if not file.parent.is_dir():
+        raise Trouble(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
+    with contextlib.ExitStack() as last:
+        _no_grading(private / "runs", wait, say, last)
+        last.enter_context(states.locked(state))
+        with step("collecting what was handed in", say) as note:
+            note("; ".join(_collect(state, settings, exchange)))
+        with step(str(file), say):
+            about = {"format": FORMAT, "time": time.time(), "inbound": _inbound(exchange / "inbound")}
+            with (
+                files.writing(file, mode=0o600, sync=True) as f,
+                tarfile.open(fileobj=f, mode="w:gz") as tar,
+            ):
+                _text(tar, "backup.json", json.dumps(about, indent=1).encode())
+                _text(tar, sync.KEPT, (state / sync.KEPT).read_bytes())
+                _text(tar, *_book(state, settings, private))
+                tar.add(private, "grading", filter=_kept)
+                for name in (*OURS, "inbound"):
+                    tar.add(exchange / name, f"exchange/{name}", filter=_kept)
+            noted = {"file": str(file), "time": time.time()}
+            files.write_json(state / states.BACKED_UP, noted, mode=0o600)
+
+
+def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
+    """Put what `file` holds in the place of gradebook, submissions, marks and feedback.
+
+    What was there is kept beside, as .grading.before; what students have handed in since stays in the
+    exchange, to be collected.
+    """
+    with states.locked(state):
+        with _opened(file) as tar:
+            about = _about(tar, file)
+            book = tar.extractfile(about["book"]).read()
+        formgrader = next(p for p in daemons.all_daemons(settings, state) if p.name == "formgrader")
+        record = services.process_ledger(state).all().get("formgrader")
+        lives = processes.alive(record)
+        if lives:
+            processes.end([record])
+        root, exchange = daemons.course_root(settings), state / "exchange" / COURSE
+        with step("submissions, marks and feedback", say), open(file, "rb") as f:
+            users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book))
+        if about["book"] != BOOK:
+            if settings.database == "sqlite":
+                raise Trouble(
+                    f"{file} holds a gradebook of PostgreSQL, and the settings say database = 'sqlite'."
+                )
+            with step("gradebook", say):
+                postgres.load(settings, state, "gradebook", book)
+        if lives:
+            start_group([formgrader], state, say)
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
+    say(f"As it was on {when}. Before that: {root}/.grading.before")
+
+
+def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) -> None:
+    """Hold the lock of each assignment's grading until `stack` ends. Raises Trouble after `wait` minutes."""
+    until = time.monotonic() + 60 * wait
+    for path in sorted(runs.glob("*/lock")):
+        lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        stack.callback(os.close, lock)
+        told = False
+        while not _held(lock):
+            words = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
+            if time.monotonic() >= until:
+                raise Trouble(
+                    f"{words}: a backup holds no half of it. Try again when it has ended, or let the backup "
+                    f"wait so many minutes: --wait 240. No backup was written."
+                )
+            if not told:
+                say(f"  {words}: waiting for its end, at most {wait:g} minutes")
+            told = True
+            time.sleep(1)
+
+
+def _held(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
+    """Collect every released assignment, by the course's own rules; what was said."""
+    lines = []
+    for name in sorted(os.listdir(exchange / "outbound")):
+        done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
+        lines += [(done.stdout or done.stderr).strip().splitlines()[0] if done.stdout + done.stderr else name]
+    return lines or ["nothing is released"]
+
+
+def _inbound(folder: Path) -> dict[str, dict]:
+    """Owner and time of each submission that lies in the exchange: what an archive of it cannot hold."""
+    found = {}
+    for entry in os.scandir(folder):
+        with contextlib.suppress(OSError):
+            about = entry.stat(follow_symlinks=False)
+            found[entry.name] = {"owner": about.st_uid, "changed": about.st_ctime}
+    return found
+
+
+def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
+    """(name in the archive, bytes) of the gradebook as it is at one moment, also while somebody writes."""
+    if settings.database != "sqlite":
+        return "gradebook.sql", postgres.dump(settings, state, "gradebook")
+    copy = private / ".gradebook.copy"
+    users.acting(settings.grader, lambda: _copy(private / BOOK, copy))
+    try:
+        return BOOK, copy.read_bytes()
+    finally:
+        copy.unlink()
+
+
+def _copy(book: Path, copy: Path) -> None:
+    copy.unlink(missing_ok=True)
+    reading, writing = sqlite3.connect(book, timeout=60), sqlite3.connect(copy)
+    with contextlib.closing(reading) as old, contextlib.closing(writing) as new:
+        old.backup(new)
+
+
+def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Files and folders; not the gradebook that is being written, nor links."""
+    name = Path(info.name).name
+    kind = info.isreg() or info.isdir()
+    return info if kind and not name.startswith((BOOK, ".gradebook.copy")) else None
+
+
+def _text(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode, info.mtime = len(data), 0o600, int(time.time())
+    tar.addfile(info, io.BytesIO(data))
+
+
+def _opened(file: Path) -> tarfile.TarFile:
+    try:
+        return tarfile.open(file, "r:gz")
+    except (OSError, tarfile.TarError) as e:
+        raise Trouble(f"{file} is no backup that can be read: {e}.") from None
+
+
+def _about(tar: tarfile.TarFile, file: Path) -> dict:
+    try:
+        names = tar.getnames()  # reads it to the end, so a file that was cut off is noticed here
+        about = json.load(tar.extractfile("backup.json"))
+        about["book"] = next(n for n in (BOOK, "gradebook.sql") if n in names)
+    except (KeyError, StopIteration, EOFError, OSError, ValueError, tarfile.TarError) as e:
+        raise Trouble(
+            f"{file} is no whole backup of this hub: {e or 'it is cut off'}. Nothing was changed."
+        ) from None
+    if about["format"] != FORMAT:
+        raise Trouble(
+            f"{file} has format {about['format']}; this version reads {FORMAT}. Nothing was changed."
+        )
+    return about
+
+
+def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes) -> None:
+    """As the grader: unpack beside, then rename."""
+    new, old = root / ".grading.restored", root / ".grading.before"
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o700)
+    with tarfile.open(fileobj=f, mode="r:gz") as tar:
+        tar.extractall(new, filter="data")
+    if about["book"] == BOOK:
+        (new / "grading" / BOOK).write_bytes(book)
+    for path in (new / "grading").rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    (new / "grading").chmod(0o700)
+    if (root / ".grading").exists():
+        shutil.rmtree(old, ignore_errors=True)
+        (root / ".grading").rename(old)
+    (new / "grading").rename(root / ".grading")
+    for name in OURS:
+        for entry in (new / "exchange" / name).iterdir():
+            target = exchange / name / entry.name
+            if not target.exists():
+                shutil.move(entry, target)
+                _open(target)
+    (new / "exchange/inbound").rename(root / ".grading" / "inbound-of-backup")
+    shutil.rmtree(new)
+
+
+def _open(path: Path) -> None:
+    """As nbgrader leaves what students fetch."""
+    for p in [path, *path.rglob("*")]:
+        p.chmod(0o755 if p.is_dir() else 0o644)

@@ -1,0 +1,322 @@
+"""What is generated: the hub's configuration, and what Jupyter and nbgrader are told by role. Pure text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from . import COURSE, INSTRUCTORS, STUDENTS
+from .settings import Settings
+
+EXTENSIONS = {  # Jupyter's server extensions, by role
+    "student": ("assignment_list", "validate_assignment"),
+    "instructor": ("assignment_list", "validate_assignment", "course_list"),
+    "grader": ("formgrader", "validate_assignment"),
+}
+LAB = {"assignment_list": "assignment-list", "validate_assignment": "validate-assignment"}
+LAB |= {"course_list": "course-list", "formgrader": "formgrader", "create_assignment": "create-assignment"}
+# No login shell in terminals: /etc/profile would take the course's Python from PATH again.
+SHELL = {"shell_command": ["/bin/bash"]}
+LAB_SETTINGS = {  # what JupyterLab is told by default; each user can set it otherwise for themselves
+    # A course's machine may reach no other host, and its users install nothing.
+    "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+LAB_OFF = (
+    "@jupyterlab/extensionmanager-extension",
+    # Language servers: none is installed, and each log-in would ask for their status in vain.
+    "@jupyterlab/lsp-extension",
+    "@jupyterlab/notebook-extension:language-server",
+    "@jupyterlab/fileeditor-extension:language-server",
+)
+LOG_IN = (
+    "From Convolution to Cluster: log in with your account on this machine. "
+    "The password is the one that your instructor gave you, until you change it."
+)
+# JupyterHub's own page says the reason twice, and leads nowhere.
+ERROR_PAGE = """\
+{% extends "templates/error.html" %}
+{% block error_detail %}
+{% if message_html or message != status_message %}{{ super() }}{% endif %}
+<p><a href="{{ base_url }}home">Back to your own pages</a></p>
+{% endblock %}
+"""
+
+
+def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[str, str]:
+    """{path in the state folder: text}. panel: the students' package has the start page."""
+    made = {"etc/jupyterhub_config.py": hub(settings, state, python), "etc/templates/error.html": ERROR_PAGE}
+    for role, names in EXTENSIONS.items():
+        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, panel).items()}
+        if panel:
+            name = "class_page" if role == "grader" else "course_panel"
+            text = json.dumps(pages(role, settings, state), indent=1) + "\n"
+            made[f"etc/{role}/jupyter_{name}_config.json"] = text
+    for name in ("prefork.py", "spawner.py"):  # the hub's Python has no package `cluster`
+        made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
+    exchange = f'c.Exchange.root = "{state}/exchange"\n'
+    for role in ("student", "instructor"):
+        made[f"etc/{role}/nbgrader_config.py"] = STUDENT.format(course=COURSE, exchange=exchange)
+        made[f"etc/{role}/nbgrader_config.py"] += RECEIPTS if panel else ""
+    made["etc/instructor/nbgrader_config.py"] += COURSES
+    return made
+
+
+def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
+    """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
+    shown = [*names, "create_assignment"] if role == "grader" else names
+    on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
+    on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
+    on |= {"cluster.pages": True} if panel else {}
+    on |= {"cluster.staff.class_page": True} if panel and role == "grader" else {}
+    off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}
+    off |= dict.fromkeys(LAB_OFF, True)
+    made = {
+        "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL}},
+        "labconfig/page_config.json": {"disabledExtensions": off},
+        "labconfig/default_setting_overrides.json": LAB_SETTINGS,
+    }
+    texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
+    return texts | {"jupyter_server_config.py": FRAMES if role == "grader" else SERVER}
+
+
+def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
+    """What the course's own pages are told: the grader's server has the class page, others the start page."""
+    if role == "grader":
+        account = "" if settings.slurm == "none" else settings.account
+        return {"ClassPage": {"account": account, "people": f"{state}/people", "progress": settings.progress}}
+    panel = {
+        "lectures": "course/lectures",
+        "copies": "lectures",
+        "assignments": ["assignments"],
+        "released": f"{state}/exchange/{COURSE}/outbound",
+        "people": f"{state}/people",
+        "progress": settings.progress and role == "student",
+    }
+    link = {"class_page": f"/services/{COURSE}/course/class"} if role == "instructor" else {}
+    return {"CoursePanel": panel | link}
+
+
+def site(settings: Settings, state: Path, gradebook: str | None) -> str:
+    """nbgrader_site.py of the grader's course: the exchange, and the gradebook where it is no file."""
+    lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
+    lines += [f'c.Notices.folder = "{state}/people"']
+    lines += [f"c.CourseDirectory.db_url = {gradebook!r}"] if gradebook else []
+    return "\n".join(lines) + "\n"
+
+
+def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]:
+    """What every server of this hub is given; CLUSTER_HUB marks its processes, so that `stop` finds them."""
+    own = {"SLURM_CONF": f"{state.parent}/slurm/slurm.conf"} if settings.slurm == "machine" else {}
+    return own | {
+        "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "CLUSTER_HUB": str(state),
+        "CLUSTER_STATE": str(state.parent),
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+
+
+def news(settings: Settings) -> int:
+    """Seconds from one report of activity to the next: a few before a server counts as idle."""
+    return min(300, settings.idle_minutes * 20) or 300
+
+
+def hub(settings: Settings, state: Path, python: Path) -> str:
+    """jupyterhub_config.py."""
+    values = {
+        "settings": settings,
+        "state": str(state),
+        "python": python,
+        "log_in": LOG_IN,
+        "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
+        "news": news(settings),
+        "course": COURSE,
+        "students": STUDENTS,
+        "instructors": INSTRUCTORS,
+        "spawner": SPAWNERS[settings.spawner].format(
+            account=settings.account,
+            state=state,
+            program=f"{python.parent}/jupyterhub-singleuser",
+            memory=settings.memory_gib,
+        )
+        + (HERE if settings.spawner == "slurm" and settings.slurm == "machine" else ""),
+        "extra": f"\nload_subconfig({settings.extra!r})\n" if settings.extra else "",
+    }
+    return HUB.format(**values)
+
+
+HUB = '''\
+"""Made by `python -m cluster.staff.hub start`: change the settings, not this file."""
+import json
+from pathlib import Path
+
+c = get_config()  # noqa: F821
+state = Path("{state}")
+secrets = json.loads((state / "hub/secrets.json").read_text())
+
+# The proxy is a process of its own: open pages and running kernels outlive a restart of the hub.
+c.JupyterHub.bind_url = "{settings.public}"
+c.JupyterHub.hub_bind_url = "{settings.hub}"
+c.ConfigurableHTTPProxy.should_start = False
+c.ConfigurableHTTPProxy.api_url = "{settings.proxy_api}"
+c.ConfigurableHTTPProxy.auth_token = secrets["proxy"]
+c.JupyterHub.cleanup_servers = False
+c.JupyterHub.cleanup_proxy = False
+c.JupyterHub.db_url = secrets["database"]
+c.JupyterHub.cookie_secret_file = f"{{state}}/hub/cookie_secret"
+c.JupyterHub.last_activity_interval = {news}
+c.JupyterHub.active_server_limit = {settings.servers}
+c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
+
+# Who may log in: the users that `sync` has put into the hub from the roster, with their Unix password.
+c.JupyterHub.authenticator_class = "pam"
+c.PAMAuthenticator.open_sessions = False
+c.Authenticator.allow_existing_users = True
+c.Authenticator.allow_all = False  # which some authenticators would have otherwise
+c.Authenticator.admin_users = set()
+
+{spawner}
+c.Spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
+c.Spawner.environment = {env}
+c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
+c.Spawner.default_url = "/lab"
+c.JupyterHub.template_paths = ["{state}/etc/templates"]
+c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}}}
+c.Spawner.start_timeout = 180
+c.Spawner.http_timeout = 180
+
+
+def role(spawner):
+    """The extensions of nbgrader that fit the role."""
+    instructs = any(group.name == "{instructors}" for group in spawner.user.groups)
+    path = state / "etc" / ("instructor" if instructs else "student")
+    spawner.environment = spawner.environment | {{"JUPYTER_CONFIG_PATH": str(path)}}
+
+
+c.Spawner.pre_spawn_hook = role
+c.Spawner.server_token_scopes = [
+    "users:activity!user", "access:servers!server",
+    "read:users:name!user", "read:users:groups!user", "list:services", "read:services!service={course}",
+    "access:services!service={course}",
+]
+
+# Formgrader is a server of the user {settings.grader}, in front of which stands the hub: instructors alone.
+c.JupyterHub.load_groups = {{"{instructors}": {{"users": []}}, "{students}": {{"users": []}}}}
+c.JupyterHub.services = [
+    {{"name": "{course}", "url": "{settings.formgrader}", "api_token": secrets["formgrader"],
+     "oauth_no_confirm": True}},
+    {{"name": "sync", "api_token": secrets["sync"]}},
+    {{"name": "idle-culler", "api_token": secrets["culler"]}},
+]
+c.JupyterHub.load_roles = [
+    {{"name": "formgrade", "groups": ["{instructors}"],
+     "scopes": ["access:services!service={course}", "list:services", "read:services!service={course}"]}},
+    {{"name": "sync", "services": ["sync"],
+     "scopes": ["admin:users", "admin:groups", "admin:servers", "list:users", "list:groups", "read:hub",
+                "proxy"]}},
+    {{"name": "idle-culler", "services": ["idle-culler"],
+     "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},
+]
+{extra}'''
+
+SPAWNERS = {
+    "local": """\
+import sys
+
+sys.path.insert(0, "{state}/etc")
+import spawner
+
+c.JupyterHub.spawner_class = spawner.ForkedSpawner
+c.ForkedSpawner.door = "{state}/hub/servers.socket"
+c.ForkedSpawner.program = "{program}"
+c.ForkedSpawner.memory_gib = {memory}
+c.Spawner.poll_interval = 5  # seconds until the hub knows of a server that was killed
+""",
+    "slurm": """\
+import batchspawner  # noqa: F401 (registers the page that a job calls to say where its server listens)
+
+c.JupyterHub.spawner_class = "batchspawner.SlurmSpawner"
+c.BatchSpawnerBase.exec_prefix = "/usr/sbin/runuser -u {{username}} --"
+c.BatchSpawnerBase.req_account = "{account}"
+c.BatchSpawnerBase.req_memory = "2G"
+c.BatchSpawnerBase.req_nprocs = "1"
+c.BatchSpawnerBase.req_runtime = "8:00:00"
+c.BatchSpawnerBase.req_partition = "long"
+""",
+}
+
+HERE = """\
+# The nodes of the one-machine Slurm are names that this machine does not know.
+c.BatchSpawnerRegexStates.state_exechost_exp = "127.0.0.1"
+c.Spawner.ip = "127.0.0.1"
+"""
+
+FRAMES = """\
+c = get_config()  # noqa: F821
+# Who is no instructor any more is out after so many seconds, not after the five minutes of the default.
+c.HubOAuth.cache_max_age = 10
+# Lab shows Formgrader in a frame, which the hub's default forbids.
+c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
+# Formgrader's pages link to the notebooks that were graded, in .grading; this server is their owner's.
+c.ContentsManager.allow_hidden = True
+"""
+
+SERVER = '''\
+import os
+
+from jupyter_server._tz import utcnow
+from jupyter_server.base.handlers import AuthenticatedFileHandler
+from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
+
+
+class Kernels(AsyncMappingKernelManager):
+    """A cell that computes is activity, also while it prints nothing: its server is not idle."""
+
+    @property
+    def last_kernel_activity(self):
+        busy = any(getattr(k, "execution_state", "") == "busy" for k in self._kernels.values())
+        return utcnow() if busy else self.__dict__.setdefault("seen", utcnow())
+
+    @last_kernel_activity.setter
+    def last_kernel_activity(self, when):
+        self.__dict__["seen"] = when
+
+
+class Files(AuthenticatedFileHandler):
+    """Figures of the lectures: ~/course is a link out of the home, which Jupyter would not follow."""
+
+    course = os.path.realpath(os.path.join(os.environ["CLUSTER_HUB"], "course"))
+
+    def validate_absolute_path(self, root, absolute_path):
+        real = os.path.realpath(absolute_path)
+        if real.startswith(self.course + os.sep):
+            root, absolute_path = self.course, real
+        return super().validate_absolute_path(root, absolute_path)
+
+
+c = get_config()  # noqa: F821
+c.ServerApp.kernel_manager_class = Kernels
+c.ContentsManager.files_handler_class = Files
+'''
+
+STUDENT = """\
+from pathlib import Path
+
+c = get_config()  # noqa: F821
+c.CourseDirectory.course_id = "{course}"
+{exchange}
+mine = Path.home() / "assignments"
+mine.mkdir(exist_ok=True)
+c.Exchange.assignment_dir = str(mine)
+"""
+
+RECEIPTS = 'c.ExchangeFactory.submit = "cluster.pages.nbgrader_submit.Submit"\n'
+
+COURSES = """
+import os
+
+if os.environ.get("JUPYTERHUB_API_TOKEN"):  # Course List asks the hub which courses one may grade
+    from nbgrader.auth import JupyterHubAuthPlugin
+
+    c.Authenticator.plugin_class = JupyterHubAuthPlugin
+"""

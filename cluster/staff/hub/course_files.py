@@ -1,0 +1,181 @@
+"""Places the course: for students lectures and package, read-only; for the grader the whole course root."""
+
+from __future__ import annotations
+
+import compileall
+import contextlib
+import hashlib
+import json
+import os
+import pwd
+import re
+import shutil
+from pathlib import Path
+
+from cluster.system import files
+
+from .roster import Person
+from .settings import Settings, Trouble
+from .users import acting
+
+GRADERS = (
+    "solutions/**/*",
+    "exercises/**/*",
+    "lectures/**/*",
+    "cluster/**/*",
+    "tests/mutants/**/*",
+    "autotests.yml",
+    "nbgrader_config.py",
+    "pyproject.toml",
+    "constraints.txt",
+    "LICENSE*",
+)
+SKIPPED = {"__pycache__", ".ipynb_checkpoints", ".nbgrader.log"}
+NOT_FOR_READING = {
+    "exercises",
+    "pyproject.toml",
+    "constraints.txt",
+    "environment.yml",
+}  # fetched, or for make
+MANIFEST = ".placed.json"
+SITE = "nbgrader_site.py"
+README = """\
+# From Convolution to Cluster
+
+- `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, press
+  *Make my copy* on the start page (menu *Course*).
+- Your password: change it with `passwd` in a terminal (menu *File*, *New*).
+- Assignments are not here: Nbgrader > Assignment List fetches them into `assignments/`, and submits them.
+- `cluster/` is the package that notebooks import.
+"""
+
+
+def check(root: Path) -> None:
+    """Raises Trouble for a folder that is no course, before anything is put in the place of what is there."""
+    needed = ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py")
+    if absent := [name for name in needed if not (root / name).exists()]:
+        raise Trouble(f"{root} is not the course's repository: it has no {', '.join(absent)} (--course).")
+
+
+def students(root: Path, state: Path, settings: Settings) -> bool:
+    """Make state/course what students may see of the course at `root`. True when it changed.
+
+    Raises Trouble when solutions or hidden tests would be among it.
+    """
+    from ..release import student_folder
+
+    chosen = [p for p in student_folder.chosen(root, settings.after or None) if _read(root, p)]
+    texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {"README.md": README.encode()}
+    target, new = state / "course", state / "course.new"
+    if _hashes(texts) == _manifest(target):
+        return False
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o755)
+    for name, data in texts.items():
+        path = new / name
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.write_bytes(data)
+        path.chmod(0o644)
+    if leaks := student_folder.leaks(root, new, settings.after or None):
+        shutil.rmtree(new)
+        raise Trouble("Students would see what they must not:\n  " + "\n  ".join(leaks))
+    (new / MANIFEST).write_text(json.dumps(_hashes(texts)))
+    compileall.compile_dir(new, quiet=2, stripdir=str(new), prependdir=str(target))
+    files.replace_folder(new, target)
+    return True
+
+
+def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]:
+    """Bring the grader's copy of the course up to date; returns the files that were changed there, and kept.
+
+    site: the text of nbgrader_site.py.
+    """
+    found = sorted(
+        {p for pattern in GRADERS for p in root.glob(pattern) if p.is_file() and not p.is_symlink()}
+    )
+    chosen = [p for p in found if not SKIPPED & set(p.relative_to(root).parts) and p.suffix != ".pyc"]
+    texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {SITE: site.encode()}
+    return acting(settings.grader, lambda: update(course, texts))
+
+
+def free(course: Path, state: Path, user: str) -> None:
+    """Raises Trouble where the course of a user who was not made here is that of another hub."""
+    site, own = course / SITE, f'"{state}/exchange"'
+    if not (course / MANIFEST).exists() or not site.exists() or own in site.read_text():
+        return
+    found = re.search(r'Exchange\.root = "(.+)/exchange"', site.read_text())
+    raise Trouble(
+        f"The user {user!r} is used by another hub{f' at {found[1]}' if found else ''}, whose solutions and "
+        f"gradebook lie in {course}. Set grader = '…' in the settings, a name that is free (or, where that "
+        f"hub is gone, move {course} away)."
+    )
+
+
+def update(course: Path, texts: dict[str, bytes]) -> list[str]:
+    """Write what is new. What somebody has changed in the folder stays, and is returned."""
+    course.mkdir(mode=0o700, parents=True, exist_ok=True)
+    known, new, kept = _manifest(course), _hashes(texts), []
+    for name in [*texts, *(known.keys() - texts.keys())]:
+        path = course / name
+        there = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+        if there == new.get(name):
+            continue
+        if there not in (None, known.get(name)):
+            kept.append(name)
+        elif name not in texts:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            files.write(path, texts[name])
+    files.write(course / MANIFEST, json.dumps(new))
+    return sorted(kept)
+
+
+def exchange(state: Path, settings: Settings, course: str) -> None:
+    """nbgrader's exchange. All can write to it; by the sticky bits nobody can exchange another's folder."""
+    root = state / "exchange"
+    root.mkdir(exist_ok=True)
+    root.chmod(0o1777)
+    for name, mode in (("", 0o755), ("inbound", 0o1733), ("outbound", 0o755), ("feedback", 0o711)):
+        path = root / course / name
+        path.mkdir(exist_ok=True)
+        shutil.chown(path, settings.grader, settings.grader)
+        path.chmod(mode)
+
+
+def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
+    """A folder for each person, which that person and the grader share and nobody else can enter.
+
+    The grader writes there what the course says to this one alone, and the person's server, where the
+    course has set that, how far the work is. Raises Trouble where the grader's group would open it to others.
+    """
+    root, grader = state / "people", pwd.getpwnam(settings.grader)
+    root.mkdir(exist_ok=True)
+    root.chmod(0o711)
+    for person in everybody:
+        who = pwd.getpwnam(person.user)
+        if person.role == "student" and grader.pw_gid in os.getgrouplist(person.user, who.pw_gid):
+            raise Trouble(
+                f"{person.user} is in the group of {settings.grader} ({grader.pw_gid}), and could read what "
+                f"is others': give {settings.grader} a group of its own (usermod -g)."
+            )
+        own = root / person.user
+        own.mkdir(mode=0o700, exist_ok=True)
+        os.chown(own, who.pw_uid, grader.pw_gid)
+        own.chmod(0o2770)
+        if not settings.progress:
+            with contextlib.suppress(OSError):
+                (own / "progress.json").unlink()
+
+
+def _read(root: Path, path: Path) -> bool:
+    inside = path.relative_to(root)
+    return inside.parts[0] not in NOT_FOR_READING and inside != Path("cluster/setup.sh")
+
+
+def _hashes(texts: dict[str, bytes]) -> dict[str, str]:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in sorted(texts.items())}
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    return files.read_json(folder / MANIFEST) or {}

@@ -1,0 +1,176 @@
+"""The processes: PostgreSQL where it is set, proxy, what servers fork from, hub, Formgrader, the culler."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import secrets
+import shutil
+import socket
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.system import files
+
+from ..services import Daemon
+from . import COURSE, config_files, environment, postgres, users
+from .settings import Settings, Trouble
+
+TOKENS = ("proxy", "formgrader", "sync", "culler")
+
+
+def tokens(state: Path, settings: Settings) -> dict[str, str]:
+    """The secrets of the hub, made once: hub/secrets.json, for root alone."""
+    path = state / "hub" / "secrets.json"
+    known = files.read_json(path) or {}
+    new = {name: known.get(name) or secrets.token_hex(32) for name in TOKENS}
+    new["database"] = postgres.url(settings, state, "hub") or f"sqlite:///{state}/hub/jupyterhub.sqlite"
+    if new != known:
+        files.write_json(path, new, mode=0o600)
+    return new
+
+
+def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
+    """In the order in which they start."""
+    keys, python = tokens(state, settings), str(environment.python(state))
+    small = config_files.environment(settings, state, Path(python)) | {"HOME": "/"}
+    grading = [
+        *users.command_prefix(settings.grader),
+        "env",
+        f"--chdir={course_root(settings)}",
+    ]  # nbgrader reads settings there
+    small.pop("CLUSTER_HUB")  # these are recorded one by one; the mark is for what the hub starts
+
+    def daemon(
+        name: str,
+        argv: list[str],
+        port: int | None,
+        answers: Callable[[], bool],
+        env: dict[str, str] | None = None,
+    ) -> Daemon:
+        log = state / "logs" / f"{name}.out"
+        return Daemon(name, argv, small | (env or {}), log, answers, port, patience=60.0)
+
+    proxy = [
+        "node", str(proxy_program()), "--ip", "127.0.0.1", "--port", str(settings.port),
+        "--api-ip", "127.0.0.1", "--api-port", str(settings.port + 1),
+        "--default-target", settings.hub, "--error-target", f"{settings.hub}/hub/error",
+        "--no-x-forward",  # so the hub hears from the web server in front of it that there is TLS
+    ]  # fmt: skip
+    path = f"{Path(shutil.which('node') or '/usr/bin/node').parent}:{small['PATH']}"
+    configuration = str(state / "etc" / "jupyterhub_config.py")
+    found = [
+        daemon("proxy", proxy, settings.port, lambda: routes(settings, keys["proxy"]) is not None,
+               {"CONFIGPROXY_AUTH_TOKEN": keys["proxy"], "PATH": path}),
+        daemon("hub", [python, "-m", "jupyterhub", "-f", configuration], settings.port + 2,
+               lambda: answers(f"{settings.hub}/hub/api/"), {"HOME": str(state / "hub")}),
+        daemon("formgrader", [*grading, python, "-m", "jupyterhub.singleuser"],
+               settings.port + 3, lambda: answers(f"{settings.formgrader}/services/{COURSE}/api"),
+               formgrader(settings, state, keys["formgrader"])),
+    ]  # fmt: skip
+    if settings.spawner == "local":
+        door = str(state / "hub" / "servers.socket")
+        argv = [python, str(state / "etc" / "prefork.py"), door]
+        mark = {"CLUSTER_HUB": str(state)}  # of all servers that are forked from it
+        found.insert(1, daemon("servers", argv, None, lambda: knocks(door), mark))
+    if settings.idle_minutes:
+        cull = [
+            "-m",
+            "jupyterhub_idle_culler",
+            f"--timeout={settings.idle_minutes * 60}",
+            f"--url={settings.hub}/hub/api",
+        ]
+        culler = daemon(
+            "culler", [python, *cull], None, lambda: True, {"JUPYTERHUB_API_TOKEN": keys["culler"]}
+        )
+        found.append(culler)
+    return ([postgres.daemon(state)] if settings.database == "postgresql" else []) + found
+
+
+def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
+    """The environment of Formgrader: what the hub gives to a service that it manages itself."""
+    home = pwd.getpwnam(settings.grader).pw_dir
+    course = course_root(settings)
+    prefix = f"/services/{COURSE}/"
+    return {
+        "HOME": home,
+        "USER": settings.grader,
+        "PYTHONPATH": str(course),  # the whole package, before the students' one
+        "CLUSTER_HUB": str(state),
+        "JUPYTER_CONFIG_PATH": str(state / "etc/grader"),
+        # With these templates its pages load nothing from another host.
+        "JUPYTER_PATH": f"{course}/cluster/staff/feedback/templates",
+        "JUPYTERHUB_API_TOKEN": token,
+        "JUPYTERHUB_API_URL": f"{settings.hub}/hub/api",
+        "JUPYTERHUB_BASE_URL": "/",
+        "JUPYTERHUB_CLIENT_ID": f"service-{COURSE}",
+        "JUPYTERHUB_DEFAULT_URL": "/formgrader/manage_assignments",
+        "JUPYTERHUB_OAUTH_ACCESS_SCOPES": json.dumps([f"access:services!service={COURSE}"]),
+        "JUPYTERHUB_OAUTH_CALLBACK_URL": f"{prefix}oauth_callback",
+        "JUPYTERHUB_OAUTH_SCOPES": json.dumps([f"access:services!service={COURSE}"]),
+        "JUPYTERHUB_ROOT_DIR": str(course),
+        "JUPYTERHUB_SERVICE_NAME": COURSE,
+        "JUPYTERHUB_SERVICE_PREFIX": prefix,
+        "JUPYTERHUB_SERVICE_URL": f"{settings.formgrader}{prefix}",
+        "JUPYTERHUB_USER": settings.grader,
+    }
+
+
+def course_root(settings: Settings) -> Path:
+    """The grader's course."""
+    return Path(pwd.getpwnam(settings.grader).pw_dir) / "course"
+
+
+def proxy_program() -> Path:
+    """configurable-http-proxy, as npm installed it beside the packages of this environment."""
+    program = Path(sys.prefix) / "proxy/node_modules/configurable-http-proxy/bin/configurable-http-proxy"
+    if not program.exists():
+        raise Trouble(f"The hub's proxy is not at {program}: cluster/setup.sh hub installs it.")
+    return program
+
+
+def answers(url: str) -> bool:
+    """Whether a server says anything but that it fails."""
+    try:
+        with urllib.request.urlopen(url, timeout=5):
+            return True
+    except urllib.error.HTTPError as e:
+        with e:
+            return e.code < 500
+    except OSError:
+        return False
+
+
+def knocks(door: str) -> bool:
+    """Whether somebody answers at a Unix socket."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(5)
+        try:
+            s.connect(door)
+            return bool(s.recv(16))
+        except OSError:
+            return False
+
+
+def routes(settings: Settings, token: str) -> dict | None:
+    """The proxy's table, or None where it does not answer."""
+    request = urllib.request.Request(
+        f"{settings.proxy_api}/api/routes", headers={"Authorization": f"token {token}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return json.load(answer)
+    except OSError:
+        return None
+
+
+def missing() -> str | None:
+    """Why no hub can be started here, or None."""
+    lacks = [name for name in ("node", "setpriv", "useradd", "bwrap") if not shutil.which(name)]
+    if lacks:
+        return f"not installed: {', '.join(lacks)} (as root, cluster/setup.sh hub installs them)"
+    return None if os.getuid() == 0 else "only root can start servers under other users' names (sudo)"

@@ -1,0 +1,40 @@
+"""Brings nbgrader's gradebook to the roster; run as the grader, in the course's root.
+
+    python -m cluster.staff.hub.enrol < roster.json
+
+Who has left the roster and has handed nothing in is taken out; who has handed something in stays, with marks.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def enrol(root: Path, people: list[dict]) -> list[str]:
+    """people: dicts of user, first, last, days (more for each assignment). Returns what was changed."""
+    from nbgrader.api import Gradebook
+
+    from ..classes import late, notices
+    from ..course import Course
+
+    course, changes = Course(root), []
+    wanted = {p["user"]: p for p in people}
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        there = {s.id: (s.first_name or "", s.last_name or "") for s in book.students}
+        for user, person in wanted.items():
+            if there.get(user) != (person["first"], person["last"]):
+                book.update_or_create_student(user, first_name=person["first"], last_name=person["last"])
+                changes.append(f"{user}: {'renamed' if user in there else 'into the gradebook'}")
+        for user in sorted(there.keys() - wanted.keys()):
+            if not book.student_submissions(user):
+                book.remove_student(user)
+                changes.append(f"{user}: out of the gradebook")
+        changes += late.standing(book, course, {user: person["days"] for user, person in wanted.items()})
+        changes += [f"{user}: {why}" for user, why in notices.tell(course, book).items()]
+    return changes
+
+
+if __name__ == "__main__":
+    print(json.dumps(enrol(Path.cwd(), json.load(sys.stdin))))

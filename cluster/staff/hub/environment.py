@@ -1,0 +1,124 @@
+"""The hub's Python: the course's packages as hard links, in a place that students can reach.
+
+The environment that `make hub` built may lie in a folder that is closed to others (it holds the solutions),
+or stand on a Python in root's home. Links need neither to be open, and take no space. The package `cluster`
+is missing in it on purpose: students import the one that was placed for them, the grader that of his course.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cluster.system import files
+
+from .settings import Trouble
+
+STAMP = "made-of.json"
+LEFT_OUT = (
+    "__editable__",  # how pip installs the checkout: the solutions' neighbour
+    "from_convolution_to_cluster",
+    "rfc3987_syntax",  # jsonschema can do without; each import of it reads a grammar: seconds of CPU
+)
+
+
+def python(state: Path) -> Path:
+    """The Python of all servers and of the grader."""
+    return state / "python" / "bin" / "python"
+
+
+def make(state: Path) -> bool:
+    """Make the environment, or make it anew when the course's packages have changed. True when it did."""
+    source, base = Path(sys.prefix), reachable()
+    facts = {"source": str(source), "base": base, "packages": _packages(source), "path": str(state)}
+    facts["without"] = list(LEFT_OUT)
+    stamp = state / "python" / STAMP
+    if files.read_json(stamp) == facts:
+        return False
+    target = state / "python.new"
+    remove(target)
+    _output(base, "-m", "venv", "--without-pip", "--symlinks", str(target))
+    inside = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+    _link(source / inside, target / inside)
+    _link(source / "share", target / "share")
+    _scripts(source, target, state / "python")
+    (target / inside / "course.pth").write_text(f"{state / 'course'}\n")
+    text = (target / "pyvenv.cfg").read_text()
+    (target / "pyvenv.cfg").write_text(text.replace(str(target), str(state / "python")))
+    (target / STAMP).write_text(json.dumps(facts, indent=1))
+    files.replace_folder(target, state / "python")
+    return True
+
+
+def reachable() -> str:
+    """A Python of this version that every user can run. Raises Trouble where there is none."""
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    for path in (os.path.realpath(sys.executable), f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
+        if os.path.exists(path) and open_to_all(Path(os.path.realpath(path))):
+            return path
+    raise Trouble(
+        f"This environment stands on {os.path.realpath(sys.executable)}, which other users cannot reach, and "
+        f"there is no {version} in /usr/bin. Install Debian's {version} with its venv module, or build the "
+        f"environment on another Python: make hub VENV=FOLDER PYTHON=/path/to/{version}"
+    )
+
+
+def open_to_all(path: Path) -> bool:
+    """Whether every user can enter all folders above, and read the file."""
+    return all(p.stat().st_mode & 0o001 for p in path.parents) and bool(path.stat().st_mode & 0o004)
+
+
+def _packages(source: Path) -> str:
+    """What changes when pip installs something: names and times of the packages' own records."""
+    found = sorted(
+        (p.parent.name, p.stat().st_mtime_ns) for p in source.glob("lib/*/site-packages/*.dist-info/RECORD")
+    )
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def _link(source: Path, target: Path) -> None:
+    """A copy of a folder that shares its files; on another file system it takes its own space."""
+    remove(target)
+    try:
+        _output("cp", "-al", str(source), str(target))
+    except Trouble:
+        remove(target)
+        _output("cp", "-a", str(source), str(target))
+    for path in target.iterdir():
+        if path.name.startswith(LEFT_OUT):
+            remove(path)
+    _output("find", str(target), "-type", "d", "-exec", "chmod", "755", "{}", "+")
+    closed = _output("find", str(target), "-type", "f", "-not", "-perm", "-004", "-print", "-quit").strip()
+    if closed:
+        raise Trouble(
+            f"{closed.replace(str(target), str(source))} is for its owner alone: chmod -R a+rX '{source}'"
+        )
+
+
+def _scripts(source: Path, target: Path, final: Path) -> None:
+    """The commands that packages bring (jupyter, nbgrader, alembic), for the Python of the copy."""
+    for script in (source / "bin").iterdir():
+        if script.is_symlink() or not script.is_file() or (target / "bin" / script.name).exists():
+            continue
+        first, _, rest = script.read_bytes().partition(b"\n")
+        if first.startswith(b"#!" + os.fsencode(source / "bin" / "python")):
+            copy = target / "bin" / script.name
+            copy.write_bytes(b"#!" + os.fsencode(final / "bin" / "python") + b"\n" + rest)
+            copy.chmod(0o755)
+
+
+def remove(path: Path) -> None:
+    """Delete a file or a folder of many files, quickly."""
+    _output("rm", "-rf", str(path))
+
+
+def _output(*command: str) -> str:
+    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
+    result = subprocess.run(command, capture_output=True, text=True, env=env, cwd="/")
+    if result.returncode:
+        raise Trouble(f"{' '.join(command)} failed:\n{(result.stdout + result.stderr)[-800:]}")
+    return result.stdout

@@ -1,0 +1,142 @@
+"""Servers by fork: what a server of JupyterLab imports is loaded once, here, and shared by all of them.
+
+    python prefork.py SOCKET [MODULE ...]
+
+Run by root beside the hub, whose spawner (`spawner`) asks it. It forks before it reads: what is asked for one
+user, a token among it, never comes into the memory from which another's server is made. It imports nothing of
+this package, for it runs as a file of its own in the state folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import pwd
+import resource
+import signal
+import site
+import socket
+import struct
+import sys
+import threading
+import time
+import traceback
+
+# What a server imports, but for `jupyterhub` and `jupyterlab.labapp`: these look at environment and home when
+# imported, so each server does that itself, and quickly, as all that they need is here.
+MODULES = (
+    "jupyter_server.serverapp",
+    "jupyterlab_server",
+    "jupyterlab.commands",
+    "jupyter_lsp",
+    "notebook_shim.shim",
+    "terminado",
+    "ipykernel.kernelspec",
+    "nbconvert.exporters",
+    "nbgrader.apps",
+    "jupytext",
+    "sqlalchemy.orm",
+    "alembic.command",
+    "aiohttp",
+    "oauthlib.oauth2",
+    "certipy",
+    "pamela",
+)
+DUMPABLE, NAME = 4, 15  # of prctl
+
+
+def main(path: str, modules: tuple[str, ...] = MODULES) -> None:
+    """Load, listen at `path`, fork for each who knocks. Does not return."""
+    load(modules)
+    door = socket.socket(socket.AF_UNIX)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    old = os.umask(0o077)
+    door.bind(path)
+    os.umask(old)
+    door.listen(256)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends leaves no zombie
+    while True:
+        knock, _ = door.accept()
+        if os.fork() == 0:
+            door.close()
+            _child(knock)
+        knock.close()
+
+
+def load(modules: tuple[str, ...]) -> None:
+    """Import; what is absent is left to the servers. Raises RuntimeError where a thread was started."""
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if threading.active_count() > 1:
+        raise RuntimeError(f"An import has started threads, and a fork copies none: {threading.enumerate()}")
+    gc.collect()
+    gc.freeze()  # the collector's marks would copy every page
+
+
+def settle() -> None:
+    """What modules have found of a home and a user while they were imported, found anew by this process."""
+    site.USER_BASE = site.USER_SITE = None
+    if trash := sys.modules.get("send2trash.plat_other"):
+        importlib.reload(trash)
+    if exporter := sys.modules.get("nbconvert.exporters.templateexporter"):
+        from jupyter_core.paths import jupyter_path
+
+        exporter.TemplateExporter.template_data_paths.default_args = (jupyter_path("nbconvert", "templates"),)
+
+
+def _child(knock: socket.socket) -> None:
+    """Answer with the own number, become what is asked for; never return into the loop."""
+    status = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        knock.sendall(b"%d\n" % os.getpid())
+        request = b"".join(iter(lambda: knock.recv(65536), b""))
+        _, asker, _ = struct.unpack("3i", knock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        knock.close()
+        if request and asker in (0, os.getuid()):
+            _become(**json.loads(request))
+        status = 0
+    except SystemExit as e:
+        status = e.code if isinstance(e.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _become(user: str, argv: list[str], env: dict[str, str], memory: int = 0) -> None:
+    """A server of this user. memory: bytes of data that a process of it may have; 0: no limit."""
+    who = pwd.getpwnam(user)
+    if memory:
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    if os.getuid() == 0:
+        os.initgroups(user, who.pw_gid)
+        os.setgid(who.pw_gid)
+        os.setuid(who.pw_uid)
+    libc = ctypes.CDLL(None)
+    libc.prctl(DUMPABLE, 1, 0, 0, 0)  # as after an exec: the user's own process, also in /proc
+    libc.prctl(NAME, b"jupyterhub-sing", 0, 0, 0)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(who.pw_dir)
+    settle()
+    sys.argv[:] = argv
+    from jupyterhub.singleuser import main as server
+
+    server()
+
+
+if __name__ == "__main__":
+    sys.path[:] = [p for p in sys.path if p != os.path.dirname(os.path.abspath(__file__))]
+    main(sys.argv[1], tuple(sys.argv[2:]) or MODULES)

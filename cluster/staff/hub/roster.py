@@ -1,0 +1,91 @@
+"""The roster: who takes part, as a CSV file that an instructor keeps in a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from .settings import NAME, Trouble
+
+COLUMNS = ("name", "user", "role", "extension")
+ROLES = ("student", "instructor")
+EXAMPLE = """\
+name,user,role,extension
+Ada Example,ada,student,
+Ben Example,ben,student,2
+Ines Example,ines,instructor,
+"""
+
+
+@dataclass(frozen=True)
+class Person:
+    """One line: the name as people write it, the Unix user, the role, days more for each assignment."""
+
+    name: str
+    user: str
+    role: str
+    extension: int = 0
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """First name and last name, as nbgrader keeps them."""
+        first, _, last = self.name.rpartition(" ")
+        return first, last
+
+
+def read_people(path: Path) -> list[Person]:
+    """The people of a roster file. Raises Trouble that names the line and what is wrong with it."""
+    try:
+        return people_in(path.read_text(encoding="utf-8-sig"), str(path))
+    except FileNotFoundError:
+        raise Trouble(f"{path} is not there. A roster looks like this:\n{EXAMPLE}") from None
+    except (OSError, UnicodeDecodeError) as e:
+        raise Trouble(f"{path} cannot be read as UTF-8 text: {e}. Save it as CSV (UTF-8).") from None
+
+
+def people_in(text: str, where: str = "the roster") -> list[Person]:
+    """The people of a roster; `;` serves as the separator too, as some spreadsheets write it."""
+    first = text.partition("\n")[0]
+    rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first else ",")
+    header = [h.strip().lower() for h in rows.fieldnames or []]
+    if absent := [c for c in COLUMNS[:3] if c not in header]:
+        raise Trouble(
+            f"{where}: the first line lacks {', '.join(absent)}. A roster looks like this:\n{EXAMPLE}"
+        )
+    if odd := [h for h in header if h not in COLUMNS]:
+        raise Trouble(
+            f"{where}: no column {', '.join(map(repr, odd))} is known; known are {', '.join(COLUMNS)}."
+        )
+    rows.fieldnames = header
+    people: dict[str, Person] = {}
+    for row in rows:
+        if not any(row.values()):
+            continue
+        person = _person(row, f"{where}, line {rows.line_num}")
+        if person.user in people:
+            raise Trouble(f"{where}, line {rows.line_num}: the user {person.user!r} is there twice.")
+        people[person.user] = person
+    return list(people.values())
+
+
+def _person(row: dict, line: str) -> Person:
+    if None in row or None in row.values():
+        raise Trouble(
+            f"{line}: it has more or fewer fields than the first line (a comma in a name needs quotes)."
+        )
+    value = {key: text.strip() for key, text in row.items()}
+    if not NAME.fullmatch(value["user"]):
+        raise Trouble(
+            f"{line}: user = {value['user']!r}: lower-case letters, digits, '_' and '-', at most 32."
+        )
+    if not value["name"] or any(c in value["name"] for c in ":\n\r"):
+        raise Trouble(f"{line}: name = {value['name']!r}: a name without ':' is wanted.")
+    role = value["role"].lower()
+    if role not in ROLES:
+        raise Trouble(f"{line}: role = {value['role']!r}: one of {', '.join(ROLES)}.")
+    days = value.get("extension") or "0"
+    if not days.isdecimal() or int(days) > 366:
+        raise Trouble(f"{line}: extension = {days!r}: days more for each assignment, 0 to 366.")
+    return Person(value["name"], value["user"], role, int(days))

@@ -1,0 +1,126 @@
+"""What an administrator can set, in one TOML file; the state folder remembers it for the next start."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..services import Trouble
+from . import COURSE
+
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of a Unix user
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The hub. All of it listens on loopback; TLS and the site's own network are put in front of it."""
+
+    port: int = 8000  # of the proxy; the next three are its API's, the hub's and Formgrader's
+    grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
+    homes: str = ""  # where homes of users made here lie; empty: home/ in the state folder
+    progress: bool = False  # instructors see how many cells students have filled, who are told so
+    after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
+    spawner: str = "local"  # local: servers run on this machine; slurm: each is a job
+    slurm: str = "none"  # none; machine: the one-machine Slurm, started with the hub; site: one there is
+    account: str = "course"  # Slurm's account that students are put into
+    database: str = (
+        "sqlite"  # sqlite; postgresql: one in the state folder; or URL of a server, without a database
+    )
+    idle_minutes: int = 120  # a server without activity for so long is stopped; 0: never
+    servers: int = 100  # at most so many at one time
+    memory_gib: float = 0  # that each process (a server, a kernel) of a local server may have; 0: no limit
+    extra: str = (
+        ""  # a Python file, read after the generated jupyterhub_config.py: authenticator, limits, TLS
+    )
+
+    def __post_init__(self) -> None:
+        choices = {"spawner": ("local", "slurm"), "slurm": ("none", "machine", "site")}
+        for key, known in choices.items():
+            if getattr(self, key) not in known:
+                raise Trouble(f"{key} = {getattr(self, key)!r}: one of {', '.join(map(repr, known))}.")
+        for key, low, high in (("port", 1024, 65531), ("idle_minutes", 0, 10**6), ("servers", 1, 10**5)):
+            value = getattr(self, key)
+            if type(value) is not int or not low <= value <= high:
+                raise Trouble(f"{key} = {value!r}: a whole number from {low} to {high}.")
+        if type(self.memory_gib) not in (int, float) or not (self.memory_gib == 0 or self.memory_gib >= 0.5):
+            raise Trouble(
+                f"memory_gib = {self.memory_gib!r}: a number of GiB, 0.5 or more, or 0 for no limit."
+            )
+        if type(self.progress) is not bool:
+            raise Trouble(f"progress = {self.progress!r}: true or false.")
+        for key in ("grader", "account"):
+            if not NAME.fullmatch(str(getattr(self, key))):
+                raise Trouble(
+                    f"{key} = {getattr(self, key)!r}: lower-case letters, digits, '_' and '-' only."
+                )
+        for key in ("homes", "extra"):
+            value = getattr(self, key)
+            if not isinstance(value, str) or (value and not value.startswith("/")):
+                raise Trouble(f"{key} = {value!r}: a full path, or empty.")
+        if self.extra and not Path(self.extra).is_file():
+            raise Trouble(f"extra = {self.extra!r}: no such file.")
+        if self.database not in ("sqlite", "postgresql") and not re.match(
+            r"postgresql(\+psycopg)?://[^/]+$", str(self.database)
+        ):
+            raise Trouble(
+                f"database = {self.database!r}: 'sqlite', 'postgresql' or postgresql://USER:PASSWORD@HOST:PORT"
+                f" (the databases `hub` and `gradebook` of that server are used)."
+            )
+        if self.spawner == "slurm" and self.slurm == "none":
+            raise Trouble("spawner = 'slurm' needs a Slurm: slurm = 'machine' or 'site'.")
+
+    @property
+    def public(self) -> str:
+        """What people open."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def proxy_api(self) -> str:
+        """Where the proxy is told its routes."""
+        return f"http://127.0.0.1:{self.port + 1}"
+
+    @property
+    def hub(self) -> str:
+        """Where the hub itself listens."""
+        return f"http://127.0.0.1:{self.port + 2}"
+
+    @property
+    def formgrader(self) -> str:
+        """Where Formgrader itself listens."""
+        return f"http://127.0.0.1:{self.port + 3}"
+
+    @property
+    def pages(self) -> str:
+        """Formgrader's pages, as instructors open them."""
+        return f"{self.public}/services/{COURSE}/formgrader"
+
+    @property
+    def class_page(self) -> str:
+        """Where instructors see who has handed in, collect, grade and give back."""
+        return f"{self.public}/services/{COURSE}/course/class"
+
+
+def from_values(values: dict) -> Settings:
+    """Settings from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""
+    known = [f.name for f in dataclasses.fields(Settings)]
+    if odd := sorted(values.keys() - set(known)):
+        raise Trouble(f"the settings know no {', '.join(odd)}; they have: {', '.join(known)}.")
+    return Settings(**values)
+
+
+def from_toml(path: Path) -> Settings:
+    """Settings from a TOML file; what it does not name keeps its default."""
+    try:
+        return from_values(tomllib.loads(path.read_text()))
+    except OSError as e:
+        raise Trouble(f"{path}: {e.strerror}.") from None
+    except tomllib.TOMLDecodeError as e:
+        raise Trouble(f"{path} is not TOML: {e}.") from None
+
+
+def as_values(settings: Settings) -> dict:
+    """The reverse of `from_values`."""
+    return dataclasses.asdict(settings)

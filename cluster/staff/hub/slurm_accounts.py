@@ -1,0 +1,81 @@
+"""Slurm's accounts of the people on the roster: the one-machine Slurm's, or a site's."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+
+from cluster.system import processes
+
+from .. import services
+from ..one_machine_slurm import state as slurm_states
+from ..services import Say
+from .roster import Person
+from .settings import Settings, Trouble
+
+
+def slurm_state(state: Path) -> Path:
+    """Where the one-machine Slurm of this hub lies: beside it, where the course's jobs look for it."""
+    return state.parent / "slurm"
+
+
+def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -> None:
+    """Start the one-machine Slurm, or bring its students up to the roster."""
+    from ..one_machine_slurm.start import start_slurm
+
+    where = slurm_state(state)
+    students = tuple(p.user for p in people if p.role == "student")
+    cluster = dataclasses.replace(slurm_states.described(where), students=students, account=settings.account)
+    start_slurm(cluster, where, say, settings.grader)
+
+
+def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[str]:
+    """Everybody of the roster, and the grader, may use the account; who is not on it any more may not.
+
+    Who may use more than students (QOS, limits of GPUs) is the cluster's to say.
+    """
+    wanted = {p.user for p in people} | {settings.grader}
+    there = set(_ask(state, settings, "show", "assoc", f"account={settings.account}", "format=user").split())
+    if settings.account not in _ask(state, settings, "show", "account", "format=account").split():
+        about = f"Description={settings.account}"
+        _ask(state, settings, "add", "account", settings.account, about, "Organization=course")
+    if new := sorted(wanted - there):
+        _ask(state, settings, "add", "user", ",".join(new), f"account={settings.account}")
+    if gone := sorted(there - wanted - {"root"}):
+        for user in gone:
+            subprocess.run(
+                ["scancel", f"--user={user}"], env=_environment(state, settings), capture_output=True
+            )
+        _ask(state, settings, "delete", "user", ",".join(gone), f"account={settings.account}")
+    changes = [f"{user}: into Slurm's account {settings.account}" for user in new]
+    return changes + [f"{user}: out of Slurm's account {settings.account}" for user in gone]
+
+
+def slurm_runs(state: Path) -> bool:
+    """Whether the one-machine Slurm of this hub has a controller that lives."""
+    return processes.alive(services.process_ledger(slurm_state(state)).all().get("slurmctld"))
+
+
+def _environment(state: Path, settings: Settings) -> dict[str, str]:
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+    own = {"SLURM_CONF": f"{slurm_state(state)}/slurm.conf"}
+    return env | (
+        own if settings.slurm == "machine" else {k: v for k, v in os.environ.items() if k == "SLURM_CONF"}
+    )
+
+
+def _ask(state: Path, settings: Settings, *words: str) -> str:
+    command = ["sacctmgr", "--immediate", "--noheader", "--parsable2", *words]
+    try:
+        result = subprocess.run(
+            command, env=_environment(state, settings), capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise Trouble(
+            f"{' '.join(command)}: {e}. Is Slurm's accounting up? (slurm = {settings.slurm!r})"
+        ) from None
+    if result.returncode and "Nothing" not in result.stdout + result.stderr:
+        raise Trouble(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
+    return result.stdout

@@ -1,0 +1,67 @@
+"""The hub's spawner of local servers: forked from `prefork`, or, where that does not answer, started anew.
+
+The hub reads it as a file of its own in the state folder; it imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+from collections.abc import Callable
+
+from jupyterhub.spawner import LocalProcessSpawner
+from jupyterhub.utils import random_port
+from traitlets import Float, Unicode
+
+PATIENCE = 10.0  # seconds for a fork
+
+
+class ForkedSpawner(LocalProcessSpawner):
+    """A LocalProcessSpawner whose servers share the memory of what they import."""
+
+    door = Unicode(help="the socket of prefork.py").tag(config=True)
+    program = Unicode(help="the command that a fork stands for; another `cmd` is run as it is").tag(
+        config=True
+    )
+    memory_gib = Float(0, help="GiB of data that each process may have; 0: no limit").tag(config=True)
+
+    async def start(self) -> tuple[str, int]:
+        """Start the server; the address and port at which it will listen."""
+        self.port = self.port or random_port()
+        if self.door and self.cmd == [self.program] and not (self.shell_cmd or self.popen_kwargs):
+            try:
+                self.proc, self.pid = None, await asyncio.wait_for(self._fork(), PATIENCE)
+                return self.ip or "127.0.0.1", self.port
+            except (OSError, ValueError) as e:
+                self.log.warning(
+                    "No fork for %s (%s), so it starts from nothing", self.user.name, e or "late"
+                )
+        return await super().start()
+
+    async def _fork(self) -> int:
+        """The number of the process that becomes the server."""
+        reading, writing = await asyncio.open_unix_connection(self.door)
+        try:
+            pid = int(await reading.readline())
+            wanted = {"user": self.user.name, "argv": [*self.cmd, *self.get_args()], "env": self.get_env()}
+            writing.write(json.dumps(wanted | {"memory": self._bytes()}).encode())
+            writing.write_eof()
+            await writing.drain()
+            return pid
+        finally:
+            writing.close()
+
+    def make_preexec_fn(self, name: str) -> Callable[[], None]:
+        """As the user, within the limit."""
+        become, limit = super().make_preexec_fn(name), self._bytes()
+
+        def preexec() -> None:
+            if limit:
+                resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+            become()
+
+        return preexec
+
+    def _bytes(self) -> int:
+        return int(self.memory_gib * 2**30)

@@ -1,0 +1,108 @@
+"""Start what does not run, mend what is broken, bring everything to the roster."""
+
+from __future__ import annotations
+
+import pwd
+from pathlib import Path
+
+from cluster.system import processes
+
+from .. import services
+from ..services import Say, start_group, step
+from . import COURSE, config_files, course_files, daemons, environment, postgres, roster, sync, users
+from . import state as states
+from .api import Api
+from .roster import Person
+from .settings import Settings, Trouble
+
+READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
+    "servers": ("etc/prefork.py",),
+    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py"),
+    "formgrader": ("etc/grader/",),
+    "culler": (),
+}
+
+
+def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say = print) -> None:
+    """Bring the hub up in `state`, with the course at `root` and the people of the roster file `list_`.
+
+    Starting twice is harmless: servers and kernels of students go on running.
+    """
+    if why := daemons.missing():
+        raise Trouble(f"The hub cannot be started here: {why}.")
+    people = roster.read_people(list_)
+    daemons.proxy_program()
+    course_files.check(root)
+    states.begin(state)
+    with states.locked(state):
+        _same(state, settings)
+        with step("environment of the hub", say) as note:
+            fresh = environment.make(state)
+            note("made" if fresh else "as it was")
+        _grader(state, settings)
+        before = _placed(settings)
+        with step("course", say) as note:
+            note(_course(root, state, settings))
+        changed = states.configure(state, settings, root)
+        # Started anew, which no server of a student notices: what has an old configuration or packages.
+        anew = {
+            part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
+        }
+        anew |= {"formgrader"} if _placed(settings) != before else set()  # it runs the grader's copy
+        sync.keep(state, list_)
+        for part in daemons.all_daemons(settings, state):
+            record = services.process_ledger(state).all().get(part.name)
+            if part.name == "postgres" and not processes.alive(record):
+                anew.add("hub")  # it does not get over the end of its database
+            if processes.alive(record) and part.name in anew:
+                processes.end([record])
+            start_group([part], state, say)
+            if part.name == "postgres":
+                postgres.roles(state)
+        Api(settings, daemons.tokens(state, settings)["sync"]).routes()
+        with step("roster", say) as note:
+            changes = sync.sync(state, settings, people, say)
+            note(f"{len(people)} people, {len(changes)} changes")
+
+
+def _same(state: Path, settings: Settings) -> None:
+    """Ports, users and databases of a hub that runs cannot change under it."""
+    last = states.record(state)
+    running = [n for n, r in services.process_ledger(state).all().items() if processes.alive(r)]
+    old = states.settings(state) if last else settings
+    moved = [
+        k for k in ("port", "grader", "database", "homes", "slurm") if getattr(old, k) != getattr(settings, k)
+    ]
+    if running and moved:
+        raise Trouble(
+            f"{', '.join(running)} run with another {' and '.join(moved)}. Stop first: "
+            f"python -m cluster.staff.hub stop --state {state}"
+        )
+
+
+def _grader(state: Path, settings: Settings) -> None:
+    """The user of the gradebook, without a password: nobody logs in as it."""
+    book = states.accounts(state, settings)
+    if settings.grader not in book.all() and (there := users.unix_user(settings.grader)):
+        course_files.free(Path(there.pw_dir) / "course", state, settings.grader)
+    book.ensure(Person("Grader of the course", settings.grader, "instructor"), password=False)
+    home = Path(pwd.getpwnam(settings.grader).pw_dir)
+    if home.stat().st_mode & 0o077:
+        raise Trouble(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+
+
+def _placed(settings: Settings) -> str:
+    """What the grader's copy of the course holds, as `start` has placed it."""
+    path = daemons.course_root(settings) / course_files.MANIFEST
+    return path.read_text() if path.exists() else ""
+
+
+def _course(root: Path, state: Path, settings: Settings) -> str:
+    if settings.database == "postgresql":
+        postgres.prepare(state, settings.grader)
+    site = config_files.site(settings, state, postgres.url(settings, state, "gradebook"))
+    new = course_files.students(root, state, settings)
+    kept = course_files.grader(root, daemons.course_root(settings), settings, site)
+    course_files.exchange(state, settings, COURSE)
+    words = "placed anew" if new else "as it was"
+    return words + (f"; changed in the grader's copy, and kept there: {', '.join(kept)}" if kept else "")

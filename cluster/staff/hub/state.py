@@ -1,0 +1,111 @@
+"""The state folder: what lies in it, what was started, and the processes that belong to this hub."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import psutil
+
+from cluster.system import files, processes
+from cluster.system.settings import given
+
+from ..services import locked
+from . import config_files, environment, users
+from .settings import Settings, Trouble, as_values, from_values
+
+RECORD = "started.json"
+BACKED_UP = "backed-up.json"  # the newest backup: where, and when
+LONGEST = 70  # characters: sockets lie under it, and 107 is all a socket gets
+
+__all__ = ["accounts", "backed_up", "begin", "configure", "end_users"]
+__all__ += ["locked", "mine", "record", "settings"]
+
+
+def record(state: Path) -> dict | None:
+    """{settings, root} as last started, or None."""
+    return files.read_json(state / RECORD)
+
+
+def settings(state: Path) -> Settings:
+    """The settings that the hub was last started with, or the default ones."""
+    last = record(state)
+    return from_values(last["settings"]) if last else Settings()
+
+
+def backed_up(state: Path) -> dict | None:
+    """{file, time} of the newest backup, or None."""
+    return files.read_json(state / BACKED_UP)
+
+
+def accounts(state: Path, chosen: Settings) -> users.Accounts:
+    """The Unix users that were made for this hub."""
+    return users.Accounts(state, Path(chosen.homes) if chosen.homes else state / "home")
+
+
+def begin(state: Path) -> None:
+    """Make the folder. Raises Trouble for one that cannot serve."""
+    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
+        raise Trouble(
+            f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
+            f"at most {LONGEST} characters long."
+        )
+    if state.is_relative_to("/tmp"):
+        raise Trouble(
+            f"The state folder {state} lies under /tmp, and the sandboxes that grade have a /tmp of their "
+            f"own: name another with --state, for make STATE= (/var/tmp would do for a trial)."
+        )
+    for folder in state.parents:
+        if folder.exists() and not folder.stat().st_mode & 0o001:
+            raise Trouble(
+                f"The state folder {state} lies under {folder}, which students cannot enter "
+                f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
+            )
+    state.mkdir(mode=0o755, parents=True, exist_ok=True)
+    for name, mode in (("hub", 0o700), ("logs", 0o700), ("home", 0o755), ("etc", 0o755)):
+        (state / name).mkdir(exist_ok=True)
+        (state / name).chmod(mode)
+
+
+def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
+    """Write the generated files; returns the names of those that have changed."""
+    panel = (state / "course/cluster/pages/__init__.py").exists()
+    new = config_files.files(chosen, state, environment.python(state), panel)
+    changed = {n for n, text in new.items() if not (state / n).exists() or (state / n).read_text() != text}
+    for name, text in new.items():
+        (state / name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        files.write(state / name, text, mode=0o644)
+    files.write_json(state / RECORD, {"settings": as_values(chosen), "root": str(root)}, mode=0o600)
+    return changed
+
+
+def mine(state: Path, numbers: set[int]) -> list[processes.Record]:
+    """What was started through this hub: processes with its mark, and all of the users that were made for it.
+
+    Jobs of Slurm are left to Slurm.
+    """
+    return processes.with_environment(lambda process, env: _belongs(process, env, numbers, str(state)))
+
+
+def end_users(names: list[str], patience: float = 3.0) -> int:
+    """End all processes of users that were made here; returns how many there were."""
+    numbers = {there.pw_uid for name in names if (there := users.unix_user(name))}
+    found = processes.with_environment(lambda process, env: _belongs(process, env, numbers))
+    processes.end(found, patience)
+    return len(found)
+
+
+def end_all(state: Path, numbers: set[int], patience: float = 5.0) -> int:
+    """End everything that runs through this hub, also what starts meanwhile; returns how many there were."""
+    count, deadline = 0, time.monotonic() + 30
+    while (found := mine(state, numbers)) and time.monotonic() < deadline:
+        processes.end(found, patience)
+        count += len(found)
+    return count
+
+
+def _belongs(process: psutil.Process, env: dict[str, str], numbers: set[int], hub: str | None = None) -> bool:
+    """Whether it runs as one of these users, or has the mark of this hub; jobs of Slurm are Slurm's."""
+    marked = hub is not None and given("CLUSTER_HUB", env) == hub
+    return "SLURM_JOB_ID" not in env and (marked or process.uids().effective in numbers)

@@ -1,0 +1,114 @@
+"""End exactly what `start` started, and what people started through it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+from cluster.system import processes
+
+from .. import services
+from ..services import Say, step
+from . import COURSE, daemons, environment, slurm_accounts, users
+from . import state as states
+from .settings import Trouble
+
+ORDER = ("culler", "hub", "servers", "formgrader")  # then the servers, then the rest
+LATER = ("proxy", "postgres")
+FOLDERS = ("etc", "logs", "hub", "python", "python.new", ".python.old", "course", "course.new", ".course.old")
+FOLDERS += ("python.old", "course.old")  # as earlier versions named them
+FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people")
+FILES = ("started.json", "processes.json", "lock", "roster.csv", "accounts.json", "passwords.csv")
+FILES += (states.BACKED_UP,)
+
+
+def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
+    """Stop the hub in `state`. All that people have made is kept, unless `purge`.
+
+    purge: remove the users that were made here, their homes, submissions, gradebook and all.
+    """
+    if os.getuid():
+        raise Trouble("Only root can stop what root started (sudo).")
+    if states.record(state) is None:
+        say(f"No hub was started in {state}.")
+        return
+    settings = states.settings(state)
+    with states.locked(state):
+        _end(state, ORDER, say)
+        made = states.accounts(state, settings).all()
+        numbers = {there.pw_uid for user in made if (there := users.unix_user(user))}
+        with step("servers and kernels", say) as note:
+            note(f"{states.end_all(state, numbers)} processes ended")
+        _end(state, LATER, say)
+        if settings.slurm == "machine" and slurm_accounts.slurm_runs(state):
+            from ..one_machine_slurm.stop import stop_slurm
+
+            stop_slurm(slurm_accounts.slurm_state(state), say)
+        if purge:
+            gone = states.accounts(state, settings).remove()
+            say(f"  ✓ users removed: {', '.join(gone) or 'none'}")
+    if purge:
+        _remove(state)
+        say(f"Removed {state}.")
+
+
+def confirm_purge(state: Path) -> None:
+    """Before a purge: say what goes, and want the folder typed. Raises Trouble where it is not."""
+    if os.getuid() or states.record(state) is None:
+        return  # `stop` says so
+    print(losses(state), flush=True)
+    if not sys.stdin.isatty():
+        raise Trouble(
+            "Nothing was done: nobody can be asked here. With --yes it is purged without a question."
+        )
+    try:
+        typed = input(f"To remove all of it, type {state}: ")
+    except EOFError:
+        typed = ""
+    if typed.strip() != str(state):
+        raise Trouble("Nothing was done.")
+
+
+def losses(state: Path) -> str:
+    """What a purge would remove, in words."""
+    settings = states.settings(state)
+    made = states.accounts(state, settings).all()
+    submitted, inbox = 0, len(list((state / "exchange" / COURSE / "inbound").glob("*+*")))
+    if users.unix_user(settings.grader):
+        submitted = len(list((daemons.course_root(settings) / ".grading/submitted").glob("*/*")))
+    last = states.backed_up(state)
+    hours = (time.time() - last["time"]) / 3600 if last else 0
+    age = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+    return "\n".join(
+        [
+            f"This removes {state}:",
+            f"  {len(made)} users that were made here, with their homes",
+            f"  {submitted} submissions that were collected with all marks, {inbox} in the inbox",
+            f"  newest backup: {last['file']}, {age} old" if last else "  no backup of it was ever made",
+        ]
+    )
+
+
+def _end(state: Path, names: tuple[str, ...], say: Say) -> None:
+    ledger = services.process_ledger(state)
+    for name in names:
+        record = ledger.all().get(name)
+        if processes.alive(record):
+            with step(name, say) as note:
+                note("ended")
+                processes.end([record])
+        if record:
+            ledger.drop(name)
+
+
+def _remove(state: Path) -> None:
+    """Delete what this package put into the state folder, and the folder when nothing else is in it."""
+    for name in FOLDERS:
+        environment.remove(state / name)
+    for name in FILES:
+        (state / name).unlink(missing_ok=True)
+    if any(state.iterdir()):
+        raise Trouble(f"{state} holds more than this command put there; the rest is left.")
+    state.rmdir()

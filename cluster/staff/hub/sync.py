@@ -1,0 +1,99 @@
+"""Brings Unix users, hub, gradebook and Slurm to the roster: who is new, gone, in another role."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.system import files
+
+from . import course_files, daemons, environment, slurm_accounts, users
+from . import state as states
+from .api import Api
+from .roster import Person
+from .settings import Settings, Trouble
+
+KEPT = "roster.csv"  # the roster as it was last read
+
+
+def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
+    """Apply the roster everywhere; returns what was changed, in words. The hub has to run."""
+    changed = unix(state, settings, people)
+    changed += Api(settings, daemons.tokens(state, settings)["sync"]).apply(people)
+    changed += gradebook(state, settings, people)
+    if settings.slurm != "none":
+        if settings.slurm == "machine":  # after the Unix users, whose numbers Slurm remembers
+            slurm_accounts.start_for(state, settings, people, lambda line: None)
+        changed += slurm_accounts.apply_roster(state, settings, people)
+    for line in changed:
+        say(f"    {line}")
+    return changed
+
+
+def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
+    """Users for those who have none, locks for those who are gone, and a link to the course in each home."""
+    book, changes = states.accounts(state, settings), []
+    if settings.grader in {p.user for p in people}:
+        raise Trouble(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
+    for person in people:
+        if book.ensure(person):
+            changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")
+        users.acting(person.user, lambda p=person: _link(Path(pwd.getpwnam(p.user).pw_dir), state))
+    course_files.people(state, settings, people)
+    for user in sorted(book.all().keys() - {p.user for p in people} - {settings.grader}):
+        if not _locked(user) and book.lock(user):
+            states.end_users([user])
+            changes.append(f"{user}: locked, the home is kept")
+    return changes
+
+
+def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str]:
+    """The students, by name, into nbgrader's gradebook, and their extensions."""
+    rows = [
+        {"user": p.user, "first": p.names[0], "last": p.names[1], "days": p.extension}
+        for p in people
+        if p.role == "student"
+    ]
+    result = grader(state, settings, ["-m", "cluster.staff.hub.enrol"], json.dumps(rows))
+    if result.returncode:
+        raise Trouble(f"The gradebook was not brought to the roster:\n{result.stderr[-800:]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def grader(state: Path, settings: Settings, words: list[str], given: str = "") -> subprocess.CompletedProcess:
+    """Run this hub's Python as the grader, in the course's root."""
+    root, python = daemons.course_root(settings), environment.python(state)
+    env = {"PATH": f"{python.parent}:/usr/bin:/bin", "LANG": "C.UTF-8", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    env |= {
+        "HOME": pwd.getpwnam(settings.grader).pw_dir,
+        "PYTHONPATH": str(root),
+        "CLUSTER_STATE": str(state.parent),
+    }
+    command = [*users.command_prefix(settings.grader), str(python), *words]
+    return subprocess.run(command, cwd=root, env=env, input=given, capture_output=True, text=True)
+
+
+def keep(state: Path, roster: Path) -> None:
+    """Remember the roster, which stays the administrator's file: `start` without one takes this."""
+    if roster != state / KEPT:
+        files.write(state / KEPT, roster.read_text(encoding="utf-8-sig"), mode=0o600)
+
+
+def _link(home: Path, state: Path) -> None:
+    link = home / "course"
+    if link.is_symlink() and os.readlink(link) != str(state / "course"):
+        link.unlink()
+    if not os.path.lexists(link):
+        link.symlink_to(state / "course")
+
+
+def _locked(user: str) -> bool:
+    result = subprocess.run(
+        [shutil.which("chage") or "chage", "-l", user], capture_output=True, text=True, env={"LANG": "C"}
+    )
+    return "Jan 02, 1970" in result.stdout

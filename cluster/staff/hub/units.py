@@ -1,0 +1,112 @@
+"""Units of systemd: the hub at boot, a look at it every five minutes, a backup at night; logrotate's file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from cluster.system import files
+
+NAME = "course-hub"
+
+
+def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
+    """{file: text} for /etc/systemd/system, and one for /etc/logrotate.d.
+
+    backups: the folder that the nightly file is written into.
+    """
+    hub = f"{sys.executable} -m cluster.staff.hub"
+    words = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
+    return {f"{NAME}{what}": text.format(**words) for what, text in UNITS.items()}
+
+
+def write(folder: Path, made: dict[str, str]) -> None:
+    """Put them into a folder, which has to be there."""
+    for name, text in made.items():
+        files.write(folder / name, text)
+
+
+UNITS = {
+    ".service": """\
+[Unit]
+Description=The course on a JupyterHub
+Wants=network-online.target
+After=network-online.target nss-user-lookup.target
+RequiresMountsFor={checkout} {state}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+WorkingDirectory={checkout}
+ExecStart={hub} start --state {state}
+ExecReload={hub} start --state {state}
+ExecStop={hub} stop --state {state}
+TimeoutStartSec=15min
+TimeoutStopSec=3min
+TasksMax=infinity
+LimitNOFILE=65536
+
+[Install]
+WantedBy=multi-user.target
+""",
+    "-watch.service": """\
+[Unit]
+Description=Mend the course's hub where a part of it is dead
+
+[Service]
+Type=oneshot
+WorkingDirectory={checkout}
+# 1: a part is dead. 3, the hub was stopped, is left as it is. Its processes belong to {name}.service.
+ExecStart=/bin/sh -c '{hub} status --state {state}; [ $? -ne 1 ] || systemctl reload {name}.service'
+""",
+    "-watch.timer": """\
+[Unit]
+Description=Mend the course's hub where a part of it is dead
+
+[Timer]
+OnBootSec=15min
+OnUnitInactiveSec=5min
+
+[Install]
+WantedBy=timers.target
+""",
+    "-backup.service": """\
+[Unit]
+Description=A backup of the course's gradebook and submissions
+RequiresMountsFor={backups}
+# To be told by mail of a backup that failed: a unit of yours that sends one.
+#OnFailure=mail-to-admin@%n.service
+
+[Service]
+Type=oneshot
+WorkingDirectory={checkout}
+ExecStartPre=/bin/mkdir -p -m 700 {backups}
+# A grading at work is waited for; where it lasts longer, the unit has failed (systemctl --failed).
+ExecStart=/bin/sh -c '{hub} backup --wait 240 --state {state} {backups}/$$(date +%%F).tar.gz'
+# A month of nights is kept.
+ExecStartPost=/usr/bin/find {backups} -maxdepth 1 -name '????-??-??.tar.gz' -mtime +31 -delete
+""",
+    ".logrotate": """\
+{state}/logs/*.out {{
+    weekly
+    maxsize 100M
+    rotate 8
+    compress
+    missingok
+    notifempty
+    copytruncate
+}}
+""",
+    "-backup.timer": """\
+[Unit]
+Description=A backup of the course's gradebook and submissions
+
+[Timer]
+OnCalendar=*-*-* 03:30
+RandomizedDelaySec=10min
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+""",
+}

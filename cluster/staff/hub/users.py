@@ -1,0 +1,152 @@
+"""Unix users: those of the roster who have none get one here, and only these are ever locked or removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.system import files
+
+from .roster import Person
+from .settings import Trouble
+
+LOWEST = 1000  # below are the system's own users
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
+
+
+class Accounts:
+    """The users made here, with their numbers: accounts.json in the state folder."""
+
+    def __init__(self, state: Path, homes: Path):
+        self.path, self.homes = state / "accounts.json", homes
+        self.passwords = state / "passwords.csv"
+
+    def all(self) -> dict[str, int | None]:
+        """{user: number}; None for one whose making was interrupted."""
+        return files.read_json(self.path) or {}
+
+    def ensure(self, person: Person, password: bool = True) -> bool:
+        """Make the user where there is none, unlock one that was locked here. True for a new one."""
+        there, mine = unix_user(person.user), self.all()
+        if there and person.user not in mine:
+            if there.pw_uid < LOWEST:
+                raise Trouble(f"The roster names {person.user!r}, a user of the system: choose another name.")
+            return False
+        if there and mine[person.user] is not None:
+            self._same(person.user, there)
+            _do("usermod", "--expiredate", "", person.user)
+            return False
+        self._note(mine | {person.user: None})  # before it is made: what is interrupted here is gone on with
+        if not there:
+            home = self.homes / person.user
+            words = [
+                "--create-home",
+                "--home-dir",
+                str(home),
+                "--shell",
+                "/bin/bash",
+                "--comment",
+                person.name,
+            ]
+            _do("useradd", "--user-group", *words, person.user)
+            home.chmod(0o700)
+        if password:
+            self._password(person)
+        self._note(mine | {person.user: pwd.getpwnam(person.user).pw_uid})
+        return True
+
+    def lock(self, user: str) -> bool:
+        """Keep the user and the home, let nobody in. False for a user that was not made here."""
+        there = unix_user(user)
+        if there is None or user not in self.all():
+            return False
+        self._same(user, there)
+        _do("usermod", "--expiredate", "1", user)
+        return True
+
+    def remove(self) -> list[str]:
+        """Remove the users made here, and their homes."""
+        gone = []
+        for user, number in self.all().items():
+            there = unix_user(user)
+            if there and number in (None, there.pw_uid):
+                _do("userdel", user)
+                gone.append(user)
+            shutil.rmtree(self.homes / user, ignore_errors=True)
+            self._note({name: n for name, n in self.all().items() if name != user})
+        return gone
+
+    def _same(self, user: str, there: pwd.struct_passwd) -> None:
+        if there.pw_uid != self.all()[user]:
+            raise Trouble(
+                f"The user {user!r} was made here with the number {self.all()[user]} and now has "
+                f"{there.pw_uid}: it was made anew. Take its line out of {self.path} to use it as it is."
+            )
+
+    def _password(self, person: Person) -> None:
+        word = "-".join("".join(secrets.choice(ALPHABET) for _ in range(4)) for _ in range(3))
+        _do("chpasswd", given=f"{person.user}:{word}\n")
+        old = self.passwords.read_text() if self.passwords.exists() else "user,password\n"
+        kept = [line for line in old.splitlines() if not line.startswith(f"{person.user},")]
+        files.write(self.passwords, "\n".join([*kept, f"{person.user},{word}"]) + "\n", mode=0o600)
+
+    def _note(self, accounts: dict[str, int | None]) -> None:
+        files.write_json(self.path, accounts, mode=0o600)
+
+
+def unix_user(user: str) -> pwd.struct_passwd | None:
+    """What the machine knows of a user, None where there is none."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(user)
+    return None
+
+
+def acting(user: str, work: Callable[[], object]) -> object:
+    """What `work()` returns (plain data) when that user does it: root follows no link of another's.
+
+    Raises Trouble with the error that it ended in.
+    """
+    who = pwd.getpwnam(user)
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(out)
+            os.setgroups([])
+            os.initgroups(user, who.pw_gid)
+            os.setgid(who.pw_gid)
+            os.setuid(who.pw_uid)
+            os.umask(0o077)
+            answer = {"value": work()}
+        except BaseException as e:
+            answer = {"error": f"{type(e).__name__}: {e}"}
+        with open(into, "w") as f:
+            json.dump(answer, f)
+        os._exit(0)
+    os.close(into)
+    with open(out) as f:
+        text = f.read()
+    os.waitpid(child, 0)
+    answer = json.loads(text or '{"error": "it ended without a word"}')
+    if "error" in answer:
+        raise Trouble(f"As the user {user}: {answer['error']}")
+    return answer["value"]
+
+
+def command_prefix(user: str) -> list[str]:
+    """The beginning of a command that runs as another user."""
+    who = pwd.getpwnam(user)
+    return ["setpriv", f"--reuid={who.pw_uid}", f"--regid={who.pw_gid}", "--init-groups", "--"]
+
+
+def _do(*command: str, given: str = "") -> None:
+    result = subprocess.run(command, input=given, capture_output=True, text=True)
+    if result.returncode:
+        raise Trouble(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")

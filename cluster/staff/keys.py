@@ -1,0 +1,601 @@
+"""The key of a slow result: a hash of all that executing a lecture, grading a mutant, a release or an attack
+depends on. A committed result with today's key is today's result, and need not be made again to be believed.
+
+A key is the hash of named parts, {part: hash}, and the parts are kept beside it, so that `changed` can say in
+words why a key is another. The parts of a result:
+
+    code cells       of its text: sources and headers; of a release the whole text, as it is given out
+    files            every module of the package that the code reaches, read statically and never imported;
+                     recorded runs, scripts, styles and templates that the code names; nbgrader's settings
+    pins             what constraints.txt and pyproject.toml install to run it (no tools of test, book, hub)
+    data             Fashion-MNIST, where cluster.training.data is reached
+    python, machine  minor version and architecture; no path, host or number of cores: a key holds in a clone
+
+Reached is what is imported anywhere in a file, also inside functions (but not under TYPE_CHECKING, which is
+never executed); relatively; by `from package import module`; the `__init__` of each package on the way; and
+what a string names, because ranks and sandboxes are started by name: "cluster.jobs.rank.main",
+["-m", "cluster"], import_module("cluster.jobs"), imports in a text that is code; every module of a package
+that a string is equal to, or that begins an f-string: f"cluster.jobs.{name}". What a package imports lazily,
+in `__getattr__`, counts where something can ask for it. So a key takes in rather too much than too little.
+Not seen is a name put together from pieces of which none holds "cluster.".
+
+Source is hashed as it stands, comments and docstrings too: inspect, tracebacks and argparse read them, and of
+54 commits to jobs, training and engine only 2 changed nothing else, so leaving them out would spare little.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gzip
+import hashlib
+import json
+import os
+import platform
+import re
+import sys
+import textwrap
+import tomllib
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+PACKAGE = "cluster"
+RELEASE, MUTANTS = (
+    "cluster.staff.release.release",
+    "cluster.staff.classes.prove_checks",
+)  # what makes a release, grades a mutant
+ATTACKS = "tests.attacks.ours"  # what grades the attacks
+SETTINGS = ("nbgrader_config.py", "autotests.yml")
+TOOLS = ("book", "hub", "test")  # optional dependencies that no lecture and no grading imports
+DATA_FOLDERS = {"static", "templates"}  # in the package, a string that names one means all that lies in it
+IGNORED = {"__pycache__", ".ipynb_checkpoints", ".git", ".venv", ".grading", "build", "student"}
+LEDGERS = ("runs", "lectures/text/runs", "solutions/*/runs")  # recorded here, never committed
+DOTTED = re.compile(rf"(-m\s+)?\b({PACKAGE}(?:\.[A-Za-z_]\w*)+\.?)")
+IMPORTED = re.compile(rf"\b(?:from\s+({PACKAGE}[\w.]*)\s+import\s+\(?([\w, ]+)|import\s+({PACKAGE}[\w.]*))")
+A_PATH = re.compile(r"[\w.][\w./ -]{0,120}")
+
+# What computes keys and keeps results takes no part in them, though it is imported beside what does.
+NO_PART = tuple(f"{__name__.rpartition('.')[0].replace('.', '/')}/{name}.py" for name in ("keys", "results"))
+Parts = dict[str, str]  # {part: hash}
+
+
+def digest(content: bytes | str) -> str:
+    """16 hex digits of a SHA-256."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()[:16]
+
+
+def key(parts: Parts) -> str:
+    """The key of a result with these parts: 32 hex digits."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def changed(before: Parts, after: Parts) -> list[str]:
+    """Why the key of `after` is not that of `before`: the parts that differ, each as words."""
+    words = [f"{part} has changed" for part in after if part in before and before[part] != after[part]]
+    words += [f"{part} is new" for part in after if part not in before]
+    return words + [f"{part} is no longer read" for part in before if part not in after]
+
+
+# --- what a piece of code names --------------------------------------------------------------------------
+
+
+@dataclass
+class Names:
+    """What a file or a cell names: modules, members of modules (`from m import n`), strings."""
+
+    modules: set[str] = field(default_factory=set)
+    tops: set[str] = field(
+        default_factory=set
+    )  # `import a.b` binds a, of which a.b and all else can be asked
+    members: set[tuple[str, str]] = field(default_factory=set)
+    strings: set[str] = field(default_factory=set)
+    started: set[str] = field(default_factory=set)  # by -m
+    bound: set[str] = field(default_factory=set)  # the file's own names at its top level
+    lazy: Names | None = None  # of the file's __getattr__
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects the Names of a syntax tree; `package` is what a relative import starts from."""
+
+    def __init__(self, package: list[str]):
+        self.package, self.names = package, Names()
+
+    def visit_Import(self, node: ast.Import) -> None:
+        self.names.modules |= {alias.name for alias in node.names}
+        self.names.tops |= {alias.name.partition(".")[0] for alias in node.names if not alias.asname}
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        above = self.package[: len(self.package) - node.level + 1] if node.level else []
+        module = ".".join([*above, *([node.module] if node.module else [])])
+        self.names.members |= {(module, alias.name) for alias in node.names}
+
+    def visit_If(self, node: ast.If) -> None:
+        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for child in node.orelse:
+                self.visit(child)
+        else:
+            self.generic_visit(node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        if not isinstance(node.value, ast.Constant):  # a docstring runs nothing
+            self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        first = node.args[0] if node.args else None
+        if function in ("import_module", "__import__", "run_module") and _text(first):
+            self.names.modules.add(_text(first))
+            node.args, arguments = node.args[1:], node.args
+            self.generic_visit(node)
+            node.args = arguments
+            return
+        self._started(node.args)
+        if function in ("Path", "glob", "iglob", "join", "listdir", "rglob", "scandir", "walk"):
+            self._folders(node.args)
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.Div):
+            self._folders([node.left, node.right])
+        self.generic_visit(node)
+
+    def visit_List(self, node: ast.List | ast.Tuple) -> None:
+        self._started(node.elts)
+        self.generic_visit(node)
+
+    visit_Tuple = visit_List
+
+    def _started(self, words: list[ast.expr]) -> None:
+        for option, module in pairwise(words):
+            if _text(option) == "-m" and _text(module):
+                self.names.started.add(_text(module))
+
+    def _folders(self, words: list[ast.expr]) -> None:
+        """Words that stand where a path is made may be folders: as a string that ends with /."""
+        self.names.strings |= {f"{_text(word).rstrip('/')}/" for word in words if _text(word)}
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        self.names.strings.add("".join(_text(value) or "_" for value in node.values))
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str):
+            self.names.strings.add(node.value)
+
+
+def _text(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+def names_in(source: str, package: Iterable[str] = (), where: str = "the code") -> Names:
+    """The Names of Python source. Raises ValueError, with `where`, if it is none."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError as error:
+        raise ValueError(f"{where} is not Python, so nobody knows what it imports: {error}") from None
+    package = list(package)
+    reader = _Reader(package)
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
+            later = _Reader(package)
+            later.visit(node)
+            reader.names.lazy = later.names
+            continue
+        reader.visit(node)
+        for part in ast.walk(node) if not isinstance(node, _SCOPES) else [node]:
+            if isinstance(part, _SCOPES):
+                reader.names.bound.add(part.name)
+            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                reader.names.bound.add(part.id)
+            elif isinstance(part, ast.alias) and not _only_for_types(node):
+                reader.names.bound.add((part.asname or part.name).partition(".")[0])
+    return reader.names
+
+
+def imports_of(names: Names) -> Names:
+    """The imports among Names, also those in strings that are code."""
+    found = Names(set(names.modules), set(names.tops), set(names.members))
+    for text in names.strings:
+        if "import" in text:
+            with contextlib.suppress(ValueError):
+                inside = imports_of(names_in(textwrap.dedent(text)))
+                found.modules |= inside.modules
+                found.tops |= inside.tops
+                found.members |= inside.members
+    return found
+
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _only_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+# --- a tree of files, and what is reached in it ----------------------------------------------------------
+
+
+class Tree:
+    """The course at `root`, each file of which is read once."""
+
+    def __init__(self, root: Path | str):
+        self.root = Path(root).resolve()
+        self._hashes: dict[Path, str] = {}
+        self._names: dict[Path, Names] = {}
+        self._modules: dict[tuple[str, Path | None], list[Path]] = {}
+        self._links: dict[Path, Links] = {}
+        self._lazy: dict[Path, Links] = {}
+        self._files: dict[Path, list[Path]] = {}
+
+    def hash(self, path: Path) -> str:
+        if path not in self._hashes:
+            self._hashes[path] = digest(path.read_bytes())
+        return self._hashes[path]
+
+    def name(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+    def names(self, path: Path) -> Names:
+        """The Names of a Python file."""
+        if path not in self._names:
+            package = self.name(path).split("/")[:-1]
+            self._names[path] = names_in(path.read_text(encoding="utf-8"), package, self.name(path))
+        return self._names[path]
+
+    def links(self, path: Path) -> Links:
+        """What a Python file reaches at once; a script also reads what lies in the folder of its name."""
+        if path not in self._links:
+            links = self._links[path] = Linker(self, self.names(path), path.parent).links
+            own = path.with_suffix("")
+            if own.is_dir() and not path.is_relative_to(self.root / PACKAGE):
+                links.files.update(self.files(own))
+        return self._links[path]
+
+    def lazy(self, path: Path) -> Links:
+        """What the `__getattr__` of a Python file reaches."""
+        if path not in self._lazy:
+            names = self.names(path).lazy
+            self._lazy[path] = Linker(self, names, path.parent).links if names else Links()
+        return self._lazy[path]
+
+    def module(self, dotted: str, beside: Path | None = None) -> list[Path]:
+        """The files of a module, its packages' `__init__` first; [] where it is none of the course's.
+
+        beside: a folder whose scripts can import what lies beside them; a package's modules cannot.
+        """
+        if beside is not None and beside.is_relative_to(self.root / PACKAGE):
+            beside = None
+        at = (dotted, beside)
+        if at not in self._modules:
+            found = self._module(self.root, dotted.split("."))
+            if not found and beside is not None:
+                found = self._module(beside, dotted.split("."))
+            self._modules[at] = found
+        return self._modules[at]
+
+    def _module(self, folder: Path, parts: list[str]) -> list[Path]:
+        found = []
+        for number, part in enumerate(parts):
+            folder = folder / part
+            last = number == len(parts) - 1
+            if (folder / "__init__.py").is_file():
+                found.append(folder / "__init__.py")
+            elif last and folder.with_suffix(".py").is_file():
+                found.append(folder.with_suffix(".py"))
+            elif last or not folder.is_dir():
+                return []
+        return found
+
+    def files(self, folder: Path) -> list[Path]:
+        """All files under a folder that somebody wrote, sorted."""
+        if folder not in self._files:
+            self._files[folder] = sorted(p for p in folder.rglob("*") if p.is_file() and self.counts(p))
+        return self._files[folder]
+
+    def counts(self, path: Path) -> bool:
+        """Is this a file of the course, and not made by running it?"""
+        if not path.is_relative_to(self.root) or path.suffix in (".pyc", ".tmp"):
+            return False
+        name = self.name(path)
+        return not IGNORED & set(name.split("/")) and not any(
+            fnmatch(name, f"{ledger}/*") for ledger in LEDGERS
+        )
+
+
+@dataclass
+class Links:
+    """What a file or a piece of code reaches at once."""
+
+    files: set[Path] = field(default_factory=set)
+    asked: set[Path] = field(default_factory=set)  # packages of which it can ask what they import lazily
+
+
+class Linker:
+    """Finds the Links of `names` that stand in `folder`."""
+
+    def __init__(self, tree: Tree, names: Names, folder: Path):
+        self.tree, self.folder, self.links = tree, folder, Links()
+        self.in_package = folder.is_relative_to(tree.root / PACKAGE)
+        self.above = [folder, *(p for p in folder.parents if p.is_relative_to(tree.root))]
+        if self.in_package:  # paths beside the module and above it, but not outside the package
+            self.above.remove(tree.root)
+        self.follow(names)
+
+    def follow(self, names: Names) -> None:
+        for module in names.modules | names.tops:
+            self.module(module, asked=True)
+        for module, name in names.members:
+            self.member(module, name)
+        for module in names.started:
+            self.module(module)
+            self.module(f"{module}.__main__")
+        for text in names.strings:
+            self.string(text)
+
+    def module(self, dotted: str, asked: bool = False) -> None:
+        """A module; `asked`: for attributes, which a lazy package then imports."""
+        found = self.tree.module(dotted, self.folder)
+        self.links.files.update(found)
+        if asked and found:
+            self.links.asked.add(found[-1])
+
+    def member(self, module: str, name: str) -> None:
+        """`from module import name`."""
+        found = self.tree.module(module, self.folder)
+        if not found:
+            return
+        self.module(module)
+        if name == "*":
+            self.links.asked.add(found[-1])
+            for each in self.tree.names(found[-1]).strings:  # those of __all__ among them
+                if each.isidentifier():
+                    self.module(f"{module}.{each}")
+        elif self.tree.module(f"{module}.{name}", self.folder):
+            self.module(f"{module}.{name}", asked=True)
+        elif name not in self.tree.names(found[-1]).bound:
+            self.links.asked.add(found[-1])
+
+    def string(self, text: str) -> None:
+        for match in DOTTED.finditer(text):
+            started, dotted = match.groups()
+            self.named(dotted, bool(started), whole=dotted == text, end=match.end() == len(text))
+        if "import" in text:
+            try:
+                self.follow(names_in(textwrap.dedent(text)))
+            except ValueError:  # prose, or code with holes in it
+                for module, members, imported in IMPORTED.findall(text):
+                    if imported:
+                        self.module(imported, asked=True)
+                    for name in members.replace(",", " ").split():
+                        self.member(module, name)
+        if A_PATH.fullmatch(text):
+            self.path(text)
+
+    def named(self, dotted: str, started: bool, whole: bool, end: bool) -> None:
+        """A name with dots in a string: of a module, of something in it, of a package, or its beginning."""
+        parts, rest = dotted.rstrip(".").split("."), []
+        while not (found := self.tree.module(".".join(parts))):
+            rest.insert(0, parts.pop())
+            if not parts:
+                return
+        module, package = ".".join(parts), found[-1].name == "__init__.py"
+        self.module(module)
+        if not rest and package and (whole or (end and dotted.endswith("."))):
+            files = [path for path in self.tree.files(found[-1].parent) if path.suffix == ".py"]
+            self.links.files.update(files)
+            self.links.asked.update(files)
+        elif not rest and started:
+            self.module(f"{module}.__main__")
+        elif rest and package:
+            style = set(found[-1].parent.glob(f"{rest[0]}.*"))  # of matplotlib's: cluster.course
+            self.links.files |= style
+            self.links.asked |= set() if style else {found[-1]}
+
+    def path(self, text: str) -> None:
+        """A string that may be a path: of a file, of a folder (then it ends with /), or how some begin."""
+        for place in self.above:
+            name = os.path.normpath(os.path.join(place, text))
+            exists = os.path.exists(name)
+            if not exists and ("/" not in text or self.in_package):
+                continue
+            path = Path(name)
+            if path in self.above or not self.tree.counts(path):
+                continue
+            if self.in_package:
+                if path.name in DATA_FOLDERS and path.is_dir():
+                    self.links.files.update(self.tree.files(path))
+                elif path.is_file() and path.suffix not in (".py", ".md"):
+                    self.links.files.add(path)
+            elif path.is_file():
+                self.links.files.add(path)
+            elif place == self.tree.root:  # nothing is executed there: a folder's name is another word
+                continue
+            elif text.endswith("/"):
+                self.links.files.update(self.tree.files(path))
+            elif not exists and path.parent not in self.above:
+                self.links.files |= {p for p in self.tree.files(path.parent) if str(p).startswith(name)}
+
+
+class Reach:
+    """All files that code reaches in a Tree: `files`."""
+
+    def __init__(self, tree: Tree, *modules: str):
+        self.tree, self.files, self._asked = tree, set(), set()
+        for module in modules:
+            if not (found := tree.module(module)):
+                raise ValueError(f"{tree.root} has no module {module}")
+            self.add(Links(set(found)))
+
+    def copy(self) -> Reach:
+        """A Reach that starts from what this one has reached."""
+        new = Reach(self.tree)
+        new.files, new._asked = set(self.files), set(self._asked)
+        return new
+
+    def code(self, source: str, folder: Path, where: str) -> Reach:
+        """Add what a piece of code reaches that is executed in `folder`."""
+        return self.add(Linker(self.tree, names_in(source, (), where), folder).links)
+
+    def file(self, path: Path) -> Reach:
+        """Add a file; if it is Python, also what it reaches."""
+        return self.add(Links({path}))
+
+    def parts(self) -> Parts:
+        """{relative path: hash} of the files."""
+        found = {self.tree.name(path): self.tree.hash(path) for path in self.files}
+        return {name: found[name] for name in sorted(found)}
+
+    def add(self, links: Links) -> Reach:
+        """Add files, and what they reach."""
+        todo = [links]
+        while todo:
+            links = todo.pop()
+            new = {path for path in links.files - self.files if self.tree.name(path) not in NO_PART}
+            asked = links.asked - self._asked
+            self.files |= new
+            self._asked |= asked
+            todo += [self.tree.links(path) for path in new if path.suffix == ".py"]
+            todo += [self.tree.lazy(path) for path in asked]
+        return self
+
+
+# --- the results -----------------------------------------------------------------------------------------
+
+
+def lecture(tree: Tree, text: Path) -> Parts:
+    """The parts of an executed lecture; `text` is its twin, such as lectures/text/01_topic.py."""
+    folder = text.parent.parent
+    code = code_cells(text)
+    reached = Reach(tree)
+    for number, cell in enumerate(code, 1):
+        reached.code(python_of(cell), folder, f"{tree.name(text)}, code cell {number}")
+    build = folder / "build.py"  # how it is executed; what it imports for other ends is nothing to a lecture
+    parts = {"code cells": digest("\n\0".join(code)), tree.name(build): tree.hash(build)}
+    return parts | reached.parts() | surroundings(tree, reached)
+
+
+def release(tree: Tree, assignment: str) -> Parts:
+    """The parts of an assignment's release."""
+    reached = Reach(tree, RELEASE)
+    parts = _assignment(tree, assignment, reached, lambda text: text.read_text(encoding="utf-8"))
+    return parts | surroundings(tree, reached)
+
+
+def mutants(tree: Tree, assignment: str) -> tuple[Parts, dict[str, Parts]]:
+    """The parts that all gradings of an assignment share, and those of each: {stub, solution, mutant: …}."""
+    reached = Reach(tree, MUTANTS)
+    shared = _assignment(tree, assignment, reached, lambda text: "\n\0".join(code_cells(text)))
+    shared |= surroundings(tree, reached)
+    own = {name: {"submission": name} for name in ("stub", "solution")}
+    for path in sorted((tree.root / "tests" / "mutants" / assignment[:2]).glob("*.py")):
+        beyond = reached.copy().file(path).parts()
+        own[path.stem] = {part: h for part, h in beyond.items() if part not in shared}
+    return shared, own
+
+
+def attacks(tree: Tree) -> tuple[Parts, dict[str, Parts]]:
+    """The parts that the gradings of all attacks share, and those of each attack: {attack: its own}."""
+    reached = Reach(tree, ATTACKS)
+    folder = tree.root / "tests" / "exploits"
+    for path in [*(tree.root / name for name in SETTINGS), *tree.files(folder / "course")]:
+        reached.file(path)  # the settings name plug-ins, which take part in grading a class
+    own, files = {}, {tree.name(path): path for path in sorted(folder.glob("*.py"))}
+    shared = {part: h for part, h in reached.parts().items() if part not in files}
+    shared |= surroundings(tree, reached)
+    for path in files.values():
+        # What an attack says beside its imports are paths and names of the place that it attacks.
+        own[path.stem] = {tree.name(path): tree.hash(path)}
+        beyond = reached.copy().add(Linker(tree, imports_of(tree.names(path)), folder).links)
+        own[path.stem] |= {p: h for p, h in beyond.parts().items() if p not in shared and p not in files}
+    return shared, own
+
+
+def _assignment(tree: Tree, assignment: str, reached: Reach, text_of: Callable[[Path], str]) -> Parts:
+    """The parts of an assignment's source. Of nbgrader_config.py its text counts, not the plug-ins that it
+    names: generating a release and grading with the engine use none of them."""
+    folder, parts = tree.root / "solutions" / assignment, {}
+    for path in tree.files(folder):
+        if path.suffix == ".py":
+            parts[tree.name(path)] = digest(text_of(path))
+            for number, cell in enumerate(code_cells(path), 1):
+                reached.code(python_of(cell), folder, f"{tree.name(path)}, code cell {number}")
+        elif path.suffix != ".ipynb":  # made of its text
+            parts[tree.name(path)] = tree.hash(path)
+    parts |= {name: tree.hash(tree.root / name) for name in SETTINGS}
+    return reached.parts() | parts
+
+
+def surroundings(tree: Tree, reached: Reach) -> Parts:
+    """The parts that are no files of the course."""
+    parts = {"pins": pins(tree.root), "python": "{}.{}".format(*sys.version_info)}
+    parts["machine"] = platform.machine()
+    if tree.root / PACKAGE / "training" / "data.py" in reached.files:
+        parts["data: Fashion-MNIST"] = fashion_mnist()
+    return parts
+
+
+def pins(root: Path) -> str:
+    """The hash of the pinned versions, without those of tools that only `book`, `hub` and `test` ask for."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = dict(project.get("optional-dependencies", {}))
+    tools = [pin for group in TOOLS for pin in groups.pop(group, [])]
+    used = [*project["dependencies"], *(pin for group in groups.values() for pin in group)]
+    only = {_package(pin) for pin in tools} - {_package(pin) for pin in used}
+    lines = (root / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    lines = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return digest("\n".join(sorted([*used, *(line for line in lines if _package(line) not in only)])))
+
+
+def _package(pin: str) -> str:
+    return re.split(r"[\[=<>!~; ]", pin)[0].lower().replace("_", "-")
+
+
+@cache
+def fashion_mnist() -> str:
+    """The hash of the unpacked data set where this machine has it; "absent" where it would be downloaded."""
+    from cluster.training.data import PREFIX, find
+
+    content = hashlib.sha256()
+    for split, prefix in PREFIX.items():
+        folder = find(split)
+        if folder is None:
+            return "absent"
+        for kind in ("images-idx3", "labels-idx1"):
+            packed = (folder / f"{prefix}-{kind}-ubyte.gz").read_bytes()
+            try:
+                content.update(gzip.decompress(packed))
+            except (OSError, EOFError, zlib.error):  # damaged, so at least not what was used before
+                content.update(packed)
+    return content.hexdigest()[:16]
+
+
+# --- notebooks as text -----------------------------------------------------------------------------------
+
+
+def code_cells(text: Path) -> list[str]:
+    """The code cells of a text in jupytext's percent format, each with its header in the first line."""
+    cells, header, lines = [], "", []
+
+    def end() -> None:
+        body = "\n".join(lines).strip("\n")
+        if not re.match(r"# %%.*\[(markdown|md|raw)\]", header) and (header or body):
+            cells.append(f"{header}\n{body}")
+
+    for line in text.read_text(encoding="utf-8").splitlines():
+        if re.match(r"# %%(\s|$)", line):
+            end()
+            header, lines = line.rstrip(), []
+        else:
+            lines.append(line)
+    end()
+    return cells
+
+
+def python_of(cell: str) -> str:
+    """A cell's Python: IPython's own lines (%magic, !command, ?help) become comments."""
+    return re.sub(r"(?m)^(\s*)([%!?].*)$", r"\1pass  # \2", cell)

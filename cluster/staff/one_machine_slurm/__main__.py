@@ -1,0 +1,97 @@
+"""The commands: start, stop, status, config, guide."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from cluster.slurm.client import one_machine_state
+
+from ..services import Trouble
+from . import config_files, description, guide, machine, status
+from . import state as states
+from .description import Cluster
+from .start import start_slurm
+from .stop import stop_slurm
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 1 for trouble, or what `status` says."""
+    args = _parser().parse_args(argv)
+    try:
+        state = (args.state or one_machine_state()).absolute()
+        return {"start": _start, "stop": _stop, "status": _status, "config": _config, "guide": _guide}[
+            args.command
+        ](args, state)
+    except Trouble as e:
+        print(e, file=sys.stderr)
+        return 1
+
+
+def _start(args: argparse.Namespace, state: Path) -> int:
+    cluster = _cluster(args, state)
+    say = lambda line: print(line, flush=True)  # noqa: E731
+    say(f"Slurm on this machine: {cluster}")
+    start_slurm(cluster, state, say, os.environ.get("SUDO_USER"))
+    last = states.record(state)
+    say(f"Memory limits by {last['memory']}" + (f": {last['why']}" if last["why"] else "") + ".")
+    if last["host"]:
+        say("No namespaces on this machine: the daemons listen on all its addresses (munge keeps them shut).")
+    say("It is up, and the course's jobs find it by themselves. What Slurm's own commands need in a shell:")
+    say(status.export(state))
+    return 0
+
+
+def _stop(args: argparse.Namespace, state: Path) -> int:
+    stop_slurm(state, lambda line: print(line, flush=True), args.purge)
+    return 0
+
+
+def _status(args: argparse.Namespace, state: Path) -> int:
+    code, text = status.report(state)
+    print(text)
+    return code
+
+
+def _config(args: argparse.Namespace, state: Path) -> int:
+    cluster = _cluster(args, state)
+    if os.getuid():
+        print("Not root: it is not known whether root may use cgroups and namespaces here.", file=sys.stderr)
+    for name, text in config_files.files(cluster, machine.look(cluster, state)).items():
+        print(f"### {state / name}\n{text}")
+    return 0
+
+
+def _guide(args: argparse.Namespace, state: Path) -> int:
+    print(guide.text(_cluster(args, state)), end="")
+    return 0
+
+
+def _cluster(args: argparse.Namespace, state: Path) -> Cluster:
+    return description.from_toml(args.description) if args.description else states.described(state)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m cluster.staff.one_machine_slurm", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, words in {
+        "start": "start what does not run yet, and mend what is broken",
+        "stop": "end exactly what start started; the database and the queue are kept",
+        "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
+        "config": "print the configuration that start writes",
+        "guide": "print what to set on a real GPU cluster",
+    }.items():
+        command = commands.add_parser(name, help=words, description=words)
+        command.add_argument("--state", type=Path, help=f"state folder (default {one_machine_state()})")
+        if name in ("start", "config", "guide"):
+            text = "the cluster, as a TOML file; default: the last one started, or four nodes with two GPUs"
+            command.add_argument("--description", type=Path, metavar="FILE", help=text)
+        if name == "stop":
+            command.add_argument("--purge", action="store_true", help="remove the state folder too")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Accounts and the students' limits, in Slurm's accounting. Saying the same twice changes nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from ..services import Trouble
+from . import daemons
+from .description import Cluster
+
+
+def register(cluster: Cluster, state: Path) -> None:
+    """Make the cluster known to the accounting, before slurmctld asks for it."""
+    if cluster.name not in _rows(state, "show", "cluster", "format=cluster"):
+        _do(state, "add", "cluster", cluster.name)
+
+
+def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
+    """The account, its students with their GPU limit, and the teacher without one. Returns what was changed.
+
+    Who is taken off the list keeps an account: `sacctmgr delete user NAME` is the administrator's to say.
+    """
+    _await_gpus(cluster, state)
+    if cluster.account not in _rows(state, "show", "account", "format=account"):
+        _do(state, "add", "account", cluster.account, f"Description={cluster.name}", "Organization=course")
+    limit = f"gres/gpu={cluster.gpus_per_student}" if cluster.gpus else ""
+    wanted = dict.fromkeys(cluster.students, limit)
+    if teacher and teacher not in wanted and teacher != "root":
+        wanted[teacher] = ""
+    where = f"account={cluster.account}"
+    rows = _rows(state, "show", "assoc", where, "format=user,grptres")
+    there = dict(r.split("|") for r in rows if not r.startswith("|"))  # without the account's own row
+    changed = []
+    for allowed in sorted(set(wanted.values())):
+        new = [u for u, a in wanted.items() if a == allowed and u not in there]
+        old = [u for u, a in wanted.items() if a == allowed and there.get(u, a) != a]
+        if new:
+            _do(state, "add", "user", ",".join(new), where, *([f"GrpTRES={allowed}"] if allowed else []))
+        if old:
+            value = allowed or "gres/gpu=-1"
+            _do(state, "modify", "user", ",".join(old), "where", where, "set", f"GrpTRES={value}")
+        changed += new + old
+    return f"changed: {', '.join(changed)}" if changed else f"{len(wanted)} besides root, unchanged"
+
+
+def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
+    """slurmctld tells the accounting what there is to count; a limit on GPUs can be set only then."""
+    deadline = time.monotonic() + seconds
+    while cluster.gpus and "gres|gpu" not in _rows(state, "show", "tres", "format=type,name"):
+        if time.monotonic() > deadline:
+            raise Trouble(f"slurmctld did not tell the accounting of gres/gpu within {seconds:.0f} s.")
+        time.sleep(0.2)
+
+
+def _rows(state: Path, *words: str) -> list[str]:
+    return (daemons.ask(state, "sacctmgr", "--noheader", "--parsable2", *words) or "").split("\n")[:-1]
+
+
+def _do(state: Path, *words: str) -> None:
+    env = daemons.environment(state / "slurm.conf")
+    command = ["sacctmgr", "--immediate", *words]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    if result.returncode and "Nothing new added" not in result.stdout + result.stderr:
+        raise Trouble(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")

@@ -1,0 +1,156 @@
+"""The daemons: how each is started, and how one sees that it answers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from cluster.slurm import client
+
+from ..services import Daemon, Trouble
+from .description import Cluster
+from .machine import APART, PATH, Machine, user
+
+MUNGE_KEY = Path("/etc/munge/munge.key")  # Debian's package insists on this place
+MUNGE_FOLDERS = (("/run/munge", 0o755), ("/var/lib/munge", 0o711), ("/var/log/munge", 0o700))
+INITIAL = ("--auth-root-authentication-method=socket", "--skip-test-db", "--cross-bootstrap")
+DOWN = ("down", "unknown", "future", "fail")  # states of a node that does not answer, besides a "*"
+
+
+def all_daemons(cluster: Cluster, machine: Machine) -> list[Daemon]:
+    """munged, mariadbd, slurmdbd, slurmctld and a slurmd for each node, in the order in which they start."""
+    state, etc = machine.state, machine.etc
+
+    def slurm(
+        name: str, port: int, answers: Callable[[], bool], *argv: str, host: str = "localhost"
+    ) -> Daemon:
+        env = environment(etc / "slurm.conf")
+        env |= {"MYSQL_UNIX_PORT": f"{state}/database/socket"} if name == "slurmdbd" else {}
+        return Daemon(name, _apart(machine, host, argv), env, log(state, name), answers, port)
+
+    nodes = zip(cluster.node_names, cluster.node_ports, strict=True)
+    return [
+        munged(machine),
+        mariadbd(machine),
+        slurm("slurmdbd", cluster.database_port, lambda: accounting(state), "slurmdbd", "-D"),
+        slurm("slurmctld", cluster.port, lambda: controller(state), "slurmctld", "-D"),
+        *(
+            slurm(n, port, lambda n=n: node_state(state, n) is not None, "slurmd", "-D", "-N", n, host=n)
+            for n, port in nodes
+        ),
+    ]
+
+
+def munged(machine: Machine) -> Daemon:
+    """munge: its socket has to be the default one, or users' commands and slurmdbd do not find it."""
+    argv = ["munged", "--foreground", "--num-threads=10"]
+    return Daemon("munged", _as("munge", argv), environment(), log(machine.state, "munged"), munge)
+
+
+def mariadbd(machine: Machine) -> Daemon:
+    """MariaDB with a data folder of its own, on a Unix socket alone."""
+    database = machine.state / "database"
+    argv = [
+        "mariadbd", "--no-defaults", f"--datadir={database}", f"--socket={database}/socket",
+        "--skip-networking", f"--pid-file={database}/pid",
+        "--innodb-buffer-pool-size=128M", "--innodb-lock-wait-timeout=900", "--performance-schema=off",
+        "--skip-log-bin",
+    ]  # fmt: skip
+    out = log(machine.state, "mariadbd")
+    ready = lambda: greets(database / "socket")  # noqa: E731
+    return Daemon("mariadbd", _as("slurm", argv), environment(), out, ready, patience=60)
+
+
+def log(state: Path, name: str) -> Path:
+    """What a daemon prints. The nodes write a log of their own beside it, with what their steps say."""
+    return state / "logs" / f"{name}.out"
+
+
+def environment(conf: Path | None = None) -> dict[str, str]:
+    """A small environment: nothing of the administrator's own goes on to the daemons, and so to jobs."""
+    return {"PATH": PATH, "LANG": "C.UTF-8", "HOME": "/"} | ({"SLURM_CONF": str(conf)} if conf else {})
+
+
+def ask(state: Path, *command: str, timeout: float = 15) -> str | None:
+    """What one of Slurm's commands prints, or None when it fails or does not answer."""
+    try:
+        return client.ask(*command, timeout=timeout, env=environment(state / "slurm.conf"))
+    except client.SlurmError:
+        return None
+
+
+def munge() -> bool:
+    """Whether munged answers."""
+    result = subprocess.run(["munge", "--no-input"], env=environment(), capture_output=True)
+    return result.returncode == 0
+
+
+def greets(path: Path) -> bool:
+    """Whether MariaDB greets whoever connects to its socket."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(5)
+        try:
+            s.connect(str(path))
+            return bool(s.recv(64))
+        except OSError:
+            return False
+
+
+def accounting(state: Path) -> bool:
+    """Whether slurmdbd answers."""
+    return ask(state, "sacctmgr", "--noheader", "show", "cluster") is not None
+
+
+def controller(state: Path) -> bool:
+    """Whether slurmctld answers."""
+    return " UP" in (ask(state, "scontrol", "ping") or "")
+
+
+def node_state(state: Path, name: str) -> str | None:
+    """A node's state in Slurm's words, or None where it does not answer."""
+    words = (ask(state, "sinfo", "--noheader", f"--nodes={name}", "--format=%T") or "").split()
+    return words[0] if words and "*" not in words[0] and words[0] not in DOWN else None
+
+
+def prepare_munge() -> None:
+    """munge's folders, and a key where there is none: all that is written outside the state folder."""
+    owner = user("munge")
+    for folder, mode in MUNGE_FOLDERS:
+        if not os.path.isdir(folder):
+            os.makedirs(folder)
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+            os.chmod(folder, mode)
+    if not MUNGE_KEY.exists():
+        subprocess.run(["mungekey"], env=environment(), check=True)
+        os.chown(MUNGE_KEY, owner.pw_uid, owner.pw_gid)
+
+
+def prepare_database(machine: Machine) -> None:
+    """An empty MariaDB data folder, once: made beside and renamed, so that it is whole or not there."""
+    database, beside = machine.state / "database", machine.state / "database.new"
+    if database.exists():
+        return
+    shutil.rmtree(beside, ignore_errors=True)
+    where = [f"--datadir={beside}", "--user=slurm", "--auth-root-socket-user=slurm"]
+    argv = ["mariadb-install-db", "--no-defaults", *where, *INITIAL]
+    result = subprocess.run(argv, env=environment(), capture_output=True, text=True)
+    if result.returncode:
+        raise Trouble(f"mariadb-install-db failed:\n{result.stdout[-1000:]}{result.stderr[-1000:]}")
+    beside.chmod(0o700)
+    beside.rename(database)
+
+
+def _as(name: str, argv: list[str]) -> list[str]:
+    return ["setpriv", f"--reuid={name}", f"--regid={name}", "--init-groups", *argv]
+
+
+def _apart(machine: Machine, host: str, argv: tuple[str, ...]) -> list[str]:
+    """The command under a host name of its own, which leads to loopback: `hostname` on node1 says node1."""
+    if machine.host:
+        return list(argv)
+    enter = 'echo "$1" >/proc/sys/kernel/hostname && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'
+    return [*APART, enter, "sh", host, str(machine.etc / "hosts"), *argv]

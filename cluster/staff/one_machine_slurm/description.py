@@ -1,0 +1,147 @@
+"""The cluster, described once: everything that is generated, started or explained comes from here."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cluster.slurm import words
+
+from ..services import Trouble
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A queue. A higher tier takes nodes from jobs of a lower one, which go back into the queue."""
+
+    name: str
+    minutes: int  # longest a job may ask for
+    tier: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Nodes are alike and are called `<node>1`, `<node>2`, …; the first partition is the default one."""
+
+    name: str = "course"
+    node: str = "node"
+    nodes: int = 4
+    cpus: int = 2  # a node
+    memory: int = 8192  # MiB a node
+    gpus: int = 2  # a node
+    partitions: tuple[Partition, ...] = (Partition("short", 30, 2), Partition("long", 24 * 60, 1))
+    account: str = "course"
+    students: tuple[str, ...] = field(default=())  # Unix names
+    gpus_per_student: int = 4  # at one time, over all of a student's jobs
+    port: int = 26810  # slurmctld; the next is slurmdbd's, and the nodes' follow
+    node_timeout: int = 20  # seconds after which a node that does not answer is down
+    memory_limit: str = "auto"  # auto, cgroup or polling
+
+    def __post_init__(self) -> None:
+        names = [("name", self.name), ("node", self.node), ("account", self.account)]
+        names += [("a partition's name", p.name) for p in self.partitions]
+        for what, name in names + [("a student", s) for s in self.students]:
+            if not isinstance(name, str) or not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", name):
+                raise Trouble(f"{what} = {name!r}: lower-case letters, digits, '_', '-' and '.' only.")
+        if self.node[-1:].isdigit():
+            raise Trouble(f"node = {self.node!r} ends in a digit; the nodes' numbers are put behind it.")
+        least = {"nodes": 1, "cpus": 1, "memory": 256, "gpus": 0, "gpus_per_student": 0, "node_timeout": 5}
+        for key, low in least.items():
+            value = getattr(self, key)
+            if type(value) is not int or value < low:
+                raise Trouble(f"{key} = {value!r}: a whole number, {low} or more.")
+        for p in self.partitions:
+            if any(type(v) is not int or v < 1 for v in (p.minutes, p.tier)):
+                raise Trouble(f"partition {p.name}: minutes and tier are whole numbers, 1 or more.")
+        if not self.partitions or len({p.name for p in self.partitions}) < len(self.partitions):
+            raise Trouble("partitions: at least one, each with a name of its own.")
+        if type(self.port) is not int or not 1024 <= self.port <= 65535 - self.nodes - 2:
+            raise Trouble(f"port = {self.port!r}: it and the next {self.nodes + 1} must lie in 1024 … 65535.")
+        if self.memory_limit not in ("auto", "cgroup", "polling"):
+            raise Trouble(f"memory_limit = {self.memory_limit!r}: 'auto', 'cgroup' or 'polling'.")
+
+    @property
+    def node_names(self) -> list[str]:
+        """node1, node2, …"""
+        return [f"{self.node}{i}" for i in range(1, self.nodes + 1)]
+
+    @property
+    def node_list(self) -> str:
+        """Slurm's own way of writing them: node[1-4]."""
+        return f"{self.node}{span(1, self.nodes)}"
+
+    @property
+    def database_port(self) -> int:
+        """Where slurmdbd listens."""
+        return self.port + 1
+
+    @property
+    def node_ports(self) -> range:
+        """Where the slurmd of each node listens."""
+        return range(self.port + 2, self.port + 2 + self.nodes)
+
+    def __str__(self) -> str:
+        each = f"{self.cpus} CPUs, {self.memory} MiB, {self.gpus} GPUs"
+        queues = ", ".join(f"{p.name} (at most {clock(p.minutes)})" for p in self.partitions)
+        return f"{self.nodes} nodes with {each} each; partitions {queues}"
+
+
+def span(first: int, last: int) -> str:
+    """Numbers in Slurm's way of writing them.
+
+    >>> span(1, 4), span(0, 0)
+    ('[1-4]', '0')
+    """
+    return f"[{first}-{last}]" if last > first else str(first)
+
+
+def clock(minutes: int) -> str:
+    """Minutes in Slurm's way of writing a time.
+
+    >>> clock(30), clock(1500)
+    ('00:30:00', '1-01:00:00')
+    """
+    return words.clock(60 * minutes)
+
+
+def from_values(values: dict[str, Any]) -> Cluster:
+    """A cluster from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""
+    values = dict(values)
+    _known(values, Cluster, "the description")
+    for key in ("students", "partitions"):
+        if not isinstance(values.get(key, []), list | tuple):
+            raise Trouble(f"{key} = {values[key]!r}: a list is wanted.")
+    if "partitions" in values:
+        for p in values["partitions"]:
+            _known(p, Partition, "a partition", required=True)
+        values["partitions"] = tuple(Partition(**p) for p in values["partitions"])
+    if "students" in values:
+        values["students"] = tuple(values["students"])
+    return Cluster(**values)
+
+
+def from_toml(path: Path) -> Cluster:
+    """A cluster from a TOML file; what it does not name keeps its default."""
+    try:
+        return from_values(tomllib.loads(path.read_text()))
+    except OSError as e:
+        raise Trouble(f"{path}: {e.strerror}.") from None
+    except tomllib.TOMLDecodeError as e:
+        raise Trouble(f"{path} is not TOML: {e}.") from None
+
+
+def as_values(cluster: Cluster) -> dict[str, Any]:
+    """The reverse of `from_values`."""
+    return dataclasses.asdict(cluster)
+
+
+def _known(values: dict[str, Any], kind: type, where: str, required: bool = False) -> None:
+    names = [f.name for f in dataclasses.fields(kind)]
+    if odd := sorted(values.keys() - set(names)):
+        raise Trouble(f"{where} knows no {', '.join(odd)}; it has: {', '.join(names)}.")
+    if required and (absent := [n for n in names if n not in values]):
+        raise Trouble(f"{where} lacks {', '.join(absent)}.")

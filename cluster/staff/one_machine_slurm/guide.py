@@ -1,0 +1,152 @@
+"""The same description, as what an administrator has to set on a real GPU cluster. Pure text."""
+
+from __future__ import annotations
+
+from .config_files import partitions
+from .description import Cluster, span
+
+
+def text(cluster: Cluster) -> str:
+    """The guide for a cluster of this description."""
+    return "\n".join([_head(cluster), _slurm(cluster), _gpus(cluster), _accounts(cluster), _rest(cluster)])
+
+
+def _head(c: Cluster) -> str:
+    return f"""\
+The cluster {c.name!r} on real machines
+{"=" * (len(c.name) + 31)}
+{c}.
+Write your own machines' names where {c.node_list} stands, and their true CPUs and memory (`slurmd -C`
+prints them). The one-machine Slurm sets the same things; what differs there: its nodes share one host,
+its GPUs are links to /dev/null, a dead node is noticed after {c.node_timeout} s, all is on loopback.
+
+1. On every machine
+-------------------
+- One munge key (/etc/munge/munge.key, owner munge, mode 0400), clocks within a few seconds of each
+  other (NTP), and the same user and group numbers everywhere.
+- One slurm.conf (or `--conf-server`, "configless"). Ports open between the machines: 6817 to slurmctld,
+  6818 to the nodes, 6819 to slurmdbd, and between login and nodes the ranges you set as SrunPortRange
+  (srun's own sockets) and net.ipv4.ip_local_port_range (the rendezvous, Gloo, MPI and NCCL take free
+  ports from it).
+- Nothing on the open internet: MPI, Gloo and NCCL do not authenticate. The nodes' network is a private
+  one.
+"""
+
+
+def _slurm(c: Cluster) -> str:
+    gpus = f" Gres=gpu:{c.gpus}" if c.gpus else ""
+    return f"""\
+2. slurm.conf
+-------------
+ClusterName={c.name}
+SlurmctldHost=CONTROLLER
+SlurmUser=slurm
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup,task/affinity
+JobAcctGatherType=jobacct_gather/cgroup
+MpiDefault=pmix
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU={c.memory // c.cpus}
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=DATABASE_HOST
+AccountingStorageTRES=gres/gpu
+AccountingStorageEnforce=associations,limits,qos
+GresTypes=gpu
+SlurmdTimeout=300
+ReturnToService=1
+PropagateResourceLimitsExcept=MEMLOCK
+NodeName={c.node_list} CPUs={c.cpus} RealMemory={c.memory}{gpus}
+{partitions(c)}
+- Not config_overrides, and no TmpFS=…/%n: each machine has its own /tmp. Leave a few GiB of each node's
+  memory out of RealMemory, for the system.
+- A preempted job has KillWait seconds (30 by default) between SIGTERM and SIGKILL: time for one
+  checkpoint. A GraceTime on the partition does not help: a job whose steps end within it is over, and
+  is not requeued.
+- UnkillableStepTimeout=180: a step that ends while slurmctld is away reports it 60 s later, and with the
+  default of 60 s its node is drained ("Kill task failed").
+- A requeued job waits 120 s (AuthInfo=cred_expire) before it can start again.
+- Locked memory for RDMA: LimitMEMLOCK=infinity in slurmd's systemd unit, or NCCL and MPI fall back to
+  TCP.
+
+3. Memory and devices: cgroup.conf
+----------------------------------
+ConstrainRAMSpace=yes
+ConstrainSwapSpace=yes
+AllowedSwapSpace=0
+ConstrainCores=yes
+ConstrainDevices=yes
+- ConstrainDevices is what keeps a job off the GPUs of another; CUDA_VISIBLE_DEVICES alone is a request.
+- A task over its memory is ended by the kernel, and its job is OUT_OF_MEMORY, which the course
+  explains.
+"""
+
+
+def _gpus(c: Cluster) -> str:
+    which = span(0, c.gpus - 1)
+    return f"""\
+4. GPUs: gres.conf on each node
+-------------------------------
+AutoDetect=nvml
+- That needs a Slurm built with NVML (Debian's free packages are not). Without it name the devices:
+NodeName={c.node_list} Name=gpu File=/dev/nvidia{which}
+- nvidia-persistenced runs, and /dev/nvidia* are there before slurmd starts (`nvidia-smi` once at boot).
+- `srun --gpus-per-task=1 nvidia-smi -L` must name one GPU, and on another node another one.
+- Horovod on GPUs: tensorflow[and-cuda] in place of tensorflow-cpu, at the version that pyproject.toml
+  pins, and Horovod compiled on a machine with CUDA and NCCL: HOROVOD_GPU_OPERATIONS=NCCL (and
+  HOROVOD_NCCL_HOME where NCCL is not in the system's folders). `horovodrun --check-build` must say
+  NCCL.
+- NCCL between machines: NCCL_SOCKET_IFNAME or NCCL_IB_HCA where a machine has several networks;
+  NCCL_DEBUG=INFO in a job's env shows which one it took. NCCL carries the data; Gloo or MPI starts the
+  ranks.
+"""
+
+
+def _accounts(c: Cluster) -> str:
+    limit = f" GrpTRES=gres/gpu={c.gpus_per_student}" if c.gpus else ""
+    names = ",".join(c.students) or "STUDENT1,STUDENT2"
+    return f"""\
+5. Accounts and limits
+----------------------
+sacctmgr -i add cluster {c.name}
+sacctmgr -i add account {c.account} Description={c.name} Organization=course
+sacctmgr -i add user {names} account={c.account}{limit}
+- A student's jobs use at most {c.gpus_per_student} GPUs at one time; what goes over waits as AssocGrpGRES.
+- A job that alone asks for more than the limit waits for ever. To have it refused instead, give the
+  students a QOS with Flags=DenyOnLimit and MaxTRESPerUser=gres/gpu={c.gpus_per_student}.
+- Without AccountingStorageEnforce an unknown account or QOS is accepted, and no limit holds.
+- slurmdbd.conf is 0600 and slurm's; MariaDB with innodb_buffer_pool_size of at least 1 GiB and
+  innodb_lock_wait_timeout=900, backed up.
+"""
+
+
+def _rest(c: Cluster) -> str:
+    return f"""\
+6. One environment, one place for runs
+--------------------------------------
+- The course's environment is built once, on a shared file system that login, nodes and hub mount at the
+  same path (`make setup` there), readable by students, with its .pyc files compiled (python -m
+  compileall): hundreds of ranks import it at the same moment.
+- Folders of runs lie beside the notebooks, so homes are on a shared file system too; or CLUSTER_RUNS
+  names one. They are private (0700). Attribute caching on NFS (`actimeo`) delays what a job's folder
+  shows by seconds.
+- SLURM_CONF needs not be set where slurm.conf is in its usual place.
+
+7. How the ranks find each other
+--------------------------------
+- controller="mpi": `srun --mpi=list` must name pmix, and Open MPI must have been built with the same
+  major version of PMIx. Debian's packages fit each other.
+- controller="gloo": no MPI is needed; rank 0 listens on a free port, and every node must reach the
+  address that rank 0's host name resolves to (so /etc/hosts must not give a node's own name as
+  127.0.1.1).
+
+8. See that it holds
+--------------------
+- `python -m cluster doctor` on the login machine, as a student: what is missing, and a job of two ranks
+  that proves the world size.
+- As a student, ask for {c.gpus_per_student + 1} GPUs: the job must wait as AssocGrpGRES.
+  Allocate more than --mem: OUT_OF_MEMORY.
+- `sacct -X` afterwards names both jobs.
+"""

@@ -1,0 +1,122 @@
+"""What this machine offers for it: packages, cgroups for memory limits, host names for the nodes."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..services import Trouble
+from .description import Cluster
+
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+CGROUPS = Path("/sys/fs/cgroup")
+NEEDED = {  # Debian's packages, each with a program of it
+    "slurm-wlm": ("slurmctld", "slurmd", "srun"),
+    "slurmdbd": ("slurmdbd",),
+    "mariadb-server-core": ("mariadbd", "mariadb-install-db"),
+    "mariadb-client-core": ("my_print_defaults",),  # mariadb-install-db runs it
+    "munge": ("munged", "munge"),
+    "util-linux": ("setpriv", "unshare"),
+}
+APART = ["unshare", "--uts", "--mount", "--propagation", "slave", "sh", "-c"]
+LONGEST = 60  # characters: Slurm and PMIx put sockets under the state folder, and 107 is all a socket gets
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The part of the configuration that the machine decides, not the description."""
+
+    state: Path
+    host: str | None  # None: each daemon gets a host name of its own, so nothing listens outside loopback
+    memory: str  # "cgroup v1", "cgroup v2" or "polling"
+    why: str = ""  # of `memory`, in words
+    swap: bool = False  # whether the kernel can limit swap for each cgroup
+    systemd: bool = False
+    hosts: str = ""  # the machine's own /etc/hosts
+
+    @property
+    def etc(self) -> Path:
+        """Where the daemons' own files are; users have `state / "slurm.conf"`."""
+        return self.state / "etc"
+
+
+def missing() -> str | None:
+    """Why no Slurm can be started here, or None."""
+    absent = [p for p, programs in NEEDED.items() if not all(shutil.which(x, path=PATH) for x in programs)]
+    if absent:
+        return f"not installed: apt-get install --no-install-recommends {' '.join(absent)}"
+    return None if os.getuid() == 0 else "only root can start slurmd (sudo)"
+
+
+def look(cluster: Cluster, state: Path) -> Machine:
+    """Look at this machine. Raises Trouble for a state folder that cannot serve."""
+    _check(state)
+    kind, swap, why = memory(cluster.memory_limit)
+    host = None if _namespaces() else socket.gethostname().split(".")[0]
+    hosts = Path("/etc/hosts").read_text() if Path("/etc/hosts").exists() else ""
+    return Machine(state, host, kind, why, swap, Path("/run/systemd/system").is_dir(), hosts)
+
+
+def _namespaces() -> bool:
+    """Whether a process can get a host name and an /etc/hosts of its own."""
+    result = subprocess.run([*APART, "mount --bind /etc/hosts /etc/hosts"], capture_output=True)
+    return result.returncode == 0
+
+
+def memory(wanted: str) -> tuple[str, bool, str]:
+    """(how memory is limited, whether swap can be, why) for 'auto', 'cgroup' or 'polling'."""
+    if wanted == "polling":
+        return "polling", False, "asked for in the description"
+    kind, swap, why = _cgroups()
+    if kind == "polling" and wanted == "cgroup":
+        raise Trouble(f"memory_limit = 'cgroup', but {why}.")
+    return kind, swap, why
+
+
+def _cgroups() -> tuple[str, bool, str]:
+    if (CGROUPS / "cgroup.controllers").exists():
+        if "memory" not in (CGROUPS / "cgroup.controllers").read_text().split():
+            return "polling", False, "cgroup v2 has no memory controller here"
+        kind, folders = "cgroup v2", [CGROUPS]
+    else:
+        kind, folders = "cgroup v1", [CGROUPS / "memory", CGROUPS / "freezer"]
+    swap = False
+    for folder in folders:
+        if not folder.is_dir():
+            return "polling", False, f"{folder} is not there"
+        probe = folder / f"probe_{os.getpid()}"
+        try:
+            probe.mkdir()
+        except OSError as e:
+            return "polling", False, f"no cgroup can be made in {folder} ({e.strerror.lower()})"
+        swap |= any((probe / name).exists() for name in ("memory.memsw.limit_in_bytes", "memory.swap.max"))
+        probe.rmdir()
+    return kind, swap, ""
+
+
+def _check(state: Path) -> None:
+    if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
+        raise Trouble(
+            f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
+            f"at most {LONGEST} characters long: sockets lie under it."
+        )
+    for folder in state.parents:
+        if folder.exists() and not folder.stat().st_mode & 0o001:
+            raise Trouble(
+                f"The state folder {state} lies under {folder}, which others cannot enter "
+                f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state or CLUSTER_STATE."
+            )
+
+
+def user(name: str) -> pwd.struct_passwd:
+    """The Unix user that Debian's package made."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Trouble(f"There is no Unix user {name!r}; Debian's packages make it.") from None

@@ -1,0 +1,75 @@
+"""The state folder: what lies in it, who may write it, and that only one command works on it at a time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from cluster.system import files, processes
+
+from ..services import Trouble, process_ledger
+from . import config_files, machine
+from .description import Cluster, as_values, from_values
+from .machine import Machine
+
+RECORD = "started.json"  # the description, and what the machine offered
+FILES = ("slurm.conf", RECORD, "processes.json", "lock")
+FOLDERS = ("etc", "run", "logs", "controller", "nodes", "gpus", "database", "database.new")
+
+
+def record(state: Path) -> dict | None:
+    """{cluster, memory, why, host} as last started, or None."""
+    return files.read_json(state / RECORD)
+
+
+def described(state: Path) -> Cluster:
+    """The description that the state folder was last started with, or the default one."""
+    last = record(state)
+    return from_values(last["cluster"]) if last else Cluster()
+
+
+def configure(cluster: Cluster, here: Machine) -> None:
+    """Write folders and files. Raises Trouble when daemons run with another configuration than this."""
+    new = config_files.files(cluster, here)
+    running = [n for n, r in process_ledger(here.state).all().items() if processes.alive(r) and n != "munged"]
+    for name, text in new.items():
+        old = here.state / name
+        if running and name != "etc/hosts" and old.exists() and old.read_text() != text:
+            raise Trouble(
+                f"{', '.join(running)} run with another configuration: {name} would change. Stop first: "
+                f"python -m cluster.staff.one_machine_slurm stop --state {here.state}"
+            )
+    _folders(cluster, here)
+    for name, text in new.items():
+        files.write(here.state / name, text, mode=0o600 if name == "etc/slurmdbd.conf" else 0o644)
+    shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # slurmdbd takes it from nobody else
+    facts = {"cluster": as_values(cluster), "memory": here.memory, "why": here.why, "host": here.host}
+    files.write_json(here.state / RECORD, facts, mode=0o644)
+
+
+def remove(state: Path) -> None:
+    """Delete what this package put into the state folder, and the folder when nothing else is in it."""
+    for name in FOLDERS:
+        shutil.rmtree(state / name, ignore_errors=True)
+    for name in FILES:
+        (state / name).unlink(missing_ok=True)
+    if any(state.iterdir()):
+        raise Trouble(f"{state} holds more than this command put there; the rest is left.")
+    state.rmdir()
+
+
+def _folders(cluster: Cluster, here: Machine) -> None:
+    owner, state = machine.user("slurm"), here.state
+    for name in ("etc", "nodes", "gpus", "run", "controller", "logs"):
+        (state / name).mkdir(mode=0o755, exist_ok=True)
+    for name, mode in (("run", 0o755), ("controller", 0o700)):
+        os.chown(state / name, owner.pw_uid, owner.pw_gid)
+        (state / name).chmod(mode)
+    for node in cluster.node_names:
+        (state / "nodes" / node / "spool").mkdir(parents=True, exist_ok=True)
+        (state / "nodes" / node / "tmp").mkdir(exist_ok=True)
+        (state / "nodes" / node / "tmp").chmod(0o1777)
+    for i in range(cluster.gpus):
+        if not (state / f"gpus/gpu{i}").is_symlink():
+            (state / f"gpus/gpu{i}").symlink_to("/dev/null")

@@ -1,0 +1,193 @@
+"""The students' release: generated whole in a private place, examined, and only then put into exercises/."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cluster.jobs.backends import forked_ranks
+from cluster.system import files
+
+from .. import keys, results
+from ..course import Course, CourseError, assignments, say
+from ..hidden import BEGIN, END, as_released, between
+from .twins import write_notebook
+
+if TYPE_CHECKING:
+    from nbgrader.coursedir import CourseDirectory
+
+REGIONS = (("BEGIN SOLUTION", "END SOLUTION"), (BEGIN, END))
+MARKS = (
+    "BEGIN SOLUTION",
+    "END SOLUTION",
+    "BEGIN HIDDEN TESTS",
+    "END HIDDEN TESTS",
+    "# AUTOTEST",
+    "HASHED AUTOTEST",
+)
+TRIVIAL = 12  # characters: shorter lines (`return x`, `else:`) say nothing
+
+
+def generate(root, assignment, into, private=None, whole=True):
+    """Generate one assignment's release into the folder `into`/`assignment`; return that folder.
+
+    The notebook in solutions/ is written anew from its twin first. `private` holds nbgrader's database
+    (default: the instructor's own, so that `nbgrader autograde` knows the release). `whole`: execute the
+    solution to its end, its jobs included, and not only as far as the release depends on it.
+    """
+    twins = sorted((root / "solutions" / assignment).glob("*.py"))
+    for twin in twins:
+        write_notebook(twin)
+    with offered_ranks("".join(twin.read_text() for twin in twins)):
+        Course(root, private, release_directory=into).generate(assignment, whole)
+    return Path(into) / assignment
+
+
+def offered_ranks(text):
+    """Where code with this text submits jobs with Horovod: fork their ranks (`forked_ranks.offered`)."""
+    needed = "submit(" in text and "horovod" in text and forked_ranks.VARIABLE not in os.environ
+    return forked_ranks.offered(forked_ranks.LIBRARIES) if needed else contextlib.nullcontext()
+
+
+def release(root, wanted=None, target=None, private=None, whole=True):
+    """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
+
+    An assignment is swapped in when it is complete and holds nothing secret; until then the old one stays.
+    `whole` is that of `generate`.
+    """
+    target = Path(target or root / "exercises")
+    target.mkdir(parents=True, exist_ok=True)
+    for assignment in assignments(root, wanted):
+        # Beside the target, on the same disk, so that the swap is a rename.
+        with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as scratch:
+            new = generate(root, assignment, Path(scratch) / "new", private, whole)
+            leaks = find_leaks(new, secrets(root, assignment))
+            leaks += not_hidden_in_feedback(Course(root, private).coursedir, assignment, new)
+            if leaks:
+                raise CourseError(
+                    f"the release of {assignment} is refused:\n  " + "\n  ".join(shorten(leaks))
+                )
+            old = target / assignment
+            if same_files(old, new):
+                say(f"{assignment}: unchanged")
+                continue
+            files.replace_folder(new, old)
+            say(f"{assignment}: released to {old}")
+
+
+def table_of(root):
+    """The table of the releases in exercises/: their files' hashes, under the keys of what made them."""
+    return results.Table(root / results.FOLDER / "releases.json")
+
+
+def record(root, wanted=None):
+    """Record that the releases in exercises/ were made from what there is now."""
+    tree, chosen = keys.Tree(root), assignments(root, wanted)
+    own = {name: keys.release(tree, name) for name in assignments(root)}
+    made = {name: {"files": hashes(root / "exercises" / name)} for name in chosen}
+    table_of(root).keep({}, own, made)
+
+
+def hashes(folder):
+    """{relative path: hash} of a folder's files."""
+    paths = sorted(p for p in Path(folder).rglob("*") if p.is_file())
+    return {p.relative_to(folder).as_posix(): keys.digest(p.read_bytes()) for p in paths}
+
+
+def check(root, wanted=None, target=None):
+    """Compare the committed release with one generated now; return what differs or leaks, line by line.
+
+    The solution is executed as far as the release depends on it; `mutants` asks whether it passes its checks.
+    """
+    target = Path(target or root / "exercises")
+    wrong = []
+    with tempfile.TemporaryDirectory(prefix="release-") as scratch:
+        scratch = Path(scratch)
+        for assignment in assignments(root, wanted):
+            committed = target / assignment
+            new = generate(root, assignment, scratch / "new", scratch / "private", whole=False)
+            if not same_files(committed, new):
+                wrong.append(
+                    f"{committed} is not what solutions/{assignment} generates: run `make exercises`"
+                )
+            wrong += shorten(find_leaks(committed, secrets(root, assignment)))
+            wrong += not_hidden_in_feedback(Course(root, scratch / "private").coursedir, assignment, new)
+        known = set(assignments(root))
+        wrong += [
+            f"{p} has no solution" for p in sorted(target.iterdir()) if p.is_dir() and p.name not in known
+        ]
+    return wrong
+
+
+def secrets(root, assignment):
+    """Every line of a solution or hidden test of `assignment` that students see nowhere else."""
+    hidden, shown = set(), set()
+    for twin in sorted((root / "solutions" / assignment).glob("*.py")):
+        lines = [line.strip().removeprefix("# ") for line in twin.read_text().splitlines()]
+        regions = [between(lines, begin, end) for begin, end in REGIONS]
+        for line, *inside in zip(lines, *regions, strict=True):
+            if not any(mark in line for pair in REGIONS for mark in pair):
+                (hidden if any(inside) else shown).add(line)
+    return {line for line in hidden - shown if len(line) >= TRIVIAL}
+
+
+def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:
+    """The checks of a release of which the feedback would show a line that the release keeps from students.
+
+    The feedback hides by nbgrader's own delimiters. Where a check was released with something else taken out
+    of it (delimiters that a configuration names, a mark scheme), it would stand in the feedback.
+    """
+    import nbformat
+    from nbgrader.api import Gradebook, MissingEntry
+
+    graded = {}
+    with Gradebook(coursedir.db_url, coursedir.course_id) as book, contextlib.suppress(MissingEntry):
+        for notebook in book.find_assignment(assignment).notebooks:
+            graded |= {(notebook.name, cell.name): cell.source for cell in notebook.source_cells}
+    found = []
+    for path in sorted(Path(folder).glob("*.ipynb")):
+        for cell in nbformat.read(path, as_version=4).cells:
+            role = cell.metadata.get("nbgrader", {})
+            source = graded.get((path.stem, role.get("grade_id")))
+            if role.get("locked") and source is not None and as_released(source) != cell.source:
+                found.append(
+                    f"{path}: {role['grade_id']!r} has other lines taken out of it than those between"
+                    f" {BEGIN!r} and {END!r}: the feedback would show them"
+                )
+    return found
+
+
+def find_leaks(folder, secret_lines, marks=MARKS):
+    """What in `folder` students must not see: nbgrader's marks, secret lines, text twins, outputs."""
+    import nbformat
+
+    found = []
+    for path in sorted(p for p in Path(folder).rglob("*") if p.is_file()):
+        if path.suffix == ".ipynb":
+            cells = nbformat.read(path, as_version=4).cells
+            lines = [line for cell in cells for line in cell.source.splitlines()]
+            found += [f"{path}: cell {cell.id} has outputs" for cell in cells if cell.get("outputs")]
+        else:
+            lines = path.read_text(errors="replace").splitlines()
+            if path.suffix == ".py" and any(line.startswith("# %%") for line in lines):
+                found.append(f"{path}: a text twin, which holds the solution")
+        for line in lines:
+            if any(mark in line for mark in marks):
+                found.append(f"{path}: nbgrader's mark {line.strip()!r}")
+            if line.strip().removeprefix("# ") in secret_lines:
+                found.append(f"{path}: the secret line {line.strip()!r}")
+    return found
+
+
+def shorten(lines, most=10):
+    """The first lines, and how many more there are."""
+    return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
+
+
+def same_files(a, b):
+    """Do two folders hold the same files with the same bytes?"""
+    trees = [{p.relative_to(f): p.read_bytes() for p in Path(f).rglob("*") if p.is_file()} for f in (a, b)]
+    return trees[0] == trees[1]

@@ -1,0 +1,150 @@
+"""The folder that students get: lectures, exercises and what they need to run, never this repository."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from cluster.system import files
+
+from ..course import CourseError, assignments, say
+from .release import find_leaks, secrets, shorten
+
+FILES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "environment.yml",
+    "LICENSE*",
+    "lectures/*.ipynb",
+    "lectures/figures/*.svg",
+    "lectures/figures/*.png",
+    "lectures/runs/**/*",
+    "exercises/*/**/*",
+    "cluster/**/*",  # but not STAFF
+)
+# What an assignment asks for stays out until the class is past it (`--after 07`).
+ANSWERS = {
+    "07": ("cluster/training/distributed.py", "cluster/training/shards.py"),
+    "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),
+}
+STAFF = "cluster/staff"  # what is here is for instructors and administrators
+SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
+MANIFEST = ".made-by-make-student.json"
+SIGN = "# From Convolution to Cluster: your folder"
+README = f"""{SIGN}
+
+    cluster/setup.sh          # once: builds the environment in .venv
+    .venv/bin/jupyter lab      # then: begin with lecture 01 of the start page; read, run, change
+
+On a course server the environment is there already: open `lectures/` and `exercises/` in JupyterLab.
+
+- `lectures/`: read them in order; every cell can be run.
+- `exercises/`: one folder an assignment. Fill the cells that say `YOUR CODE HERE`; the cell below each lets
+  you try it, the locked cells after that are the checks. A failed check says what it saw. Some checks also
+  try cases that are not shown.
+- `runs/`, which appears beside a notebook that submits jobs, holds the recorded runs. It is part of your
+  work: hand in the whole folder, because grading replays these runs instead of computing them again.
+- `cluster/`: the package that the notebooks import. Read it; change it only for fun.
+
+Restart the kernel and run all cells once before you hand in.
+"""
+
+
+def make(root, target=None, after=None):
+    """Make (or make anew) the students' folder; return what must not be in it, line by line.
+
+    `after` is the number of the last assignment whose answers the package may hold: "07" (default: none).
+    """
+    if after is not None and after not in (known := [name[:2] for name in assignments(root)]):
+        raise CourseError(f"--after {after!r} is no assignment's number; there are {', '.join(known)}")
+    target = Path(target or root / "student").absolute()
+    if target.exists() and not (target / "README.md").is_file():
+        raise CourseError(
+            f"{target} exists and was not made by this command: remove it, or give another --to"
+        )
+    if target.exists() and not (target / "README.md").read_text().startswith(SIGN):
+        raise CourseError(f"{target} holds another README.md: remove the folder, or give another --to")
+    if target.exists() and (work := changed(target)):
+        raise CourseError(
+            f"{target} holds work of its user: {', '.join(shorten(work, 3))}. Move it, or give another --to"
+        )
+    missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
+    if missing:
+        raise CourseError(f"not released yet: {', '.join(missing)}; run `make exercises` first")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".student-", dir=target.parent) as scratch:
+        new = Path(scratch) / "new"
+        for path in chosen(root, after):
+            copy = new / path.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, copy)
+        (new / "README.md").write_text(README)
+        (new / MANIFEST).write_text(json.dumps(hashes(new), indent=1))
+        wrong = leaks(root, new, after)
+        if wrong:
+            return shorten(wrong)
+        files.replace_folder(new, target)
+    say(f"{target}: {sum(path.is_file() for path in target.rglob('*'))} files for students")
+    return []
+
+
+def hashes(folder):
+    """{path: sha256} of the files in a folder, but for what Python and Jupyter leave behind."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+        if not SKIPPED - {"README.md"} & set(path.parts)
+    }
+
+
+def changed(folder):
+    """The files of a students' folder that this command did not write, or not as they are now."""
+    manifest = folder / MANIFEST
+    written = json.loads(manifest.read_text()) if manifest.exists() else {}
+    return sorted(name for name, digest in hashes(folder).items() if written.get(name) != digest)
+
+
+def chosen(root, after=None):
+    """The files of the repository that students get."""
+    kept_back = {name for number, names in ANSWERS.items() if number > (after or "") for name in names}
+    paths = sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()})
+    return [
+        path
+        for path in paths
+        if not SKIPPED & set(path.relative_to(root).parts)
+        and path.suffix != ".pyc"
+        and not path.is_relative_to(root / STAFF)
+        and str(path.relative_to(root)) not in kept_back
+    ]
+
+
+def leaks(root, folder, after=None):
+    """What of solutions, hidden tests or mutants is in `folder`.
+
+    The exercises are searched for secret lines, and so is cluster/training, for the assignments that come
+    later than `after`. Lectures teach the same things; there nbgrader's marks are what would give us away.
+    """
+    found = []
+    for name in assignments(root):
+        found += find_leaks(folder / "exercises" / name, secrets(root, name))
+        if name[:2] > (after or ""):
+            found += find_leaks(folder / "cluster" / "training", secrets(root, name), marks=())
+    for path in folder.rglob("*"):
+        inside = path.relative_to(folder)
+        if inside.parts[0] in (
+            "solutions",
+            "tests",
+            "nbgrader_config.py",
+            "autotests.yml",
+            ".grading",
+            ".git",
+        ):
+            found.append(f"{inside}: this part of the repository is not for students")
+        elif path.suffix == ".ipynb" and inside.parts[0] != "exercises":
+            text = path.read_text()
+            found += [
+                f"{inside}: {mark}" for mark in ("BEGIN SOLUTION", "BEGIN HIDDEN TESTS") if mark in text
+            ]
+    return found

@@ -1,0 +1,86 @@
+"""Assignments are written as text (jupytext percent) and become notebooks with nbgrader's metadata.
+
+A cell's role stands in its header, with a slug that names it for ever:
+
+    # %% solution="im2col"                 students fill the hole between BEGIN SOLUTION and END SOLUTION
+    # %% check="im2col-by-hand" points=2   graded, read-only
+    # %% given="setup"                     read-only, not graded
+
+Everything else in a header (tags, even nbgrader's own metadata written out) goes through as it is. Cell ids
+are the slugs, or a hash of the cell's text, so generating twice gives the same bytes.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+
+from ..course import CourseError
+
+ROLES = ("solution", "check", "given")
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+
+def notebook(text_file):
+    """The notebook (NotebookNode) that the percent script `text_file` describes, without outputs."""
+    import jupytext
+    import nbformat
+
+    source = jupytext.read(text_file, fmt="py:percent")
+    seen = {}
+    cells = []
+    for cell in source.cells:
+        cell.metadata = role(dict(cell.metadata), cell.cell_type, text_file)
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        cell["id"] = name or hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:12]
+        seen[cell["id"]] = seen.get(cell["id"], 0) + 1
+        if seen[cell["id"]] > 1:
+            if name:
+                raise CourseError(
+                    f"{text_file}: two cells are called {name!r}; a check's marks are kept by its name"
+                )
+            cell["id"] += f"-{seen[cell['id']]}"
+        cells.append(cell)
+    node = nbformat.v4.new_notebook(
+        cells=cells, metadata={"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    )
+    node.nbformat_minor = 5
+    nbformat.validate(node)
+    return node
+
+
+def role(metadata, cell_type, text_file):
+    """A cell's metadata with the course's shorthand replaced by nbgrader's."""
+    roles = [r for r in ROLES if r in metadata]
+    if not roles:
+        if "points" in metadata:
+            raise CourseError(f'{text_file}: a cell has points={metadata["points"]} but no check="name"')
+        return metadata
+    if len(roles) > 1:
+        raise CourseError(f"{text_file}: one cell is {' and '.join(roles)}; it can have one role only")
+    name = metadata.pop(roles[0])
+    points = metadata.pop("points", None)
+    if (roles[0] == "check") != (points is not None):
+        raise CourseError(f'{text_file}: cell {name!r}: points belong to check="…" cells, and to each')
+    grade, solution = roles[0] == "check", roles[0] == "solution"
+    flags = {
+        "grade": grade,
+        "grade_id": name,
+        "locked": not solution,
+        "schema_version": 3,
+        "solution": solution,
+    }
+    metadata["nbgrader"] = flags | {"task": False} | ({"points": points} if grade else {})
+    return metadata
+
+
+def write_notebook(text_file, target=None):
+    """Write the notebook beside its twin (or to `target`) unless it is there already; return its path."""
+    import nbformat
+
+    target = Path(target or Path(text_file).with_suffix(".ipynb"))
+    text = nbformat.writes(notebook(text_file)) + "\n"
+    if not target.exists() or target.read_text() != text:
+        beside = target.with_suffix(".ipynb.tmp")
+        beside.write_text(text)
+        os.replace(beside, target)
+    return target

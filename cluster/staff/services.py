@@ -1,0 +1,107 @@
+"""Daemons of the one-machine Slurm and of the hub: started, waited for, written down, shown line by line."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cluster.system import files, processes
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One process. `answers` asks it; `port` is what it listens on, for those that use the network."""
+
+    name: str
+    argv: list[str]
+    env: dict[str, str]
+    log: Path
+    answers: Callable[[], bool]
+    port: int | None = None
+    patience: float = 30.0  # seconds it may take to answer
+
+
+def port_taken(port: int) -> bool:
+    """Whether somebody listens on a port of loopback."""
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
+
+
+class Trouble(RuntimeError):
+    """Something the administrator has to see: the message names the value and the remedy."""
+
+
+Say = Callable[[str], None]
+
+
+def start_group(group: list[Daemon], state: Path, say: Say) -> None:
+    """Start those of the group that are dead, then wait until all of it answers."""
+    title = group[0].name if len(group) == 1 else f"{group[0].name} … {group[-1].name}"
+    ledger, fresh = process_ledger(state), []
+    records = ledger.all()
+    if group[0].name == "munged" and group[0].answers() and not processes.alive(records.get("munged")):
+        say(f"  ✓ {title}: one answers on this machine; it is used")
+        return
+    with step(title, say) as note:
+        for d in group:
+            if not processes.alive(records.get(d.name)):
+                _free(d)
+                records[d.name] = processes.spawn(d.argv, d.env, d.log)
+                ledger.put(d.name, records[d.name])
+                fresh.append(d.name)
+        for d in group:
+            _await(d, records[d.name])
+        partly = 0 < len(fresh) < len(group)
+        note(f"started {', '.join(fresh)}" if partly else "" if fresh else "runs already")
+
+
+@contextlib.contextmanager
+def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
+    """One line of progress, with the seconds it took; the body may `note` what is to be said."""
+    began, notes = time.monotonic(), []
+    yield notes.append
+    words = f": {notes[-1]}" if notes and notes[-1] else ""
+    say(f"  ✓ {title}{words} ({time.monotonic() - began:.1f} s)")
+
+
+def _free(d: Daemon) -> None:
+    if d.port and port_taken(d.port):
+        raise Trouble(
+            f"{d.name} cannot listen on 127.0.0.1:{d.port}: another process does "
+            f"(`ss -ltnp sport = :{d.port}` names it). End that, or set another `port`."
+        )
+
+
+def _await(d: Daemon, record: processes.Record) -> None:
+    deadline = time.monotonic() + d.patience
+    while not d.answers():
+        dead = not processes.alive(record)
+        if dead or time.monotonic() > deadline:
+            what = "ended" if dead else f"did not answer within {d.patience:.0f} s"
+            raise Trouble(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
+        time.sleep(0.1)
+
+
+def tail(path: Path, lines: int = 12) -> str:
+    """The last lines of a log, indented."""
+    text = path.read_text(errors="replace").splitlines() if path.exists() else []
+    return "\n".join(f"    {line}" for line in text[-lines:]) or "    (empty)"
+
+
+def locked(state: Path) -> contextlib.AbstractContextManager[bool]:
+    """Wait for another start or stop to end; none begins while the body runs."""
+    return files.lock(state / "lock")
+
+
+def process_ledger(state: Path) -> processes.Ledger:
+    """What was started in a state folder: {name: process}."""
+    return processes.Ledger(state / "processes.json")

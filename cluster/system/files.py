@@ -1,0 +1,169 @@
+"""Files that a reader finds whole or not at all, and locks: the one place that writes beside and renames."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any, BinaryIO
+
+
+@contextlib.contextmanager
+def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Iterator[BinaryIO]:
+    """A file to write bytes to, which takes the place of `path` when the body has ended well.
+
+    A reader sees the old one or the new one, never half of it. mode: its permission bits, whatever the umask
+    (default: as the umask has it). sync: it survives a crash of the machine, too. Where the body raises, or
+    the disk is full (OSError), the old file is still there.
+    """
+    beside = _beside(path)
+    try:
+        with open(
+            beside, "wb", opener=lambda p, flags: os.open(p, flags, 0o666 if mode is None else 0o600)
+        ) as f:
+            yield f
+            if mode is not None:
+                os.fchmod(f.fileno(), mode)
+            if sync:
+                f.flush()
+                os.fsync(f.fileno())
+        os.replace(beside, path)
+        if sync:
+            _sync(path.parent)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+
+
+def write(path: Path, content: str | bytes, *, mode: int | None = None, sync: bool = False) -> None:
+    """Write a file so that a reader sees the old one or the new one, never half of it; see `writing`."""
+    with writing(path, mode=mode, sync=sync) as f:
+        f.write(as_bytes(content))
+
+
+def move_into_place(made: Path, path: Path) -> None:
+    """Rename a file that another library has written whole, in the same folder, so that it outlasts a crash.
+
+    Raises OSError, and then the old file is still there.
+    """
+    _sync(made)  # or the machine could keep the new name and lose what it names
+    os.replace(made, path)
+    _sync(path.parent)  # which holds the name
+
+
+def write_json(path: Path, value: Any, *, mode: int | None = None, sync: bool = False) -> None:
+    """Write a value as JSON; the rest is as for `write`."""
+    write(path, json.dumps(value, indent=1) + "\n", mode=mode, sync=sync)
+
+
+def write_json_once(path: Path, value: Any) -> bool:
+    """Write JSON unless the file is there; the first writer wins. Returns whether this one did."""
+    beside = _beside(path)
+    beside.write_text(json.dumps(value, indent=1) + "\n")
+    try:
+        os.link(beside, path)
+        return True
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink()
+
+
+def read_json(path: Path) -> Any | None:
+    """The JSON of a file that may not be there yet; a symbolic link is not followed."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as f:
+            return json.load(f)
+    except FileNotFoundError:
+        return None
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Rename a folder that was made beside to where an older one may stand, and remove the older one.
+
+    Between the two renames nothing is at `target`; killed there, the older one stays as `.<name>.old`.
+    """
+    old = target.with_name(f".{target.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if target.exists():
+        os.rename(target, old)
+    os.rename(new, target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def hold(path: Path) -> BufferedWriter:
+    """The lock of a file, held until the file returned, and each copy of it, is closed: to be handed on.
+
+    On a file system without locks it holds nothing.
+    """
+    held = open(path, "ab")  # noqa: SIM115
+    with contextlib.suppress(OSError):
+        fcntl.flock(held, fcntl.LOCK_EX)
+    return held
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of a file; False on a file system without locks."""
+    with open(path, "ab") as f:
+        try:
+            fcntl.flock(
+                f, fcntl.LOCK_SH | fcntl.LOCK_NB
+            )  # shared, so that who looks hinders no one who looks
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return False
+
+
+@contextlib.contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file, which is made where it is missing, while the body runs.
+
+    Yields whether it is held: always, unless `wait` is False and another process holds it. On a file system
+    without locks it counts as held.
+    """
+    with lock_file(path, wait=wait) as file:
+        yield file is not None
+
+
+@contextlib.contextmanager
+def lock_file(path: Path, *, wait: bool = True, mode: int = 0o666) -> Iterator[BinaryIO | None]:
+    """As `lock`, but yields the open file, or None where the lock is not held.
+
+    A process that is given this file (`pass_fds=[file.fileno()]`) holds the lock, too, as long as it lives.
+    mode: permission bits of a file that is made, less the umask.
+    """
+    with open(path, "ab", opener=lambda p, flags: os.open(p, flags, mode)) as f:
+        try:
+            fcntl.flock(f, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield None
+            return
+        except OSError:
+            pass
+        yield f
+
+
+def as_bytes(content: str | bytes) -> bytes:
+    """Text as UTF-8."""
+    return content.encode() if isinstance(content, str) else content
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}")

@@ -1,0 +1,131 @@
+"""Processes this package started, recorded by pid and start time: a reused pid is never touched."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import files
+
+if TYPE_CHECKING:
+    import psutil
+
+Record = dict[str, Any]  # pid; start: clock ticks after boot; boot: the kernel's id of this boot
+PROC = Path("/proc")
+
+
+def identify(pid: int) -> Record | None:
+    """The record of a living process, or None for one that is gone or a zombie.
+
+    Ticks after boot, with the boot's own id, mean the same whatever becomes of the clock: so it can be
+    written down, which psutil's `create_time` (seconds of the clock) can not.
+    """
+    try:
+        stat = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    boot = (PROC / "sys/kernel/random/boot_id").read_text().strip()
+    return None if stat[0] in "ZX" else {"pid": pid, "start": int(stat[19]), "boot": boot}
+
+
+def alive(record: Record | None) -> bool:
+    """Whether the very process of the record lives."""
+    return record is not None and identify(record["pid"]) == record
+
+
+def end(records: list[Record], patience: float = 15.0) -> None:
+    """SIGTERM, and SIGKILL to what is left after `patience` seconds. Returns when all are gone."""
+    for sig, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, 5.0)):
+        for record in records:
+            _send(record, sig)
+        deadline = time.monotonic() + seconds
+        while any(map(alive, records)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _send(record: Record, sig: signal.Signals) -> None:
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(record["pid"])  # knows its start: it cannot be another one afterwards
+        if alive(record):
+            process.send_signal(sig)
+
+
+def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
+    """Start a daemon in a session of its own, its output appended to `log`. It outlives the caller."""
+    if log.exists() and log.stat().st_size > 5_000_000:
+        log.replace(log.with_suffix(".old"))
+    with open(log, "ab", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
+        child = subprocess.Popen(
+            argv, env=env, cwd="/", umask=0o022, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+    child.returncode = 0  # nobody waits for it here: no warning when the handle goes
+    return identify(child.pid) or {"pid": child.pid, "start": -1, "boot": ""}
+
+
+def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -> list[Record]:
+    """The processes, but this one, of which `chosen(process, environment)` is true.
+
+    One whose environment may not be read, or that ends meanwhile, is left out.
+    """
+    import psutil
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and chosen(process, _environment(process.pid)):
+                found.append(identify(process.pid))
+    return [record for record in found if record]
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """What a process was started with. psutil ends at the first gap, which slurmstepd's title leaves."""
+    entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
+    return {name: value for name, _, value in pairs}
+
+
+def slurm_processes(conf: Path) -> list[Record]:
+    """Slurm's own processes and the tasks of jobs, known by the SLURM_CONF that slurmd hands down."""
+
+    def chosen(process: psutil.Process, env: dict[str, str]) -> bool:
+        if env.get("SLURM_CONF") != str(conf):
+            return False
+        return "SLURM_JOB_ID" in env or Path(process.exe()).name.startswith("slurm")
+
+    return with_environment(chosen)
+
+
+class Ledger:
+    """The records by name, in a file that is never half written."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def all(self) -> dict[str, Record]:
+        """{name: record}; {} where nothing was written down."""
+        return files.read_json(self.path) or {}
+
+    def put(self, name: str, record: Record) -> None:
+        """Write down a process by its name."""
+        files.write_json(self.path, self.all() | {name: record})
+
+    def drop(self, name: str) -> None:
+        """Forget a name, also one that is not there."""
+        files.write_json(self.path, {k: v for k, v in self.all().items() if k != name})
+
+
+def die_with_parent() -> None:
+    """Ask Linux to end this process when its parent ends, so that no rank is left behind."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -1,0 +1,121 @@
+"""All variables of the environment that this package reads or sets: `CLUSTER_...`, each with what it means.
+
+The others that it reads belong to those whose names they bear: Slurm, Horovod, Open MPI, Keras, JupyterHub.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A variable. `default` is what holds where it is not set or empty, in `unit`; "" for none.
+
+    read_by: who reads it. internal: it is set by one part of the package for another, not by people.
+    """
+
+    name: str
+    meaning: str
+    read_by: str
+    default: str = ""
+    unit: str = ""
+    internal: bool = False
+
+
+_TABLE = [
+    Setting(
+        "CLUSTER_BACKEND", "the backend that 'auto' stands for: 'local' or 'slurm'", "submit, map", "auto"
+    ),
+    Setting(
+        "CLUSTER_RUNS",
+        "where runs are recorded; without it `runs` here, or at home where that cannot be written",
+        "submit, map, attach, jobs, doctor; the page of jobs; grading",
+    ),
+    Setting(
+        "CLUSTER_MAX_RANKS",
+        "the most ranks of a job on this machine; without it as many as it has cores, but at least 4",
+        "the local backend",
+        unit="ranks",
+    ),
+    Setting(
+        "CLUSTER_MAX_OUTPUT",
+        "the most that is kept of what a rank prints, and of what it logs; max_output=... is a job's own",
+        "submit, map; ranks",
+        "50M",
+        "bytes, with K, M or G",
+    ),
+    Setting(
+        "CLUSTER_MAX_RESULT", "the most that a rank may return", "ranks; result", f"{256 * 2**20}", "bytes"
+    ),
+    Setting(
+        "CLUSTER_ADDRESS",
+        "at which address the others reach rank 0; without it as Slurm says, or the machine's name",
+        "rank 0 of a job on Slurm",
+    ),
+    Setting("CLUSTER_DATA", "the folder of Fashion-MNIST; without it the usual places", "training.data"),
+    Setting(
+        "CLUSTER_STATE",
+        "the folder of what the one-machine Slurm and the hub keep",
+        "slurm.client; make slurm, make hub",
+        "/var/lib/convolution-to-cluster",
+    ),
+    Setting("CLUSTER_JOB", "the job's folder", "log, run_folder, checkpoints", internal=True),
+    Setting("CLUSTER_RANK", "the number of this rank, from 0", "ranks", internal=True),
+    Setting("CLUSTER_LAUNCHER", "who started them: 'local', 'mpirun' or 'slurm'", "ranks", internal=True),
+    Setting(
+        "CLUSTER_LAYOUT", "the ranks of each node, as Slurm writes them: 2(x3),1", "ranks", internal=True
+    ),
+    Setting("CLUSTER_ATTEMPT", "the number of this attempt of the run", "ranks", "1", internal=True),
+    Setting("CLUSTER_WARM", "the socket of a process that forks ranks", "the local launcher", internal=True),
+    Setting("CLUSTER_HUB", "the hub's folder; it marks the hub's processes", "the hub", internal=True),
+]
+SETTINGS = {setting.name: setting for setting in _TABLE}
+
+
+class SettingError(ValueError):
+    """A variable is not set, or has a value it cannot have: `what` is wrong, and the `next_step`."""
+
+    def __init__(self, what: str, next_step: str):
+        self.what, self.next_step = what, next_step
+        super().__init__(f"{what}\n→ {next_step}")
+
+
+def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
+    """A variable as it is set, also if empty; None where it is not. Raises LookupError for one not listed."""
+    if name not in SETTINGS:
+        raise LookupError(f"{name!r} is none of the settings {', '.join(SETTINGS)}.")
+    return env.get(name)
+
+
+def text(name: str, env: Mapping[str, str] = os.environ) -> str:
+    """The value of a variable; its default where it is not set or empty, "" where it has none."""
+    return given(name, env) or SETTINGS[name].default
+
+
+def required(name: str, env: Mapping[str, str] = os.environ) -> str:
+    """The same, for a variable without which nothing goes on: raises SettingError where there is no value."""
+    if value := text(name, env):
+        return value
+    setting = SETTINGS[name]
+    who = "this is done by what starts the ranks" if setting.internal else setting.meaning
+    raise SettingError(f"{name} is not set.", f"Set it: {who}.")
+
+
+def whole_number(name: str, least: int = 0, env: Mapping[str, str] = os.environ) -> int | None:
+    """The value of a variable as a number; None where there is none.
+
+    Raises SettingError, with the variable and its value, for what is no whole number, `least` or more.
+    """
+    value = text(name, env)
+    if not value:
+        return None
+    if not value.strip().isdecimal() or int(value) < least:
+        unit = f" ({SETTINGS[name].unit})" if SETTINGS[name].unit else ""
+        raise SettingError(
+            f"{name}={value!r} is not valid.",
+            f"{name} must be a whole number, {least} or more{unit}; or unset it.",
+        )
+    return int(value)

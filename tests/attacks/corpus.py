@@ -1,0 +1,128 @@
+"""The attacks: what a file of tests/exploits/ says, and how it is handed in.
+
+A file has a docstring of one sentence and at least one of
+
+    ANSWER = '''…'''                            stands below a wrong solution of the function `double`
+    def hand_in(notebook, folder, texts, root)  changes the notebook, the folder that is handed in, or
+                                                texts, {file name: text}, which are written last
+
+FAIR is the number of points that its answer deserves (0 if not given). In ANSWER, @ROOT@, @HOME@, @PORT@ and
+@MARK@ are the course, the grader's home, a service on the grader's machine, and a word that marks a trace:
+the attackers know the place that they attack.
+"""
+
+import runpy
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+ASSIGNMENT, MALLORY = "doubling", "mallory"
+WRONG = "def double(x):\n    return x\n"
+SECRETS = {
+    "the solution": ("secret_of_the_solution",),
+    "a hidden check": ("secret_of_the_check", "8675309", "8_675_309", "17350618", "17_350_618"),
+    "another's work": ("canary-work",),
+    "the gradebook": ("canary-marks",),
+    "a token": ("canary-token",),
+    "the grader's home": ("canary-home",),
+    "munge's socket": ("canary-munge",),
+    "the key of the variants": ("canary-variants",),
+}
+
+
+@dataclass
+class Attack:
+    name: str
+    says: str
+    answer: str = ""
+    hand_in: object = None
+    fair: float = 0
+    text: str = ""  # of the file
+
+    @property
+    def mark(self):
+        return f"exploit-{self.name}"
+
+
+def load_all(folder):
+    """{name: Attack} of the files in a folder, sorted."""
+    found = {}
+    for path in sorted(folder.glob("*.py")):
+        names = runpy.run_path(str(path))
+        words = " ".join((names["__doc__"] or "").split())
+        answer, hand_in = names.get("ANSWER", ""), names.get("hand_in")
+        if not words or not (answer or hand_in):
+            raise ValueError(f"{path}: an attack has a docstring, and ANSWER or hand_in()")
+        found[path.stem] = Attack(path.stem, words, answer, hand_in, names.get("FAIR", 0), path.read_text())
+    return found
+
+
+def make_course(root, folder, config):
+    """Write the attacked course: its assignment, its settings, the grader's home with secrets in it."""
+    course, home = folder / "course", folder / "home"
+    shutil.copytree(root / "tests" / "exploits" / "course", course / "solutions" / ASSIGNMENT)
+    shutil.copy(root / "autotests.yml", course)
+    (course / "nbgrader_config.py").write_text(config)
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id_ed25519").write_text("canary-home")
+    (home / ".token").write_text("canary-home")
+    (course / ".grading").mkdir(mode=0o700)
+    (course / ".grading" / "variants.key").write_text("canary-variants")
+    return course, home
+
+
+def mark_gradebook(url, student):
+    """Put a secret into the gradebook: another student's address."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(url) as book:
+        book.update_or_create_student(student, email="canary-marks")
+
+
+def hand_in(attack, released, folder, root, home, port):
+    """Write what an attacker hands in, from the released notebook at a path."""
+    import nbformat
+
+    folder.mkdir(parents=True)
+    notebook, texts = nbformat.read(released, as_version=4), {}
+    fill(notebook, WRONG + attack.answer)
+    words = {"@ROOT@": root, "@HOME@": home, "@PORT@": port, "@MARK@": attack.mark}
+    for cell in notebook.cells:
+        for word, meaning in words.items():
+            cell.source = cell.source.replace(word, str(meaning))
+    texts[released.name] = before = nbformat.writes(notebook)
+    if attack.hand_in:
+        attack.hand_in(notebook, folder, texts, root)
+    for name, text in texts.items():
+        if text is before:
+            texts[name] = nbformat.writes(notebook)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+
+
+def honest(released, folder, answer, note=""):
+    """Write what an honest student hands in."""
+    import nbformat
+
+    folder.mkdir(parents=True)
+    notebook = nbformat.read(released, as_version=4)
+    fill(notebook, answer)
+    notebook.cells.append(nbformat.v4.new_markdown_cell(note))
+    nbformat.write(notebook, folder / released.name)
+
+
+def fill(notebook, answer):
+    for cell in notebook.cells:
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            cell.source = answer
+
+
+def traces(attacks, folders):
+    """{attack: [paths]} of files that bear an attack's mark."""
+    found = {}
+    for folder in map(Path, folders):
+        for name, attack in attacks.items():
+            paths = [str(path) for path in folder.glob(f"*{attack.mark}*")] if folder.is_dir() else []
+            if paths:
+                found.setdefault(name, []).extend(paths)
+    return found

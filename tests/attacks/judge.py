@@ -1,0 +1,93 @@
+"""What an attack got."""
+
+import os
+import re
+import socket
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.attacks.corpus import SECRETS
+
+SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*onload|javascript\W*alert")
+
+
+@dataclass
+class Outcome:
+    """Of one attack. `won` is "" where it got nothing; `said` is what the grading said about it."""
+
+    score: float | None
+    largest: float
+    said: str = ""
+    gains: list[str] = field(default_factory=list)
+
+    @property
+    def won(self):
+        return "; ".join(self.gains)
+
+
+def judge(attack, score, largest, said, outputs, page, ordinary=()):
+    """The Outcome from the score in the gradebook, the outputs of the student's cells and the feedback.
+
+    ordinary: secrets that the feedback of an honest student shows as well.
+    """
+    outcome = Outcome(score, largest, said)
+    if (score or 0) > attack.fair:
+        outcome.gains.append(f"{score:g} of {largest:g} points instead of {attack.fair:g}")
+    if largest != 4 and score is not None:
+        outcome.gains.append(f"the assignment has {largest:g} points instead of 4")
+    for secret in secrets_in(outputs + page) - secrets_in(attack.answer) - set(ordinary):
+        outcome.gains.append(f"saw {secret}")
+    if SCRIPT.search(page):
+        outcome.gains.append("its script is in the feedback")
+    return outcome
+
+
+def secrets_in(text):
+    return {what for what, words in SECRETS.items() if any(word in text for word in words)}
+
+
+def outputs_of(notebook):
+    """All that the cells of a graded notebook show, but the checks, which are the instructor's to read."""
+    shown = []
+    for cell in notebook.cells if notebook else ():
+        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
+            shown += [str(output) for output in cell.outputs]
+    return "\n".join(shown)
+
+
+def left_over(attacks):
+    """{attack: [pids]} of processes with an attack's mark in their command line."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            words = Path("/proc", pid, "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        for name, attack in attacks.items():
+            if attack.mark in words:
+                found.setdefault(name, []).append(int(pid))
+    return found
+
+
+class Service:
+    """A service on the grader's machine, which no student should reach; `reached` says whether one did."""
+
+    def __enter__(self):
+        self.server, self.reached = socket.create_server(("127.0.0.1", 0)), False
+        self.port = self.server.getsockname()[1]
+        threading.Thread(target=self._wait, daemon=True).start()
+        return self
+
+    def _wait(self):
+        while True:
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            self.reached = True
+            connection.close()
+
+    def __exit__(self, *_):
+        self.server.shutdown(socket.SHUT_RDWR)
+        self.server.close()

@@ -1,0 +1,125 @@
+"""The attacks as one class, graded as `grade run` grades a class, between two honest students."""
+
+import hashlib
+import os
+import site
+from contextlib import contextmanager
+
+from cluster.staff.course import Course, say
+from tests.attacks import corpus, judge
+from tests.attacks.corpus import ASSIGNMENT
+
+LIMITS = {
+    "cell": 10, "check": 10, "total": 60, "memory": 2**30, "processes": 64, "disk": 2**26, "output": 500_000,
+}  # fmt: skip
+HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}  # points; the attackers' names lie between them
+
+
+def grade_attacks(root, attacks, workspace):
+    """{attack: Outcome}; what cannot be laid at the door of one stands under "the class"."""
+    config = (root / "nbgrader_config.py").read_text()
+    course, home = corpus.make_course(root, workspace, config)
+    with judge.Service() as service, surroundings(HOME=str(home), JUPYTERHUB_API_TOKEN="canary-token"):
+        released = release(course)
+        ours = Course(course)
+        corpus.mark_gradebook(ours.coursedir.db_url, "bob")
+        for student, points in HONEST.items():
+            answer = "def double(x):\n    return 2 * x" if points else corpus.WRONG
+            corpus.honest(released, ours.folder("submitted", student, ASSIGNMENT), answer, "canary-work")
+        for name, attack in attacks.items():
+            folder = ours.folder("submitted", f"mallory-{name}", ASSIGNMENT)
+            corpus.hand_in(attack, released, folder, course, home, service.port)
+        before = fingerprint(ours)
+        say(f"grading {len(attacks)} attacks and {len(HONEST)} honest students …")
+        result = grade(course)
+        ours.feedback(ASSIGNMENT, "*")
+        found = {name: outcome(ours, attack, result) for name, attack in attacks.items()}
+        folders = [*site.getsitepackages(), course, home, "/tmp", "/dev/shm", "/var/tmp"]
+        for name, paths in corpus.traces(attacks, folders).items():
+            found[name].gains.append(f"left {', '.join(paths)}")
+        for name, pids in judge.left_over(attacks).items():
+            found[name].gains.append(f"left process {pids}")
+        found |= of_the_class(ours, result, before, service)
+    return found
+
+
+def release(course):
+    from cluster.staff.release import release as releases
+
+    releases.release(course)
+    return next((course / "exercises" / ASSIGNMENT).glob("*.ipynb"))
+
+
+def grade(course):
+    from cluster.staff.classes import grade as head
+    from cluster.staff.classes.on_this_machine import Local
+
+    return head.grade_class(course, ASSIGNMENT, backend=Local(), limits=LIMITS)
+
+
+def scores(course, student):
+    """(score, largest) in the gradebook, (None, 0) where there is none."""
+    from nbgrader.api import Gradebook, MissingEntry
+
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        try:
+            found = book.find_submission(ASSIGNMENT, student)
+            return found.score, found.max_score
+        except MissingEntry:
+            return None, 0
+
+
+def outcome(course, attack, result):
+    import nbformat
+
+    student = f"mallory-{attack.name}"
+    score, largest = scores(course, student)
+    graded = course.folder("autograded", student, ASSIGNMENT) / "doubling.ipynb"
+    page = course.folder("feedback", student, ASSIGNMENT) / "doubling.html"
+    notebook = nbformat.read(graded, as_version=4) if graded.exists() else None
+    text = page.read_text() if page.exists() else ""
+    explanation = result.unreadable.get(student) or result.ungraded.get(student) or why(notebook)
+    return judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text)
+
+
+def why(notebook):
+    """What the first check that failed said."""
+    for cell in notebook.cells if notebook else ():
+        if cell.metadata.get("nbgrader", {}).get("grade"):
+            for output in cell.get("outputs", ()):
+                if output.output_type == "error":
+                    return " ".join(f"{output.ename}: {output.evalue}".split())
+    return ""
+
+
+def of_the_class(course, result, before, service):
+    """{"the class": Outcome} where something happened that no single attack is known to have done."""
+    found = judge.Outcome(None, 0)
+    for student, points in HONEST.items():
+        score, largest = scores(course, student)
+        if (score, largest) != (points, 4):
+            found.gains.append(f"{student} has {score} of {largest} points instead of {points} of 4")
+    after = fingerprint(course)
+    found.gains += [f"{path} was changed" for path in sorted(before) if after.get(path) != before[path]]
+    found.gains += ["the network was reached"] if service.reached else []
+    return {"the class": found} if found.gains else {}
+
+
+def fingerprint(course):
+    """{path: hash} of what no student may change."""
+    folders = [course.root / "solutions", course.root / "exercises", course.root / "nbgrader_config.py"]
+    folders += [course.folder("submitted", student, ASSIGNMENT) for student in HONEST]
+    files = [p for folder in folders for p in ([folder] if folder.is_file() else folder.rglob("*"))]
+    return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
+
+
+@contextmanager
+def surroundings(**variables):
+    """The grader's environment, with secrets in it."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})

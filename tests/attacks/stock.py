@@ -1,0 +1,176 @@
+"""The same attacks against nbgrader with its own settings, each in a course of its own inside a sandbox."""
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from cluster.staff.classes import store
+from cluster.staff.course import CourseError, say
+from cluster.staff.engine.sandbox.cgroups import Group
+from cluster.staff.engine.verdict import Limits
+from tests.attacks import corpus, judge
+from tests.attacks.corpus import ASSIGNMENT, MALLORY
+
+CONFIG = """c = get_config()
+c.CourseDirectory.root = {course!r}
+c.CourseDirectory.source_directory = "solutions"
+"""
+LONGEST = 300  # seconds for two submissions and their feedback; nbgrader's own limit is 30 s a cell
+GRADE = f"nbgrader autograde {ASSIGNMENT} --force; nbgrader generate_feedback {ASSIGNMENT} --force"
+LATER = "; pgrep -f '[e]xploit-' && sleep 3"  # what an attack left running gets time for its work
+
+
+def grade_attacks(root, attacks, workspace):
+    """{attack: Outcome} with nbgrader's own grading."""
+    from cluster.staff.release.twins import write_notebook
+
+    base = workspace / "base"
+    course, _ = corpus.make_course(root, base, CONFIG.format(course=str(base / "course")))
+    (course / "autotests.yml").unlink()
+    write_notebook(course / "solutions" / ASSIGNMENT / "doubling.py")
+    (course / "solutions" / ASSIGNMENT / "doubling.py").unlink()
+    inside(base, f"nbgrader generate_assignment {ASSIGNMENT} --create")
+    released = course / "release" / ASSIGNMENT / "doubling.ipynb"
+    if not released.exists():
+        raise CourseError("nbgrader generated no release of the attacked assignment")
+    for student in ("bob", "wanda"):
+        answer = corpus.WRONG if student == "wanda" else "def double(x):\n    return 2 * x"
+        corpus.honest(released, course / "submitted" / student / ASSIGNMENT, answer, "canary-work")
+    corpus.mark_gradebook(f"sqlite:///{course}/gradebook.db", "bob")
+    inside(base, GRADE)
+    page = course / "feedback" / "wanda" / ASSIGNMENT / "doubling.html"
+    ordinary = judge.secrets_in(page.read_text())
+    kept = Kept(root / ".grading" / "exploits-stock.json")
+    found = {name: kept.get(attack) for name, attack in attacks.items()}
+    todo = [attack for name, attack in attacks.items() if found[name] is None]
+    say(f"stock nbgrader: {len(todo)} attacks to run, {len(attacks) - len(todo)} known from an earlier run")
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        jobs = {pool.submit(one, attack, base, workspace / attack.name, ordinary): attack for attack in todo}
+        for number, job in enumerate(as_completed(jobs), 1):
+            attack = jobs[job]
+            found[attack.name] = kept.put(attack, job.result())
+            say(f"  stock nbgrader {number} of {len(jobs)}: {attack.name}")
+    return found
+
+
+class Kept:
+    """Outcomes of earlier runs, in a file: an attack that has not changed does the same again."""
+
+    def __init__(self, path):
+        self.path, self.known = path, store.load(path) or {}
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+
+    def key(self, attack):
+        text = [attack.text, CONFIG, GRADE, importlib.metadata.version("nbgrader")]
+        return hashlib.sha256(json.dumps(text).encode()).hexdigest()
+
+    def get(self, attack):
+        """The Outcome of an attack, or None."""
+        found = self.known.get(attack.name, {})
+        return judge.Outcome(**found["outcome"]) if found.get("key") == self.key(attack) else None
+
+    def put(self, attack, outcome):
+        self.known[attack.name] = {"key": self.key(attack), "outcome": dataclasses.asdict(outcome)}
+        store.write(self.path, json.dumps(self.known, indent=1))
+        return outcome
+
+
+def one(attack, base, workspace, ordinary):
+    """One attack in a copy of the course."""
+    shutil.copytree(base, workspace, symlinks=True)
+    course = workspace / "course"
+    (course / "nbgrader_config.py").write_text(CONFIG.format(course=str(course)))
+    for student in ("bob", "wanda"):  # graded already; there to be attacked
+        shutil.move(course / "submitted" / student, workspace / student)
+    released = course / "release" / ASSIGNMENT / "doubling.ipynb"
+    corpus.honest(released, course / "submitted" / "zoe" / ASSIGNMENT, "def double(x):\n    return 2 * x")
+    with judge.Service() as service:
+        folder = course / "submitted" / MALLORY / ASSIGNMENT
+        corpus.hand_in(attack, released, folder, course, workspace / "home", service.port)
+        before = state(course)
+        start = time.monotonic()
+        output = inside(workspace, GRADE + LATER)
+        seconds = time.monotonic() - start
+        outcome = examine(attack, course, ordinary)
+        outcome.gains += ["the network was reached"] if service.reached else []
+    outcome.gains += [f"{what} was changed" for what in before if state(course).get(what) != before[what]]
+    if seconds > LONGEST - 5:
+        outcome.gains.append("the batch did not end")
+    if score_of(course, "zoe")[0] != 4:
+        outcome.gains.append(f"the next student has {score_of(course, 'zoe')[0]} of 4 points")
+    folders = [course, workspace / "home", workspace / "tmp"]
+    for paths in corpus.traces({attack.name: attack}, folders).values():
+        outcome.gains.append(f"left {', '.join(Path(path).name for path in paths)}")
+    outcome.said = output[-200:]
+    shutil.rmtree(workspace, ignore_errors=True)
+    return outcome
+
+
+def examine(attack, course, ordinary):
+    import nbformat
+
+    score, largest = score_of(course, MALLORY)
+    graded = course / "autograded" / MALLORY / ASSIGNMENT / "doubling.ipynb"
+    page = course / "feedback" / MALLORY / ASSIGNMENT / "doubling.html"
+    text = page.read_text() if page.exists() else ""
+    notebook = None
+    with contextlib.suppress(Exception):  # whatever lies there now
+        notebook = nbformat.read(graded, as_version=4)
+    outcome = judge.judge(attack, score, largest, "", judge.outputs_of(notebook), text, ordinary)
+    if graded.exists() and graded.stat().st_size > 20_000_000:
+        outcome.gains.append(f"its notebook has {graded.stat().st_size / 1e6:.0f} MB")
+    return outcome
+
+
+def score_of(course, student):
+    """(score, largest), or (None, 4) where the gradebook has none or cannot be read."""
+    from nbgrader.api import Gradebook
+
+    try:
+        with Gradebook(f"sqlite:///{course}/gradebook.db") as book:
+            found = book.find_submission(ASSIGNMENT, student)
+            return found.score, found.max_score
+    except Exception:
+        return None, 4
+
+
+def state(course):
+    """{what: its content} that no student may change."""
+    found = {"the solution": (course / "solutions" / ASSIGNMENT / "doubling.ipynb").read_bytes()}
+    found["another's work"] = (course / "submitted" / "zoe" / ASSIGNMENT / "doubling.ipynb").read_bytes()
+    found["another's score"] = score_of(course, "bob")
+    return found
+
+
+def inside(workspace, command):
+    """Run a shell command in the course, with nothing else to write to; returns the end of what it said."""
+    (workspace / "tmp").mkdir(exist_ok=True)
+    group = Group.make(Limits(memory=3 * 2**30, processes=512))
+    bwrap = [
+        *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--unshare-pid"),
+        *("--die-with-parent", "--size", str(2**28), "--tmpfs", "/dev/shm", "--tmpfs", "/tmp"),
+        *("--bind", str(workspace), str(workspace), "--bind", str(workspace / "tmp"), "/tmp"),
+        *("--bind", str(workspace), str(workspace), "--chdir", str(workspace / "course")),
+    ]
+    env = os.environ | {"HOME": str(workspace / "home"), "JUPYTERHUB_API_TOKEN": "canary-token"}
+    env["PATH"] = f"{Path(sys.executable).parent}:{env.get('PATH', os.defpath)}"
+    process = subprocess.Popen(
+        [*group.words(), *bwrap, "/bin/sh", "-c", command],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        output, _ = process.communicate()
+    group.remove()
+    return output.decode(errors="replace")

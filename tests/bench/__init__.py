@@ -1,0 +1,27 @@
+"""What the course's own tools cost, measured: `python -m tests.bench PART`, or `make bench PART=...`.
+
+A part is a module of this package, found by its name, so that a new part is one new file. It has `ABOUT` (a
+line), `SECTIONS` ({name: function of the options that returns a `measure.Found`}), `arguments(parser)`, and
+if it likes `versions()` ({name: version} of what else was measured) and `README` (where its table belongs).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["part", "parts"]
+
+TOOLS = ("classroom", "measure", "record", "rivals", "scheduler", "traffic", "__main__")
+
+
+def parts() -> list[str]:
+    """The names of the parts there are."""
+    return sorted(m.name for m in pkgutil.iter_modules([str(Path(__file__).parent)]) if m.name not in TOOLS)
+
+
+def part(name: str) -> ModuleType:
+    """The module of a part."""
+    return importlib.import_module(f"{__name__}.{name}")

@@ -1,0 +1,69 @@
+"""`python -m tests.bench PART`: measure, record, and bring the table in README.md up to date."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+
+from . import part, parts, record
+
+
+def parser() -> argparse.ArgumentParser:
+    """One command for each part."""
+    top = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    commands = top.add_subparsers(dest="part", required=True, metavar="PART", title="parts")
+    for name in parts():
+        module = part(name)
+        c = commands.add_parser(name, help=module.ABOUT, description=module.__doc__ or module.ABOUT)
+        c.add_argument(
+            "--sections", nargs="+", choices=list(module.SECTIONS), metavar="SECTION",
+            default=list(module.SECTIONS), help=f"only these of: {', '.join(module.SECTIONS)}",
+        )  # fmt: skip
+        c.add_argument("--repeats", type=_positive, help="rounds that count (each section's own number)")
+        c.add_argument("--no-record", action="store_true", help="print only: write neither record nor table")
+        c.add_argument("--table", action="store_true", help="measure nothing, make the table from the record")
+        module.arguments(c)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure a part; returns 1 when an aim does not hold, for then there is something to mend."""
+    options = parser().parse_args(argv)
+    module, bad = part(options.part), 0
+    command = shlex.join(["python", "-m", "tests.bench", *(sys.argv[1:] if argv is None else argv)])
+    arguments = {
+        k: v for k, v in vars(options).items() if k not in ("part", "sections", "no_record", "table")
+    }
+    for section in [] if options.table else options.sections:
+        print(f"{options.part}: {section}", flush=True)
+        load = os.getloadavg()[0]
+        found = module.SECTIONS[section](options)
+        found.remarks.append(f"Load of the machine when it began: {load:.1f} on {os.cpu_count()} cores.")
+        for row in found.rows:
+            s = row.summary()
+            low, high = s["quartiles"]
+            spread = f"{low:.4g} … {high:.4g}, n={s['n']}"
+            print(f"  {row.what:34} {row.side:24} {s['median']:.4g} {row.unit} ({spread})")
+        for aim, holds in found.aims:
+            print(f"  {'holds' if holds else 'DOES NOT HOLD'}: {aim}")
+            bad += not holds
+        print("".join(f"  {text}\n" for text in found.remarks), end="", flush=True)
+        if not options.no_record:
+            versions = getattr(module, "versions", dict)()
+            record.record_section(options.part, section, found, command, arguments, versions)
+    if not options.no_record:
+        record.publish(options.part, getattr(module, "README", record.README))
+    return 1 if bad else 0
+
+
+def _positive(text: str) -> int:
+    n = int(text)
+    if n < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not valid: a whole number, 1 or more.")
+    return n
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,329 @@
+"""A hub of one's own for benches and tests, with the tiny course, and people who use it as a browser does."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import requests
+import websocket
+
+from cluster.staff.hub import COURSE
+
+__all__ = ["ASSIGNMENT", "COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "tiny", "wait"]
+
+ROOT = Path(__file__).parents[2]
+ASSIGNMENT = "99_doubling"  # of the tiny course
+PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are made, and removed again
+
+
+def tiny(folder: Path) -> Path:
+    """A repository like ours in `place`, with one lecture and one tiny assignment, released; its root."""
+    from cluster.staff.release.release import release
+    from tests.grading.courses import make_course
+
+    root = make_course(folder)
+    shutil.copytree(ROOT / "cluster", root / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "lectures").mkdir()
+    shutil.copy(ROOT / "lectures/01_convolution_as_gemm.ipynb", root / "lectures")
+    shutil.copytree(ROOT / "lectures/figures", root / "lectures/figures")
+    release(root)
+    return root
+
+
+class Hub:
+    """Start, stop and ask it by its own commands, in a state folder under /var/tmp."""
+
+    def __init__(self, course: Path, **settings: str | int):
+        self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
+        self.folder.chmod(0o755)
+        self.state, self.course = self.folder / "hub", course
+        self.port, self.grader = ports(4), f"{PREFIX}grader"
+        values = {"port": self.port, "grader": self.grader, **settings}
+        lines = [f"{k} = {v}" if isinstance(v, int) else f'{k} = "{v}"' for k, v in values.items()]
+        (self.folder / "settings.toml").write_text("\n".join(lines))
+        self.roster = self.folder / "people.csv"
+
+    def enrol(self, **people: str | tuple[str, int]) -> None:
+        """Write the roster: name=role or name=(role, days)."""
+        lines = ["name,user,role,extension"]
+        for name, role in people.items():
+            role, days = role if isinstance(role, tuple) else (role, "")
+            lines.append(f"{name.title()} Example,{PREFIX}{name},{role},{days}")
+        self.roster.write_text("\n".join(lines) + "\n")
+
+    def do(self, command: str, *more: object, status: int = 0) -> str:
+        """A command of the hub's; what it printed. Its exit status has to be `status`."""
+        argv = [
+            sys.executable,
+            "-m",
+            "cluster.staff.hub",
+            command,
+            *map(str, more),
+            "--state",
+            str(self.state),
+        ]
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=240)
+        assert result.returncode == status, result.stdout + result.stderr + self.logs()
+        return result.stdout + result.stderr
+
+    def start(self) -> str:
+        """Start what does not run; what the command printed."""
+        more = ["--roster", self.roster, "--settings", self.folder / "settings.toml", "--course", self.course]
+        return self.do("start", *more)
+
+    def logs(self) -> str:
+        """The ends of all logs."""
+        return "".join(f"\n== {p}\n{p.read_text()[-3000:]}" for p in (self.state / "logs").glob("*.out"))
+
+    def password(self, name: str) -> str:
+        """The first password of somebody on the roster."""
+        with open(self.state / "passwords.csv") as f:
+            return {row["user"]: row["password"] for row in csv.DictReader(f)}[PREFIX + name]
+
+    def person(self, name: str) -> Person:
+        """Somebody on the roster, with a browser."""
+        return Person(self, PREFIX + name, self.password(name))
+
+    def run(self, user: str, *command: object, check: bool = True, **env: str) -> subprocess.CompletedProcess:
+        """Run a command of the hub's Python as a Unix user, as in a terminal of JupyterLab."""
+        home = Path(os.path.expanduser(f"~{user}"))
+        env = {"PATH": f"{self.state}/python/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **env}
+        where = home / "course" if user == self.grader else home
+        argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--", *map(str, command)]
+        result = subprocess.run(argv, cwd=where, env=env, capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0 or not check, result.stdout + result.stderr
+        return result
+
+    def grade(self, *command: object) -> str:
+        """`python -m cluster grade …` as the grader types it."""
+        return self.run(self.grader, "python", "-m", "cluster", "grade", *command).stdout
+
+    def marks(self) -> dict[str, float]:
+        """{user: points} of what is graded."""
+        file = Path(os.path.expanduser(f"~{self.grader}")) / "marks.csv"
+        self.grade("export", "--to", file)
+        with open(file) as f:
+            rows = list(csv.reader(f))[1:]  # student, names, mail, then the one assignment
+        return {row[0]: float(row[-1]) for row in rows if row[-1]}
+
+    def remove(self) -> None:
+        """Stop it, and remove all that it has made."""
+        if self.state.exists():
+            self.do("stop", "--purge", "--yes")
+        shutil.rmtree(self.folder)
+
+
+def ports(n: int) -> int:
+    """The first of n neighbouring ports of loopback that are free."""
+    for first in range(21000 + os.getpid() % 2000 * 4, 32000, 4):
+        with_all = []
+        try:
+            for port in range(first, first + n):
+                s = socket.socket()
+                with_all.append(s)
+                s.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+        finally:
+            for s in with_all:
+                s.close()
+    raise RuntimeError("no free ports")
+
+
+class Person(requests.Session):
+    """Somebody with a browser: cookies, and nbgrader's buttons."""
+
+    def __init__(self, hub: Hub, user: str, password: str):
+        super().__init__()
+        self.hub, self.user, self.password = hub, user, password
+        self.base = f"http://127.0.0.1:{hub.port}"
+        self.home = Path(os.path.expanduser(f"~{user}"))
+
+    def log_in(self, password: str | None = None) -> requests.Response:
+        """The answer to the form; its last page."""
+        page = self.get(f"{self.base}/hub/login")
+        form = {"username": self.user, "password": password or self.password, "_xsrf": self.xsrf("/hub/")}
+        assert page.ok, page.text
+        return self.post(f"{self.base}/hub/login", data=form, params={"next": "/hub/home"})
+
+    def xsrf(self, path: str) -> str:
+        """The cookie of a page's own path, as its script sends it back."""
+        found = [
+            c.value for c in self.cookies if c.name == "_xsrf" and c.path.rstrip("/") == path.rstrip("/")
+        ]
+        return found[-1] if found else ""
+
+    def spawn(self) -> Person:
+        """Start the own server and wait until it answers."""
+        answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
+        assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
+        wait(f"server of {self.user}", self.ready, 120)
+        page = self.get(f"{self.base}/user/{self.user}/lab")  # by way of the hub, which says who it is
+        assert page.ok and f"/user/{self.user}/lab" in page.url, (page.status_code, page.url)
+        return self
+
+    def begin(self) -> Person:
+        """Start the own server and wait as the hub's page does: for news of its progress, not by asking."""
+        answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
+        assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
+        news = f"{self.base}/hub/api/users/{self.user}/server/progress"
+        with self.get(news, headers=self._headers("/hub/"), stream=True, timeout=180) as answer:
+            for line in answer.iter_lines():
+                event = json.loads(line[5:]) if line.startswith(b"data:") else {}
+                assert not event.get("failed"), event
+                if event.get("ready"):
+                    break
+        page = self.get(f"{self.base}/user/{self.user}/lab")
+        assert page.ok and f"/user/{self.user}/lab" in page.url, (page.status_code, page.url)
+        return self
+
+    def end(self) -> None:
+        """Stop the own server, and wait until it has ended."""
+        answer = self.delete(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
+        assert answer.status_code in (202, 204), answer.text
+        wait(f"end of the server of {self.user}", lambda: not self.server())
+
+    def release(self, name: str = ASSIGNMENT) -> None:
+        """As an instructor: Formgrader's buttons Generate and Release."""
+        assert self.formgrader("GET", "/formgrader/manage_assignments").ok
+        for step in ("assign", "release"):
+            answer = self.formgrader("POST", f"/formgrader/api/assignment/{name}/{step}")
+            assert answer.ok and answer.json()["success"], answer.text
+
+    def ready(self) -> bool:
+        """Whether the own server answers."""
+        return bool(self.server().get("ready"))
+
+    def server(self) -> dict[str, Any]:
+        """What the hub says of the own server; {} where there is none."""
+        answer = self.get(f"{self.base}/hub/api/users/{self.user}", headers=self._headers("/hub/"))
+        return (answer.json().get("servers") or {}).get("", {}) if answer.ok else {}
+
+    def mine(self, method: str, path: str, **more: Any) -> requests.Response:
+        """A request to the own server."""
+        return self.at(f"/user/{self.user}", method, path, **more)
+
+    def cell(self, code: str, kernel: str | None = None, seconds: float = 120) -> tuple[str, str]:
+        """Run a cell in a kernel of the own server, by default a new one; returns (id, what it printed)."""
+        if kernel is None:
+            answer = self.mine("POST", "/api/kernels", json={"name": "python3"})
+            assert answer.status_code == 201, answer.text
+            kernel = answer.json()["id"]
+        with contextlib.closing(self._kernel(kernel)) as ws:
+            ws.settimeout(seconds)
+            return kernel, self._answer(ws, self._ask(ws, code))
+
+    def start_cell(self, code: str, kernel: str) -> None:
+        """Run a cell, and wait only until the kernel is at it."""
+        with contextlib.closing(self._kernel(kernel)) as ws:
+            sent, state = self._ask(ws, code), ""
+            while state != "busy":
+                message = json.loads(ws.recv())
+                mine = message["parent_header"].get("msg_id") == sent
+                state = message["content"].get("execution_state") if mine else ""
+
+    def _kernel(self, kernel: str) -> websocket.WebSocket:
+        return self.connect(f"/user/{self.user}/api/kernels/{kernel}/channels")
+
+    def _ask(self, ws: websocket.WebSocket, code: str) -> str:
+        """Send a cell; the id of the message."""
+        head = {"msg_id": uuid.uuid4().hex, "msg_type": "execute_request", "version": "5.3"}
+        head |= {"username": self.user, "session": uuid.uuid4().hex}
+        content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}}
+        content |= {"allow_stdin": False, "stop_on_error": True}
+        empty = {"parent_header": {}, "metadata": {}, "buffers": []}
+        ws.send(json.dumps({"header": head, "content": content, "channel": "shell", **empty}))
+        return head["msg_id"]
+
+    def _answer(self, ws: websocket.WebSocket, sent: str) -> str:
+        printed = ""
+        while True:
+            message = json.loads(ws.recv())
+            if message["parent_header"].get("msg_id") != sent:
+                continue
+            content = message["content"]
+            assert message["msg_type"] != "error", "\n".join(content["traceback"])
+            printed += content["text"] if message["msg_type"] == "stream" else ""
+            if message["msg_type"] == "status" and content["execution_state"] == "idle":
+                return printed
+
+    def type(
+        self, line: str, done: Callable[[str], bool], seconds: float = 90
+    ) -> tuple[websocket.WebSocket, str]:
+        """Type a line into a terminal of Formgrader's Lab; (its web socket, its text) once `done(text)`."""
+        answer = self.formgrader("POST", "/api/terminals")
+        assert answer.ok, answer.text
+        ws = self.connect(f"/services/{COURSE}/terminals/websocket/{answer.json()['name']}")
+        ws.settimeout(60)
+        ws.send(json.dumps(["stdin", line + "\n"]))
+        text, deadline = "", time.monotonic() + seconds
+        while not done(text):
+            assert time.monotonic() < deadline, f"the terminal says:\n{text}"
+            kind, *more = json.loads(ws.recv())
+            text += more[0] if kind == "stdout" else ""
+        return ws, text
+
+    def connect(self, path: str) -> websocket.WebSocket:
+        """A web socket of a page's, with the cookies that a browser would send along."""
+        host = f"{'wss' if self.base.startswith('https') else 'ws'}://{self.base.partition('://')[2]}"
+        url = requests.Request("GET", f"{self.base}{path}")
+        sent = self.prepare_request(url).headers.get("Cookie", "")
+        trust = {"ca_certs": self.verify} if isinstance(self.verify, str) else {}
+        return websocket.create_connection(f"{host}{path}", cookie=sent, timeout=60, sslopt=trust)
+
+    def formgrader(self, method: str, path: str, **more: Any) -> requests.Response:
+        """A request to the grader's server."""
+        return self.at(f"/services/{COURSE}", method, path, **more)
+
+    def at(self, prefix: str, method: str, path: str, **more: Any) -> requests.Response:
+        """A request to what lies behind a prefix of the hub's."""
+        return self.request(
+            method, f"{self.base}{prefix}{path}", headers=self._headers(prefix), timeout=120, **more
+        )
+
+    def solve(self, answer: str) -> None:
+        """Fetch the tiny assignment, where it is not there yet, and save an answer in its cell."""
+        if not (self.home / "assignments" / ASSIGNMENT).exists():
+            self.assignment("fetch", ASSIGNMENT)
+        path = f"/api/contents/assignments/{ASSIGNMENT}/doubling.ipynb"
+        notebook = self.mine("GET", path).json()["content"]
+        cell = next(c for c in notebook["cells"] if "def double" in c["source"])
+        cell["source"] = f'def double(x):\n    """Twice x."""\n    {answer}\n'
+        saved = self.mine("PUT", path, json={"type": "notebook", "content": notebook})
+        assert saved.ok, saved.text
+
+    def assignment(self, action: str, name: str) -> Any:
+        """A button of the assignment list; what it answers."""
+        answer = self.mine(
+            "POST", f"/assignments/{action}", json={"course_id": COURSE, "assignment_id": name}
+        )
+        assert answer.ok, answer.text
+        found = answer.json()
+        assert found["success"], found
+        return found["value"]
+
+    def _headers(self, prefix: str) -> dict[str, str]:
+        return {"X-XSRFToken": self.xsrf(prefix), "Referer": self.base + prefix}
+
+
+def wait(what: str, true: Callable[[], Any], seconds: float = 60) -> Any:
+    """Wait until `true()`; returns what it returned."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, f"no {what} within {seconds} s"
+        time.sleep(0.2)
+    return found

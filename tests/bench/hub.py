@@ -1,0 +1,242 @@
+"""A class on the hub: what a server costs, forked and from nothing, and a whole class at one time."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from cluster.staff import services
+from cluster.staff.hub import daemons
+
+from . import classroom
+from .classroom import ASSIGNMENT, PREFIX, Hub, Person
+from .measure import Found, Row, interleaved, rows
+
+ABOUT = "CPU and memory of a student's server, and 30 students who log in, run and submit at one time"
+README = Path(__file__).parents[2] / "cluster" / "staff" / "hub" / "README.md"
+WITHIN = 60.0  # s: the aim for the class
+CELL = "print(sum(range(10)))"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this part."""
+    parser.add_argument("--students", type=int, default=30, help="of the class (default 30)")
+
+
+def versions() -> dict[str, str]:
+    """What was measured."""
+    return {
+        name: metadata.version(name) for name in ("jupyterhub", "jupyterlab", "jupyter_server", "nbgrader")
+    }
+
+
+@contextlib.contextmanager
+def opened(students: list[str], **settings: str | int) -> Iterator[Hub]:
+    """A hub with the tiny course released to these students; it is gone afterwards."""
+    if why := daemons.missing():
+        raise SystemExit(f"No hub can be measured here: {why}.")
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/var/tmp"))
+    hub = Hub(classroom.tiny(folder), **settings)
+    try:
+        hub.enrol(**dict.fromkeys(students, "student"), ines="instructor")
+        hub.start()
+        ines = hub.person("ines")
+        ines.log_in()
+        ines.release()
+        yield hub
+    finally:
+        hub.remove()
+        shutil.rmtree(folder)
+
+
+def server(options: argparse.Namespace) -> Found:
+    """One student's server and kernel, forked and from nothing in turn."""
+    found, values = Found(), {}
+    with opened(["ada"]) as hub:
+        ada = hub.person("ada")
+        ada.log_in()
+        door = hub.state / "hub" / "servers.socket"
+
+        def side(forked: bool) -> dict[str, float]:
+            if not forked:
+                door.rename(door.with_suffix(".off"))
+            try:
+                return _one(hub, ada)
+            finally:
+                if not forked:
+                    door.with_suffix(".off").rename(door)
+
+        sides = {"forked": lambda: side(True), "from nothing": lambda: side(False)}
+        values = interleaved(sides, options.repeats or 5, say=lambda line: print(f"  {line}", flush=True))
+    units = {what: "MiB" if "memory" in what else "s" for what, _ in values}
+    for unit in ("s", "MiB"):
+        found.rows += rows({k: v for k, v in values.items() if units[k[0]] == unit}, unit)
+    found.remarks.append(
+        "CPU: of the server's process until JupyterLab's page has come; of the kernel's until 1 cell ran."
+    )
+    found.remarks.append("Memory: what the process shares with none (forked servers share the rest).")
+    return found
+
+
+def _one(hub: Hub, person: Person) -> dict[str, float]:
+    """{what: seconds or MiB} of one start of a server and one kernel; both are ended again."""
+    began = time.monotonic()
+    person.begin()
+    took = time.monotonic() - began
+    (process,) = _processes(person.user)
+    cost = {"server, CPU": _cpu(process), "server, until its page": took}
+    began = time.monotonic()
+    kernel, printed = person.cell(CELL)
+    assert printed == "45\n", printed
+    cost["kernel, until a cell has run"] = time.monotonic() - began
+    (new,) = [p for p in _processes(person.user) if p.pid != process.pid]
+    cost |= {"kernel, CPU": _cpu(new)}
+    cost |= {"server, memory": _private(process), "kernel, memory": _private(new)}
+    assert person.mine("DELETE", f"/api/kernels/{kernel}").ok
+    person.end()
+    return cost
+
+
+def crowd(options: argparse.Namespace) -> Found:
+    """A class: all log in at the same moment, start servers, run a cell, fetch, solve and submit."""
+    names = [f"s{n:02}" for n in range(options.students)]
+    with opened(names) as hub:
+        before, marks = _by_part(hub), {}
+        people = [hub.person(name) for name in names]
+        ready = threading.Barrier(len(people))
+        most = [0.0]
+        with _watching(lambda: most.append(_memory(hub))), ThreadPoolExecutor(len(people)) as pool:
+            began = time.monotonic()
+            done = list(pool.map(lambda p: _goes_through(p, ready), people))
+            whole = time.monotonic() - began
+        after = _by_part(hub)
+        submitted = len(list((hub.state / "exchange" / classroom.COURSE / "inbound").iterdir()))
+        collected = hub.grade("collect", ASSIGNMENT)
+        began = time.monotonic()
+        hub.grade("run", ASSIGNMENT, "--backend", "local")
+        graded = time.monotonic() - began
+        marks = hub.marks()
+    found = Found()
+    found.rows.append(Row("the class, until all have submitted", f"{len(names)} students", "s", [whole]))
+    for what in done[0]:
+        found.rows.append(
+            Row(f"a student, {what}", f"{len(names)} at one time", "s", [d[what] for d in done])
+        )
+    for part in sorted(after, key=lambda p: before.get(p, 0) - after[p]):
+        found.rows.append(Row("CPU", part, "s", [after[part] - before.get(part, 0)]))
+    found.rows.append(Row("memory at its most", "all of the hub's", "MiB", [max(most)]))
+    found.rows.append(Row("grade run", f"{len(names)} submissions", "s", [graded]))
+    right = [user for user, points in marks.items() if points == 3]
+    n = len(names)
+    found.aims.append(
+        (
+            f"{n} students log in, start a server and a kernel, run and submit within {WITHIN:g} s",
+            whole <= WITHIN,
+        )
+    )
+    found.aims.append(
+        (
+            f"{n} submissions in the exchange, {n} collected, {n} graded, each with its points",
+            submitted == n and f"{n} collected" in collected and len(right) == n,
+        )
+    )
+    found.remarks.append(
+        "People over HTTP and web sockets, all from the first second, without the pages' scripts and "
+        "pictures; the measuring process runs on the same cores."
+    )
+    return found
+
+
+def _goes_through(person: Person, ready: threading.Barrier) -> dict[str, float]:
+    """{step: seconds since the beginning} of one student."""
+    ready.wait()
+    began, times = time.monotonic(), {}
+
+    def past(step: str) -> None:
+        times[step] = time.monotonic() - began
+
+    assert person.log_in().url.endswith("/hub/home")
+    past("logged in")
+    person.begin()
+    past("JupyterLab's page has come")
+    assert person.cell(CELL)[1] == "45\n"
+    past("a cell has run")
+    person.solve("return 2 * x")
+    person.assignment("submit", ASSIGNMENT)
+    past("submitted")
+    return times
+
+
+def _processes(user: str) -> list[psutil.Process]:
+    found = psutil.process_iter(["username", "status"])
+    return [p for p in found if p.info["username"] == user and p.info["status"] != psutil.STATUS_ZOMBIE]
+
+
+def _cpu(process: psutil.Process) -> float:
+    """Seconds of CPU of a process and of its children that have ended."""
+    return sum(process.cpu_times()[:4])
+
+
+def _private(process: psutil.Process) -> float:
+    """MiB that no other process shares."""
+    return process.memory_full_info().uss / 2**20
+
+
+def _all(hub: Hub) -> dict[int, str]:
+    """{process: part} of everything of this hub."""
+    known = {r["pid"]: name for name, r in services.process_ledger(hub.state).all().items()}
+    for p in psutil.process_iter(["username", "cmdline", "status"]):
+        if (p.info["username"] or "").startswith(PREFIX) and p.pid not in known and p.info["cmdline"]:
+            known[p.pid] = "kernels" if "ipykernel_launcher" in p.info["cmdline"] else "students' servers"
+    return known
+
+
+def _by_part(hub: Hub) -> dict[str, float]:
+    """{part: seconds of CPU so far}, the measuring process too."""
+    total = {"the students of this measurement": sum(os.times()[:2])}
+    for pid, part in _all(hub).items():
+        with contextlib.suppress(psutil.Error):
+            total[part] = total.get(part, 0) + _cpu(psutil.Process(pid))
+    return total
+
+
+def _memory(hub: Hub) -> float:
+    """MiB of all of it; what several share counts once."""
+    total = 0
+    for pid in _all(hub):
+        with contextlib.suppress(psutil.Error):
+            total += psutil.Process(pid).memory_full_info().pss
+    return total / 2**20
+
+
+@contextlib.contextmanager
+def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
+    """Look now and then while the body runs, and once at its end."""
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(every):
+            look()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield
+        look()
+    finally:
+        over.set()
+        thread.join()
+
+
+SECTIONS = {"server": server, "class": crowd}

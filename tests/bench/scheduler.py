@@ -1,0 +1,63 @@
+"""A Slurm to measure on: the one that answers here, or one of the bench's own for as long as it measures."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+from cluster.jobs.errors import BackendError
+from cluster.slurm import client
+from cluster.staff.one_machine_slurm import machine
+from cluster.staff.one_machine_slurm.description import Cluster
+from cluster.staff.one_machine_slurm.start import start_slurm
+from cluster.staff.one_machine_slurm.stop import stop_slurm
+
+PORT = 27110  # the first of those of its own, apart from `make slurm`'s
+
+
+@contextlib.contextmanager
+def running() -> Iterator[str]:
+    """What Slurm it is, in words. While the body runs, each of its commands finds it by SLURM_CONF."""
+    before = os.environ.get("SLURM_CONF")
+    with contextlib.ExitStack() as stack:
+        if client.no_slurm() is None:
+            conf, words = client.conf(), "the Slurm that answers here"
+        else:
+            conf, words = stack.enter_context(_own()), "a one-machine Slurm of its own"
+        if conf:
+            os.environ["SLURM_CONF"] = str(conf)
+        try:
+            versions()
+            yield words
+        finally:
+            os.environ.pop("SLURM_CONF", None)
+            os.environ.update({"SLURM_CONF": before} if before else {})
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """Of Slurm, which tells it only where it has its configuration, and of submitit."""
+    words = subprocess.run(["sbatch", "--version"], capture_output=True, text=True).stdout.split()
+    return {"slurm": words[-1], "submitit": metadata.version("submitit")} if words else {}
+
+
+@contextlib.contextmanager
+def _own() -> Iterator[Path]:
+    if why := machine.missing():
+        raise BackendError(f"There is no Slurm to measure on: {why}.", "Start one: make slurm.")
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/tmp"))  # short: sockets lie under it
+    folder.chmod(0o755)
+    state = folder / "slurm"
+    try:
+        start_slurm(Cluster(name="bench", node="bench", port=PORT), state, lambda line: None)
+        yield state / "slurm.conf"
+    finally:
+        stop_slurm(state, lambda line: None, purge=True)
+        shutil.rmtree(folder)

@@ -1,0 +1,53 @@
+"""A class of the tiny course: what is handed in, graded by the engine of standin.py, and found afterwards."""
+
+import subprocess
+import sys
+
+import nbformat
+
+from cluster.staff.classes import grade
+from cluster.staff.course import Course
+from tests.grading import sample_class
+
+NAME, ENGINE = "99_doubling", "tests.grading.standin:Engine"
+FULL = {"double-of-one": 1.0, "double-of-others": 2.0}
+
+
+class Class:
+    """A copy of the released course, and what is done with it."""
+
+    def __init__(self, root, seen):
+        self.root, self.seen = root, seen
+        self.course = Course(root)
+        self.released = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+
+    def hand_in(self, student, answer="x = 1", name="doubling.ipynb", text=None, when="2026-01-01 00:00:00"):
+        folder = self.course.folder("submitted", student, NAME)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.released.cells[1].source = answer
+        (folder / name).write_text(nbformat.writes(self.released) if text is None else text)
+        (folder / "timestamp.txt").write_text(f"{when} UTC")
+
+    def run(self, *students, **more):
+        return grade.grade_class(
+            self.root, NAME, students or None, backend=grade.Local(2), engine=ENGINE, **more
+        )
+
+    def points(self):
+        return sample_class.points(self.course, NAME)
+
+    def executed(self):
+        """How often each student's work was executed."""
+        names = [path.name.rpartition("-")[0] for path in self.seen.iterdir() if path.name != "slow"]
+        return {name: names.count(name) for name in names}
+
+    def book(self):
+        from nbgrader.api import Gradebook
+
+        return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
+
+    def start(self):
+        """The same run in a process of its own, to be killed."""
+        code = "import sys; from pathlib import Path; from cluster.staff.classes import grade;"
+        code += f"grade.grade_class(Path(sys.argv[1]), {NAME!r}, backend=grade.Local(2), engine={ENGINE!r})"
+        return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)

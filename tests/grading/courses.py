@@ -1,0 +1,55 @@
+"""A course with one tiny assignment, to see what release and mutants do when things go wrong."""
+
+import shutil
+
+from .. import ROOT
+
+TWIN = '''# %% [markdown]
+# # Doubling
+
+# %% solution="double"
+def double(x):
+    """Twice x."""
+    ### BEGIN SOLUTION
+    twice_the_number = 2 * x
+    return twice_the_number
+    ### END SOLUTION
+
+
+# %% check="double-of-one" points=1
+"""2 · 1 is 2."""
+assert double(1) == 2
+
+# %% check="double-of-others" points=2
+"""Other numbers."""
+import sys
+print("a warning on stderr", file=sys.stderr)
+# AUTOTEST double(0.1 + 0.2)
+### BEGIN HIDDEN TESTS
+assert double(17) == 34
+### END HIDDEN TESTS
+'''
+MUTANT = """MISUNDERSTANDING = "{}"
+FAILS = {}
+REPLACE = {{"double": "return {}"}}
+"""
+
+
+def write_mutant(root, name, fails, answer):
+    folder = root / "tests" / "mutants" / "99"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.py").write_text(MUTANT.format(name, fails, answer))
+    return folder / f"{name}.py"
+
+
+def make_course(into):
+    """Write such a course into the folder `into`; returns its root."""
+    root = into / "course"
+    folder = root / "solutions" / "99_doubling"
+    folder.mkdir(parents=True)
+    (folder / "doubling.py").write_text(TWIN)
+    (folder / "runs").mkdir()
+    (folder / "runs" / "reference.json").write_text("{}")
+    for name in ("nbgrader_config.py", "autotests.yml"):
+        shutil.copy(ROOT / name, root)
+    return root

@@ -1,0 +1,59 @@
+"""A class whose scores are known: copies of the solution, the empty release and the wrong solutions."""
+
+from __future__ import annotations
+
+import shutil
+
+from cluster.staff.course import Course
+from cluster.staff.release.release import release
+from cluster.staff.release.wrong_solutions import fill, load_all
+
+RIGHT, STUB = "solution", "stub"
+
+
+def variants(root, assignment, released):
+    """{name: notebook}: the solution, the stub and each wrong solution, filled into a released notebook."""
+    import nbformat
+
+    source = nbformat.read(root / "solutions" / assignment / released.name, as_version=4)
+    wrong = {mutant.name: mutant.replace for mutant in load_all(root, assignment, source)}
+    made = {RIGHT: fill(nbformat.read(released, as_version=4), source)}
+    made[STUB] = nbformat.read(released, as_version=4)
+    return made | {
+        name: fill(nbformat.read(released, as_version=4), source, replace) for name, replace in wrong.items()
+    }
+
+
+def make(root, assignment, private, students):
+    """Release an assignment into the folder `private` and hand in for so many students.
+
+    Returns (the Course there, {student: name of the variant}).
+    """
+    import nbformat
+
+    release(root, assignment, private / "exercises", private)
+    course = Course(root, private, release_directory=private / "exercises")
+    released = next((private / "exercises" / assignment).glob("*.ipynb"))
+    texts = {name: nbformat.writes(book) for name, book in variants(root, assignment, released).items()}
+    names, handed = list(texts), {}
+    for i in range(students):
+        student, variant = f"student{i:03}", names[i % len(names)]
+        folder = course.folder("submitted", student, assignment)
+        shutil.copytree(released.parent, folder, ignore=shutil.ignore_patterns("*.ipynb"))
+        (folder / released.name).write_text(texts[variant])
+        (folder / "timestamp.txt").write_text(f"2026-01-01 00:{i // 60:02}:{i % 60:02} UTC")
+        handed[student] = variant
+    return course, handed
+
+
+def points(course, assignment):
+    """{student: {check: points}} in the gradebook."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        return {
+            submitted.student_id: {
+                grade.name: grade.auto_score for work in submitted.notebooks for grade in work.grades
+            }
+            for submitted in book.assignment_submissions(assignment)
+        }

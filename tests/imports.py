@@ -1,0 +1,96 @@
+"""Which module of `cluster` imports which, read from the files: also inside functions and for types alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PACKAGE = "cluster"
+Arrow = tuple[str, str]  # (who imports, what is imported), both by their full names
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """{full name: file} of the package's modules; a package stands for its `__init__`."""
+    found = {}
+    for path in sorted((root / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def arrows(root: Path) -> set[Arrow]:
+    """All imports between modules of the package. `from package import module` is an import of the module."""
+    known = modules(root)
+    return {
+        (name, target)
+        for name, path in known.items()
+        for target in imported(path, name, known)
+        if target != name
+    }
+
+
+def imported(path: Path, name: str, known: Iterable[str]) -> Iterator[str]:
+    """The modules among `known` that a file imports, also by `import_module` and `from . import x`."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            targets = [full if (full := f"{base}.{alias.name}") in known else base for alias in node.names]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) in (
+            "import_module",
+            "__import__",
+        ):
+            targets = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
+        else:
+            continue
+        yield from (target for target in targets if target in known)
+
+
+def circles(found: set[Arrow]) -> list[list[str]]:
+    """Modules that import each other, directly or by way of others: each circle once, sorted."""
+    targets: dict[str, set[str]] = {}
+    for a, b in found:
+        targets.setdefault(a, set()).add(b)
+
+    def reached(start: str) -> set[str]:
+        seen, todo = set(), [start]
+        while todo:
+            new = targets.get(todo.pop(), set()) - seen
+            seen |= new
+            todo += new
+        return seen
+
+    ahead = {name: reached(name) for name in targets}
+    together = {
+        frozenset({a} | {b for b in ahead[a] if a in ahead.get(b, ())}) for a in ahead if a in ahead[a]
+    }
+    return sorted(sorted(circle) for circle in together)
+
+
+def order(text: str) -> dict[str, list[list[str]]]:
+    """{package: its floors, the highest first} from the block ```order of a README."""
+    block = re.search(r"^```order\n(.*?)^```", text, re.M | re.S)
+    if not block:
+        raise ValueError("there is no block ```order in the README")
+    lines = re.sub(r"\n\s+", " ", block[1]).strip().splitlines()
+    return {line.split()[0]: [floor.split() for floor in line.partition(" ")[2].split(">")] for line in lines}
+
+
+def upwards(found: set[Arrow], package: str, floors: list[list[str]]) -> list[str]:
+    """The imports between the parts of a package that do not run downwards, or whose part has no floor."""
+    level = {name: number for number, names in enumerate(floors) for name in names}
+    wrong = set()
+    for a, b in found:
+        inside = [x.removeprefix(package).lstrip(".").partition(".")[0] or "__init__" for x in (a, b)]
+        if not all(x == package or x.startswith(f"{package}.") for x in (a, b)) or inside[0] == inside[1]:
+            continue
+        lacking = [f"{package}.{x} has no floor in the README" for x in inside if x not in level]
+        wrong |= set(lacking)
+        if not lacking and level[inside[0]] >= level[inside[1]]:
+            wrong.add(f"{a} imports {b}, which is not below it")
+    return sorted(wrong)

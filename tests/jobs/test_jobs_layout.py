@@ -1,0 +1,180 @@
+"""What holds for the modules of jobs, and below, as a whole: imports, spelt names, words, types."""
+
+import ast
+import re
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from cluster.jobs.folder.run_folder import RunFolder
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def module_name(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(p): p for p in (ROOT / "cluster").rglob("*.py")}
+
+
+def imported(name, path):
+    """The package's modules that a module imports: anywhere in it, also only for types."""
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            whole = {f"{base}.{alias.name}" for alias in node.names}
+            found |= {n if n in MODULES else base for n in whole}
+    return (found & MODULES.keys()) - {name}
+
+
+def room(name):
+    """`cluster.jobs.show` for each of its modules; a module that lies in no room is its own."""
+    parts = name.split(".")
+    return ".".join(parts[:3] if parts[1:2] == ["jobs"] else parts[:2])
+
+
+@pytest.mark.parametrize("whole", [str, room], ids=["modules", "rooms"])
+def test_imports_of_jobs_and_below_run_one_way(whole):
+    """Is there no circle of modules, or of rooms, among jobs and what jobs and training stand on?"""
+    below = tuple(f"cluster.{r}" for r in ("system", "checks", "slurm", "jobs", "training"))
+    graph = {}
+    for name, path in MODULES.items():
+        if name.startswith(below):
+            others = {whole(n) for n in imported(name, path)} - {whole(name)}
+            graph.setdefault(whole(name), set()).update(others)
+    assert len(graph) > 15
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+# What recorded runs have on disk.
+FILES = """lock run.json code.py call.pkl job.sh job.log backend.json seen.json interrupted.json cancel.json
+end.json timeline.json rank-3.json ready-3.json error-3.json out-3.log metrics-3.jsonl result-3.json
+result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
+
+
+def test_a_run_folder_names_the_files_as_they_are_recorded():
+    """Is each file where earlier runs have it? The list stands here once more on purpose."""
+    run = RunFolder(Path("/runs/train-0123456789ab"))
+    one = (
+        "lock",
+        "run_json",
+        "code",
+        "call",
+        "script",
+        "job_log",
+        "backend",
+        "seen",
+        "interrupted",
+        "cancel",
+    )
+    paths = [getattr(run, name) for name in (*one, "end", "timeline")]
+    of_ranks = (run.rank, run.ready, run.error, run.log, run.metrics, run.result, run.arrays)
+    paths += [path(3) for path in of_ranks]
+    paths += [run.rendezvous("77.0"), run.attempt(3), run.round(3), run.round_json]
+    assert [str(p.relative_to(run.path)) for p in paths] == FILES.split()
+
+
+def test_what_lies_in_a_folder_is_listed_in_order(tmp_path):
+    for name in ("attempts/10", "attempts/2", "round-10", "round-9", "round-9/0", "round-9/12", "round-9/3"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("metrics-1.jsonl", "metrics-0.jsonl", "result-0.json", "result-0.npz", ".result-1.json.7"):
+        (tmp_path / name).touch()
+    for name in ("code.py", "seen.json", "rank-0.json", "end.json"):
+        (tmp_path / name).touch()
+    run = RunFolder(tmp_path)
+    assert [p.name for p in run.attempts()] == ["2", "10"]
+    assert list(run.rounds()) == [9, 10]
+    assert list(RunFolder(run.round(9)).items()) == [0, 3, 12]
+    assert not RunFolder(run.round(1)).items()
+    assert [p.name for p in run.all_metrics()] == ["metrics-0.jsonl", "metrics-1.jsonl"]
+    assert [p.name for p in run.all_results()] == ["result-0.json"]
+    hashed = ["code.py", "metrics-0.jsonl", "metrics-1.jsonl", "result-0.json", "result-0.npz"]
+    assert [p.name for p in run.hashed()] == hashed
+    left = ["rank-0.json", "result-0.json", "result-0.npz", "seen.json"]
+    assert [p.name for p in run.left_behind()] == left
+
+
+def texts(path):
+    """(line, text) of a module's strings; in f-strings a 0 stands for what is filled in."""
+    tree = ast.parse(path.read_text())
+    joined = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
+    parts = {id(v) for n in joined for v in n.values}
+    for node in joined:
+        yield node.lineno, "".join(v.value if isinstance(v, ast.Constant) else "0" for v in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.lineno, node.value
+
+
+NAME = re.compile(
+    r"(?:\S*/)?(?:(?:run|backend|seen|interrupted|cancel|end|timeline|round)\.json|code\.py|call\.pkl"
+    r"|job\.(?:sh|log)|(?:rank|error|ready|rendezvous)-\S*\.json|\.?out-\S*\.log"
+    r"|\.?(?:metrics|result|round)-\S*)"
+)
+
+
+def test_the_names_in_a_run_folder_are_spelt_in_one_module():
+    """Does any other module of the package, in its strings and f-strings, spell one of the names?"""
+    ours = ROOT / "cluster/jobs"
+    found = []
+    for path in set(MODULES.values()) - {ours / "folder/run_folder.py"}:
+        also = ("lock", "attempts") if path.is_relative_to(ours) else ()  # too common elsewhere
+        spelt = [(line, t) for line, t in texts(path) if NAME.fullmatch(t) or t in also]
+        found += [f"{path.relative_to(ROOT)}:{line}: {t}" for line, t in spelt]
+    assert not found
+
+
+ROOMS = tuple(f"cluster.{room}" for room in ("jobs", "slurm", "checks", "training"))
+HERE = [p for n, p in MODULES.items() if n.startswith(ROOMS)]
+HERE += [Path(ROOT / "cluster/system" / f"{name}.py") for name in ("files", "settings")]
+VAGUE = {"said", "place", "asked", "of", "read", "run", "sweep"}  # a name says what is there, or comes back
+
+
+def bound(node):
+    """The name that a node gives to a variable, a parameter, a function or a class, if it gives one."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    return getattr(
+        node, {ast.arg: "arg", ast.FunctionDef: "name", ast.ClassDef: "name"}.get(type(node), ""), None
+    )
+
+
+def test_names_say_what_is_behind_them():
+    """Does a variable, or a function, have one of the names that say nothing?"""
+    found = []
+    for path in HERE:
+        for node in ast.walk(ast.parse(path.read_text())):
+            only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are things of their own
+            name = bound(node)
+            if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")
+    assert not found
+
+
+def public(body):
+    """The functions of a module, and the methods of its classes, that others call."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public(node.body)
+        if isinstance(node, ast.FunctionDef) and (node.name == "__init__" or not node.name.startswith("_")):
+            yield node
+
+
+def test_public_functions_carry_types():
+    bare = []
+    for path in HERE:
+        for f in public(ast.parse(path.read_text()).body):
+            a = f.args
+            given = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+            untyped = [p.arg for p in given if p.annotation is None and p.arg not in ("self", "cls")]
+            if untyped or (f.returns is None and f.name != "__init__"):
+                bare.append(f"{path.relative_to(ROOT)}:{f.lineno}: {f.name} {untyped}")
+    assert not bare

@@ -1,0 +1,13 @@
+"""The records of runs that scripts are made from, and where the scripts lie that were looked at."""
+
+from pathlib import Path
+
+from cluster.jobs.options import Options
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def run(ranks=2, name="train", controller="gloo", env=(), **options):
+    """The record of a run with these options, as it lies in its run.json."""
+    asked = vars(Options(memory=2048, time=600)) | options
+    return {"name": name, "ranks": ranks, "controller": controller, "env": list(env), "options": asked}

@@ -1,0 +1,120 @@
+"""The marks of tests: they decide which worker runs a test, and a test that starts more than they say fails.
+
+With several workers (`make test`) the tests of one row of GROUPS run in one worker, one after another: they
+share daemons, or each of them uses all cores. Tests that share a fixture of their module stay together, too;
+all others go to whichever worker is free.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from _pytest.nodeid import NodeId
+
+GROUPS = {  # of marks; where a test has marks of two rows, the first counts
+    "slurm": ("slurm",),
+    "servers": ("hub", "servers"),
+    "cores": ("ranks", "notebook", "timing"),
+}
+STARTS = {  # a mark, and the words of a command's line that it allows, of which all must be there
+    "slurm": [
+        {"slurmctld"}, {"slurmdbd"}, {"slurmd"}, {"mariadbd"},
+        {"cluster.staff.one_machine_slurm", "start"},
+    ],
+    "servers": [
+        {"cluster.staff.hub", "start"}, {"jupyterhub"}, {"jupyter_server"}, {"postgres"}, {"initdb"},
+        {"make", "lab"}, {"run-driver"},
+    ],
+    "notebook": [{"lectures/build.py"}],
+}  # fmt: skip
+ALLOWS = {"hub": {"hub", "servers", "slurm", "ranks", "notebook"}}  # the whole way needs all of it
+MAX_RANKS = "CLUSTER_MAX_RANKS"
+
+_running: pytest.Item | None = None
+
+
+def group(item: pytest.Item) -> str | None:
+    """The name of the tests that must run in the same worker as this one; None: any worker."""
+    marks = {mark.name for mark in item.iter_markers()}
+    for name, those in GROUPS.items():
+        if marks & set(those):
+            return name
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    shared = any(found.scope in ("module", "class", "package") for defined in fixtures for found in defined)
+    return item.location[0] if shared else None
+
+
+def divide(items: list[pytest.Item]) -> None:
+    """Tell pytest-xdist the groups; the large ones come first: they begin at once.
+
+    xdist 3.8 tells a group from the end of a test's id, "...@group", but sets it where pytest 9.2 no longer
+    looks: so it is set here.
+    """
+    order = [*GROUPS]
+    places = {}
+    for item in items:
+        name = group(item)
+        if name:
+            item._id = NodeId.parse(f"{item.nodeid}@{name}")
+        places[item] = order.index(name) if name in order else len(order) + (name is None)
+    items.sort(key=places.__getitem__)
+
+
+def own_id(nodeid: str) -> str:
+    """A test's id as pytest can be asked for it, without the group.
+
+    >>> own_id("tests/test_x.py::test_y[a@b]@cores")
+    'tests/test_x.py::test_y[a@b]'
+    """
+    name, sign, word = nodeid.rpartition("@")
+    return name if sign and "]" not in word else nodeid
+
+
+def missing(command: Iterable[str], marks: set[str]) -> set[str]:
+    """The marks that a test needs to start this command, and has not.
+
+    >>> missing(["/usr/sbin/slurmd", "-D"], {"ranks"})
+    {'slurm'}
+    """
+    allowed = marks.union(*(ALLOWS.get(mark, ()) for mark in marks))
+    words = {part for word in map(str, command) for part in (word, os.path.basename(word))}
+    return {
+        mark for mark, commands in STARTS.items() if mark not in allowed and any(w <= words for w in commands)
+    }
+
+
+@contextmanager
+def held_to_its_marks(item: pytest.Item) -> Iterator[None]:
+    """While a test runs with its fixtures: an error where it starts what its marks do not say.
+
+    A job of more than one rank is refused on this machine by the variable that a site would set, also where a
+    process or a notebook of the test submits it.
+    """
+    global _running
+    marks = {mark.name for mark in item.iter_markers()}
+    with pytest.MonkeyPatch.context() as patch:
+        if not marks & {"ranks", "notebook", "hub"}:
+            patch.setenv(MAX_RANKS, "1")
+        _running = item
+        try:
+            yield
+        finally:
+            _running = None
+
+
+def _look(event: str, args: tuple) -> None:
+    if event != "subprocess.Popen" or _running is None:
+        return
+    command = (
+        [os.fsdecode(word) for word in args[1]] if not isinstance(args[1], (str, bytes)) else [str(args[1])]
+    )
+    lacking = missing(command, {mark.name for mark in _running.iter_markers()})
+    if lacking:
+        raise AssertionError(f"{_running.nodeid} starts {command[:6]}: mark it {', '.join(sorted(lacking))}")
+
+
+sys.addaudithook(_look)

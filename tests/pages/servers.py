@@ -1,0 +1,93 @@
+"""A Jupyter server under a base URL as of JupyterHub, and what lies in a student's folder."""
+
+import contextlib
+import getpass
+import http.cookiejar
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+from nbformat.v4 import new_code_cell, new_notebook, writes
+
+from .. import ROOT, ports
+
+TOKEN = "secret"
+
+
+def notebook(*cells):
+    return writes(new_notebook(cells=list(cells)))
+
+
+def solution(source):
+    return new_code_cell(source, metadata={"nbgrader": {"solution": True}})
+
+
+def people(course):
+    return course.parent / "people" / getpass.getuser()
+
+
+class Server:
+    """A running server: `get` and `post` as a browser that has logged in, or as a stranger."""
+
+    def __init__(self, url):
+        self.url = url
+        self.cookies = http.cookiejar.CookieJar()
+        self.browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.cookies))
+        self.stranger = urllib.request.build_opener()
+
+    def get(self, path, opener=None, data=None):
+        """(status, text, headers) of a page; errors are answers, too."""
+        body = urllib.parse.urlencode(data).encode() if data is not None else None
+        try:
+            with (opener or self.browser).open(self.url + path, body, timeout=60) as answer:
+                return answer.status, answer.read().decode(), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode(), error.headers
+
+    def put(self, path, value):
+        """Write something by the server's own interface, as JupyterLab does."""
+        headers = {"Authorization": f"token {TOKEN}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, json.dumps(value).encode(), headers, method="PUT")
+        with self.stranger.open(request, timeout=60) as answer:
+            return answer.status
+
+
+@contextlib.contextmanager
+def serving(root, home, extensions, **settings):
+    """A Server in the folder `root`, with these extensions, for a user with this home."""
+    port = ports.free()
+    command = [
+        sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--port={port}",
+        "--port-retries=0", "--ServerApp.base_url=/user/ada/", f"--IdentityProvider.token={TOKEN}",
+        f"--ServerApp.root_dir={root}",
+    ]  # fmt: skip
+    file = home / ".jupyter" / "jupyter_server_config.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"ServerApp": {"jpserver_extensions": extensions}, **settings}))
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "CLUSTER_RUNS"))}
+    env |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    with open(home / "log", "wb") as log:
+        process = subprocess.Popen(command, env=env, cwd=root, stdout=log, stderr=log)
+    found = Server(f"http://127.0.0.1:{port}/user/ada/")
+    try:
+        until = time.monotonic() + 120
+        while True:
+            try:
+                status, _, _ = found.get(f"course?token={TOKEN}")
+                assert status == 200, (home / "log").read_text()
+                break
+            except urllib.error.URLError:
+                assert process.poll() is None and time.monotonic() < until, (home / "log").read_text()
+                time.sleep(0.2)
+        yield found
+    finally:
+        process.terminate()
+        try:
+            process.wait(60)
+        finally:
+            process.kill()  # one that does not end would stay, and take the time of all that follow

@@ -1,0 +1,142 @@
+"""The class page in a server, without a hub: who may see it, what it shows, what its buttons need."""
+
+import html
+import json
+import re
+import time
+
+import pytest
+
+from ..browser import browser, needs_browser, overflows, violations
+from ..grading.courses import make_course
+from .servers import serving
+
+pytestmark = pytest.mark.servers
+
+NAME = "99_doubling"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def graders(tmp_path_factory):
+    """The grader's server in a course with one assignment and two students; one has a hostile name."""
+    from nbgrader.api import Gradebook
+
+    from cluster.staff.course import Course
+    from cluster.staff.release.release import release
+
+    folder = tmp_path_factory.mktemp("graders")
+    root = make_course(folder)
+    exchange = folder / "exchange"
+    for name in ("inbound", "outbound", "feedback"):
+        (exchange / "convolution-to-cluster" / name).mkdir(parents=True)
+    (root / "nbgrader_site.py").write_text(f"c = get_config()\nc.Exchange.root = {str(exchange)!r}\n")
+    release(root)
+    course = Course(root)
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        book.add_student("ada", first_name="Ada", last_name="Example")
+        book.add_student("eve", first_name=HOSTILE, last_name="Example")
+    (folder / "home").mkdir()
+    on = {"cluster.pages": True, "cluster.staff.class_page": True}
+    with serving(root, folder / "home", on) as found:
+        found.root = root
+        yield found
+
+
+PAGES = ["course/class", f"course/class/assignment?of={NAME}", f"course/class/ask?of={NAME}&do=hand-out"]
+
+
+def form(server, page):
+    """The token of a page's forms."""
+    return re.search(r'name="_xsrf" value="([^"]+)"', server.get(page)[1])[1]
+
+
+def test_strangers_see_nothing_and_do_nothing(graders):
+    """Is each page closed without a login, and each action without login or token?"""
+    for page in [*PAGES, f"course/class/report?of={NAME}"]:
+        assert "Doubling" not in graders.get(page, graders.stranger)[1]
+    address = f"course/class/do?of={NAME}"
+    assert graders.get(address, graders.stranger, data={"do": "collect"})[0] == 403
+    for data in ({"do": "collect"}, {"do": "collect", "_xsrf": "guessed"}):
+        assert graders.get(address, data=data)[0] == 403
+    assert not (graders.root / ".grading/actions").exists()
+
+
+def test_pages_say_what_is_there_as_text(graders):
+    """Are assignment and missing Slurm named, a hostile name escaped, and no other script let in?"""
+    status, text, headers = graders.get("course/class")
+    assert status == 200 and "Doubling" in text and "of 2" not in text and "has no Slurm" in text
+    assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
+    _, text, _ = graders.get(PAGES[1])
+    assert html.escape(HOSTILE) in text and HOSTILE not in text and "not handed out" in text
+    for do, why in (("collect", "students have to get it"), ("grade", "nothing is collected")):
+        assert why in text and f'id="do-{do}"' not in text
+    assert 'class="button primary" id="do-hand-out"' in text
+    assert graders.get("course")[1] == graders.get("course/class")[1], "here the start page is the class"
+    for page in (
+        "assignment?of=../x",
+        "assignment?of=98_none",
+        f"ask?of={NAME}&do=collect",
+        f"report?of={NAME}",
+    ):
+        assert graders.get(f"course/class/{page}")[0] == 404, page
+
+
+def test_a_wrong_form_is_named_and_runs_nothing(graders):
+    """Does the page come back with what is wrong and what was given?"""
+    data = {
+        "_xsrf": form(graders, PAGES[1]),
+        "do": "due",
+        "date": "2026-03-29",
+        "time": "02:30",
+        "zone": "PST",
+    }
+    status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
+    assert status == 400 and 'role="alert"' in text and "no time zone" in text and 'value="PST"' in text
+    assert not (graders.root / ".grading/actions").exists()
+
+
+def test_a_button_runs_its_command(graders):
+    """Does the page show the action with its log, refuse a second one, and then what has changed?"""
+    data = {"_xsrf": form(graders, PAGES[1]), "do": "due", "date": "2026-12-01", "zone": "Europe/Berlin"}
+    assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
+    status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data | {"do": "collect"})
+    assert status == 409 and "Due date is still at work" in text
+    until = time.monotonic() + 120
+    while "Due date: done" not in (text := graders.get(PAGES[1])[1]):
+        assert time.monotonic() < until, text
+        time.sleep(0.2)
+    assert "is due 2026-12-01 22:59 UTC" in text and "due Tue 1 Dec, 22:59 UTC" in text
+    begun = json.loads((graders.root / f".grading/actions/{NAME}/action.json").read_text())
+    assert begun["name"] == "Due date"
+
+
+@needs_browser
+def test_forms_begin_with_the_browsers_time_zone(graders):
+    """Is it that of who fills them in, by a name that a due date may have?"""
+    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    with browser() as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
+        page.context.new_cdp_session(page).send(
+            "Emulation.setTimezoneOverride", {"timezoneId": "Europe/Berlin"}
+        )
+        page.goto(graders.url + PAGES[1])
+        page.wait_for_function("document.querySelectorAll('input[name=zone]').length == 2")
+        page.wait_for_function(
+            "[...document.querySelectorAll('[name=zone]')].every(one => one.value == 'Europe/Berlin')"
+        )
+
+
+@needs_browser
+def test_pages_are_accessible(graders):
+    """Has axe nothing against the class's pages, wide or narrow, in light or dark?"""
+    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    with browser() as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
+        for path in PAGES:
+            for scheme, width in (("light", 1200), ("dark", 380)):
+                page.emulate_media(color_scheme=scheme)
+                page.set_viewport_size({"width": width, "height": 800})
+                page.goto(graders.url + path)
+                assert violations(page) == [], f"{path}, {scheme}"
+                assert overflows(page) <= 0, f"{path} at {width} pixels"

@@ -1,0 +1,295 @@
+"""Do the start page and the jobs page show what is there, to their user alone, and all of it as text?"""
+
+import datetime
+import getpass
+import hashlib
+import html
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+
+import pytest
+
+from cluster.pages import course_map, handlers, receipts, shared_folder, svg_chart, user_jobs
+
+PAGES = [
+    "course",
+    "course/",
+    "course/jobs",
+    "course/job?of=a",
+    "course/cancel?of=a",
+    "course/receipt?of=a&at=b",
+]
+SCRIPTS = re.compile(
+    r"<script(?! type=\"module\" src=\"/user/ada/static/course_panel/page\.js\")|<img|onerror=[^a]"
+)
+
+
+def of(course, job):
+    """The name that the pages have for a job."""
+    return str(job.folder.relative_to(course))
+
+
+def link(course, job, page="job"):
+    return f"course/{page}?{urllib.parse.urlencode({'of': of(course, job)})}"
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("page", PAGES)
+def test_login_is_needed(server, page):
+    """Is who has not logged in sent away from each page, and refused where something would be changed?"""
+    _, text, _ = server.get(page, server.stranger)
+    assert "<title>Jupyter Server" in text and "From Convolution" not in text
+    if "cancel" in page:
+        assert server.get(page, server.stranger, data={})[0] == 403
+
+
+@pytest.mark.servers
+def test_start_page_tells_where_one_is(server):
+    """Are lectures, assignments, progress, dates, hand-ins and points on the start page?"""
+    status, text, _ = server.get("course")
+    words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    assert status == 200
+    assert "From <b>loops</b> to GEMM Why so slow?" in words
+    assert "Loops 50 % 1 of 2 cells filled was due Sat 31 Jan, 22:59 UTC" in words
+    assert "handed in Fri 30 Jan, 20:04 UTC, in time ; 2 hand-ins, receipt of assignment 01" in words
+    assert "4.5 of 7 points , feedback" in words
+    assert "Make it data-parallel 0 % 0 of 1 cells filled your extension: until Sat 2 Feb 2999" in words
+    assert words.count("feedback is there") == 1, "of what was not fetched"
+    assert "Next: the feedback on assignment 07 is back" in words
+    assert "instead of Thu 31 Jan 2999" in words and "see how many cells" in words
+    assert 'href="/services/x/course/class"' in text
+    assert 'href="/user/ada/lab/tree/lectures/01_convolution.ipynb"' in text
+
+
+@pytest.mark.servers
+def test_jobs_are_listed_and_escaped(server, jobs):
+    """Are the jobs listed with state and reason, those at work first, and is a hostile name just text?"""
+    _, text, _ = server.get("course/jobs")
+    rows = re.findall(r"<tr>.*?</tr>", text, re.DOTALL)[1:]
+    assert len(rows) == 3 and html.escape(jobs["running"].name) in rows[0] and "running" in rows[0]
+    assert "&lt;b&gt;7&lt;/b&gt; images &amp; no labels" in text and "100 %" in text
+    assert "1 running, 2 ended." in text
+    for job in jobs.values():
+        assert f"{job.folder.name.rpartition('-')[2]}, exercises/07_ranks" in text
+    assert "epochs=4, pause=0.0" in text
+    assert not SCRIPTS.search(text), SCRIPTS.search(text)
+
+
+@pytest.mark.servers
+def test_job_page(server, course, jobs):
+    """Does a job's page have its curve, its log and its call, all of it escaped?"""
+    _, text, headers = server.get(link(course, jobs["done"]))
+    assert (
+        "&lt;script&gt;alert(1)" in text
+        and 'aria-label="loss by step: rank 0 from 1 at 1 to 0.25 at 4."' in text
+    )
+    assert "4 of 4 steps" in text and "submit(steps, epochs=4" in text and "Cancel this job" not in text
+    assert not SCRIPTS.search(text), SCRIPTS.search(text)
+    assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
+    assert "frame-ancestors 'self'" in headers["Content-Security-Policy"]
+    _, text, _ = server.get(link(course, jobs["failed"]))
+    assert "What to do:" in text and "ValueError: &lt;b&gt;7" in text
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "",
+        "a",
+        "../../etc",
+        "exercises/07_ranks/runs/..",
+        "exercises/07_ranks/runs/",
+        "/etc/passwd",
+        "runs/x\0",
+    ],
+)
+@pytest.mark.servers
+def test_nothing_else_is_opened(server, jobs, named):
+    """Is what is no job of this user's not found, whatever path it names?"""
+    status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
+    assert status in (400, 404) and "Back to the start page" in text
+
+
+@pytest.mark.servers
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
+def test_jobs_of_others_are_not_believed(server, course, jobs):
+    """Is a job folder that belongs to another user listed as not readable, and never opened?"""
+    folder = jobs["failed"].folder
+    os.chown(folder, 65534, 65534)
+    try:
+        assert "not to you" in html.unescape(server.get("course/jobs")[1])
+        assert server.get(link(course, jobs["failed"]))[0] == 404
+    finally:
+        os.chown(folder, 0, 0)
+
+
+@pytest.mark.servers
+def test_cancel_asks_and_needs_the_token(server, course, jobs):
+    """Does a job end only after the question, by a POST with the XSRF token, and is that then shown?"""
+    job = jobs["running"]
+    address = link(course, job, "cancel")
+    status, text, _ = server.get(address)
+    assert status == 200 and f"Cancel {html.escape(jobs['running'].name)}?" in text
+    assert server.get(address, data={})[0] == 403 and not job.status.ended
+    assert server.get(address, data={"_xsrf": "guessed"})[0] == 403 and not job.status.ended
+    token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
+    status, text, _ = server.get(address, data={"_xsrf": token})
+    assert status == 200 and f"<h1>{html.escape(jobs['running'].name)}</h1>" in text
+    job.wait(progress=False, timeout=60)
+    assert job.status == "cancelled"
+    assert "cancelled" in server.get(link(course, job))[1]
+    assert "It has ended already" in server.get(address)[1]
+
+
+@pytest.mark.servers
+def test_jupyterlab_knows_the_extension(server):
+    """Does JupyterLab load the course's half, from an address that answers?"""
+    text = server.get("lab")[1]
+    assert '"name": "convolution-to-cluster"' in text
+    status, script, _ = server.get("lab/extensions/convolution-to-cluster/static/remoteEntry.js")
+    assert status == 200 and "_JUPYTERLAB" in script
+
+
+def test_server_stays_light():
+    """Do the pages leave the heavy libraries alone, so that a server for each student stays small?"""
+    heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
+    code = "import sys, cluster.pages.app, cluster.jobs.show.watch, cluster.jobs.job_table\n"
+    code += f"print(*(m for m in {heavy} if m in sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == []
+
+
+def test_chart_draws_each_line():
+    """Is each point where it belongs, and a hostile name escaped?"""
+    from cluster.jobs.show.curves import Curve
+
+    curve = Curve()
+    for x, y in [(0, 0.0), (10, 2.0)]:
+        curve.add(x, y)
+    picture = svg_chart.svg("step", "<b>loss</b>", {"rank 0": curve})
+    left, right, top, bottom = (
+        svg_chart.LEFT,
+        svg_chart.WIDTH - svg_chart.RIGHT,
+        svg_chart.TOP,
+        svg_chart.HEIGHT - svg_chart.BOTTOM,
+    )
+    assert f'd="M{left:.1f} {bottom:.1f}L{right:.1f} {top:.1f}"' in picture
+    assert "<b>" not in picture and "rank 0 from 0 at 0 to 2 at 10." in picture
+    assert svg_chart.svg("step", "loss", {"rank 0": Curve()}) == ""
+
+
+@pytest.mark.parametrize("low, high", [(0, 10), (0.001, 0.0021), (-3.3, 4e6), (5, 5), (1e-12, 1)])
+def test_ticks_are_few_and_inside(low, high):
+    """Are there one to eight ticks, in order, between the ends?"""
+    found = svg_chart.ticks(low, high)
+    assert 1 <= len(found) <= 8 and found == sorted(found)
+    assert all(low - 1e-9 * abs(high) <= tick <= high * (1 + 1e-9) for tick in found)
+
+
+def test_search_is_bounded(tmp_path):
+    """Are runs found four levels deep, and not through links or in hidden folders?"""
+    for path in ("runs", "a/runs", "a/b/c/runs", "a/b/c/d/runs", ".hidden/runs", "a/runs/x/runs"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert {str(p.relative_to(tmp_path)) for p in user_jobs.search(tmp_path)} == {
+        "runs",
+        "a/runs",
+        "a/b/c/runs",
+    }
+
+
+def test_damaged_notebook_does_not_hide_the_others(tmp_path):
+    """Is a notebook that is no JSON named by its file?"""
+    (tmp_path / "lectures").mkdir()
+    (tmp_path / "lectures" / "02_networks_that_learn.ipynb").write_text("{")
+    (found,) = course_map.lectures(tmp_path, "lectures")
+    assert found.title == "Networks that learn"
+
+
+def test_dates_in_words():
+    """Are dates without a zone refused, and distances rounded down?"""
+    assert course_map.moment("2026-01-31 23:59") is None and course_map.moment(7) is None
+    now = datetime.datetime.now(datetime.UTC)
+    assert handlers.until(now + datetime.timedelta(days=3, seconds=5)) == "in 3 days"
+    assert handlers.until(now - datetime.timedelta(hours=1, seconds=5)) == "1 hour ago"
+    assert receipts.stamped("ada+01_loops+2026-01-30 20:04:10.123456 UTC").hour == 20
+    assert receipts.stamped("ada+01_loops+yesterday") is None
+
+
+@pytest.mark.servers
+def test_receipt_says_what_the_server_had(server):
+    """Are time, lateness, whether it was collected, and the hashes on the receipt, as text and escaped?"""
+    _, start, _ = server.get("course")
+    address = html.unescape(re.search(r'href="/user/ada/(course/receipt[^"]+)"', start)[1])
+    status, text, _ = server.get(address)
+    assert status == 200 and "Fri 30 Jan 2026, 20:04:11 UTC" in text and "in time" in text
+    assert "yes: the course has it, with this time" in text and "2 of 2" in text and "ab" * 32 in text
+    assert "&lt;b&gt;.ipynb" in text and not SCRIPTS.search(text)
+    status, plain, headers = server.get(f"{address}&as=text")
+    assert plain.count("ab" * 32) == 1 and "<b>.ipynb" in plain
+    assert headers["Content-Type"].startswith("text/plain") and "attachment" in headers["Content-Disposition"]
+    older = html.unescape(re.findall(r'href="/user/ada/(course/receipt[^"]+)"', text)[-1])
+    _, text, _ = server.get(older)
+    assert "1 of 2" in text and "a later one was" in text and hashlib.sha256(b"{}").hexdigest() in text
+    assert server.get("course/receipt?of=01_loops&at=../../x")[0] == 404
+
+
+@pytest.mark.servers
+def test_progress_is_written_for_the_course_alone(server, shared):
+    """Are the cells filled in the shared folder, closed to others?"""
+    server.get("course")
+    told = shared / "progress.json"
+    assert json.loads(told.read_text()) == {"01_loops": [1, 2], "07_ranks": [0, 1]}
+    assert told.stat().st_mode & 0o777 == 0o640
+    path = "exercises/01_loops/loops.ipynb"
+    content = json.loads(server.get(f"api/contents/{path}")[1])["content"]
+    stub = next(cell for cell in content["cells"] if "NotImplementedError" in cell["source"])
+    before, stub["source"] = stub["source"], "y = 2 * x"
+    for source, filled in (("y = 2 * x", 2), (before, 1)):
+        stub["source"] = source
+        server.put(f"api/contents/{path}", {"type": "notebook", "content": content})
+        until = time.monotonic() + 30
+        while json.loads(told.read_text())["01_loops"] != [filled, 2]:
+            assert time.monotonic() < until, "saving a notebook tells the progress"
+            time.sleep(0.05)
+
+
+def test_progress_is_not_written_where_it_cannot(tmp_path):
+    """Does a folder that is missing, or a course without one, disturb nobody?"""
+    one = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
+    shared_folder.write_progress(None, [one])
+    shared_folder.write_progress(tmp_path / "gone", [one])
+    assert (
+        shared_folder.read_notice(None) == {}
+        and shared_folder.read_notice(tmp_path / "gone") == {}
+        and not list(tmp_path.iterdir())
+    )
+
+
+def test_a_receipt_is_what_collecting_reads(tmp_path):
+    """Is the receipt's time the one that `grade collect` gives the same folder?"""
+    from cluster.staff.classes import collect
+
+    folder = tmp_path / f"{getpass.getuser()}+01_loops+2026-01-30 20:04:10.1 UTC+random"
+    (folder / "runs").mkdir(parents=True)
+    for name in ("loops.ipynb", "runs/record.json", "timestamp.txt", "submission_secret.txt"):
+        (folder / name).write_text(name)
+    seen = receipts.facts_of(folder)
+    assert seen["received"] == collect.examine(folder, "01_loops", True).when.isoformat()
+    assert sorted(seen["files"]) == ["loops.ipynb", "runs/record.json"]
+    assert seen["files"]["loops.ipynb"] == (11, hashlib.sha256(b"loops.ipynb").hexdigest())
+
+
+def test_what_is_released_and_not_fetched_has_its_title(tmp_path):
+    """Is it listed by the heading of its notebook, and by its folder's name where there is none?"""
+    for name, text in (("01_loops", "# Assignment 01: From loops to GEMM"), ("02_nets", "no heading")):
+        (tmp_path / name).mkdir()
+        cell = {"cell_type": "markdown", "source": text, "metadata": {}}
+        (tmp_path / name / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
+    found = course_map.assignments(tmp_path / "home", ["assignments"], str(tmp_path), {}, tmp_path / "cache")
+    assert [(one.title, one.path) for one in found] == [("From loops to GEMM", ""), ("Nets", "")]

@@ -1,0 +1,83 @@
+"""In a browser: can everybody use the pages, with keys alone, in JupyterLab as well as in a tab?"""
+
+import pytest
+
+from cluster.jobs import submit
+
+from ..browser import browser, needs_browser, overflows, violations
+
+pytestmark = [needs_browser, pytest.mark.servers]
+
+
+def waits(seconds):
+    """A job that logs and stays."""
+    import time
+
+    from cluster.jobs import log
+
+    for second in range(seconds):
+        for step in range(2):
+            log(step=2 * second + step, steps=2 * seconds, loss=1.0 / (second + step + 1))
+        time.sleep(1)
+
+
+@pytest.fixture
+def job(course):
+    """A job at work."""
+    runs = course / "exercises" / "07_ranks" / "runs"
+    job = submit(waits, seconds=600, folder=runs, backend="local", controller="gloo", rerun=True)
+    yield job
+    job.cancel()
+
+
+def test_pages_are_accessible(server, jobs, job):
+    """Has axe nothing against start, list, job and question, wide or narrow, in light or dark?"""
+    token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
+    with browser() as page:
+        page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
+        for path in ("course", "course/jobs", f"course/job?of={of(job)}", f"course/cancel?of={of(job)}"):
+            for scheme, width in (("light", 1200), ("dark", 380)):
+                page.emulate_media(color_scheme=scheme)
+                page.set_viewport_size({"width": width, "height": 800})
+                page.goto(server.url + path)
+                assert violations(page) == [], f"{path}, {scheme}"
+                assert overflows(page) <= 0, f"{path} at {width} pixels"
+
+
+def test_in_jupyterlab_with_keys_alone(server, job):
+    """Does JupyterLab open at the start page; can a job be found, watched and cancelled with keys alone?"""
+    with browser() as page:
+        page.goto(f"{server.url}lab?token=secret")
+        page.wait_for_selector("text=Where you are")
+        press_on(page, "Jobs", "Shift+Tab")  # from the content back to the head of the page
+        page.wait_for_selector(r"text=/\d running/")
+        press_on(page, "waits")
+        seen = page.wait_for_selector("text=What the ranks printed") and steps(page)
+        page.wait_for_function(f"({STEPS}) > {seen}")  # the page has renewed itself
+        press_on(page, "Cancel this job…")
+        page.wait_for_selector("text=Cancel waits?")
+        press_on(page, "Yes, cancel it")
+        page.wait_for_selector("text=The job was cancelled.")
+    assert job.status == "cancelled"
+
+
+TREE = "[...document.querySelectorAll('#convolution-to-cluster div')].map(n => n.shadowRoot).find(Boolean)"
+STEPS = f"parseInt({TREE}.querySelector('#ranks td:last-child')?.textContent ?? '-1')"
+
+
+def of(job):
+    return f"exercises/07_ranks/runs/{job.folder.name}"
+
+
+def steps(page):
+    return page.evaluate(STEPS)
+
+
+def press_on(page, name, key="Tab"):
+    """Go through the page with Tab until the link or button of this name has the focus, and press Enter."""
+    page.wait_for_function(f"{TREE}.activeElement?.id === 'content'")
+    for _ in range(40):
+        page.keyboard.press(key)
+        if page.evaluate(f"{TREE}.activeElement?.textContent") == name:
+            return page.keyboard.press("Enter")
+    raise AssertionError(f"no key leads to {name!r}")

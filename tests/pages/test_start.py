@@ -1,0 +1,145 @@
+"""The start page's first sentence and its buttons: the next step, own copies of lectures, fetching."""
+
+import datetime
+import re
+
+import pytest
+from nbformat.v4 import new_markdown_cell
+
+from cluster.pages import lecture_copies, next_step
+from cluster.pages.course_map import Assignment, Lecture
+from cluster.pages.receipts import HandIn
+
+from .servers import notebook, serving
+
+NOW = datetime.datetime.now(datetime.UTC)
+DAY = datetime.timedelta(days=1)
+
+
+def one(number, path="a.ipynb", filled=0, due=NOW + DAY, handed_in=False, **more):
+    hand_ins = [HandIn(None, NOW, True)] if handed_in else []
+    return Assignment(f"{number}_x", number, "X", path, filled, 3, due=due, hand_ins=hand_ins, **more)
+
+
+LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
+
+
+@pytest.mark.parametrize(
+    "expected, assignments",
+    [
+        (("read", "01"), []),
+        (("read", "01"), [one("01", path="")]),
+        (("go on", "01"), [one("01", filled=1), one("03", path="")]),
+        (("hand in", "01"), [one("01", filled=3)]),
+        (("fetch", "03"), [one("01", handed_in=True), one("03", path="")]),
+        (("fetch", "03"), [one("01", due=NOW - DAY), one("03", path="")]),
+        (("feedback", "01"), [one("01", handed_in=True, given_back=True), one("03")]),
+        (("read", "03"), [one("01", handed_in=True, given_back=True, feedback="f.html")]),
+        (("nothing", None), [one("03", handed_in=True)]),
+    ],
+)
+def test_next_step(expected, assignments):
+    """Is the next step what a student has to do next?"""
+    found = next_step.suggested(LECTURES, assignments)
+    assert (found.do, getattr(found.subject, "number", None)) == expected
+
+
+def test_a_copy_never_overwrites(tmp_path):
+    """Are figures and records beside it, all of it one's own to write, and what was there as it was?"""
+    there, mine = tmp_path / "course", tmp_path / "home" / "lectures"
+    for name in ("01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json", "other/x"):
+        (there / name).parent.mkdir(parents=True, exist_ok=True)
+        (there / name).write_text("course")
+        (there / name).chmod(0o444)
+    (mine / "runs").mkdir(parents=True)
+    assert lecture_copies.copy_lecture(there / "01_loops.ipynb", mine) == mine / "01_loops.ipynb"
+    found = {p.relative_to(mine).as_posix(): p for p in mine.rglob("*") if p.is_file()}
+    assert set(found) == {"01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json"}
+    assert all(p.stat().st_mode & 0o200 for p in found.values())
+    found["01_loops.ipynb"].write_text("mine")
+    lecture_copies.copy_lecture(there / "01_loops.ipynb", mine)
+    assert found["01_loops.ipynb"].read_text() == "mine"
+
+
+FETCHING = '''
+from pathlib import Path
+
+
+class Fetches:
+    """Stands for nbgrader's Assignment List; its own is tried in the browser's way on a hub."""
+
+    def fetch_assignment(self, course, name):
+        assert course == "conv"
+        folder = Path("assignments", name)
+        folder.mkdir(parents=True)
+        (folder / "x.ipynb").write_text('{"cells": []}')
+        return {"success": True}
+
+    def fetch_feedback(self, course, name):
+        return {"success": False, "value": "no feedback"}
+
+
+def _load_jupyter_server_extension(app):
+    app.web_app.settings["assignment_list_manager"] = Fetches()
+
+
+def _jupyter_server_extension_points():
+    return [{"module": "fetching"}]
+'''
+
+
+@pytest.mark.servers
+def test_buttons(tmp_path, monkeypatch):
+    """Do they need the token, open what they have made, and refuse what is not theirs?"""
+    root, released = tmp_path / "home" / "work", tmp_path / "exchange" / "conv" / "outbound"
+    (released / "01_loops").mkdir(parents=True)
+    (root / "course" / "lectures").mkdir(parents=True)
+    (root / "course" / "lectures" / "01_loops.ipynb").write_text(notebook(new_markdown_cell("# 1 Loops")))
+    (root / "fetching.py").write_text(FETCHING)
+    panel = {"lectures": "course/lectures", "copies": "lectures", "released": str(released)}
+    extensions = {"cluster.pages": True, "jupyterlab": True, "fetching": True}
+    extensions["nbgrader.server_extensions.assignment_list"] = False
+    monkeypatch.chdir(root)
+    with serving(root, tmp_path / "home", extensions, CoursePanel=panel) as server:
+        _, text, _ = server.get("course")
+        assert "Lectures are read-only here" in text and 'value="course/lectures/01_loops.ipynb"' in text
+        token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
+
+        def act(**what):
+            status, text, _ = server.get("course/act", data={"_xsrf": token} | what)
+            return status, text
+
+        copy = {"copy": "course/lectures/01_loops.ipynb"}
+        assert server.get("course/act", data=copy)[0] == 403
+        assert not (root / "lectures").exists()
+        assert act(**copy)[0] == 200 and (root / "lectures" / "01_loops.ipynb").is_file()
+        assert 'data-open="lectures/01_loops.ipynb"' in server.get("course")[1]
+        assert act(copy="lectures/01_loops.ipynb")[0] == 404
+        assert act(fetch="../01_loops")[0] == 404 and act()[0] == 400
+        assert act(feedback="01_loops")[0] == 503
+        assert act(fetch="01_loops")[0] == 200
+        assert 'data-open="assignments/01_loops/x.ipynb"' in server.get("course")[1]
+
+
+@pytest.mark.servers
+@pytest.mark.parametrize("both", [False, True])
+def test_the_former_name_still_switches_the_pages_on(tmp_path, both):
+    """Has a server whose settings say cluster.panel, as in earlier versions, its pages, and does it end?"""
+    root = tmp_path / "home" / "work"
+    root.mkdir(parents=True)
+    panel = {"lectures": "elsewhere", "assignments": ["assignments"]}
+    on = {"cluster.panel": True, "cluster.pages": both}
+    with serving(root, tmp_path / "home", on, CoursePanel=panel) as server:
+        status, text, _ = server.get("course")
+        assert status == 200 and "Where you are" in text
+        assert server.get("course/jobs")[0] == 200
+
+
+def test_the_former_names_of_plug_ins_lead_to_the_new_ones():
+    """Does nbgrader find what a site's settings name, and a running server the command behind Validate?"""
+    import cluster.panel.submit
+    import cluster.panel.validate
+    from cluster.pages import nbgrader_submit, validate
+
+    assert cluster.panel.submit.Submit is nbgrader_submit.Submit
+    assert cluster.panel.validate.main is validate.main

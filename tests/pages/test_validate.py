@@ -1,0 +1,129 @@
+"""Validate: does it say what grading would, and nothing else?"""
+
+import json
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
+from nbgrader.utils import compute_checksum
+
+from cluster.pages.validate import TO_DO
+from cluster.staff.release.wrong_solutions import fill
+
+ROOT = Path(__file__).parents[2]
+RIGHT = {
+    "warns": "import sys\nprint('TensorFlow says hello', file=sys.stderr)\nassert double(1) == 2",
+    "ends-in-a-number": "assert double(1) == 2\ndouble(0.25)",
+    "draws": "import warnings\nwarnings.warn('deprecated')\nlen([double(1)])",
+}
+WRONG = {
+    "says-why": '"""Other numbers (2 points)."""\nassert double(3) == 6, "3 was <b>not</b> doubled"',
+    "hits-a-bug": "double('x', 1)",
+    "asserts-dumbly": "assert double(3) == 6",
+}
+
+
+def cell(name, source, **role):
+    facts = {"grade_id": name, "locked": True, "grade": False, "solution": False, "task": False}
+    found = new_code_cell(source, metadata={"nbgrader": facts | {"schema_version": 3} | role})
+    found.metadata.nbgrader["cell_type"] = "code"
+    if not role.get("solution") or role.get("grade"):
+        found.metadata.nbgrader["checksum"] = compute_checksum(found)
+    return found
+
+
+def graded(checks):
+    return [cell(name, source, grade=True, points=2) for name, source in checks.items()]
+
+
+def double(code):
+    return cell("double", f"def double(x):\n    {code}", solution=True, locked=False)
+
+
+def validated(folder, *cells):
+    """What the command answers for a notebook of these cells."""
+    (folder / "notebook.ipynb").write_text(writes(new_notebook(cells=list(cells))))
+    command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(folder / "notebook.ipynb")]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert answer["success"], answer
+    return answer["value"]
+
+
+def test_right_work_passes(tmp_path):
+    """Do warnings, numbers at a check's end, and what kernels print spare a right solution?"""
+    chatty = new_code_cell("import os\nos.write(1, b'native code prints')\n1 / 0")  # a free cell may fail
+    assert validated(tmp_path, double("return 2 * x"), chatty, *graded(RIGHT)) == {}
+
+
+def test_wrong_work_is_told_why(tmp_path):
+    """Is each failing check named by its first sentence, with the error's own words, and as text?"""
+    given = cell("given", "size = 3")
+    given.source = "size = 4"
+    answer = cell("answer", "# YOUR CODE HERE", grade=True, points=1, solution=True, locked=False)
+    found = validated(tmp_path, given, double("return x + 1"), *graded(RIGHT | WRONG), answer)["failed"]
+    answer = {one["source"].splitlines()[0]: one for one in found}
+    assert list(answer) == [
+        "4 fail, 1 still to do, 3 pass.",
+        "size = 4",
+        "Other numbers (2 points).",
+        "double('x', 1)",
+        "assert double(3) == 6",
+        TO_DO,
+    ]
+    assert answer[TO_DO]["raw_error"] == "- The answer answer"
+    assert "Grading puts the original back" in answer["size = 4"]["raw_error"]
+    assert answer["Other numbers (2 points)."]["raw_error"] == "3 was <b>not</b> doubled"
+    assert "<b>" not in answer["Other numbers (2 points)."]["error"]
+    assert answer["double('x', 1)"]["raw_error"].endswith("takes 1 positional argument but 2 were given")
+    assert "AssertionError" in answer["assert double(3) == 6"]["raw_error"]
+
+
+def test_what_is_still_to_do(tmp_path):
+    """Does an empty function read as such, not as a page of traceback?"""
+    checks = graded({"says-why": WRONG["says-why"], "draws": RIGHT["draws"]})
+    count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
+    assert count["source"] == "0 fail, 2 still to do, 0 pass."
+    assert (to_do["source"], to_do["raw_error"]) == (TO_DO, "- Other numbers (2 points).\n- import warnings")
+
+
+@pytest.mark.servers
+def test_the_button_asks_us(server, course):
+    """Is nbgrader's address answered by the course, for notebooks below the root alone?"""
+    notebook = course / "validated.ipynb"
+    cells = [double("return 2 * x"), new_markdown_cell("text"), *graded({"warns": RIGHT["warns"]})]
+    notebook.write_text(writes(new_notebook(cells=cells)))
+    try:
+        assert answer_of(server, "validated.ipynb") == (200, {"success": True, "value": {}})
+        assert answer_of(server, "../validated.ipynb")[0] == 403
+        assert answer_of(server, "absent.ipynb")[0] == 404
+    finally:
+        notebook.unlink()
+
+
+@pytest.mark.hub
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "exercises").glob("[0-9]*")))
+def test_the_assignments_of_the_course(name, tmp_path):
+    """Has Validate nothing against the right solution, and of the empty release only that it is empty?"""
+    (released,) = (ROOT / "exercises" / name).glob("*.ipynb")
+    source = nbformat.read(ROOT / "solutions" / name / released.name, as_version=4)
+    assert validated(tmp_path, *fill(nbformat.read(released, as_version=4), source).cells) == {}
+    found = validated(tmp_path, *nbformat.read(released, as_version=4).cells)["failed"]
+    assert len(found) == 2 and found[1]["source"] == TO_DO
+
+
+def answer_of(server, path):
+    body = json.dumps({"path": path}).encode()
+    headers = {"Authorization": "token secret", "Content-Type": "application/json"}
+    request = urllib.request.Request(f"{server.url}assignments/validate", body, headers)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read()

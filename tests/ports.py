@@ -1,0 +1,26 @@
+"""Ports of loopback for servers of the tests: free, and not among those that the kernel gives to clients."""
+
+import contextlib
+import os
+import socket
+
+RANGE = range(23_000, 32_000, 10)  # below the 32768 from which Linux takes the ports of clients
+
+_given: set[int] = set()
+
+
+def free(n: int = 1) -> int:
+    """The first of n (at most 10) neighbouring ports that are free; another one at each call.
+
+    Each process begins elsewhere, so that two that look at the same moment do not find the same.
+    """
+    start = os.getpid() % len(RANGE)
+    for first in (*RANGE[start:], *RANGE[:start]):
+        if first in _given:
+            continue
+        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+            for port in range(first, first + n):
+                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+            _given.add(first)
+            return first
+    raise RuntimeError(f"no {n} free ports between {RANGE.start} and {RANGE.stop}")

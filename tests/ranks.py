@@ -1,0 +1,43 @@
+"""Ranks of this machine, forked from a process of the tests that holds TensorFlow: seconds saved for each.
+
+For tests whose subject is what the ranks compute. How they are started is the subject of the contract suite.
+"""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+SERVER = """
+import socket, sys
+import horovod.tensorflow, keras, numpy
+from cluster.jobs.backends import forked_ranks
+from cluster.jobs.rank import main
+from cluster.system.processes import die_with_parent
+import cluster.training.distributed, cluster.training.models
+die_with_parent()
+listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+listener.bind(sys.argv[1])
+listener.listen(8)
+print("ready", flush=True)
+forked_ranks.serve(listener)
+"""
+
+
+@contextlib.contextmanager
+def forked() -> Iterator[str]:
+    """A server of ranks; gives what $CLUSTER_WARM is to be for the jobs that shall use it."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ranks-") as folder,
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", SERVER, f"{folder}/socket"],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        try:
+            assert process.stdout.readline() == "ready\n", "the server of ranks did not start"
+            yield f"{folder}/socket"
+        finally:
+            process.kill()

@@ -1,0 +1,69 @@
+"""Is there nothing in the package that nobody needs?"""
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NAMED_BY_JUPYTER = {"_jupyter_server_extension_points"}
+
+
+def texts():
+    """{path: text} of all that is in the repository and can refer to code."""
+    command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git repository")
+    kinds = {".py", ".ipynb", ".html", ".j2", ".json", ".sh", ".toml", ".yml", ""}
+    paths = [Path(name) for name in listed.stdout.splitlines()]
+    return {p: (ROOT / p).read_text() for p in paths if p.suffix in kinds and (ROOT / p).is_file()}
+
+
+def defined(tree):
+    """The names that a module gives to functions, classes and values."""
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name
+        for target in getattr(node, "targets", [getattr(node, "target", None)]):
+            for name in ast.walk(target) if target else ():
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                    yield name.id
+
+
+def unused(texts):
+    """module:name of what a module of the package defines and nothing refers to.
+
+    A reference is the name once more in the module, or in a file that names the module, or as an attribute.
+    """
+    words = {path: re.findall(r"\w+", text) for path, text in texts.items()}
+    sets = {path: set(found) for path, found in words.items()}
+    attributes = {name for text in texts.values() for name in re.findall(r"\.(\w+)", text)}
+    for path, text in texts.items():
+        if path.parts[0] != "cluster" or path.suffix != ".py":
+            continue
+        module = path.parent.name if path.stem == "__init__" else path.stem
+        for name in set(defined(ast.parse(text))) - NAMED_BY_JUPYTER:
+            if name.startswith("__") or name in attributes or words[path].count(name) > 1:
+                continue
+            if not any({module, name} <= sets[other] for other in texts if other != path):
+                yield f"{path}:{name}"
+
+
+def test_what_the_package_defines_is_used():
+    """Does anything refer to each function, class and constant, in its module or where that is named?"""
+    assert sorted(unused(texts())) == []
+
+
+def test_what_nobody_uses_is_found():
+    """Is a planted constant found, and one that another module imports not?"""
+    planted = {
+        Path(
+            "cluster/one.py"
+        ): "USED, DEAD = 1, 2\n\n\ndef dead(): ...\n\n\ndef called(): ...\n\n\ncalled()\n",
+        Path("cluster/two.py"): "from cluster.one import USED\n",
+        Path("tests/three.py"): "DEAD = dead = 0\n",
+    }
+    assert sorted(unused(planted)) == ["cluster/one.py:DEAD", "cluster/one.py:dead"]

@@ -1,0 +1,94 @@
+"""Does the package keep to the layout of cluster/README.md: no circle, downwards only, no staff outside?"""
+
+import html
+import shutil
+
+import pytest
+
+from cluster.staff.release import student_folder
+
+from . import ROOT, imports, rooms
+
+# The one way in from outside: `python -m cluster grade`, which says so where there is no staff.
+ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
+README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
+
+
+def faults(root):
+    """What is wrong with the imports of the package at `root`, in words."""
+    found = imports.arrows(root)
+    wrong = [f"circle: {' , '.join(circle)}" for circle in imports.circles(found)]
+    for package, floors in imports.order(README).items():
+        wrong += imports.upwards(found, package, floors)
+    wrong += [
+        f"{a} imports {b}, which students do not have"
+        for a, b in sorted(found - {ENTRANCE})
+        if b.startswith("cluster.staff") and not a.startswith("cluster.staff")
+    ]
+    return wrong
+
+
+def test_imports_run_downwards():
+    """Is there no circle of modules, no import upwards, and none of the staff's from outside?"""
+    assert faults(ROOT) == []
+
+
+def test_every_part_has_a_floor():
+    """Does the README name each room, and no room that is not there?"""
+    known = imports.modules(ROOT)
+    for package, floors in imports.order(README).items():
+        there = {name.removeprefix(f"{package}.").partition(".")[0] for name in known if name != package}
+        there = {name for name in there if f"{package}.{name}" in known} | {"__init__"}
+        assert {name for floor in floors for name in floor} == there, package
+
+
+@pytest.mark.parametrize(
+    "module, line, words",
+    [
+        (
+            "system/files.py",
+            "from cluster.jobs import errors",
+            "cluster.system.files imports cluster.jobs.errors",
+        ),
+        ("slurm/words.py", "def f():\n    from cluster.jobs import options", "cluster.slurm.words imports"),
+        (
+            "jobs/errors.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .job import Job",
+            "circle: ",
+        ),
+        ("jobs/folder/private.py", "from ..state import status", "circle: "),
+        ("pages/next_step.py", "from cluster.staff import course", "which students do not have"),
+        (
+            "jobs/rank/main.py",
+            "import importlib\nimportlib.import_module('cluster.staff.course')",
+            "students",
+        ),
+        ("staff/hidden.py", "from .classes import store", "cluster.staff.hidden imports"),
+        ("jobs/new_room.py", "from . import errors", "cluster.jobs.new_room has no floor"),
+    ],
+)
+def test_a_planted_fault_is_found(tmp_path, module, line, words):
+    """Is an import upwards found, in a function, for types, by name, or in a new room?"""
+    shutil.copytree(ROOT / "cluster", tmp_path / "cluster", ignore=shutil.ignore_patterns("__pycache__"))
+    path = tmp_path / "cluster" / module
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    path.write_text(f"{text}\n\n{line}\n", encoding="utf-8")
+    assert any(words in fault for fault in faults(tmp_path)), faults(tmp_path)
+
+
+def test_students_get_what_lies_outside_staff():
+    """Is the package of the students' folder all of `cluster` but the staff's, with all that it imports?"""
+    files = {path.relative_to(ROOT).as_posix() for path in student_folder.chosen(ROOT, after="10")}
+    package = {name for name in files if name.startswith("cluster/")}
+    assert not any(name.startswith("cluster/staff") for name in package)
+    outside = {
+        path.relative_to(ROOT).as_posix()
+        for name, path in imports.modules(ROOT).items()
+        if not name.startswith("cluster.staff")
+    }
+    assert outside <= package
+
+
+def test_the_picture_is_of_today():
+    """Are the rooms and arrows of cluster/rooms.svg those that the imports have (`python -m tests.rooms`)?"""
+    assert html.escape(rooms.text(), quote=False) in rooms.PICTURE.read_text(encoding="utf-8")

@@ -1,0 +1,109 @@
+"""Does any selection of the tests run: folders and files in any order, on one worker or on several?"""
+
+import itertools
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cluster.jobs import errors, submit
+
+from . import ROOT, marks
+
+SELECTIONS = [
+    ("tests/grading", "tests/pages"),
+    ("tests/training/test_data.py", "tests/jobs", "tests/deploy"),
+]
+
+
+def run(*words):
+    """(exit status, lines of output) of pytest in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=" ".join)
+def test_the_order_does_not_matter(selection):
+    """Are the same tests collected of folders and files in either order, from each of them?"""
+    found = []
+    for words in (selection, selection[::-1]):
+        status, lines = run("--collect-only", *words)
+        assert status == 0, "\n".join(lines[-30:])
+        found.append(sorted(line for line in lines if "::" in line))
+    assert found[0] == found[1]
+    assert all(any(line.startswith(word) for line in found[0]) for word in selection)
+
+
+def test_several_workers_give_one_result():
+    """Is what two workers found one summary, at the end, with names that pytest takes back?"""
+    status, lines = run("-n2", "--dist=loadgroup", "-rA", "tests/jobs/test_jobs_results.py")
+    assert status == 0 and lines[-1].split()[1] == "passed"
+    names = [line.split()[1] for line in lines if line.startswith("PASSED")]
+    assert len(names) == int(lines[-1].split()[0]) and not any("@" in name for name in names)
+
+
+def test_a_group_stays_with_one_worker():
+    """Do the tests that share what is made once for their module run in one worker, one after another?"""
+    chosen = ["tests/training/test_data.py", "tests/jobs/test_jobs_results.py"]
+    status, lines = run("-n2", "--dist=loadgroup", "-vv", *chosen)
+    assert status == 0
+    shared = ("test_the_test_split_is_fashion_mnist", "test_limit_takes_the_first")  # of one fixture
+    workers = [
+        line.split()[0] for line in lines if "PASSED" in line and line.split("::")[1].startswith(shared)
+    ]
+    assert len(workers) == 2 and len(set(workers)) == 1
+    assert {line.split()[0] for line in lines if "PASSED" in line} == {"[gw0]", "[gw1]"}
+
+
+class Item:
+    """As much of a test as marks.py looks at."""
+
+    nodeid = "test_x.py::test_x"
+
+    def __init__(self, *names):
+        self.names = names
+
+    def iter_markers(self):
+        return [getattr(pytest.mark, name).mark for name in self.names]
+
+
+@pytest.mark.parametrize("mark, program", [("slurm", "slurmd"), ("servers", "jupyterhub")])
+def test_what_is_started_has_its_mark(tmp_path, mark, program):
+    """Is a daemon refused to a test without its mark, with the name of the mark, and given to one with it?"""
+    (tmp_path / program).write_text("#!/bin/sh\n")
+    (tmp_path / program).chmod(0o755)
+    for item in (Item(), Item("ranks")):
+        with marks.held_to_its_marks(item), pytest.raises(AssertionError, match=f"mark it {mark}$"):
+            subprocess.run([tmp_path / program])
+    for item in (Item(mark), Item("hub")):
+        with marks.held_to_its_marks(item):
+            subprocess.run([tmp_path / program], check=True)
+
+
+def test_commands_of_the_course_are_known():
+    """Is a start by `python -m` told from a question, and from a text that only names it?"""
+    needs = {
+        "python -m cluster.staff.one_machine_slurm start --state x": {"slurm"},
+        "python -m cluster.staff.one_machine_slurm status": set(),
+        "python -m cluster.staff.hub start": {"servers"},
+        "python lectures/build.py 01 --check": {"notebook"},
+        "grep -r slurmd_ .": set(),
+    }
+    assert {line: marks.missing(line.split(), set()) for line in needs} == needs
+
+
+def test_ranks_have_their_mark(tmp_path):
+    """Is a job of two ranks refused here, where no mark says that there are ranks?"""
+    with pytest.raises(errors.TooManyRanks, match="2 ranks are too many"):
+        submit(print, ranks_per_node=2, backend="local", folder=tmp_path)
+
+
+def test_groups(request):
+    """Do tests that share something stay together, and does the first row count where there are two?"""
+    assert marks.group(request.node) is None
+    for first, second in itertools.pairwise(marks.GROUPS):
+        item = Item(marks.GROUPS[second][0], marks.GROUPS[first][0])
+        assert marks.group(item) == first
