@@ -14,6 +14,7 @@ import asyncio
 import base64
 import contextlib
 import io
+import os
 import shutil
 import time
 from datetime import UTC, datetime
@@ -136,7 +137,8 @@ async def work(path, source, answers):
         allow_errors=True,
         resources={"metadata": {"path": str(path.parent)}},
     )
-    await client.async_execute()
+    # Without CLUSTER_RUNS: recorded runs are handed in with the notebook they lie beside.
+    await client.async_execute(env={k: v for k, v in os.environ.items() if k != "CLUSTER_RUNS"})
     nbformat.write(notebook, path)
 
 
@@ -177,17 +179,20 @@ def reason(folder, check):
 
 def replayed(course, graded):
     """Say how many recorded runs were handed in; return where grading ran them again."""
-    wrong = []
+    wrong, found = [], False
     for assignment, student in graded:
         handed_in = course.folder("submitted", student, assignment) / "runs"
         runs = [run.name for run in handed_in.glob("*") if run.is_dir()]
         if not runs:
             continue
+        found = True
         replays = shown(course.folder("autograded", student, assignment)).count("not run again")
         if replays:
             say(f"  {student}, {assignment}: {len(runs)} recorded runs handed in, {replays} of them replayed")
         else:
             wrong.append(f"{student}, {assignment}: grading ran the jobs instead of replaying {sorted(runs)}")
+    if graded and not found:
+        wrong.append("nobody's recorded runs were handed in: they do not lie beside the notebooks")
     return wrong
 
 
