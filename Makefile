@@ -24,7 +24,7 @@ test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, 
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-test-all: setup-test  ## the same, and every slow result made again, not only what has changed and a sample
+test-all: setup-test  ## the same, and every slow result made again; those with another key are recorded
 	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)

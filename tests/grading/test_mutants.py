@@ -1,6 +1,7 @@
 """The table of mutants: it must itself be able to fail."""
 
 import copy
+import json
 
 import nbformat
 import pytest
@@ -141,7 +142,7 @@ def test_all_mutants_are_caught(assignment, record_property):
     redo = chosen(assignment)
     for name, why in redo.items():
         sample.note(record_property, f"{assignment}, {name}", why)
-    assert prove_checks.prove(ROOT, assignment, list(redo)) == []
+    assert prove_checks.prove(ROOT, assignment, list(redo), keep=sample.ALL) == []
     for path in sorted((ROOT / ".grading" / "mutants" / assignment).glob("*.ipynb")):
         feedback_is_true(assignment, path)
 
@@ -175,6 +176,22 @@ def test_another_result_than_the_recorded_is_a_defect(course):
     ]
     lucky = wrong_solutions.Mutant("squares", may_fail={"double-of-others", "double-of-one"})
     assert prove_checks.differences(lucky, made["squares"], {"points": 0, "failed": ["double-of-one"]}) == []
+
+
+def test_a_recorded_result_is_replaced_where_its_key_is_another(course):
+    """Does make test-all record what it makes under a new key, and not what contradicts today's?"""
+    for name in ("pyproject.toml", "constraints.txt"):
+        (course / name).write_text((ROOT / name).read_text())
+    (course / "cluster").symlink_to(ROOT / "cluster")
+    write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
+    table = prove_checks.table_of(course, "99_doubling")
+    table.keep({}, {"solution": {}}, {"solution": {"points": 2, "failed": []}})
+    assert prove_checks.prove(course, keep=True) == []
+    recorded = table.path.read_text()
+    assert json.loads(recorded)["results"]["solution"]["points"] == 3
+    table.path.write_text(recorded.replace('"points": 3', '"points": 2'))
+    assert prove_checks.prove(course, keep=True) == ["99_doubling: solution has 3 points, recorded are 2"]
+    assert table.path.read_text() == recorded.replace('"points": 3', '"points": 2')
 
 
 def feedback_is_true(assignment, path):

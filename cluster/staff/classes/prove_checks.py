@@ -104,8 +104,8 @@ def differences(mutant, recorded, found):
 def prove(root, wanted=None, only=None, workers=None, keep=False):
     """Grade stub, solution and mutants of each assignment; print the tables; return the defects found.
 
-    A result that is another than the recorded one is a defect too; with `keep` it is recorded instead,
-    where the assignment has no defects.
+    A result that is another than the recorded one is a defect too, but where `keep` is given and the key
+    is another: then it is recorded instead, where the assignment has no defects.
     """
     found = []
     for assignment in assignments(root, wanted):
@@ -139,11 +139,12 @@ def prove_one(root, assignment, folder, only=None, workers=None, keep=False):
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {folder}")
     found = [d for name in table for d in defects(table[name], outcomes[name])]
     recorded, made = table_of(root, assignment), {name: result(scores[name], worth) for name in table}
+    known = [name for name in table if name in recorded.results]
+    if keep:
+        known = [name for name in known if not recorded.why(name, parts[0], parts[1][name])]
+    found += [d for n in known for d in differences(table[n], recorded.results[n], made[n])]
     if keep and not found:
         recorded.keep(*parts, made)
-    elif not keep:
-        known = [name for name in table if name in recorded.results]
-        found += [d for n in known for d in differences(table[n], recorded.results[n], made[n])]
     return [f"{assignment}: {d}" for d in found]
 
 

@@ -88,7 +88,9 @@ def record(root, wanted=None):
     tree, chosen = keys.Tree(root), assignments(root, wanted)
     own = {name: keys.release(tree, name) for name in assignments(root)}
     made = {name: {"files": hashes(root / "exercises" / name)} for name in chosen}
-    table_of(root).keep({}, own, made)
+    (root / ".grading").mkdir(exist_ok=True)
+    with files.lock(root / ".grading" / "releases.lock"):  # what another records at the same time stays
+        table_of(root).keep({}, own, made)
 
 
 def hashes(folder):
