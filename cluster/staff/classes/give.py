@@ -57,10 +57,10 @@ def give_back(
                 failed[student] = str(error)
             progress.done += 1
             progress.show()
-    said = notes(course, assignment, set(chosen) - set(failed), graded)
+    remarks = notes(course, assignment, set(chosen) - set(failed), graded)
     if lacking:
-        said.insert(0, f"students cannot fetch it by themselves, for {lacking}")
-    return len(chosen) - len(failed), failed, said
+        remarks.insert(0, f"students cannot fetch it by themselves, for {lacking}")
+    return len(chosen) - len(failed), failed, remarks
 
 
 def to_fetch(course: Course, assignment: str) -> str:
