@@ -100,7 +100,7 @@ format:  ## format the code and the notebooks' text twins
 	@ruff format .
 
 lock: setup  ## resolve the pins of pyproject.toml anew into constraints.txt
-	$(PY) cluster/staff/lock.py
+	$(PY) cluster/staff/pins.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
