@@ -8,7 +8,7 @@ WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test test-all lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test test-all lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -57,7 +57,7 @@ student: setup  ## make the folder student/: what students get, never this repos
 doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
 	$(PY) -m cluster doctor
 
-slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
+slurm: setup-slurm  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
 	$(PY) -m cluster.staff.one_machine_slurm start
 
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
@@ -86,7 +86,10 @@ roster-there:  # before minutes go into an environment
 	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) is not there, or cannot be read."; exit 1; }
 
 setup-hub:
-	@cluster/setup.sh hub
+	@cluster/setup.sh hub $(if $(findstring --slurm,$(HUB_ARGS)),slurm)
+
+setup-slurm:
+	@cluster/setup.sh slurm
 
 setup-test:
 	@cluster/setup.sh test
