@@ -26,9 +26,15 @@ def released(tmp_path_factory):
 
 
 @pytest.fixture
-def many(released, tmp_path, monkeypatch):
+def released_course(released, tmp_path):
+    """The root of a course as `course`, whose assignment is released: a copy for one test."""
+    return shutil.copytree(released, tmp_path / "course")
+
+
+@pytest.fixture
+def many(released_course, tmp_path, monkeypatch):
     """The course, with nothing handed in yet."""
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return Class(shutil.copytree(released, tmp_path / "course"), tmp_path / "seen")
+    return Class(released_course, tmp_path / "seen")
