@@ -3,6 +3,7 @@
 import ast
 import html
 import shutil
+from itertools import pairwise
 
 import pytest
 
@@ -143,3 +144,21 @@ def test_students_get_what_lies_outside_staff():
 def test_the_picture_is_of_today():
     """Are the rooms and arrows of cluster/rooms.svg those that the imports have (`python -m tests.rooms`)?"""
     assert html.escape(rooms.text(), quote=False) in rooms.PICTURE.read_text(encoding="utf-8")
+
+
+def test_no_line_of_the_picture_passes_behind_a_box():
+    """Have boxes and lines that pass by each a place of their own on every floor?"""
+    found = imports.arrows(ROOT)
+    for package, floors in imports.order(README).items():
+        rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, found)))
+        at = rooms.positions(rooms.untangled(rows, links), links, floors)
+        for row in rows:
+            row.sort(key=at.get)
+            for a, b in pairwise(row):
+                least = (rooms.width(a, floors) + rooms.width(b, floors)) / 2
+                assert at[b] - at[a] > least - 1e-9, (package, a, b)
+
+
+def test_what_overlaps_is_spread():
+    """Do things that want to the same place stand beside each other there, and others where they want to?"""
+    assert rooms.spread([0.0, 0.0, 10.0], [2.0, 4.0, 2.0]) == [-1.5, 1.5, 10.0]

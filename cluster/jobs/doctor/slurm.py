@@ -43,7 +43,9 @@ def _commands(report: Report) -> bool:
         student = (
             "Jobs run on this machine, by the local backend. For a cluster, log in to its login machine."
         )
-        administrator = "Install Slurm's client commands here; for a Slurm on this one machine: sudo make slurm."
+        administrator = (
+            "Install Slurm's client commands here; for one on this machine alone: sudo make slurm."
+        )
         report.add("warn", "Slurm", "no sbatch on PATH", student, administrator)
         return False
     if absent:

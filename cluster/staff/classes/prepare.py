@@ -21,7 +21,7 @@ from . import store
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
-    from nbgrader.api import BaseCell, Gradebook
+    from nbgrader.api import BaseCell, Gradebook, SourceCell
     from nbgrader.coursedir import CourseDirectory
     from nbgrader.preprocessors import OverwriteCells
     from traitlets.config import Config
@@ -135,7 +135,7 @@ class Source:
         raise MissingEntry(name)
 
 
-def plain(cell: BaseCell) -> SimpleNamespace:
+def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
     """A row of nbgrader's database as an object without one."""
     return SimpleNamespace(**{key: getattr(cell, key, None) for key in CELL})
 
