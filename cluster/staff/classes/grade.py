@@ -6,11 +6,16 @@ the gradebook. The next run takes both up, finds the array of the killed one in 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from sqlalchemy.exc import DatabaseError
+
+from cluster.system.text import encodable, printable
 
 from ..course import Course, CourseError, say
 from . import gradebook, late, prepare, store
@@ -20,6 +25,7 @@ from .on_this_machine import Local
 from .progress import Progress
 
 ENGINE = "cluster.staff.engine:Engine"
+LONGEST = 128  # characters of a student's name, as the gradebook holds it
 
 
 @dataclass
@@ -59,7 +65,8 @@ class Head:
             self.result.students = before(self) if before else self.chosen(students)
             known = gradebook.recorded(self.book, self.assignment)
             for student in self.result.students:
-                self.survey(student, known.get(student))
+                with self.apart(student):
+                    self.survey(student, known.get(student))
             self.take_up()
             if self.waiting or self.live:
                 self.execute()
@@ -67,9 +74,15 @@ class Head:
         return self.result
 
     def chosen(self, students):
-        """The students who handed something in; those of `students` where some are named."""
+        """The students who handed something in; those of `students` where some are named.
+
+        A folder whose name the gradebook cannot hold is nobody's, and is said.
+        """
         pattern = self.course.folder("submitted", "*", self.assignment)
         there = sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{self.assignment}"))
+        for name in [name for name in there if name != encodable(name) or len(name) > LONGEST]:
+            there.remove(name)
+            self.result.ungraded[printable(name)] = "this folder's name is no name of a student"
         if unknown := sorted(set(students or ()) - set(there)):
             raise CourseError(f"{', '.join(unknown)}: nothing handed in at {pattern}")
         if not there:
@@ -79,13 +92,9 @@ class Head:
     def survey(self, student, known):
         """Read one submission: record what needs no execution, remember the others as waiting."""
         folder = self.course.folder("submitted", student, self.assignment)
-        try:
-            found = prepare.read_submission(student, folder, self.source, self.sanitiser)
-            found.when, note = gradebook.handed_in(folder)
-            key = None if found.problem else store.key(found, self.files, self.environment)
-        except OSError as error:
-            self.result.ungraded[student] = f"its folder cannot be read: {error}"
-            return
+        found = prepare.read_submission(student, folder, self.source, self.sanitiser)
+        found.when, note = gradebook.handed_in(folder)
+        key = None if found.problem else store.key(found, self.files, self.environment)
         if notes := [*found.notes, *filter(None, [note])]:
             self.result.notes[student] = notes
         found.extension = late.extension(self.coursedir, self.book, student, self.assignment)
@@ -106,6 +115,19 @@ class Head:
             return
         self.store.again(student, key)
         self.waiting[student, key] = found
+
+    @contextlib.contextmanager
+    def apart(self, student):
+        """What goes wrong with one submission is said of it, and ends the grading of no other."""
+        try:
+            yield
+        except (CourseError, DatabaseError):  # the assignment's, or the gradebook's: the same for all
+            raise
+        except Exception as error:
+            if store.of_the_machine(error):
+                raise
+            what = "its folder cannot be read" if isinstance(error, OSError) else type(error).__name__
+            self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
     def take_up(self):
         """Find what a killed head had sent out: arrays that may still run are followed, others called off."""
@@ -147,9 +169,14 @@ class Head:
         """Stage items and send them out as one dispatch."""
         groups = {}
         for item in items:
-            self.store.stage(self.waiting[item], item[1], self.files)
-            self.tries[item] += 1
-            groups.setdefault(self.tries[item], []).append(list(item))
+            with self.apart(item[0]):
+                self.store.stage(self.waiting[item], item[1], self.files)
+                self.tries[item] += 1
+                groups.setdefault(self.tries[item], []).append(list(item))
+                continue
+            self.waiting.pop(item)
+        if not groups:
+            return
         self.live.append(
             Dispatch.send(self.store, self.backend, sorted(groups.items()), self.engine, self.limits)
         )
@@ -164,8 +191,10 @@ class Head:
             for dispatch in self.live:
                 dispatch.settle(item)
             if verdict["outcome"] == "graded":
-                self.record(self.waiting.pop(item), item[1], verdict)
-                self.result.graded.append(item[0])
+                found = self.waiting.pop(item)
+                with self.apart(item[0]):
+                    self.record(found, item[1], verdict)
+                    self.result.graded.append(item[0])
             else:
                 failed[item] = self.store.again(*item)
         return failed
@@ -198,6 +227,7 @@ class Head:
         import nbformat
 
         notebook = nbformat.from_dict(verdict["notebook"])
+        notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.store.void())
         points = {name: points[name] for name in points if self.only in (None, name)}
         gradebook.publish(self.published(found).parent, found, notebook, self.files)

@@ -13,9 +13,15 @@ import textwrap
 from pathlib import Path
 
 from cluster.system import files
+from cluster.system.text import printable
 
-from .. import work_files
+from ..work_files import copy_work
 
+TOLD = {
+    "output_cut": "Your notebook's outputs were too long when it was graded, and were cut.",
+    "output_replaced": "What your notebook printed when it was graded holds characters that are in no"
+    " encoding; they were replaced by �.",
+}
 WIDE = 110  # characters of a line
 
 
@@ -30,6 +36,11 @@ def marks(source, notebook, verdict, void=()):
         if cell.name not in given:  # an answer that a person reads; unchanged it is no answer
             given[cell.name] = 0.0 if unanswered(notebook, cell.name) else None
     return given
+
+
+def told_of(verdict):
+    """What a student is told of how the work was graded, in words."""
+    return [TOLD[fact] for fact in TOLD if verdict.get(fact)]
 
 
 def unanswered(notebook, name):
@@ -118,7 +129,7 @@ def publish(target, submission, notebook, source_files):
     new = target.with_name(f".{target.name}.new-{os.getpid()}")
     for left in target.parent.glob(f".{target.name}.*-*"):
         shutil.rmtree(left, ignore_errors=True)
-    work_files.copy_work(submission.folder, new, source_files)
+    copy_work(submission.files, new, source_files)
     written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
     (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
     for name in ("timestamp.txt", "submission_secret.txt"):  # by the secret nbgrader gives feedback back
@@ -176,8 +187,9 @@ def handed_in(folder):
     path = Path(folder) / "timestamp.txt"
     if path.is_symlink() or not path.is_file():
         return None, ""
-    text = path.read_text(errors="replace").strip()
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read(200).strip()
     try:
         return (parse_utc(text) if text else None), ""
     except (ValueError, OverflowError, TypeError):
-        return None, f"timestamp.txt holds {text[:40]!r}, which is no time; it counts as in time"
+        return None, f"timestamp.txt holds {printable(text, 40)}, which is no time; it counts as in time"

@@ -53,7 +53,10 @@ class Engine:
             work = Work(copy.deepcopy(notebook), source, self.limits, start + self.limits.total)
             try:
                 self._grade(work, files)
-                verdict = Verdict("graded", "", work.checks, work.notebook, output_cut=work.outputs.cut)
+                cut, replaced = work.outputs.cut, work.outputs.replaced
+                verdict = Verdict(
+                    "graded", "", work.checks, work.notebook, output_cut=cut, output_replaced=replaced
+                )
             except (Again, OSError) as error:
                 verdict = Verdict("again", str(error))
             verdict.seconds = time.monotonic() - start

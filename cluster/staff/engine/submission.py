@@ -95,7 +95,7 @@ class Work:
         if "broken" in reply:
             raise Again(f"a given cell fails where the checks run: {reply['broken']}")
         check, cell = self.checks[name], self.graded[name]
-        check.error, check.hidden = reply["error"], hidden and bool(reply["error"])
+        check.error, check.hidden = self.outputs.encodable(reply["error"]), hidden and bool(reply["error"])
         check.kind = failures.kind(reply["error"], reply["students"])
         check.score = 0.0 if reply["error"] or to_come else check.max_score
         check.seconds = round(check.seconds + reply["seconds"], 3)

@@ -41,6 +41,7 @@ class Verdict:
     notebook: object = None  # NotebookNode with outputs
     seconds: float = 0.0
     output_cut: bool = False
+    output_replaced: bool = False  # text in no encoding was
 
     def to_json(self):
         """As plain data."""
@@ -51,4 +52,5 @@ class Verdict:
             "notebook": self.notebook,
             "seconds": round(self.seconds, 3),
             "output_cut": self.output_cut,
+            "output_replaced": self.output_replaced,
         }
