@@ -23,7 +23,7 @@ def set_apart(
     """
     twins: dict[str, list[NotebookNode]] = {}
     for cell in notebook.cells:
-        if isinstance(name := cell.metadata.get("nbgrader", {}).get("grade_id"), str):
+        if name := name_of(cell):
             twins.setdefault(name, []).append(cell)
     said = {}
     for name, cells in twins.items():
@@ -37,6 +37,13 @@ def set_apart(
                 del cell.metadata["nbgrader"]
         said[name] = LOCKED if given else ANSWER
     return said
+
+
+def name_of(cell: NotebookNode) -> str:
+    """The name that the course gave a cell, "" where it has none."""
+    role = cell.metadata.get("nbgrader")
+    name = role.get("grade_id") if isinstance(role, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def sentence(name: str, what: str) -> str:

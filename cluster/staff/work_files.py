@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from cluster.system.text import printable
@@ -26,7 +27,7 @@ def work_files(folder: Path) -> dict[str, Path]:
     Links, pipes and devices are left out. Raises Unfit for more than the limits above; nothing is read.
     """
     found, size = {}, 0
-    for name, entry in entries(folder):
+    for name, entry in entries(folder, NOT_KEPT):
         if not entry.is_file(follow_symlinks=False):
             continue
         size += entry.stat(follow_symlinks=False).st_size
@@ -37,8 +38,11 @@ def work_files(folder: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def entries(folder: Path):
-    """(relative path, os.DirEntry) of all that lies in a folder, no link followed. Raises Unfit, OSError."""
+def entries(folder: Path, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
+    """(relative path, os.DirEntry) of all in a folder, no link followed. Raises Unfit, OSError.
+
+    passed_over: names of folders into which it does not look.
+    """
     waiting, count = [("", folder, 1)], 0
     while waiting:
         above, here, depth = waiting.pop()
@@ -52,7 +56,7 @@ def entries(folder: Path):
                 if entry.is_dir(follow_symlinks=False):
                     if depth == DEEPEST:
                         raise Unfit(f"it holds more than {DEEPEST} folders within each other")
-                    if entry.name not in NOT_KEPT:
+                    if entry.name not in passed_over:
                         waiting.append((f"{name}/", Path(entry.path), depth + 1))
                 yield name, entry
 

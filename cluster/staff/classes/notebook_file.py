@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LARGEST = 50 * 2**20  # bytes of a notebook, its outputs among them: more would fill the memory
-MOST = 5000  # cells: a hundred times those of an assignment
+MOST = 2000  # cells: forty times those of an assignment
 LONGEST = 2 * 2**20  # characters of all cells together
 KINDS = ("code", "markdown", "raw")
 ROLE = {
@@ -68,7 +68,8 @@ def notebook(data: Any, replaced: bool = False) -> tuple[NotebookNode, list[str]
         if length > LONGEST:
             raise Unreadable(f"has more than {LONGEST >> 20} MiB of text in its cells")
         one["id"] = unused(cell.get("id"), number, ids)
-        replaced = replaced or one["source"] != (text := encodable(one["source"]))
+        text = encodable(one["source"])
+        replaced = replaced or text != one["source"]
         made.append(one | {"source": text})
     whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(found.get("metadata")), "cells": made}
     return nbformat.from_dict(whole), [REPLACED] if replaced else []

@@ -297,6 +297,7 @@ def overwrite_with(source):
     """nbgrader's OverwriteCells, asking `source`. It also restores given cells: nbgrader restores checks
     only, and stumbles where the cell before one is gone too.
     """
+    from nbformat import from_dict
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
 
     order = source.order()
@@ -335,7 +336,7 @@ def overwrite_with(source):
                         made.metadata["nbgrader"].pop("points", None)
                     if notebook.nbformat_minor >= 5:
                         made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-                    notebook.cells.insert(at, made)
+                    notebook.cells.insert(at, from_dict(made))
                     names.insert(at, name)
                     at += 1
 
