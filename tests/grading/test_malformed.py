@@ -8,7 +8,7 @@ import time
 import nbformat
 import pytest
 
-from cluster.staff.classes import collect, prepare, store
+from cluster.staff.classes import collect, give, prepare, store
 from cluster.system.text import encodable, printable
 
 from . import malformed
@@ -89,6 +89,8 @@ def test_malformed_submissions_among_others(many, capfd):
     for student in ("ada", result.graded[-1], next(iter(result.unreadable))):
         assert many.course.feedback(NAME, student)
     assert many.run().graded == []
+    _, _, said = give.give_back(many.course, NAME, ["ada"])
+    assert any(r"bad\xff" in words for words in said)
 
 
 def test_malformed_submissions_in_the_engine(reader, tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy.exc import DatabaseError
 
-from cluster.system.text import encodable, printable
+from cluster.system.text import printable
 
 from ..course import Course, CourseError, say
 from . import gradebook, late, prepare, store
@@ -80,11 +80,11 @@ class Head:
         """
         pattern = self.course.folder("submitted", "*", self.assignment)
         there = sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{self.assignment}"))
-        for name in [name for name in there if name != encodable(name) or len(name) > LONGEST]:
+        for name in [name for name in there if name != printable(name, LONGEST)]:
             there.remove(name)
             self.result.ungraded[printable(name)] = "this folder's name is no name of a student"
         if unknown := sorted(set(students or ()) - set(there)):
-            raise CourseError(f"{', '.join(unknown)}: nothing handed in at {pattern}")
+            raise CourseError(f"{', '.join(map(printable, unknown))}: nothing handed in at {pattern}")
         if not there:
             raise CourseError(f"nobody handed in {self.assignment}: no {pattern}; see `grade collect`")
         return [student for student in there if not students or student in students]

@@ -56,7 +56,7 @@ class Codes:
 
     def code_of(self, student):
         """The code of a student, always the same."""
-        message = f"{self.assignment}\0{student}".encode()
+        message = f"{self.assignment}\0{student}".encode(errors="surrogatepass")
         digest = hmac.new(self.key, message, hashlib.sha256).digest()
         return self.complete(base64.b32encode(digest).decode().lower()[:LETTERS])
 
