@@ -53,6 +53,7 @@ class Head:
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
         self.only = None  # the name of a check, where the marks of the others are to stay as they are
         self.result, self.waiting, self.tries, self.live = Result(), {}, Counter(), []
+        self.alone = []  # items for which the others have to end first
 
     def grade(self, students=None, before=None):
         """Grade all students, or the named; returns the Result.
@@ -148,31 +149,40 @@ class Head:
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
             with Progress(len(self.waiting), path=self.store.folder / "progress.json") as progress:
-                while ready or self.live:
+                while ready or self.live or self.alone:
                     if ready:
                         self.send(ready)
+                    if self.alone and not self.live:
+                        self.send_alone()
                     failed = self.verdicts() | self.losses()
-                    ready = [item for item in failed if self.tries[item] < ATTEMPTS]
-                    for item in failed.keys() - set(ready):
+                    again = [item for item in failed if self.tries[item] < ATTEMPTS]
+                    for item in failed.keys() - set(again):
                         self.result.ungraded[item[0]] = failed[item]
                         self.waiting.pop(item)
                     progress.done = progress.total - len(self.waiting)
-                    progress.again += len(ready)
+                    progress.again += len(again)
                     progress.show(self.backend.status())
+                    ready = [item for item in again if item not in self.alone]
                     if self.live and not ready:
                         time.sleep(0.1 if self.backend.kind == "local" else 0.5)
         except BaseException:
             self.leave()
             raise
 
-    def send(self, items):
-        """Stage items and send them out as one dispatch."""
+    def send_alone(self):
+        """Send out what was starved by others: the first, or on Slurm, where nodes are shared out, all."""
+        chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
+        self.alone = self.alone[len(chosen) :]
+        self.send(chosen, alone=True)
+
+    def send(self, items, alone=False):
+        """Stage items and send them out as one dispatch. alone: each for itself."""
         groups = {}
         for item in items:
             with self.apart(item[0]):
                 self.store.stage(self.waiting[item], item[1], self.files)
                 self.tries[item] += 1
-                groups.setdefault(self.tries[item], []).append(list(item))
+                groups.setdefault(ATTEMPTS if alone else self.tries[item], []).append(list(item))
                 continue
             self.waiting.pop(item)
         if not groups:
@@ -197,6 +207,8 @@ class Head:
                     self.result.graded.append(item[0])
             else:
                 failed[item] = self.store.again(*item)
+                if verdict.get("alone") and self.tries[item] < ATTEMPTS:
+                    self.alone.append(item)
         return failed
 
     def losses(self):
