@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cluster.system.text import printable
+
 NAME = "receipt.json"
 NOT_WORK = {NAME, "timestamp.txt", "submission_secret.txt"}
 STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
@@ -50,7 +52,7 @@ def files(one: HandIn) -> list[tuple[str, int, str]]:
     """(name, bytes, SHA-256) of each file that was handed in, notebooks first."""
     facts = json_or_empty(one.folder / NAME)
     listed = facts["files"] if one.exact else facts_of(one.folder)["files"]
-    rows = [(str(name), int(size), str(digest)) for name, (size, digest) in listed.items()]
+    rows = [(printable(name), int(size), str(digest)) for name, (size, digest) in listed.items()]
     return sorted(rows, key=lambda row: (not row[0].endswith(".ipynb"), row[0]))
 
 
@@ -93,5 +95,5 @@ def json_or_empty(path: Path) -> Any:
     """The JSON of a file, {} where there is none that can be read."""
     try:
         return json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}

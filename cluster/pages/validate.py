@@ -22,10 +22,15 @@ from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, Execute
 from nbgrader.validator import Validator
 from traitlets.config import Config
 
+from cluster.system.text import encodable
+
+from . import copies
+
 LONGEST = 600  # seconds of one cell
 TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
 CHANGED = "This cell is given, and has changed. Grading puts the original back."
+REPLACED = "Characters of this notebook that are in no encoding are replaced by � when it is graded."
 FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
 
 
@@ -39,11 +44,14 @@ class Checks(Validator):
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)
+            replaced, twins = encodable_cells(notebook), set_apart(notebook)
             if self._get_type_changed_cells(notebook):
                 return super().validate(filename)
             notebook = self._preprocess(notebook)
         changed = self._get_changed_cells(notebook)
         failed, to_do, passed = [], [], 0
+        words = [copies.sentence(name, what) for name, what in twins.items()]
+        notes = [entry(line, "") for line in [*words, *([REPLACED] if replaced else [])]]
         for cell in notebook.cells:
             if utils.is_grade(cell) and (why := error(cell)):
                 if why in (EMPTY, UNANSWERED):
@@ -56,13 +64,33 @@ class Checks(Validator):
                 failed.append(entry(cell.source.strip(), CHANGED))
             else:
                 passed += utils.is_grade(cell)
-        return report(failed, to_do, passed) if failed or to_do else {}
+        return report(failed, to_do, passed, notes) if failed or to_do or notes else {}
 
 
-def report(failed: list[dict], to_do: list[str], passed: int) -> dict[str, list[dict]]:
-    """How many first, then what fails, then all that is still to do as one list."""
+def encodable_cells(notebook: NotebookNode) -> bool:
+    """Replace text that is in no encoding, as grading does; whether there was some."""
+    before = [cell.source for cell in notebook.cells]
+    for cell in notebook.cells:
+        cell.source = encodable(cell.source)
+    return before != [cell.source for cell in notebook.cells]
+
+
+def set_apart(notebook: NotebookNode) -> dict[str, str]:
+    """Take the names from copies of the course's cells, as grading does; {name: what becomes of them}."""
+    named = {name: cell for cell in notebook.cells if (name := copies.name_of(cell))}
+
+    def unchanged(cell: NotebookNode) -> bool:
+        return cell.metadata.nbgrader.get("checksum") == utils.compute_checksum(cell)
+
+    return copies.set_apart(notebook, lambda name: utils.is_locked(named[name]), unchanged)
+
+
+def report(
+    failed: list[dict], to_do: list[str], passed: int, notes: list[dict] = ()
+) -> dict[str, list[dict]]:
+    """How many first, then what is to be known, what fails, and all that is still to do as one list."""
     counts = f"{len(failed)} fail{'s' * (len(failed) == 1)}, {len(to_do)} still to do, {passed} pass"
-    entries = [entry(f"{counts}{'es' * (passed == 1)}.", ""), *failed]
+    entries = [entry(f"{counts}{'es' * (passed == 1)}.", ""), *notes, *failed]
     if to_do:
         entries.append(entry(TO_DO, "\n".join(f"- {words.splitlines()[0]}" for words in to_do)))
     return {"failed": entries}

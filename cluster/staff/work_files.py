@@ -2,27 +2,84 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from cluster.system.text import printable
 
 NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
+NOT_KEPT = (".ipynb_checkpoints", "__pycache__")
+LARGEST = 500 * 2**20  # bytes of one submission; a hole in a file counts as what a reader would read
+MOST = 5000  # files and folders of one submission
+DEEPEST = 50  # folders within each other
+LONGEST = 1000  # bytes of a path below the folder: Linux takes 4,096 of a whole one
 
 
-def work_files(folder: Path | str) -> dict[str, Path]:
-    """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own."""
-    found = {}
-    for path in sorted(Path(folder).rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        hidden = ".ipynb_checkpoints" in path.parts or "__pycache__" in path.parts
-        if path.is_file() and not path.is_symlink() and not hidden and name not in NOT_WORK:
-            found[name] = path
-    return found
+class Unfit(Exception):
+    """Too much to be copied and graded; what, in words."""
 
 
-def copy_work(folder: Path, target: Path, source_files: dict[str, Path]) -> None:
-    """Copy a submission's files, the assignment's own over them; notebooks stay out: one is graded."""
+def work_files(folder: Path) -> dict[str, Path]:
+    """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own.
+
+    Links, pipes and devices are left out. Raises Unfit for more than the limits above; nothing is read.
+    """
+    found, size = {}, 0
+    for name, entry in entries(folder, NOT_KEPT):
+        if not entry.is_file(follow_symlinks=False):
+            continue
+        size += entry.stat(follow_symlinks=False).st_size
+        if size > LARGEST:
+            raise Unfit(f"its files have more than {LARGEST >> 20} MiB")
+        if name not in NOT_WORK:
+            found[name] = Path(entry.path)
+    return dict(sorted(found.items()))
+
+
+def entries(folder: Path, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
+    """(relative path, os.DirEntry) of all in a folder, no link followed. Raises Unfit, OSError.
+
+    passed_over: names of folders into which it does not look.
+    """
+    waiting, count = [("", folder, 1)], 0
+    while waiting:
+        above, here, depth = waiting.pop()
+        with os.scandir(here) as inside:
+            for entry in inside:
+                name, count = above + entry.name, count + 1
+                if count > MOST:
+                    raise Unfit(f"it holds more than {MOST} files and folders")
+                if len(os.fsencode(name)) > LONGEST:
+                    raise Unfit(f"the path {printable(name, 60)} has more than {LONGEST} bytes")
+                if entry.is_dir(follow_symlinks=False):
+                    if depth == DEEPEST:
+                        raise Unfit(f"it holds more than {DEEPEST} folders within each other")
+                    if entry.name not in passed_over:
+                        waiting.append((f"{name}/", Path(entry.path), depth + 1))
+                yield name, entry
+
+
+def beside_notebook(files: dict[str, Path], source_files: dict[str, Path]) -> dict[str, Path]:
+    """What is copied: a student's files, the assignment's own over them; notebooks stay out: one is graded.
+
+    A file of the student's where the assignment has a folder, or the other way round, is left out, and so is
+    what lies in a folder that is called as a notebook, or as a file of the exchange's.
+    """
+    folders = {str(above) for name in source_files for above in PurePosixPath(name).parents}
+    own = {}
+    for name, path in files.items():
+        above = [str(part) for part in PurePosixPath(name).parents]
+        taken = name in folders or any(part in source_files or part in NOT_WORK for part in above)
+        if not taken and not any(part.endswith(".ipynb") for part in (name, *above)):
+            own[name] = path
+    return own | source_files
+
+
+def copy_work(files: dict[str, Path], target: Path, source_files: dict[str, Path]) -> None:
+    """Make the folder `target` of a student's files and the assignment's."""
     target.mkdir(mode=0o700)
-    chosen = {n: p for n, p in work_files(folder).items() if not n.endswith(".ipynb")} | source_files
-    for name, path in chosen.items():
+    for name, path in beside_notebook(files, source_files).items():
         (target / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target / name)

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff.classes import collect, store
+from cluster.staff import work_files
+from cluster.staff.classes import store
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
@@ -422,7 +423,7 @@ def test_a_backup_takes_of_the_inbox_what_can_be_collected(tmp_path, monkeypatch
     for i in range(4):
         (inbox / f"cem+1/{i}").touch()
     os.mkfifo(inbox / "dora\n+1")
-    monkeypatch.setattr(collect, "MOST", 3)
+    monkeypatch.setattr(work_files, "MOST", 3)
     with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as tar:
         left_out = backup._inbox(tar, inbox, "inbound")
     assert [line.split(":")[0] for line in left_out] == ["ben+1", "cem+1", "dora\\n+1"]

@@ -35,6 +35,14 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
     return nbformat.v4.new_notebook(cells=cells)
 
 
+def patiently(engine, notebook):
+    """The verdict, after several tries where others had the processors of this machine."""
+    for _ in range(5):
+        if not (verdict := engine.grade(notebook)).alone:
+            break
+    return verdict
+
+
 def cell(text, name=None, solution=False, locked=False, grade=False, points=None):
     made = nbformat.v4.new_code_cell(text)
     if name:

@@ -1,7 +1,8 @@
 """An engine for tests of what surrounds it: it runs nothing and gives all points.
 
 Words in a notebook make it do otherwise: AGAIN says that the infrastructure failed, BROKEN raises, CRASH
-kills the process that grades, HALF fails the last check. $STANDIN names a folder where each grading leaves
+kills the process that grades, HALF fails the last check, STARVED met a limit where another is graded at the
+same time, or has been by the same process. $STANDIN names a folder where each grading leaves
 a file, and where a file `slow` makes each take a while.
 """
 
@@ -24,7 +25,7 @@ class Engine:
     """Full points for each check, but for the words."""
 
     def __init__(self, workers):
-        self.workers = workers
+        self.workers, self.graded = workers, 0
 
     def __enter__(self):
         return self
@@ -35,6 +36,8 @@ class Engine:
     def grade(self, notebook, files):
         text = "".join(cell.source for cell in notebook.cells)
         seen = os.environ.get("STANDIN")
+        self.graded += 1
+        starved = "STARVED" in text and (self.workers > 1 or self.graded > 1)
         if "CRASH" in text:
             os.kill(os.getpid(), signal.SIGKILL)
         if "BROKEN" in text:
@@ -50,7 +53,8 @@ class Engine:
             error = "AssertionError: it is 9, which is not the expected value. Likely: it was tripled."
             checks[list(worth)[-1]] = {"score": 0.0, "error": error}
         return Verdict(
-            outcome="again" if "AGAIN" in text else "graded",
+            outcome="again" if "AGAIN" in text or starved else "graded",
+            alone=starved,
             why="the machine is tired" if "AGAIN" in text else "",
             checks=checks,
             notebook=copy.deepcopy(notebook),

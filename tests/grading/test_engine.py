@@ -19,7 +19,7 @@ from cluster.staff.engine.inside.channel import Late
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
 from cluster.staff.engine.submission import Work
 
-from .sandboxes import STUB, assignment, cell, filled, need, tiny
+from .sandboxes import STUB, assignment, cell, filled, need, patiently, tiny
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -366,7 +366,7 @@ def test_an_endless_loop_that_ignores_signals(hurried, where):
     """Is it ended, and does the message say what happened?"""
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
-    result = outcome(hurried.grade(tiny(answer)))
+    result = outcome(patiently(hurried, tiny(answer)))
     assert result.score == 0 and ("interrupted" in result.error)
 
 
@@ -374,7 +374,7 @@ def test_an_honest_endless_loop_costs_its_own_points_only(hurried):
     """Is a loop stopped at the limit, and do cells and checks after it go on?"""
     notebook = tiny("def double(x):\n    while x == 21: pass\n    return 2 * x", before="while True: pass")
     notebook.cells.append(cell("assert double(2) == 4", "other", locked=True, grade=True, points=1))
-    verdict = hurried.grade(notebook)
+    verdict = patiently(hurried, notebook)
     assert outcome(verdict).error == "TimeLimit: the check took longer than 2 s"
     assert outcome(verdict, "other").score == 1
 

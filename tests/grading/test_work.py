@@ -12,6 +12,7 @@ import pytest
 
 from cluster.staff.classes import prepare, store, worker
 from cluster.staff.course import Course, CourseError
+from cluster.staff.work_files import work_files
 
 from .classes import ENGINE, NAME
 
@@ -98,11 +99,28 @@ def test_another_name_is_graded_and_two_are_not_guessed(work):
 
 
 def test_a_cell_twice_is_said(work):
-    """Is a check that stands there twice named?"""
-    twin = copy.deepcopy(work[3].cells[-1])
-    twin["id"] = "again"
-    work[3].cells.append(twin)
-    assert "there twice" in hand_in(work, "ada", work[3]).notes[0]
+    """Does a cell that was copied with its metadata cost nothing, and is it named to both?"""
+    released = work[3]
+    released.cells[1].source = "mine = 1"
+    for original in [released.cells[n] for n in (0, 1, -1)]:  # a text, an answer, a check
+        twin = copy.deepcopy(original)
+        twin["id"], twin.source = f"{original['id']}-again", twin.source + "\ncopied = 1"
+        released.cells.append(twin)
+    found = hand_in(work, "ada", released)
+    assert found.problem == "" and found.notes == [
+        "cells that are there more than once, of which one counts: double, double-of-others"
+    ]
+    assert [words.split("”")[0] for words in found.told] == [
+        "The cell “double", "The cell “double-of-others"
+    ]  # fmt: skip
+    named = [
+        (cell.metadata.nbgrader.grade_id, "copied" in cell.source)
+        for cell in found.notebook.cells
+        if "nbgrader" in cell.metadata
+    ]
+    # The answer that was changed last counts; of a check the course's own, where it stood.
+    assert named == [("double-of-one", False), ("double-of-others", False), ("double", True)]
+    assert sum("copied" in cell.source for cell in found.notebook.cells) == 3, "nothing of theirs is lost"
 
 
 def test_unreleased_assignment_is_an_error(work):
@@ -123,12 +141,14 @@ def test_the_key_changes_with_all_that_counts(work):
     env = {"numpy": "1"}
     first = store.key(found, {}, env)
     (found.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
+    found.files = work_files(found.folder)
     assert store.key(found, {}, env) == first
     keys = {first, store.key(found, {}, {"numpy": "2"})}
     data = found.folder.parent / "data.csv"
     data.write_text("1")
     keys.add(store.key(found, {"data.csv": data}, env))
     (found.folder / "run.json").write_text("{}")
+    found.files = work_files(found.folder)
     keys.add(store.key(found, {}, env))
     found.notebook.cells[1].source += "\n"
     keys.add(store.key(found, {}, env))
@@ -142,6 +162,7 @@ def dispatch(work, tmp_path, answers):
         work[3].cells[1].source = answer
         found = hand_in(work, f"s{i}", work[3])
         (found.folder / "mine.csv").write_text("1")
+        found.files = work_files(found.folder)
         staged.append(kept.stage(found, store.key(found, {}, {}), {}))
     folder = kept.dispatches / "one"
     folder.mkdir()

@@ -283,6 +283,9 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
     assert seen["received"] == collect.examine(folder, "01_loops", True).when.isoformat()
     assert sorted(seen["files"]) == ["loops.ipynb", "runs/record.json"]
     assert seen["files"]["loops.ipynb"] == (11, hashlib.sha256(b"loops.ipynb").hexdigest())
+    (folder / "bad\udcff\n.txt").write_text("")
+    listed = [name for name, _, _ in receipts.files(receipts.HandIn(folder, None, False))]
+    assert listed == ["loops.ipynb", r"bad\xff\n.txt", "runs/record.json"], "each is a line of a page"
 
 
 def test_what_is_released_and_not_fetched_has_its_title(tmp_path):

@@ -47,7 +47,7 @@ def double(code):
 
 def validated(folder, *cells):
     """What the command answers for a notebook of these cells."""
-    (folder / "notebook.ipynb").write_text(writes(new_notebook(cells=list(cells))))
+    (folder / "notebook.ipynb").write_text(json.dumps(new_notebook(cells=list(cells))))
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(folder / "notebook.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert answer["success"], answer
@@ -89,6 +89,19 @@ def test_what_is_still_to_do(tmp_path):
     count, to_do = validated(tmp_path, double("raise NotImplementedError"), *checks)["failed"]
     assert count["source"] == "0 fail, 2 still to do, 0 pass."
     assert (to_do["source"], to_do["raw_error"]) == (TO_DO, "- Other numbers (2 points).\n- import warnings")
+
+
+def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
+    """Is a cell that was copied with its name said, and the notebook run all the same, as in grading?"""
+    checks = graded({"draws": RIGHT["draws"]})
+    stub, filled = double("raise NotImplementedError"), double("return 2 * x  # \ud800")
+    count, *words = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
+    assert count["source"] == "0 fail, 0 still to do, 1 passes."
+    assert [one["source"].partition(":")[0] for one in words] == [
+        "The cell “double” is there more than once",
+        "The cell “draws” is there more than once",
+        "Characters of this notebook that are in no encoding are replaced by � when it is graded.",
+    ]
 
 
 @pytest.mark.servers

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.system import files
+from cluster.system.text import printable
 
 from ..course import CourseError
+from ..work_files import LARGEST, NOT_KEPT, Unfit, entries
 from . import store
 
 if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
-LARGEST = 500 * 2**20  # bytes of one submission
-MOST = 5000  # files of one submission
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
 
 
@@ -48,21 +48,29 @@ class Handed:
 
 def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[Handed], dict[str, str]]:
     """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox."""
-    if not inbox.is_dir():
-        raise CourseError(f"no inbox at {inbox}; name the folder that students submit to with --inbox")
+    try:
+        names = sorted(name for name in os.listdir(inbox) if f"+{assignment}+" in name)
+    except PermissionError:
+        raise CourseError(
+            f"{inbox} cannot be read by {user(os.geteuid())}, who collects: its owner has to allow that"
+        ) from None
+    except OSError:
+        raise CourseError(
+            f"no inbox at {inbox}; name the folder that students submit to with --inbox"
+        ) from None
     taken, refused = [], {}
-    for folder in sorted(inbox.glob(f"*+{assignment}+*")):
+    for name in names:
         try:
-            taken.append(examine(folder, assignment, check_owner))
+            taken.append(examine(inbox / name, assignment, check_owner))
         except (Refused, OSError) as why:
-            refused[folder.name] = str(why)
+            refused[printable(name)] = printable(str(why))
     return taken, refused
 
 
 def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     student = folder.name.partition(f"+{assignment}+")[0]
     if not NAME.fullmatch(student):
-        raise Refused(f"{student!r} is no name of a student")
+        raise Refused(f"“{printable(student)}” is no name of a student")
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode):
         raise Refused("it is a link or a file, not a folder")
@@ -87,25 +95,21 @@ def user(number: int) -> str:
 
 def walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """(path relative to the folder, its lstat) of all in it. Raises Refused for links and special files."""
-    count = size = 0
-    waiting = [folder]
-    while waiting:
-        here = waiting.pop()
-        for entry in sorted(os.scandir(here), key=lambda e: e.name):
-            about, path = entry.stat(follow_symlinks=False), Path(entry.path)
-            name = path.relative_to(folder)
+    try:
+        size = 0
+        for name, entry in entries(folder):
+            about, shown = entry.stat(follow_symlinks=False), printable(name)
             if stat.S_ISLNK(about.st_mode):
-                raise Refused(f"{name} is a link to {os.readlink(entry.path)}")
+                raise Refused(f"{shown} is a link to {printable(os.readlink(entry.path))}")
             if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
-                raise Refused(f"{name} is neither a file nor a folder")
+                raise Refused(f"{shown} is neither a file nor a folder")
             if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
-                raise Refused(f"{name} has a second name (a hard link)")
-            count, size = count + 1, size + about.st_size
-            if count > MOST or size > LARGEST:
-                raise Refused(f"more than {MOST} files or {LARGEST >> 20} MiB")
-            if stat.S_ISDIR(about.st_mode):
-                waiting.append(path)
+                raise Refused(f"{shown} has a second name (a hard link)")
+            if (size := size + about.st_size) > LARGEST:
+                raise Refused(f"its files have more than {LARGEST >> 20} MiB")
             yield name, about
+    except Unfit as why:
+        raise Refused(str(why)) from None
 
 
 def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
@@ -117,7 +121,7 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
     descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for name in sorted(os.listdir(descriptor)):
-            if name in (".ipynb_checkpoints", "__pycache__"):
+            if name in NOT_KEPT:
                 continue
             about = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             if stat.S_ISDIR(about.st_mode):
@@ -128,10 +132,12 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
                 about = os.fstat(fd)
                 own = owners is None or about.st_uid in owners
                 if not (stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and own):
-                    raise Refused(f"{name} has become something else while it was copied")
+                    raise Refused(f"{printable(name)} has become something else while it was copied")
                 with open(target / name, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as written:
                     shutil.copyfileobj(read, written)
     except OSError as error:
+        if store.of_the_machine(error):
+            raise
         raise Refused(f"it changed or could not be read while it was copied: {error}") from None
     finally:
         os.close(descriptor)
@@ -194,6 +200,8 @@ def collect(
                 new[student] = one
             else:
                 same.append(student)
-        except Refused as why:
-            refused[one.folder.name] = str(why)
+        except (Refused, OSError) as why:
+            if store.of_the_machine(why):
+                raise CourseError(f"{why}. Nothing is lost: mend that, and collect again") from why
+            refused[printable(one.folder.name)] = printable(str(why))
     return new, same, refused

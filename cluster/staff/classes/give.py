@@ -9,6 +9,7 @@ from pathlib import Path
 from nbgrader.exchange.default import ExchangeReleaseAssignment
 
 from cluster.system import files
+from cluster.system.text import printable
 
 from ..course import Course, CourseError
 from ..release import release
@@ -77,7 +78,7 @@ def notes(course: Course, assignment: str, given: Collection[str], graded: Colle
     with opened(course) as book:
         rows = book.assignment_submissions(assignment)
         looks = sorted(row.student_id for row in rows if row.needs_manual_grade and row.student_id in given)
-    ungraded = sorted(set(those_with(course, "submitted", assignment)) - set(graded))
+    ungraded = sorted(set(map(printable, those_with(course, "submitted", assignment))) - set(graded))
     return [
         *([f"points that a person has yet to give are marked so for {', '.join(looks)}"] if looks else []),
         *([f"handed in and not graded: {', '.join(ungraded)}; grade run first"] if ungraded else []),

@@ -6,6 +6,7 @@ the gradebook. The next run takes both up, finds the array of the killed one in 
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections import Counter
@@ -13,6 +14,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.exc import DatabaseError
+
+from cluster.system.text import printable
 
 from ..course import Course, CourseError, say
 from . import gradebook, late, prepare, store
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
 ENGINE = "cluster.staff.engine:Engine"
+LONGEST = 128  # characters of a student's name, as the gradebook holds it
 
 
 @dataclass
@@ -61,6 +67,7 @@ class Head:
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
         self.only = None  # the name of a check, where the marks of the others are to stay as they are
         self.result, self.waiting, self.tries, self.live = Result(), {}, Counter(), []
+        self.alone = []  # items for which the others have to end first
 
     def grade(
         self, students: Collection[str] | None = None, before: Callable[[Head], list[str]] | None = None
@@ -75,7 +82,8 @@ class Head:
             self.result.students = before(self) if before else self.chosen(students)
             known = gradebook.recorded(self.book, self.assignment)
             for student in self.result.students:
-                self.survey(student, known.get(student))
+                with self.apart(student):
+                    self.survey(student, known.get(student))
             self.take_up()
             if self.waiting or self.live:
                 self.execute()
@@ -83,11 +91,17 @@ class Head:
         return self.result
 
     def chosen(self, students: Collection[str] | None) -> list[str]:
-        """The students who handed something in; those of `students` where some are named."""
+        """The students who handed something in; those of `students` where some are named.
+
+        A folder whose name the gradebook cannot hold is nobody's, and is said.
+        """
         pattern = self.course.folder("submitted", "*", self.assignment)
         there = sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{self.assignment}"))
+        for name in [name for name in there if name != printable(name, LONGEST)]:
+            there.remove(name)
+            self.result.ungraded[printable(name)] = "this folder's name is no name of a student"
         if unknown := sorted(set(students or ()) - set(there)):
-            raise CourseError(f"{', '.join(unknown)}: nothing handed in at {pattern}")
+            raise CourseError(f"{', '.join(map(printable, unknown))}: nothing handed in at {pattern}")
         if not there:
             raise CourseError(f"nobody handed in {self.assignment}: no {pattern}; see `grade collect`")
         return [student for student in there if not students or student in students]
@@ -95,13 +109,9 @@ class Head:
     def survey(self, student: str, known: gradebook.Recorded | None) -> None:
         """Read one submission: record what needs no execution, remember the others as waiting."""
         folder = self.course.folder("submitted", student, self.assignment)
-        try:
-            found = prepare.read_submission(student, folder, self.source, self.sanitiser)
-            found.when, note = gradebook.handed_in(folder)
-            key = None if found.problem else store.key(found, self.files, self.environment)
-        except OSError as error:
-            self.result.ungraded[student] = f"its folder cannot be read: {error}"
-            return
+        found = prepare.read_submission(student, folder, self.source, self.sanitiser)
+        found.when, note = gradebook.handed_in(folder)
+        key = None if found.problem else store.key(found, self.files, self.environment)
         if notes := [*found.notes, *filter(None, [note])]:
             self.result.notes[student] = notes
         found.extension = late.extension(self.coursedir, self.book, student, self.assignment)
@@ -123,6 +133,19 @@ class Head:
         self.store.again(student, key)
         self.waiting[student, key] = found
 
+    @contextlib.contextmanager
+    def apart(self, student):
+        """What goes wrong with one submission is said of it, and ends the grading of no other."""
+        try:
+            yield
+        except (CourseError, DatabaseError):  # the assignment's, or the gradebook's: the same for all
+            raise
+        except Exception as error:
+            if store.of_the_machine(error):
+                raise
+            what = "its folder cannot be read" if isinstance(error, OSError) else type(error).__name__
+            self.result.ungraded[student] = f"{what}: {printable(str(error))}"
+
     def take_up(self) -> None:
         """Find what a killed head had sent out: arrays that may still run are followed, others called off."""
         for folder in sorted(self.store.dispatches.iterdir()):
@@ -142,30 +165,44 @@ class Head:
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
             with Progress(len(self.waiting), path=self.store.folder / "progress.json") as progress:
-                while ready or self.live:
+                while ready or self.live or self.alone:
                     if ready:
                         self.send(ready)
+                    if self.alone and not self.live:
+                        self.send_alone()
                     failed = self.verdicts() | self.losses()
-                    ready = [item for item in failed if self.tries[item] < ATTEMPTS]
-                    for item in failed.keys() - set(ready):
+                    again = [item for item in failed if self.tries[item] < ATTEMPTS]
+                    for item in failed.keys() - set(again):
                         self.result.ungraded[item[0]] = failed[item]
                         self.waiting.pop(item)
                     progress.done = progress.total - len(self.waiting)
-                    progress.again += len(ready)
+                    progress.again += len(again)
                     progress.show(self.backend.status())
+                    ready = [item for item in again if item not in self.alone]
                     if self.live and not ready:
                         time.sleep(0.1 if self.backend.kind == "local" else 0.5)
         except BaseException:
             self.leave()
             raise
 
-    def send(self, items: list[store.Item]) -> None:
-        """Stage items and send them out as one dispatch."""
+    def send_alone(self):
+        """Send out what was starved by others: the first, or on Slurm, where nodes are shared out, all."""
+        chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
+        self.alone = self.alone[len(chosen) :]
+        self.send(chosen, alone=True)
+
+    def send(self, items, alone=False):
+        """Stage items and send them out as one dispatch. alone: each for itself."""
         groups = {}
         for item in items:
-            self.store.stage(self.waiting[item], item[1], self.files)
-            self.tries[item] += 1
-            groups.setdefault(self.tries[item], []).append(list(item))
+            with self.apart(item[0]):
+                self.store.stage(self.waiting[item], item[1], self.files)
+                self.tries[item] += 1
+                groups.setdefault(ATTEMPTS if alone else self.tries[item], []).append(list(item))
+                continue
+            self.waiting.pop(item)
+        if not groups:
+            return
         self.live.append(
             Dispatch.send(self.store, self.backend, sorted(groups.items()), self.engine, self.limits)
         )
@@ -180,10 +217,14 @@ class Head:
             for dispatch in self.live:
                 dispatch.settle(item)
             if verdict["outcome"] == "graded":
-                self.record(self.waiting.pop(item), item[1], verdict)
-                self.result.graded.append(item[0])
+                found = self.waiting.pop(item)
+                with self.apart(item[0]):
+                    self.record(found, item[1], verdict)
+                    self.result.graded.append(item[0])
             else:
                 failed[item] = self.store.again(*item)
+                if verdict.get("alone") and self.tries[item] < ATTEMPTS:
+                    self.alone.append(item)
         return failed
 
     def losses(self) -> dict[store.Item, str]:
@@ -214,6 +255,7 @@ class Head:
         import nbformat
 
         notebook = nbformat.from_dict(verdict["notebook"])
+        notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.store.void())
         points = {name: points[name] for name in points if self.only in (None, name)}
         gradebook.publish(self.published(found).parent, found, notebook, self.files)

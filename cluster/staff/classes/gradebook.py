@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
+from cluster.system.text import printable
 
-from .. import work_files
+from ..work_files import copy_work
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
     from .prepare import Sanitiser, Source, Submission
 
 Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # when handed in, extension
-
+TOLD = {
+    "output_cut": "Your notebook's outputs were too long when it was graded, and were cut.",
+    "output_replaced": "What your notebook printed when it was graded holds characters that are in no"
+    " encoding; they were replaced by �.",
+}
 WIDE = 110  # characters of a line
 
 
@@ -43,6 +48,11 @@ def marks(
         if cell.name not in given:  # an answer that a person reads; unchanged it is no answer
             given[cell.name] = 0.0 if unanswered(notebook, cell.name) else None
     return given
+
+
+def told_of(verdict):
+    """What a student is told of how the work was graded, in words."""
+    return [TOLD[fact] for fact in TOLD if verdict.get(fact)]
 
 
 def unanswered(notebook: NotebookNode, name: str) -> bool:
@@ -144,7 +154,7 @@ def publish(
     new = target.with_name(f".{target.name}.new-{os.getpid()}")
     for left in target.parent.glob(f".{target.name}.*-*"):
         shutil.rmtree(left, ignore_errors=True)
-    work_files.copy_work(submission.folder, new, source_files)
+    copy_work(submission.files, new, source_files)
     written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
     (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
     for name in ("timestamp.txt", "submission_secret.txt"):  # by the secret nbgrader gives feedback back
@@ -202,8 +212,9 @@ def handed_in(folder: Path | str) -> tuple[datetime.datetime | None, str]:
     path = Path(folder) / "timestamp.txt"
     if path.is_symlink() or not path.is_file():
         return None, ""
-    text = path.read_text(errors="replace").strip()
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read(200).strip()
     try:
         return (parse_utc(text) if text else None), ""
     except (ValueError, OverflowError, TypeError):
-        return None, f"timestamp.txt holds {text[:40]!r}, which is no time; it counts as in time"
+        return None, f"timestamp.txt holds {printable(text, 40)}, which is no time; it counts as in time"

@@ -17,6 +17,7 @@ from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
 from ..course import CourseError
+from ..work_files import Unfit, work_files
 from . import grade, gradebook, late, prepare, store, worker
 
 
@@ -34,20 +35,31 @@ class Step(NbGraderPreprocessor):
     def work(self, notebook: nbformat.NotebookNode) -> prepare.Submission:
         """The submission that this step works on."""
         folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
-        return prepare.Submission(self.student, Path(folder), self.name, notebook)
+        found = prepare.Submission(self.student, Path(folder), self.name, notebook)
+        try:
+            found.files = work_files(found.folder)
+        except Unfit as why:
+            raise CourseError(f"{self.student} was not graded: {why}") from None
+        return found
 
 
 class Reader(NotebookExporter):
-    """Reads a notebook; for one that cannot be read there is an empty one that says why."""
+    """Reads a notebook; for one that cannot be read there is an empty one that says why.
+
+    What Sanitise has made of it, which nbgrader keeps on disk until it is graded, is read as it is.
+    """
 
     def from_file(
         self, file_stream: TextIO, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
-        path = Path(file_stream.name)
+        path, folders = Path(file_stream.name), self.parent.coursedir
+        if Path(folders.format_path(folders.autograded_directory, "-", "-")).parents[1] in path.parents:
+            return super().from_file(file_stream, resources=resources, **kw)
         found = prepare.Submission("", path.parent, path.stem)
         notebook = prepare.parse(found, path)
         if notebook is None:
             notebook = nbformat.v4.new_notebook(metadata={"unreadable": found.problem})
+        notebook.metadata["told"] = found.told
         return self.from_notebook_node(notebook, resources=resources, **kw)
 
 
@@ -63,9 +75,12 @@ class Sanitise(Step):
             work.problem = problem
             self.log.warning("%s: %s → 0 points for now, marked for a look", self.student, problem)
             return gradebook.unreadable(work, prepare.Sanitiser(self.config, self.source)), resources
+        work.told += notebook.metadata.get("told", [])
         for remark in prepare.remarks(notebook, self.source, work):
             self.log.warning("%s: %s", self.student, remark)
-        return prepare.Sanitiser(self.config, self.source)(notebook, self.student), resources
+        made = prepare.Sanitiser(self.config, self.source)(notebook, self.student)
+        made.metadata["told"] = work.told
+        return made, resources
 
 
 class Judge(Step):
@@ -84,7 +99,9 @@ class Judge(Step):
                 points = dict.fromkeys(self.source.points, 0.0)
             else:
                 key, verdict = self.verdict(work, where)
+                told = notebook.metadata.get("told", [])
                 notebook = graded = gradebook.wrapped(nbformat.from_dict(verdict["notebook"]))
+                graded.metadata["told"] = told + gradebook.told_of(verdict)
                 points = gradebook.marks(self.source, graded, verdict, where.void())
             mark, old = {"key": key, "problem": problem}, where.recorded(self.student)
             when, _ = gradebook.handed_in(work.folder)

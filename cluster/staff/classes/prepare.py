@@ -14,10 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from .. import work_files
+from cluster.pages import copies
+from cluster.system.text import printable
+
 from ..course import CourseError
 from ..release import variant_codes
-from . import store
+from ..work_files import Unfit, work_files
+from . import notebook_file, store
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -26,20 +29,26 @@ if TYPE_CHECKING:
     from nbgrader.preprocessors import OverwriteCells
     from traitlets.config import Config
 
-LARGEST = 50 * 1024 * 1024  # bytes of a notebook: more is no work of a student's, and would fill the memory
+NAMED = 20  # names in one sentence
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
 
 
 @dataclass
 class Submission:
-    """One student's folder: the notebook to grade, or why there is none; notes are for the instructor."""
+    """One student's folder: the notebook to grade, or why there is none.
+
+    files: {relative path: path} of what was handed in, {} where it is unfit to be copied. notes are for the
+    instructor, told for the student.
+    """
 
     student: str
     folder: Path
     name: str
     notebook: NotebookNode | None = None  # sanitised
     problem: str = ""
+    files: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
 
 
 class Source:
@@ -143,6 +152,11 @@ def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
 def read_submission(student: str, folder: Path | str, source: Source, sanitiser: Sanitiser) -> Submission:
     """The Submission of one student; with `problem` set where there is no notebook that can be graded."""
     found = Submission(student, Path(folder), source.name)
+    try:
+        found.files = work_files(found.folder)
+    except Unfit as why:
+        found.problem = f"what was handed in cannot be graded: {why}"
+        return found
     path = choose(found)
     if path is None:
         return found
@@ -155,58 +169,77 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
     except CourseError:  # the assignment's own fault, or a key that is missing
         raise
     except Exception as error:  # whatever nbgrader stumbles over, the class goes on
-        found.problem = f"{path.name} is no notebook that nbgrader can read: {str(error).splitlines()[-1]}"
+        words = printable(str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
+        found.problem = f"{printable(path.name)} is no notebook that nbgrader can read: {words}"
     return found
 
 
 def choose(found: Submission) -> Path | None:
     """The path of the notebook to grade, or None with the problem said."""
     path = found.folder / f"{found.name}.ipynb"
-    others = sorted(p for p in work_files.work_files(found.folder).values() if p.suffix == ".ipynb")
+    others = [p for name, p in found.files.items() if name.endswith(".ipynb")]
     if path in others:
-        extra = [p.relative_to(found.folder).as_posix() for p in others if p != path]
+        extra = [name for name, p in found.files.items() if p in others and p != path]
         if extra:
-            found.notes.append(f"also holds {', '.join(extra)}, which nobody looked at")
+            found.notes.append(f"also holds {listed(extra)}, which nobody looked at")
         return path
     if len(others) == 1:
-        found.notes.append(f"handed in as {others[0].name}; graded as {path.name}")
+        found.notes.append(f"handed in as {printable(others[0].name)}; graded as {path.name}")
         return others[0]
     if others:
-        names = ", ".join(p.name for p in others)
+        names = listed([p.name for p in others])
         found.problem = f"no {path.name}, but {names}: rename the one that counts and run again"
     else:
         found.problem = f"no notebook: {path.name} is missing"
     return None
 
 
+def listed(names):
+    """Names from outside in a sentence; of many the first."""
+    shown = ", ".join(printable(name, 60) for name in names[:NAMED])
+    return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
+
+
 def parse(found: Submission, path: Path) -> NotebookNode | None:
     """The notebook of a path (NotebookNode), or None with the problem said."""
-    import nbformat
-
-    if not path.stat().st_size:
-        found.problem = f"{path.name} is empty (0 bytes)"
-        return None
-    if path.stat().st_size > LARGEST:
-        found.problem = f"{path.name} has {path.stat().st_size / 2**20:.0f} MiB; at most 50 are read"
-        return None
     try:
-        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
-        nbformat.validate(notebook)
-        if not notebook.cells:
-            raise ValueError("it has no cells")
-        without_broken_roles(notebook)
-        return notebook
-    except OSError:  # a disk's failure says nothing of the work
-        raise
-    except Exception as error:  # json, unicode, nbformat: whatever a broken file brings up
-        found.problem = f"{path.name} is no notebook: {str(error).splitlines()[0][:200]}"
+        notebook, changed = notebook_file.read(path)
+    except notebook_file.Unreadable as why:
+        found.problem = f"{printable(path.name)} {why}"
         return None
+    found.notes += changed
+    found.told += [f"In your notebook, {words}." for words in changed]
+    return notebook
 
 
 def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[str]:
-    """What an instructor should know of a submission that can be read, in words."""
+    """What an instructor should know of a submission that can be read, in words; copies are set apart."""
+    notes = differences(notebook, source)
+    found.told += [copies.sentence(name, what) for name, what in set_apart(notebook, source).items()]
     code_note = source.codes.entered(found.student, found.folder) if source.codes else ""
-    return differences(notebook, source) + ([code_note] if code_note else [])
+    return notes + ([code_note] if code_note else [])
+
+
+def set_apart(notebook, source):
+    """Leave each name to one cell; {name: what becomes of its copies}, see `copies.set_apart`."""
+
+    def unchanged(cell):
+        name = cell.metadata["nbgrader"]["grade_id"]
+        return cell.source.strip() == source.released.get(name, source.cells[name].source).strip()
+
+    keep_known_roles(notebook, source)
+    return copies.set_apart(notebook, lambda name: source.cells[name].locked, unchanged)
+
+
+def keep_known_roles(notebook, source):
+    """Take nbgrader's metadata from cells that the course does not know, and give the others theirs back."""
+    from nbformat import from_dict
+
+    for cell in notebook.cells:
+        role = cell.metadata.pop("nbgrader", None)
+        name = role.get("grade_id") if isinstance(role, dict) else None
+        if isinstance(name, str) and name in source.cells:
+            cell.metadata["nbgrader"] = from_dict(source.role(name))
 
 
 def differences(notebook: NotebookNode, source: Source) -> list[str]:
@@ -214,8 +247,8 @@ def differences(notebook: NotebookNode, source: Source) -> list[str]:
     seen = {}
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
-        if isinstance(name, str):
-            seen.setdefault(name, []).append(cell.source)
+        if name in source.cells:
+            seen.setdefault(name, []).append(cell.source.strip())
     notes, locked = [], [name for name, cell in source.cells.items() if cell.locked]
     if given := [name for name in locked if name not in seen and name not in source.points]:
         notes.append(f"deleted cells that were given, put back: {', '.join(given)}")
@@ -225,13 +258,13 @@ def differences(notebook: NotebookNode, source: Source) -> list[str]:
     if empty := [name for name in holes if name not in seen]:
         notes.append(f"deleted cells of answers, not put back: {', '.join(empty)}")
     if twice := [name for name, texts in seen.items() if len(texts) > 1]:
-        notes.append(f"cells that are there twice, of which the last counts: {', '.join(twice)}")
+        notes.append(f"cells that are there more than once, of which one counts: {', '.join(twice)}")
     changed = [
         name
         for name, texts in seen.items()
         if name in source.released
         and source.cells[name].locked
-        and texts[-1].strip() != source.released[name].strip()
+        and source.released[name].strip() not in texts
     ]
     if changed:
         notes.append(f"changed cells that are read-only, put back: {', '.join(changed)}")
@@ -242,17 +275,18 @@ class Sanitiser:
     """nbgrader's sanitising of a notebook, as its Autograde does it, that asks a Source, not a database."""
 
     def __init__(self, config: Config, source: Source):
-        from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
+        from nbgrader.preprocessors import CheckCellMetadata, ClearOutput
 
         self.source = source
-        kinds = (ClearOutput, DeduplicateIds, overwrite_with(source), CheckCellMetadata)
+        kinds = (ClearOutput, overwrite_with(source), CheckCellMetadata)
         self.steps = [kind(config=config) for kind in kinds]
 
     def __call__(self, notebook: NotebookNode, student: str | None = None) -> NotebookNode:
         """A sanitised copy of the notebook, with the student's own numbers where there are variants."""
         notebook = copy.deepcopy(notebook)
-        notebook.metadata.pop("unreadable", None)  # a word of ours
-        without_broken_roles(notebook)
+        for word in ("unreadable", "told"):  # words of ours
+            notebook.metadata.pop(word, None)
+        set_apart(notebook, self.source)
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec
         resources = {"nbgrader": {"notebook": self.source.name, "assignment": self.source.assignment}}
@@ -267,18 +301,11 @@ class Sanitiser:
         return notebook
 
 
-def without_broken_roles(notebook: NotebookNode) -> None:
-    """Take nbgrader's metadata from cells where it is no role: nbgrader would stumble over them."""
-    for cell in notebook.cells:
-        role = cell.metadata.get("nbgrader")
-        if role is not None and not (isinstance(role, dict) and isinstance(role.get("grade_id"), str)):
-            del cell.metadata["nbgrader"]
-
-
 def overwrite_with(source: Source) -> type[OverwriteCells]:
-    """nbgrader's OverwriteCells, asking `source`. It also gives known cells their role back and restores
-    given cells: nbgrader restores checks only, and stumbles where the cell before one is gone too.
+    """nbgrader's OverwriteCells, asking `source`. It also restores given cells: nbgrader restores checks
+    only, and stumbles where the cell before one is gone too.
     """
+    from nbformat import from_dict
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
 
     order = source.order()
@@ -293,8 +320,8 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
 
         def preprocess_cell(self, cell, resources, index):
             name = cell.metadata.get("nbgrader", {}).get("grade_id")
-            if name in source.cells:
-                cell.metadata.nbgrader.update(source.role(name))
+            if name in source.cells and source.cells[name].cell_type == "code":
+                cell.pop("attachments", None)  # of a text, where one was made of this code
             return super().preprocess_cell(cell, resources, index)
 
         def report_change(self, *_):
@@ -317,7 +344,7 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
                         made.metadata["nbgrader"].pop("points", None)
                     if notebook.nbformat_minor >= 5:
                         made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-                    notebook.cells.insert(at, made)
+                    notebook.cells.insert(at, from_dict(made))
                     names.insert(at, name)
                     at += 1
 

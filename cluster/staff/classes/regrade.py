@@ -37,8 +37,12 @@ def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, l
             store.write(head.store.folder / "void.json", json.dumps(sorted(names)))
         students = []
         for student in head.chosen(None):
-            old = head.store.recorded(student).get("key")
-            found = submission_of(head, student)
+            found = None
+            with head.apart(student):
+                old = head.store.recorded(student).get("key")
+                found = submission_of(head, student)
+            if found is None:
+                continue
             if (
                 not old
                 or not found.notebook

@@ -14,6 +14,7 @@ notebook, file, check or version has another key.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.metadata
 import json
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cluster.system import files
 
 from ..course import CourseError
-from ..work_files import copy_work, work_files
+from ..work_files import beside_notebook, copy_work
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
 CODE = ("system", "slurm", "checks", "jobs", "training", "staff/engine")
+
+MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE
+)  # fmt: skip
 
 
 Item = tuple[str, str]  # (student, key)
@@ -58,8 +63,13 @@ def load(path: Path | str) -> Any:
     """The JSON of a file, or None where there is none that can be read."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
+
+
+def of_the_machine(error):
+    """Is this a failure, such as a full disk, that the next submission would meet as well?"""
+    return isinstance(error, OSError) and error.errno in MACHINE
 
 
 def runs(coursedir: CourseDirectory) -> Path:
@@ -122,7 +132,7 @@ class Store:
         new = target.with_name(f".{key}.{os.getpid()}")
         shutil.rmtree(new, ignore_errors=True)
         new.mkdir(mode=0o700)
-        copy_work(submission.folder, new / "files", source_files)
+        copy_work(submission.files, new / "files", source_files)
         (new / "prepared.ipynb").write_text(nbformat.writes(submission.notebook), encoding="utf-8")
         (new / "item.json").write_text(
             json.dumps({"student": submission.student, "key": key, "name": submission.name})
@@ -157,9 +167,10 @@ def key(submission: Prepared, source_files: dict[str, Path], environment: dict[s
         [cell.cell_type, cell.source, cell.metadata.get("nbgrader", {})] for cell in submission.notebook.cells
     ]
     digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
-    own = {n: p for n, p in work_files(submission.folder).items() if not n.endswith(".ipynb")}
-    for name, path in sorted((own | source_files).items()):
-        digest.update(name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    for name, path in sorted(beside_notebook(submission.files, source_files).items()):
+        with open(path, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        digest.update(os.fsencode(name) + b"\0" + content)
     return digest.hexdigest()[:32]
 
 

@@ -9,9 +9,10 @@ from contextlib import ExitStack
 
 from .inputs import TooLarge, files_of
 from .inside.channel import Channel, Late, Lost
+from .inside.own_time import STRETCH
 from .sandbox.bubblewrap import Sandbox
 from .sandbox.fork_client import STARTING, Servers
-from .submission import Again, Ended, Work
+from .submission import Again, Ended, HeldUp, Starved, Work
 from .verdict import Limits, Verdict
 
 INSIDE = "cluster.staff.engine.inside"
@@ -50,18 +51,27 @@ class Engine:
         """
         with self.free:
             start = time.monotonic()
-            work = Work(copy.deepcopy(notebook), source, self.limits, start + self.limits.total)
-            try:
-                self._grade(work, files)
-                verdict = Verdict("graded", "", work.checks, work.notebook, output_cut=work.outputs.cut)
-            except (Again, OSError) as error:
-                verdict = Verdict("again", str(error))
+            verdict = self._verdict(notebook, files, source)
             verdict.seconds = time.monotonic() - start
             return verdict
+
+    def _verdict(self, notebook, files, source, patience=1):
+        """patience: how many times its limit a check may take by the clock."""
+        end = time.monotonic() + self.limits.total
+        work = Work(copy.deepcopy(notebook), source, self.limits, end, patience)
+        try:
+            self._grade(work, files)
+        except HeldUp:
+            return self._verdict(notebook, files, source, STRETCH)
+        except (Again, OSError) as error:
+            return Verdict("again", str(error), alone=isinstance(error, Starved))
+        cut, replaced = work.outputs.cut, work.outputs.replaced
+        return Verdict("graded", "", work.checks, work.notebook, output_cut=cut, output_replaced=replaced)
 
     def _grade(self, work, files):
         with ExitStack() as stack:
             student = self._start(stack, "student", work)
+            work.paced(student.pid)
             try:
                 channel = hello(student, 2 * self.limits.output + 2**20)
                 for part in files_of(files, self.limits.files):
@@ -86,6 +96,7 @@ class Engine:
         except (Lost, Late) as error:
             if time.monotonic() < work.end:
                 raise Again(f"the checks' process ended: {error}") from error
+            work.own(work.began, self.limits.total)
             work.fail(f"grading took longer than {self.limits.total:g} s")
 
     def _start(self, stack, module, work, fds=()):

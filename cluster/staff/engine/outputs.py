@@ -4,6 +4,8 @@ import json
 
 import nbformat
 
+from cluster.system.text import encodable_tree
+
 MOST = 1000  # outputs of one cell
 
 
@@ -11,7 +13,7 @@ class Outputs:
     """Counts the bytes of all cells together."""
 
     def __init__(self, room):
-        self.room, self.cut = 2 * room, False
+        self.room, self.cut, self.replaced = 2 * room, False, False
 
     def take(self, message):
         """The outputs in a student's message, less what is none and what does not fit."""
@@ -21,28 +23,37 @@ class Outputs:
         self.cut = self.cut or bool(message.get("cut")) or len(found) > MOST
         kept = []
         for output in found[:MOST]:
-            self.room -= len(json.dumps(output))
+            try:
+                self.room -= len(json.dumps(output))
+            except RecursionError:  # nested as deep as it could be read, and a little deeper here
+                continue
             if self.room < 0:
                 self.cut = True
                 break
             if isinstance(output, dict):
-                kept += valid(output)
+                kept += self.valid(output)
         return kept
 
     def of_check(self, printed, error):
         """The outputs of a check: what it printed, and its error."""
+        printed, error = self.encodable(printed), self.encodable(error)
         found = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
         if error:
             kind, _, text = error.partition(": ")
             found.append(nbformat.v4.new_output("error", ename=kind, evalue=text, traceback=[error]))
         return found
 
+    def valid(self, output):
+        """[output] if nbformat says that it is one, else []; text that is in no encoding is replaced."""
+        try:
+            node = nbformat.from_dict(self.encodable(output))
+            nbformat.validate(node, ref="output", version=4, version_minor=5)
+        except Exception:  # whatever a forged output brings up
+            return []
+        return [node]
 
-def valid(output):
-    """[output] if nbformat says that it is one, else []."""
-    try:
-        node = nbformat.from_dict(output)
-        nbformat.validate(node, ref="output", version=4, version_minor=5)
-    except Exception:  # whatever a forged output brings up
-        return []
-    return [node]
+    def encodable(self, value):
+        """The value with each text as every file takes it."""
+        made = encodable_tree(value)
+        self.replaced = self.replaced or made != value
+        return made

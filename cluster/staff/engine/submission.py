@@ -1,12 +1,16 @@
 """One submission on its way through the engine: its cells by role, its checks, its outputs."""
 
 import ast
+import os
 import time
+from functools import partial
 
 from .. import failures
 from ..hidden import without_hidden
 from .inside.channel import Late, Lost
+from .inside.own_time import STRETCH
 from .outputs import Outputs
+from .pace import Pace
 from .verdict import Check
 
 GRACE = 5  # seconds beyond a limit before the process is ended
@@ -16,15 +20,27 @@ class Again(Exception):
     """The infrastructure failed: nothing is known of the student's work."""
 
 
+class Starved(Again):
+    """A limit was met because the machine was busy with others: to be graded again, alone."""
+
+
+class HeldUp(Exception):
+    """A check's limit was met because the machine was busy: it may take longer by the clock."""
+
+
 class Ended(Exception):
     """The student's process ended, or did not react: there is nothing to ask the checks about."""
 
 
 class Work:
-    """`checks` is what becomes the verdict."""
+    """`checks` is what becomes the verdict.
 
-    def __init__(self, notebook, source, limits, end):
-        self.notebook, self.limits, self.end = notebook, limits, end
+    patience: how many times its limit a check may take by the clock; of its own time it has the limit.
+    """
+
+    def __init__(self, notebook, source, limits, end, patience=1):
+        self.notebook, self.limits, self.end, self.patience = notebook, limits, end, patience
+        self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
         self.cells, self.given, self.graded, self.checks = [], [], {}, {}
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
@@ -46,8 +62,24 @@ class Work:
         """All code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
+    def paced(self, pid):
+        """The student's side runs in the sandbox of this process: from now on it may be starved."""
+        self.pace = Pace(pid)
+        self.began = self.pace.now()
+
+    def own(self, since, limit):
+        """Raise Starved where this limit, met since a Moment, was not the student's own."""
+        if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
+            raise starved(limit)
+
+    def held_up(self, since):
+        """Seconds for which a cell, begun at a Moment, is waited for when its limit is over."""
+        limit, went = self.limits.cell, time.monotonic() - since.at
+        over = went > STRETCH * limit + GRACE or time.monotonic() > self.end
+        return 0.0 if over or not self.pace.starved(since, limit) else self.rest(limit)
+
     def run_cells(self, channel):
-        """Have the student's side run all cells but the checks. Raises Ended."""
+        """Have the student's side run all cells but the checks. Raises Ended, Starved."""
         limits = {
             "memory": self.limits.memory,
             "processes": self.limits.processes,
@@ -58,16 +90,21 @@ class Work:
         task["given"] = [definitions(text) for _, text in self.given]
         where = "before its first cell"
         try:
+            since = self.pace.now()
             channel.send(task | {"cells": [cell.source for cell in self.cells]})
             for number, cell in enumerate(self.cells, 1):
-                where = f"in code cell {number} (the checks not counted)"
-                reply = channel.receive(self.rest(self.limits.cell + GRACE))
+                where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
+                patience = partial(self.held_up, since)
+                reply = channel.receive(self.rest(self.limits.cell + GRACE), patience)
+                if isinstance(reply, dict) and reply.get("over"):
+                    self.own(since, self.limits.cell)
                 cell.outputs = self.outputs.take(reply)
             where = "after its last cell"
             channel.receive(self.rest(self.limits.cell + GRACE))
         except Lost as error:
             raise Ended(f"your notebook's process ended {where}: {error}") from error
         except Late as error:
+            self.own(since, self.limits.cell)
             raise Ended(f"your notebook took too long {where} and could not be interrupted") from error
 
     def judge(self, channel):
@@ -82,7 +119,7 @@ class Work:
             for (n, c), (_, text) in zip(self.graded.items(), shown, strict=True)
             if c.source != text
         ]
-        limits = {"seconds": self.limits.check, "memory": self.limits.memory}
+        limits = {"seconds": self.limits.check * self.patience, "memory": self.limits.memory}
         channel.send({"given": self.given, "shown": shown, "whole": whole} | limits)
         to_come = {name for name, _ in whole}
         gone = [self.listen(channel, name, False, name in to_come) for name, _ in shown]
@@ -91,11 +128,13 @@ class Work:
 
     def listen(self, channel, name, hidden, to_come=False):
         """One message of the referee's; no points yet where the check's hidden part is still to come."""
+        since = self.pace.now()
         reply = channel.receive(self.rest(self.limits.total))
+        self.hold_to_limit(reply, since)
         if "broken" in reply:
             raise Again(f"a given cell fails where the checks run: {reply['broken']}")
         check, cell = self.checks[name], self.graded[name]
-        check.error, check.hidden = reply["error"], hidden and bool(reply["error"])
+        check.error, check.hidden = self.outputs.encodable(reply["error"]), hidden and bool(reply["error"])
         check.kind = failures.kind(reply["error"], reply["students"])
         check.score = 0.0 if reply["error"] or to_come else check.max_score
         check.seconds = round(check.seconds + reply["seconds"], 3)
@@ -108,6 +147,17 @@ class Work:
             cell.metadata["hidden_failure"] = True
         return bool(reply["gone"])
 
+    def hold_to_limit(self, reply, since):
+        """Have a check that began at a Moment fail where its own time is over. Raises HeldUp, Starved."""
+        limit = self.limits.check
+        if time.monotonic() - since.at < limit or "broken" in reply:
+            return
+        if reply["error"] and self.pace.starved(since, limit):
+            raise HeldUp if self.patience == 1 else starved(limit)
+        late = reply["error"].startswith("TimeLimit") or self.pace.used(since) >= limit
+        if late and self.patience > 1:
+            reply["error"] = f"TimeLimit: the check took longer than {limit:g} s"
+
     def fail(self, why):
         """All checks that have not passed or failed yet fail, for one reason."""
         for name, check in self.checks.items():
@@ -117,6 +167,11 @@ class Work:
 
     def rest(self, seconds):
         return max(0.1, min(seconds, self.end - time.monotonic()))
+
+
+def starved(limit):
+    """The exception that says so."""
+    return Starved(f"a limit of {limit:g} s was met while others used the processors")
 
 
 def definitions(text):

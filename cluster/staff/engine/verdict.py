@@ -33,7 +33,10 @@ class Check:
 
 @dataclass
 class Verdict:
-    """outcome: "graded", or "again" where the infrastructure failed; `why` says how."""
+    """outcome: "graded", or "again" where the infrastructure failed; `why` says how.
+
+    alone: others had the processors, so it is to be graded again without them.
+    """
 
     outcome: str
     why: str = ""
@@ -41,6 +44,8 @@ class Verdict:
     notebook: object = None  # NotebookNode with outputs
     seconds: float = 0.0
     output_cut: bool = False
+    output_replaced: bool = False  # text in no encoding was
+    alone: bool = False
 
     def to_json(self):
         """As plain data."""
@@ -51,4 +56,6 @@ class Verdict:
             "notebook": self.notebook,
             "seconds": round(self.seconds, 3),
             "output_cut": self.output_cut,
+            "output_replaced": self.output_replaced,
+            "alone": self.alone,
         }

@@ -124,6 +124,7 @@ class Contents(Preprocessor):
                 if found.error.startswith(NOT_GRADED)
             }
         )
+        about["banners"] += notebook.metadata.get("told", [])
         about["whole"] = not notebook.metadata.get("unreadable")
         words = heading(notebook.cells) or about["assignment"]
         about["heading"], about["title"] = in_line(words), re.sub(r"[`*]", "", words)

@@ -24,8 +24,7 @@ from typing import BinaryIO
 
 from cluster.system import files, processes
 
-from .. import services
-from ..classes import collect
+from .. import services, work_files
 from ..services import Say, start_group, step
 from . import COURSE, daemons, postgres, sync, users
 from . import state as states
@@ -186,12 +185,12 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
             continue
         if _cannot_be_collected(Path(entry)):
             left_out.append(
-                f"{shown}: more than {collect.LARGEST // 2**20} MiB or {collect.MOST} files, which cannot be "
-                "collected either"
+                f"{shown}: more than {work_files.LARGEST // 2**20} MiB or {work_files.MOST} files, which "
+                "cannot be collected either"
             )
             continue
-        room = collect.LARGEST
-        for path, file in itertools.islice(_regular(Path(entry)), collect.MOST):
+        room = work_files.LARGEST
+        for path, file in itertools.islice(_regular(Path(entry)), work_files.MOST):
             info = tar.gettarinfo(arcname=f"{name}/{path.relative_to(inbox)}", fileobj=file)
             with tempfile.TemporaryFile() as copy:  # of one size, whatever becomes of the file meanwhile
                 left = min(os.fstat(file.fileno()).st_size, room)
@@ -207,9 +206,9 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
 
 def _cannot_be_collected(folder: Path) -> bool:
     """Whether it is over the limits of `collect`; a hole counts as what it stands for."""
-    found = itertools.islice(_regular(folder), collect.MOST + 1)
+    found = itertools.islice(_regular(folder), work_files.MOST + 1)
     sizes = [os.fstat(file.fileno()).st_size for _, file in found]
-    return len(sizes) > collect.MOST or sum(sizes) > collect.LARGEST
+    return len(sizes) > work_files.MOST or sum(sizes) > work_files.LARGEST
 
 
 def _regular(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:

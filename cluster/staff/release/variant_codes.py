@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from cluster.checks.variant import FILE, READ_AS, SAMPLE, with_check
 
 from ..course import CourseError
-from ..work_files import work_files
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -61,7 +60,7 @@ class Codes:
 
     def code_of(self, student: str) -> str:
         """The code of a student, always the same."""
-        message = f"{self.assignment}\0{student}".encode()
+        message = f"{self.assignment}\0{student}".encode(errors="surrogatepass")
         digest = hmac.new(self.key, message, hashlib.sha256).digest()
         return self.complete(base64.b32encode(digest).decode().lower()[:LETTERS])
 
@@ -74,8 +73,10 @@ class Codes:
 
     def entered(self, student: str, folder: Path) -> str:
         """What is to be said of the code that the student of this submission worked with, or ""."""
-        path = work_files(folder).get(FILE)
-        text = path.read_text(errors="replace")[:100] if path else SAMPLE
+        path, text = Path(folder, FILE), SAMPLE
+        if path.is_file() and not path.is_symlink():
+            with open(path, encoding="utf-8", errors="replace") as file:
+                text = file.read(100)
         plain = text.lower().translate(READ_AS)
         if plain == self.code_of(student):
             return ""

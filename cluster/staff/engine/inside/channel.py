@@ -36,9 +36,16 @@ class Channel:
         except OSError as error:
             raise Lost("it has ended") from error
 
-    def receive(self, seconds=None):
-        """The next message. Raises Lost or Late."""
+    def receive(self, seconds=None, more=None):
+        """The next message. Raises Lost or Late.
+
+        more: a function that is called when the time is over; returns the seconds more that are waited.
+        """
         end = None if seconds is None else time.monotonic() + seconds
+        while more and not select.select([self.source], [], [], max(0, end - time.monotonic()))[0]:
+            if (further := more()) <= 0:
+                break
+            end = time.monotonic() + further
         size = int.from_bytes(self._read(4, end), "big")
         if size > self.largest:
             raise Lost(f"it sent {size / 2**20:.0f} MiB in one message")

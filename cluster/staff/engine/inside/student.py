@@ -21,6 +21,7 @@ from cluster.jobs.backends import forked_ranks
 from . import shell as shells
 from .channel import Channel
 from .codec import arrays_in, pack, unpack
+from .own_time import OwnTime
 
 RANKS = "/tmp/.ranks"
 
@@ -41,12 +42,13 @@ def main(fds):
     if "tensorflow" in sys.modules:
         warm_ranks()
     sys.path.insert(0, "")
-    signal.signal(signal.SIGALRM, too_long)
     shell = shells.make(task["output"])
     for i, text in enumerate(task["cells"]):
-        with within(task["cell"]):
+        own = OwnTime(task["cell"])
+        with within(task["cell"], own):
             shell.run_cell(text, store_history=True)
-        channel.send({"cell": i, "outputs": shell.record.take(), "cut": shell.record.cut})
+        said = {"outputs": shell.record.take(), "cut": shell.record.cut, "over": own.over}
+        channel.send({"cell": i} | said)
     for text in task["given"]:
         with within(task["cell"]):
             shell.run_cell(text, silent=True)
@@ -97,9 +99,17 @@ def too_long(signum, frame):
 
 
 @contextlib.contextmanager
-def within(seconds):
-    """Interrupt what runs longer, and again every second."""
+def within(seconds, own=None):
+    """Interrupt what runs longer, and again every second. own: an OwnTime, for what others may hold up."""
+
+    def ring(signum, frame):
+        if own and (more := own.rest()):
+            signal.setitimer(signal.ITIMER_REAL, more, 1)
+        else:
+            too_long(signum, frame)
+
     with contextlib.suppress(TimeLimit):
+        signal.signal(signal.SIGALRM, ring)
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.01), 1)
         try:
             yield

@@ -1,0 +1,147 @@
+"""A notebook that was handed in, read within bounds and brought into the few forms that grading knows.
+
+Whatever a file holds, it ends in a notebook whose parts are all as nbformat wants them, or in Unreadable with
+a sentence. Of outputs and metadata only the names of cells are kept: grading makes the others anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.system.text import encodable, printable
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+LARGEST = 50 * 2**20  # bytes of a notebook, its outputs among them: more would fill the memory
+MOST = 2000  # cells: forty times those of an assignment
+LONGEST = 2 * 2**20  # characters of all cells together
+KINDS = ("code", "markdown", "raw")
+ROLE = {
+    *("grade_id", "grade", "solution", "task", "locked"),
+    *("points", "cell_type", "checksum", "schema_version"),
+}
+ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+REPLACED = "characters that are in no encoding were replaced by �"
+
+
+class Unreadable(Exception):
+    """This file is no notebook that can be graded; why, in words that follow its name."""
+
+
+def read(path: Path) -> tuple[NotebookNode, list[str]]:
+    """(the notebook, what was changed in it, in words). Raises Unreadable; OSError where the disk fails."""
+    size = path.stat().st_size
+    if not size:
+        raise Unreadable("is empty (0 bytes)")
+    if size > LARGEST:
+        raise Unreadable(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} are read")
+    try:
+        raw = path.read_bytes()
+        text = raw.decode("utf-8-sig", errors="replace")
+        return notebook(json.loads(text), "\ufffd" in text and b"\xef\xbf\xbd" not in raw)
+    except RecursionError:
+        raise Unreadable("is no notebook: its JSON is nested too deep") from None
+    except json.JSONDecodeError as error:
+        raise Unreadable(f"is no notebook: no JSON in line {error.lineno} ({error.msg})") from None
+    except ValueError as error:  # a number of more digits than Python reads
+        raise Unreadable(f"is no notebook: {printable(str(error))}") from None
+
+
+def notebook(data: Any, replaced: bool = False) -> tuple[NotebookNode, list[str]]:
+    """As `read`, of the file's JSON. replaced: bytes that are in no encoding have been replaced."""
+    import nbformat
+
+    found = current(data)
+    cells = found.get("cells")
+    if not isinstance(cells, list) or not cells:
+        raise Unreadable("is no notebook: it has no cells")
+    if len(cells) > MOST:
+        raise Unreadable(f"has {len(cells)} cells; at most {MOST} are graded")
+    made, ids, length = [], set(), 0
+    for number, cell in enumerate(cells, 1):
+        one = plain(cell, number)
+        length += len(one["source"])
+        if length > LONGEST:
+            raise Unreadable(f"has more than {LONGEST >> 20} MiB of text in its cells")
+        one["id"] = unused(cell.get("id"), number, ids)
+        text = encodable(one["source"])
+        replaced = replaced or text != one["source"]
+        made.append(one | {"source": text})
+    whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(found.get("metadata")), "cells": made}
+    return nbformat.from_dict(whole), [REPLACED] if replaced else []
+
+
+def current(data: Any) -> dict[str, Any]:
+    """The JSON of a notebook in version 4, whatever version it was written in."""
+    version = data.get("nbformat") if isinstance(data, dict) else None
+    if version == 4:
+        return data
+    if type(version) is not int or not 1 <= version <= 3:
+        raise Unreadable("is no notebook: no version of the notebook format in it")
+    import nbformat
+
+    try:
+        return nbformat.convert(nbformat.from_dict(data), 4)
+    except Exception as error:  # whatever a broken file of an old version brings up
+        raise Unreadable(f"is no notebook of version {version}: {printable(str(error))}") from None
+
+
+def plain(cell: Any, number: int) -> dict[str, Any]:
+    """A cell with what grading asks of it: kind, text, role, and pictures pasted into a text."""
+    kind = cell.get("cell_type") if isinstance(cell, dict) else None
+    if kind not in KINDS:
+        raise Unreadable(f"is no notebook: its cell {number} is of no kind that there is")
+    source = cell.get("source")
+    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+        source = "".join(source)
+    if not isinstance(source, str):
+        raise Unreadable(f"is no notebook: its cell {number} has no text")
+    made = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
+    if kind == "code":
+        return made | {"outputs": [], "execution_count": None}
+    return made | ({"attachments": there} if (there := attachments(cell.get("attachments"))) else {})
+
+
+def role(metadata: Any) -> dict[str, Any]:
+    """nbgrader's metadata of a cell, or nothing where it names no cell."""
+    found = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+    if not isinstance(found, dict) or not isinstance(name := found.get("grade_id"), str):
+        return {}
+    if not name or name != encodable(name):
+        return {}
+    kept = {key: found[key] for key in sorted(ROLE) if isinstance(found.get(key), str | int | float)}
+    return {"nbgrader": {key: encodable(v) if isinstance(v, str) else v for key, v in kept.items()}}
+
+
+def attachments(found: Any) -> dict[str, dict[str, str]]:
+    """{name: {kind: base64}} of the pictures in a text, those that are pictures."""
+    kept = {}
+    for name, kinds in found.items() if isinstance(found, dict) else ():
+        data = kinds if isinstance(kinds, dict) else {}
+        texts = {kind: encodable(text) for kind, text in data.items() if isinstance(text, str)}
+        if texts := {kind: text for kind, text in texts.items() if kind.startswith("image/")}:
+            kept[encodable(name)] = {encodable(kind): text for kind, text in texts.items()}
+    return kept
+
+
+def unused(wanted: Any, number: int, ids: set[str]) -> str:
+    """The id of a cell, another one where it is none or another cell's; `ids` are those that are taken."""
+    made = wanted if isinstance(wanted, str) and ID.fullmatch(wanted) else f"cell-{number}"
+    while made in ids:
+        number += MOST
+        made = f"cell-{number}"
+    ids.add(made)
+    return made
+
+
+def about(metadata: Any) -> dict[str, Any]:
+    """Of the notebook's own metadata the kernel, where it is named as nbformat wants it."""
+    found = metadata.get("kernelspec") if isinstance(metadata, dict) else None
+    named = {key: found.get(key) for key in ("name", "display_name")} if isinstance(found, dict) else {}
+    if not named or not all(isinstance(word, str) for word in named.values()):
+        return {}
+    return {"kernelspec": {key: encodable(word) for key, word in named.items()}}

@@ -1,0 +1,199 @@
+"""Whatever is handed in: each submission is graded or refused with a sentence, at nobody else's cost."""
+
+import json
+import os
+import random
+import time
+
+import nbformat
+import pytest
+
+from cluster.staff.classes import collect, give, prepare, store
+from cluster.system.text import encodable, printable
+
+from . import malformed
+from .classes import FULL, NAME
+from .sandboxes import need
+
+SEED = 20261122
+NOTEBOOKS, NAMES = 1000, 3000
+
+
+@pytest.fixture
+def reader(many):
+    """(the released notebook as JSON, a function that reads a folder as the head does)."""
+    from nbgrader.api import Gradebook
+
+    with Gradebook(many.course.coursedir.db_url, many.course.coursedir.course_id) as book:
+        source = prepare.Source(book, NAME)
+    source.know_release(many.root / "exercises" / NAME)
+    sanitiser = prepare.Sanitiser(many.course.config, source)
+    notebook = json.loads((many.root / "exercises" / NAME / "doubling.ipynb").read_text())
+    return notebook, source, lambda folder: prepare.read_submission("ada", folder, source, sanitiser)
+
+
+def faults(found, source):
+    """What is wrong with what was made of a submission, in words."""
+    said = [found.problem, *found.notes, *found.told]
+    wrong = [f"raw text is shown: {words!r}" for words in said if printable(words, 10**6) != words]
+    if found.problem or found.notebook is None:
+        return wrong + ([] if found.problem and found.notebook is None else ["neither graded nor refused"])
+    nbformat.validate(found.notebook)
+    nbformat.writes(found.notebook).encode()
+    store.key(found, {}, {})
+    names = [cell.metadata.nbgrader.grade_id for cell in found.notebook.cells if "nbgrader" in cell.metadata]
+    if len(set(names)) < len(names) or not set(names) >= set(source.points):
+        wrong.append(f"the checks are {names}")
+    given = {name for name, cell in source.cells.items() if cell.locked}
+    texts = {
+        cell.metadata.nbgrader.grade_id: cell.source
+        for cell in found.notebook.cells
+        if "nbgrader" in cell.metadata
+    }
+    return wrong + [
+        f"{name} is not the course's" for name in given if not texts[name].endswith(source.cells[name].source)
+    ]
+
+
+def test_a_thousand_malformed_submissions(reader, tmp_path):
+    """Is each graded or refused with a sentence that can be shown, at once?"""
+    notebook, source, read = reader
+    graded, longest = 0, 0.0
+    for number in range(NOTEBOOKS):
+        folder = tmp_path / "in" / str(number)
+        malformed.hand_in(folder, notebook, random.Random(SEED + number))
+        began = time.process_time()
+        found = read(folder)
+        longest = max(longest, time.process_time() - began)
+        assert faults(found, source) == [], f"seed {SEED + number}"
+        graded += found.notebook is not None
+    assert NOTEBOOKS / 5 < graded < NOTEBOOKS * 4 / 5, "both ends are met"
+    assert longest < 2
+
+
+def test_malformed_submissions_among_others(many, capfd):
+    """Does a whole run end, with each graded or refused, and the honest with their points?"""
+    many.hand_in("ada")
+    notebook = json.loads((many.root / "exercises" / NAME / "doubling.ipynb").read_text())
+    folder = many.course.folder("submitted", "ada", NAME).parents[1]
+    for number in range(40):
+        malformed.hand_in(folder / f"s{number:02}" / NAME, notebook, random.Random(SEED + number))
+    (folder / "bad\udcff" / NAME).mkdir(parents=True)
+    (folder / ("n" * 200) / NAME).mkdir(parents=True)
+    (folder / "file").write_text("")
+    result = many.run()
+    assert set(result.ungraded) == {r"bad\xff", printable("n" * 200)}
+    assert len(result.graded) + len(result.unreadable) == 41 and "ada" in result.graded
+    points = many.points()
+    assert points["ada"] == FULL and set(points) == {*result.graded, *result.unreadable}
+    for student in ("ada", result.graded[-1], next(iter(result.unreadable))):
+        assert many.course.feedback(NAME, student)
+    assert many.run().graded == []
+    _, _, said = give.give_back(many.course, NAME, ["ada"])
+    assert any(r"bad\xff" in words for words in said)
+
+
+def test_malformed_submissions_in_the_engine(reader, tmp_path):
+    """Does the engine end each with a verdict that can be stored?"""
+    from cluster.staff.engine import Engine, Limits
+
+    need()
+    notebook, _, read = reader
+    ended = 0
+    with Engine(workers=1, limits=Limits(cell=5, check=5, total=30)) as engine:
+        for number in range(NOTEBOOKS):
+            folder = tmp_path / "in" / str(number)
+            malformed.hand_in(folder, notebook, random.Random(SEED - number))
+            found = read(folder)
+            if found.notebook is None:
+                continue
+            os.makedirs(folder / "more")
+            (folder / "more" / "bad\udcff.txt").write_text("1")
+            verdict = engine.grade(found.notebook, folder)
+            assert verdict.outcome == "graded", verdict.why
+            nbformat.writes(verdict.notebook).encode()
+            ended += 1
+            if ended == 6:
+                return
+
+
+def test_text_in_no_encoding_is_graded_and_said(many):
+    """Is a half of a character in a text, an answer and an output replaced, and the student told?"""
+    many.released.cells[0].source += " \ud800"
+    many.hand_in("ada", "x = '\ud83d'", text=json.dumps(many.released | {"cells": many.released.cells}))
+    result = many.run()
+    assert result.graded == ["ada"] and "in no encoding" in result.notes["ada"][0]
+    page = many.course.feedback(NAME, "ada")[0].read_text()
+    assert "In your notebook, characters that are in no encoding were replaced by" in page
+
+
+def names(draw):
+    """A name of a file as a student could make it: any bytes but / and 0."""
+    parts = [
+        b"\xff",
+        b"\xed\xa0\x80",
+        b"\n",
+        b"\x1b[31m",
+        "\u202e".encode(),
+        "ü".encode(),
+        b"a",
+        b" ",
+        b"\\",
+        b"+",
+    ]
+    made = b"".join(draw.choice([*parts, draw.randbytes(1)]) for _ in range(draw.choice([1, 5, 40, 255])))
+    return os.fsdecode(made.replace(b"/", b"").replace(b"\0", b"")[:255] or b"a")
+
+
+def test_thousands_of_names_can_be_shown():
+    """Is each name one line of text for any terminal, page and file, and told from others?"""
+    draw, shown = random.Random(SEED), {}
+    for _ in range(NAMES):
+        name = names(draw)
+        words = printable(name, 2000)
+        assert words.isprintable() and words.encode() and printable(words, 2000) == words
+        assert len(printable(name)) <= 200 and encodable(name).encode()
+        assert shown.setdefault(words, name) == name or "\\" in name
+    assert printable("bad\udcff.txt") == r"bad\xff.txt" and printable("a\nb") == r"a\nb"
+
+
+def test_an_inbox_of_odd_names(many, tmp_path):
+    """Is each odd folder refused with a sentence, and what holds odd files collected or refused?"""
+    draw, inbox = random.Random(SEED), tmp_path / "inbound"
+    inbox.mkdir()
+    for number in range(60):
+        name = names(draw)
+        if draw.random() < 0.5 and len(os.fsencode(name)) < 100:
+            (inbox / f"{name}+{NAME}+{number}").mkdir()
+        folder = inbox / f"s{number}+{NAME}+2026-01-01 00:00:00 UTC"
+        folder.mkdir()
+        (folder / name).write_text("1")
+    deep = inbox / f"deep+{NAME}+1"
+    for _ in range(400):
+        deep.mkdir()
+        deep = deep / "d"
+    new, _, refused = collect.collect(many.course.coursedir, NAME, inbox, check_owner=False)
+    assert len(new) >= 60 and "within each other" in refused[f"deep+{NAME}+1"]
+    for words in (*refused, *refused.values()):
+        assert printable(words) == words
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda n: n["cells"].extend([{"cell_type": "code", "source": ""}] * 50_000), "50004 cells"),
+        (lambda n: n["cells"][1].update(source="x" * 2**22), "2 MiB of text"),
+        (lambda n: n["metadata"].update(blob=["\ud800" * 10] * 200_000), ""),
+        (lambda n: n["cells"][1].update(metadata={"nbgrader": {"grade_id": [[]] * 2**20}}), ""),
+        (lambda n: n["cells"][1].update(outputs=[{"output_type": "stream", "text": ""}] * 500_000), ""),
+    ],
+)
+def test_large_notebooks_are_bounded(reader, tmp_path, change, words):
+    """Are too many cells refused with a sentence, and floods of outputs and metadata left out, in seconds?"""
+    notebook, _, read = reader
+    change(notebook)
+    (tmp_path / "doubling.ipynb").write_text(json.dumps(notebook))
+    began = time.process_time()
+    found = read(tmp_path)
+    assert time.process_time() - began < 10
+    assert words in found.problem and bool(words) == bool(found.problem) == (found.notebook is None)

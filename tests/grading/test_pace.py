@@ -1,0 +1,89 @@
+"""A limit that a submission has met because of its neighbours is not its own."""
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cluster.staff.engine import Engine, Limits, pace
+
+from .classes import FULL
+from .sandboxes import need, patiently, tiny
+
+BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time() < {}: pass"
+
+
+@contextlib.contextmanager
+def neighbours(count):
+    """So many processes that do nothing but compute; in a session of its own each has a share of its own."""
+    command = [sys.executable, "-c", "while True: pass"]
+    spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    try:
+        time.sleep(0.3)
+        yield
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("used", "delayed", "waited", "starved"),
+    [
+        (9.5, 5, 9, False),  # has had its time, whoever else computed
+        (4, 6, 9, True),  # would have computed, and others did
+        (4, 0, 9, True),  # its ranks, which have ended, may have waited
+        (0.1, 0.1, 9, False),  # slept, or waited for itself
+        (4, 0, 0.5, False),  # nobody took its processor
+        (4, 6, None, False),  # nobody knows
+    ],
+)
+def test_whose_limit_it_was(used, delayed, waited, starved):
+    """Is of 10 s told what was a submission's own, from what the kernel says?"""
+    assert pace.judged(10, 10, used, delayed, waited) is starved
+    assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
+
+
+def test_what_the_kernel_tells():
+    """Are a process's own seconds those of its children, too, and is a starved one seen as such?"""
+    code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=30)"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        watched = pace.Pace(process.pid)
+        since = watched.now()
+        time.sleep(1)
+        assert len(pace.family(process.pid)) == 2
+        assert 0.05 < pace.computed(pace.family(process.pid)) - since.used < 1.5
+        for pid in pace.family(process.pid)[::-1]:
+            subprocess.run(["kill", "-9", str(pid)], check=False)
+    assert watched.now().used == 0 and not watched.starved(since, 1), "it has ended"
+
+
+@pytest.mark.skipif(pace.pressure() is None, reason="the kernel does not tell how long tasks wait (PSI)")
+def test_neighbours_that_starve_the_processor():
+    """Is who needs 0.8 s of a limit of 1 s graded again where others compute, and not found too slow?"""
+    need()
+    limits = Limits(cell=1, check=3, total=60, processes=64)
+    with Engine(workers=1, limits=limits) as engine:
+        engine.grade(tiny("def double(x): return 2 * x"))  # the fork server stands
+        with neighbours(40):
+            verdict = engine.grade(tiny(BUSY.format(0.8)))
+        assert (verdict.outcome, verdict.alone) == ("again", True), verdict.to_json()
+        assert "others" in verdict.why
+        verdict = patiently(engine, tiny(BUSY.format(0.8)))
+        assert verdict.outcome == "graded" and verdict.checks["check"].score == 2
+        assert "TimeLimit" not in str(verdict.notebook)
+
+
+def test_who_was_starved_is_graded_again_alone(many):
+    """Are those who met a machine's limit sent out one by one, when all others have ended?"""
+    for number in range(4):
+        many.hand_in(f"s{number}", "STARVED" if number < 2 else "x = 1")
+    result = many.run()
+    assert sorted(result.graded) == ["s0", "s1", "s2", "s3"] and not result.ungraded
+    assert many.points()["s0"] == FULL
+    assert many.executed() == {"s0": 2, "s1": 2, "s2": 1, "s3": 1}
+    times = {path.name: path.stat().st_mtime_ns for path in many.seen.iterdir()}
+    last = sorted(times, key=times.get)[-2:]
+    assert {name.partition("-")[0] for name in last} == {"s0", "s1"}
