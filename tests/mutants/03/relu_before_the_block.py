@@ -1,6 +1,7 @@
 MISUNDERSTANDING = "The block normalises its input: a ReLU stands before F as well."
 FAILS = {
     "block-order",
+    "block-changes-shape",
 }
 REPLACE = {
     "residual_block": """
