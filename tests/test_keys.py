@@ -98,6 +98,7 @@ FILES = {
     "solutions/02_two/two.py": "# %%\nx = 1",
     "tests/mutants/01/flipped.py": 'REPLACE = {"a": "from cluster.forbidden import x"}',
     "tests/mutants/01/turned.py": 'REPLACE = {"a": "x"}',
+    "tests/unusual/01/by_hand.py": 'UNUSUAL = "By hand."\nREPLACE = {"a": "x + 0"}',
     "tests/mutants/02/dropped.py": 'REPLACE = {"b": "y"}',
     "cluster/forbidden.py": "x = 1",
     "tests/exploits/first.py": '"""Reads."""\nANSWER = "open(\'cluster.unrelated\')"',
@@ -217,6 +218,7 @@ CHANGES = [
     ("tests/mutants/01/flipped.py", "import x", "import x, y", {"01 flipped"}),  # a mutant's text
     ("cluster/forbidden.py", "1", "2", {"01 flipped"}),  # imported in a mutant's text
     ("tests/mutants/02/dropped.py", "y", "z", {"02 dropped"}),
+    ("tests/unusual/01/by_hand.py", "x + 0", "0 + x", {"01 by_hand"}),  # a right solution's text
     ("tests/exploits/first.py", "open", "read", A1),
     ("tests/exploits/course/doubling.py", "1", "2", A1 | A2),  # the attacked assignment
     (

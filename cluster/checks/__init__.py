@@ -4,8 +4,8 @@ The checks that a student's notebook runs need what is named here and nothing el
 (`python -m cluster.staff --help`) is imported only when it is asked for.
 """
 
-from .calls import forbidden, in_place, watched
+from .calls import forbidden, in_place, unchanged, watched
 from .compare import autotest, close, expect
 from .variant import variant
 
-__all__ = ["autotest", "close", "expect", "forbidden", "in_place", "variant", "watched"]
+__all__ = ["autotest", "close", "expect", "forbidden", "in_place", "unchanged", "variant", "watched"]

@@ -1,92 +1,101 @@
 """For checks of how a function does its work, not only of what it returns.
 
-    with watched("im2col") as calls, forbidden("convolve_loops", "use one product instead of the loops"):
-        result = forward(x, w, b)
-    assert calls.count == 1
-    with in_place():
-        update(weights)  # changes its argument, or must not
+    def tripled(a, b):
+        return 3 * (a @ b)
 
-The first two work on global names of the notebook that runs the check. In the grading engine the notebook's
-functions live in another process; there the names are replaced in that process.
+    with watched("gemm", tripled) as calls, forbidden("convolve_loops", "use a product instead of the loops"):
+        result = forward(x, w, b)
+    assert calls.count == 1  # and `result` is three times what it was, if it came from that call
+    with unchanged(x=x, w=w):
+        forward(x, w, b)
+    with in_place():
+        update(weights)  # is meant to change its argument
+
+`watched` and `forbidden` replace a global name of the notebook that runs the check. In the grading engine the
+notebook's functions live in another process, which calls back for it: calls are counted, and answered, where
+the student's code cannot reach. There functions get copies of arrays; one that changes what it was given
+fails the check outside of `in_place`, and `unchanged` finds the same in a notebook.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
+
+import numpy as np
 
 ENGINE = "__student__"  # the engine's referee has this name among a check's globals
 
 
 class Calls:
-    """`count`: how often the function was called; right once the `with` block has ended."""
+    """`count`: how often the function was called so far."""
 
     count = 0
 
 
-def recorder(function: Callable, calls: Calls) -> Callable:
-    """`function`, counting its calls."""
-
-    @functools.wraps(function)
-    def counted(*args, **kwargs):
-        calls.count += 1
-        return function(*args, **kwargs)
-
-    return counted
-
-
-def refusal(words: str) -> Callable:
-    """A function that raises AssertionError(words)."""
-
-    def refuse(*args, **kwargs):
-        raise AssertionError(words)
-
-    return refuse
-
-
 class watched:
-    """While the block runs, calls of the global function `name` are counted."""
+    """While the block runs, calls of the global function `name` are counted.
+
+    instead: what answers these calls in its place, a function of the same arguments. A check that answers
+    with something else (a multiple, the windows of another image) sees in the output whether it was used.
+    Raises NameError where the notebook has no such function.
+    """
 
     words: str | None = None
 
-    def __init__(self, name: str):
-        self.name, self.names, self.calls = name, sys._getframe(1).f_globals, Calls()
+    def __init__(self, name: str, instead: Callable | None = None):
+        self.name, self.instead, self.calls = name, instead, Calls()
+        self.names = sys._getframe(1).f_globals
         self.engine = self.names.get(ENGINE)
 
     def __enter__(self) -> Calls:
         if self.engine:
-            self.engine.watch(self.name, self.words)
-            return self.calls
-        if self.name not in self.names:
+            self.function = self.engine.replace(self.name, self.call)
+        elif self.name in self.names:
+            self.function, self.names[self.name] = self.names[self.name], self.call
+        else:
             raise NameError(f"name {self.name!r} is not defined")
-        self.function = self.names[self.name]
-        counted = recorder(self.function, self.calls)
-        self.names[self.name] = refusal(self.words) if self.words else counted
         return self.calls
 
-    def __exit__(self, *_: Any) -> None:
-        if self.engine:
-            self.calls.count = self.engine.unwatch()
-        else:
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self.engine:
             self.names[self.name] = self.function
+        elif kind is None or issubclass(
+            kind, Exception
+        ):  # else the check is over, and the engine puts it back
+            self.engine.put_back()
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Stands for the function."""
+        self.calls.count += 1
+        return (self.instead or self.function)(*args, **kwargs)
 
 
 class forbidden(watched):
-    """While the block runs, a call of the global function `name` raises AssertionError(words)."""
+    """A block in which the global function `name` is called raises AssertionError(words), in the end at the
+    latest: a function that catches the error of the call has called it all the same."""
 
     def __init__(self, name: str, words: str):
-        self.name, self.names, self.calls = name, sys._getframe(1).f_globals, Calls()
-        self.engine, self.words = self.names.get(ENGINE), words
+        self.name, self.instead, self.calls = name, self.refuse, Calls()
+        self.names, self.words = sys._getframe(1).f_globals, words
+        self.engine = self.names.get(ENGINE)
+
+    def refuse(self, *args: Any, **kwargs: Any) -> None:
+        raise AssertionError(self.words)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        super().__exit__(kind, error, trace)
+        if self.calls.count and (kind is None or issubclass(kind, Exception)):
+            raise AssertionError(self.words) from None
 
 
 class in_place:
     """While the block runs, arrays handed to the notebook's functions are changed by what these do to them.
 
-    In a notebook that is always so. In the grading engine functions get copies, and only in such a block the
-    changes are copied back: a function that overwrites its input with zeros must not change what the check
-    computes from that input afterwards.
+    In a notebook that is always so. In the grading engine functions get copies; only in such a block the
+    changes are copied back, and anywhere else they fail the check.
     """
 
     def __init__(self):
@@ -99,3 +108,21 @@ class in_place:
     def __exit__(self, *_: Any) -> None:
         if self.engine:
             self.engine.in_place = False
+
+
+class unchanged:
+    """After the block each of these arrays, given by name, is as it was, or an AssertionError names it.
+
+    In the grading engine it cannot be otherwise: a call that changes an array is an error there by itself.
+    """
+
+    def __init__(self, **arrays: np.ndarray):
+        self.arrays = arrays
+
+    def __enter__(self) -> None:
+        self.before = {name: array.tobytes() for name, array in self.arrays.items()}
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for name, array in self.arrays.items():
+            if kind is None and array.tobytes() != self.before[name]:
+                raise AssertionError(f"the function has changed {name}, which it was given: work on a copy")

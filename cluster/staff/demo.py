@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # The misunderstandings of the half-right student, names of files in tests/mutants/NN/.
 HALF = {
-    "01_convolution_as_gemm": ["padding_only_one_side", "col2im_assigns_instead_of_adds"],
+    "01_convolution_as_gemm": ["padding_only_one_side", "bias_for_every_product"],
     "07_data_parallel_training": ["warmup_starts_at_zero", "mean_of_means"],
 }
 Work = tuple[str, str]  # (assignment, student)

@@ -352,12 +352,14 @@ def release(tree: Tree, assignment: str) -> Parts:
 
 
 def mutants(tree: Tree, assignment: str) -> tuple[Parts, dict[str, Parts]]:
-    """The parts that all gradings of an assignment share, and those of each: {stub, solution, mutant: …}."""
+    """The parts that all gradings of an assignment share, and those of each: {stub, solution, mutant, unusual
+    solution: …}."""
     reached = Reach(tree, MUTANTS)
     shared = _assignment(tree, assignment, reached, lambda text: "\n\0".join(code_cells(text)))
     shared |= surroundings(tree, reached)
     own = {name: {"submission": name} for name in ("stub", "solution")}
-    for path in sorted((tree.root / "tests" / "mutants" / assignment[:2]).glob("*.py")):
+    folders = [tree.root / "tests" / kind / assignment[:2] for kind in ("mutants", "unusual")]
+    for path in [path for folder in folders for path in sorted(folder.glob("*.py"))]:
         beyond = reached.copy().file(path).parts()
         own[path.stem] = {part: h for part, h in beyond.items() if part not in shared}
     return shared, own

@@ -19,16 +19,17 @@
 #
 # You will
 #
-# - lay the windows of an image out as the rows of a matrix (im2col),
-# - compute the layer with one matrix product,
-# - derive its three gradients and compute them with two more,
+# - lay the windows of an image out as the rows of a matrix (im2col), also windows with gaps (*dilation*),
+# - compute the layer with one matrix product, and a *grouped* layer with one for each group,
+# - derive its gradients: that of the filters is a product again, that of the image is *another convolution*,
 # - count the floating-point operations and the bytes, and say from these when the layer is bound by memory,
 # - predict what the matrix product gains over the loops, and measure it.
 #
-# The background is lecture 01. There are 20 points in 14 checks. Each function has one hole, which sets the
-# variable that the function returns. Fill the holes marked `YOUR CODE HERE`, run the free cell below each,
-# then the checks; a check that fails says what it saw. Some checks also try cases that are not shown, so
-# write what the definition says, not what the example needs.
+# The background is lecture 01, which has no dilation, no groups, and another way back to the image. There
+# are 20 points: 18 in 15 checks, and 2 for an answer in your own words. Each function has one hole, which
+# sets the variable that the function returns. Fill the holes marked `YOUR CODE HERE`, run the free cell
+# below each, then the checks; a check that fails says what it saw. Some checks also try cases that are not
+# shown, so write what the definition says, not what the example needs.
 
 # %% [markdown]
 # ## Notation
@@ -41,6 +42,9 @@
 #
 # Arrays are stored as TensorFlow stores them, channels last: images x `(N, H, W, C)`, filters w `(k, k, C,
 # K)`, biases b `(K,)`, result y `(N, H_out, W_out, K)`. A multiply-add counts as two FLOPs.
+#
+# All functions keep the dtype of their arrays (float32 in, float32 out) and leave what they are given
+# unchanged.
 
 # %% given="setup"
 import time
@@ -48,7 +52,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import expect, forbidden, watched
+from cluster.checks import expect, unchanged, watched
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(1)
@@ -59,9 +63,17 @@ def integers(*shape):
     return rng.integers(-4, 5, shape).astype(np.float64)
 
 
-def output_size(n, k, stride=1, padding=0):
-    """How many windows of length k fit into n pixels with `padding` more at both ends, `stride` apart."""
-    return (n + 2 * padding - k) // stride + 1
+def output_size(n, k, stride=1, padding=0, dilation=1):
+    """How many windows of k pixels, taken `dilation` apart, fit into n pixels with `padding` more at both
+    ends, if they start `stride` apart."""
+    length = dilation * (k - 1) + 1
+    return (n + 2 * padding - length) // stride + 1
+
+
+def gemm(A, B):
+    """The product of two matrices, (m, n) and (n, p) to (m, p): one call of the processor's library."""
+    assert A.ndim == B.ndim == 2, f"gemm multiplies two matrices, not arrays of shapes {A.shape}, {B.shape}"
+    return A @ B
 
 
 # %% [markdown]
@@ -69,24 +81,37 @@ def output_size(n, k, stride=1, padding=0):
 #
 # Each value of the result is the sum of a window of the image, weighted by a filter. The window starts at
 # row i·stride, column j·stride of the padded image; the filter is *not* turned round (mathematicians call
-# this cross-correlation; deep learning calls it convolution). This is slow, and right: the checks compare
-# with it.
+# this cross-correlation; deep learning calls it convolution). Two things are more general than in the
+# lecture:
+#
+# - **dilation**: a window takes every `dilation`-th pixel. With k = 3 and dilation 2 it has 3 × 3 pixels, but
+#   spans 5 × 5. So a layer sees further at the same cost.
+# - **groups**: channels and filters are cut into `groups` parts of equal size, in their order, and the
+#   filters of a part see the channels of that part only. A filter then has C / groups channels: w is `(k,
+#   k, C / groups, K)`. With groups = C each channel has filters of its own (a *depthwise* layer, as in
+#   MobileNet).
+#
+# This is slow, and right: the checks compare with it.
 
 
 # %% given="definition"
-def convolve_loops(x, w, b, stride=1, padding=0):
-    """A convolutional layer, straight from its definition. Shapes as in the table above."""
+def convolve_loops(x, w, b, stride=1, padding=0, dilation=1, groups=1):
+    """A layer, straight from its definition. x (N, H, W, C), w (k, k, C / groups, K), b (K,)."""
     N, H, W, _ = x.shape
-    k, _, _, K = w.shape
-    H_out, W_out = output_size(H, k, stride, padding), output_size(W, k, stride, padding)
+    k, _, C_group, K = w.shape
+    H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
+    length = dilation * (k - 1) + 1
     padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     y = np.empty((N, H_out, W_out, K), x.dtype)
     for n in range(N):
         for i in range(H_out):
             for j in range(W_out):
-                window = padded[n, i * stride : i * stride + k, j * stride : j * stride + k]  # (k, k, C)
+                rows = slice(i * stride, i * stride + length, dilation)
+                cols = slice(j * stride, j * stride + length, dilation)
+                window = padded[n, rows, cols]  # (k, k, C)
                 for f in range(K):
-                    y[n, i, j, f] = np.sum(window * w[:, :, :, f]) + b[f]
+                    first = f // (K // groups) * C_group  # channel of this filter's group
+                    y[n, i, j, f] = np.sum(window[:, :, first : first + C_group] * w[:, :, :, f]) + b[f]
     return y
 
 
@@ -116,31 +141,33 @@ predicted_stride_3 = None
 
 # %% [markdown]
 # Loops over N, H_out and W_out would be slow again. It can be done with k·k assignments of large slices:
-# which pixels of the image land in *one column* of the matrix?
+# which pixels of the image land in *one column* of the matrix? (Or with a view, as the lecture does it; what
+# counts is the matrix.) With a dilation, which slice changes, and how?
 
 
 # %% solution="im2col"
-def im2col(x, k, stride=1, padding=0):
+def im2col(x, k, stride=1, padding=0, dilation=1):
     """Lay out the windows of images as the rows of a matrix.
 
-    x        images (N, H, W, C), any dtype, which the result keeps
-    k        size of the window in pixels
-    stride   distance between neighbouring windows in pixels
-    padding  rows and columns of zeros added on each of the four sides
+    x         images (N, H, W, C), any dtype, which the result keeps
+    k         a window takes k × k pixels
+    stride    distance between neighbouring windows in pixels
+    padding   rows and columns of zeros added on each of the four sides
+    dilation  distance between neighbouring pixels of a window
 
     Returns the matrix (N * H_out * W_out, k * k * C). Its rows run over (n, i, j), j fastest; its columns
     over (row in the window, column in the window, channel), the channel fastest.
     """
     N, H, W, C = x.shape
-    H_out, W_out = output_size(H, k, stride, padding), output_size(W, k, stride, padding)
+    H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     assert H_out > 0 and W_out > 0, f"a window of {k} does not fit into {H} × {W} with padding {padding}"
     ### BEGIN SOLUTION
     padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     windows = np.empty((N, H_out, W_out, k, k, C), x.dtype)
     for i in range(k):
         for j in range(k):
-            rows = slice(i, i + stride * H_out, stride)
-            cols = slice(j, j + stride * W_out, stride)
+            rows = slice(i * dilation, i * dilation + stride * H_out, stride)
+            cols = slice(j * dilation, j * dilation + stride * W_out, stride)
             windows[:, :, :, i, j] = padded[:, rows, cols]
     columns = windows.reshape(N * H_out * W_out, k * k * C)
     ### END SOLUTION
@@ -154,8 +181,8 @@ def im2col(x, k, stride=1, padding=0):
 # %%
 print(im2col(small, k=2))
 
-# %% check="im2col-by-hand" points=2 see="1.3"
-"""The four windows of the small image, and the order of channels inside a row (2 points)."""
+# %% check="im2col-by-hand" points=1 see="1.3"
+"""The four windows of the small image, and the order of channels inside a row (1 point)."""
 by_hand = np.array([[1, 2, 4, 5], [2, 3, 5, 6], [4, 5, 7, 8], [5, 6, 8, 9]], float)
 expect(
     im2col(small, k=2),
@@ -185,15 +212,15 @@ expect(
 
 
 # %% given="picking-filters"
-def im2col_by_definition(x, k, stride=1, padding=0):
+def im2col_by_definition(x, k, stride=1, padding=0, dilation=1):
     """im2col as a convolution with filters that each pick one value of the window."""
     size = k * k * x.shape[3]
-    pick = np.eye(size).reshape(k, k, x.shape[3], size)
-    return convolve_loops(x, pick, np.zeros(size), stride, padding).reshape(-1, size)
+    pick = np.eye(size, dtype=x.dtype).reshape(k, k, x.shape[3], size)
+    return convolve_loops(x, pick, np.zeros(size, x.dtype), stride, padding, dilation).reshape(-1, size)
 
 
-# %% check="im2col-stride-padding" points=2 see="1.3"
-"""Padding goes on all four sides, windows start `stride` apart, images need not be square (2 points)."""
+# %% check="im2col-stride-padding" points=1 see="1.3"
+"""Padding goes on all four sides, windows start `stride` apart, images need not be square (1 point)."""
 x = integers(2, 5, 6, 2)  # five rows, six columns
 one_side = np.pad(x, ((0, 0), (0, 2), (0, 2), (0, 0)))
 expect(
@@ -224,6 +251,42 @@ for shape, k, stride, padding in [
         im2col_by_definition(image, k, stride, padding),
         name=f"im2col of {shape} with k={k}, stride={stride}, padding={padding}",
     )
+pixels = rng.integers(0, 256, (2, 4, 5, 3)).astype(np.uint8)
+assert im2col(pixels, 2).dtype == np.uint8, "im2col of uint8 is not uint8"
+expect(im2col(pixels, 2, 1, 1), im2col_by_definition(pixels, 2, 1, 1), name="im2col of uint8")
+numbers = rng.integers(2**60, 2**61, (1, 3, 4, 2))  # float64 cannot hold them
+expect(im2col(numbers, 2), im2col_by_definition(numbers, 2), name="im2col of large int64")
+halves = integers(1, 4, 4, 2).astype(np.float16)
+expect(im2col(halves, 3, 1, 1), im2col_by_definition(halves, 3, 1, 1), name="im2col of float16")
+### END HIDDEN TESTS
+
+# %% check="im2col-dilation" points=1 see="1.3"
+"""A window takes every `dilation`-th pixel, also with stride and padding (1 point)."""
+x = integers(2, 6, 7, 2)
+expect(
+    im2col(x, k=2, dilation=3),
+    im2col_by_definition(x, 2, dilation=3),
+    {
+        "the windows have no gaps; neighbouring pixels of a window lie `dilation` apart.": (
+            im2col_by_definition(x, 2).reshape(2, 5, 6, -1)[:, :3, :4].reshape(24, -1)
+        ),
+    },
+    "im2col(x, k=2, dilation=3)",
+)
+### BEGIN HIDDEN TESTS
+for shape, k, stride, padding, dilation in [
+    ((1, 9, 8, 3), 3, 2, 1, 2),
+    ((2, 7, 6, 1), 2, 3, 0, 2),
+    ((1, 5, 7, 2), 3, 1, 3, 3),
+    ((1, 4, 5, 2), 1, 1, 0, 5),  # one pixel has no neighbour: a dilation changes nothing
+    ((1, 10, 11, 1), 4, 1, 0, 3),
+]:
+    image = integers(*shape)
+    expect(
+        im2col(image, k, stride, padding, dilation),
+        im2col_by_definition(image, k, stride, padding, dilation),
+        name=f"im2col of {shape} with k={k}, stride={stride}, padding={padding}, dilation={dilation}",
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -239,22 +302,34 @@ for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
 # ## 2. The layer as one matrix product
 #
 # Each row of the matrix meets each filter in one sum of products. Which shape must the filters be given so
-# that this is one `@`? Think of the bias last: it belongs to a filter, not to a window.
+# that this is one product? Think of the bias last: it belongs to a filter, not to a window.
+#
+# In this assignment every product of matrices is a call of `gemm`, which is given: so its calls can be
+# counted. A layer needs **one**, for all images and all filters. A layer with groups needs one for each
+# group: which columns of the matrix of windows, and which filters, does a group multiply? (Columns of the
+# channels of one group do not lie side by side. A reshape to `(rows, k * k, groups, C / groups)` shows
+# where they are.)
 
 
 # %% solution="forward"
-def forward(x, w, b, stride=1, padding=0):
-    """A convolutional layer by im2col and one matrix product.
+def forward(x, w, b, stride=1, padding=0, dilation=1, groups=1):
+    """A convolutional layer by im2col and one call of gemm for each group.
 
-    x (N, H, W, C), w (k, k, C, K), b (K,). Returns y (N, H_out, W_out, K).
+    x (N, H, W, C), w (k, k, C / groups, K), b (K,). Returns y (N, H_out, W_out, K).
     """
     N, H, W, C = x.shape
-    k, k_other, C_w, K = w.shape
-    assert k == k_other and C_w == C, f"filters {w.shape} do not fit images {x.shape}"
-    H_out, W_out = output_size(H, k, stride, padding), output_size(W, k, stride, padding)
+    k, k_other, C_group, K = w.shape
+    assert k == k_other and C_group * groups == C, f"filters {w.shape} do not fit images {x.shape}"
+    assert K % groups == 0, f"{K} filters cannot be cut into {groups} groups"
+    H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
-    rows_of_y = im2col(x, k, stride, padding) @ w.reshape(k * k * C, K) + b
-    y = rows_of_y.reshape(N, H_out, W_out, K)
+    windows = im2col(x, k, stride, padding, dilation).reshape(-1, k * k, groups, C_group)
+    filters = w.reshape(k * k, C_group, groups, K // groups)
+    parts = [
+        gemm(windows[:, :, g].reshape(-1, k * k * C_group), filters[:, :, g].reshape(k * k * C_group, -1))
+        for g in range(groups)
+    ]
+    y = np.concatenate(parts, axis=1).reshape(N, H_out, W_out, K) + b
     ### END SOLUTION
     assert y.shape == (N, H_out, W_out, K), f"the result has shape {y.shape}"
     return y
@@ -270,18 +345,24 @@ print(small_filter[:, :, 0, 0])
 # %%
 print(forward(small, small_filter, b=np.zeros(1))[0, :, :, 0])
 
+# %% [markdown]
+# The checks of `forward` put the definition in the place of your `im2col`, so that a mistake there costs
+# points there only.
+
 # %% check="forward-by-hand" points=1 see="1.2"
 """One filter on the small image; the bias is added once to each value (1 point)."""
 by_hand = np.array([[37.0, 47.0], [67.0, 77.0]]).reshape(1, 2, 2, 1)
 turned = convolve_loops(small, small_filter[::-1, ::-1], np.zeros(1))
+with watched("im2col", im2col_by_definition):
+    without, with_bias = (forward(small, small_filter, np.array([bias])) for bias in (0.0, 100.0))
 expect(
-    forward(small, small_filter, np.zeros(1)),
+    without,
     by_hand,
     {"the filter was turned by 180 degrees; a convolutional layer uses it as it is.": turned},
     "forward(small, small_filter, 0)",
 )
 expect(
-    forward(small, small_filter, np.array([100.0])),
+    with_bias,
     by_hand + 100,
     {
         "the bias is missing.": by_hand,
@@ -295,8 +376,10 @@ expect(
 x, w, b = integers(2, 5, 5, 3), integers(3, 3, 3, 4), integers(4)
 turned = convolve_loops(x, w[::-1, ::-1], b)
 mixed = convolve_loops(x, w.transpose(3, 0, 1, 2).reshape(w.shape), b)
+with watched("im2col", im2col_by_definition), unchanged(x=x, w=w, b=b):
+    y = forward(x, w, b)
 expect(
-    forward(x, w, b),
+    y,
     convolve_loops(x, w, b),
     {
         "the filters were turned by 180 degrees; a convolutional layer uses them as they are.": turned,
@@ -305,30 +388,107 @@ expect(
     "forward(x, w, b)",
 )
 ### BEGIN HIDDEN TESTS
-for shape, k, K, stride, padding in [
-    ((2, 7, 4, 3), 3, 5, 2, 1),
-    ((1, 6, 9, 2), 2, 3, 3, 0),
-    ((3, 4, 5, 6), 1, 2, 1, 0),
-    ((1, 5, 3, 1), 3, 1, 1, 2),
+for shape, k, K, stride, padding, dilation in [
+    ((2, 7, 4, 3), 3, 5, 2, 1, 1),
+    ((1, 6, 9, 2), 2, 3, 3, 0, 1),
+    ((3, 4, 5, 6), 1, 2, 1, 0, 1),
+    ((1, 5, 3, 1), 3, 1, 1, 2, 1),
+    ((2, 7, 8, 2), 3, 3, 2, 1, 2),
+    ((1, 9, 7, 3), 2, 2, 1, 0, 4),
 ]:
     image, filters, bias = integers(*shape), integers(k, k, shape[3], K), integers(K)
+    with watched("im2col", im2col_by_definition):
+        y = forward(image, filters, bias, stride, padding, dilation)
     expect(
-        forward(image, filters, bias, stride, padding),
-        convolve_loops(image, filters, bias, stride, padding),
-        name=f"forward of {shape} with k={k}, K={K}, stride={stride}, padding={padding}",
+        y,
+        convolve_loops(image, filters, bias, stride, padding, dilation),
+        name=f"forward of {shape} with k={k}, K={K}, stride={stride}, padding={padding}, dilation={dilation}",
+    )
+bright, filters = integers(1, 4, 5, 2) + 2.0**30, integers(3, 3, 2, 2)
+filters[1, 1] -= filters.sum(axis=(0, 1))  # the brightness cancels, if float64 was kept
+with watched("im2col", im2col_by_definition):
+    y = forward(bright, filters, np.zeros(2))
+expect(y, convolve_loops(bright, filters, np.zeros(2)), name="forward of a bright image")
+### END HIDDEN TESTS
+layer32 = small.astype(np.float32), small_filter.astype(np.float32), np.ones(1, np.float32)
+with watched("im2col", im2col_by_definition):
+    y = forward(*layer32, padding=1)
+expect(y, convolve_loops(*layer32, padding=1), name="forward of float32")
+
+# %% check="forward-groups" points=2 see="1.3"
+"""The filters of a group see the channels of their group, and no others (2 points)."""
+x, w, b = integers(2, 4, 5, 4), integers(3, 3, 2, 6), integers(6)
+dealt = convolve_loops(x[..., [0, 2, 1, 3]], w, b, groups=2)
+with watched("im2col", im2col_by_definition):
+    y = forward(x, w, b, groups=2)
+expect(
+    y,
+    convolve_loops(x, w, b, groups=2),
+    {
+        "channels were dealt out in turn; a group has channels that lie side by side.": dealt,
+        "the filters were dealt out in turn; a group has filters that lie side by side.": convolve_loops(
+            x, w[..., [0, 2, 4, 1, 3, 5]], b[[0, 2, 4, 1, 3, 5]], groups=2
+        )[..., [0, 3, 1, 4, 2, 5]],
+    },
+    "forward of 4 channels and 6 filters in 2 groups",
+)
+### BEGIN HIDDEN TESTS
+for shape, k, K, stride, padding, dilation, groups in [
+    ((2, 5, 4, 6), 3, 3, 2, 1, 1, 3),
+    ((1, 6, 7, 4), 2, 4, 1, 0, 2, 4),  # depthwise
+    ((1, 5, 5, 3), 3, 6, 1, 2, 2, 3),  # depthwise, two filters for each channel
+    ((2, 3, 4, 8), 1, 4, 1, 0, 1, 2),
+    ((1, 7, 6, 9), 3, 6, 3, 1, 1, 3),
+]:
+    image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
+    with watched("im2col", im2col_by_definition):
+        y = forward(image, filters, bias, stride, padding, dilation, groups)
+    expect(
+        y,
+        convolve_loops(image, filters, bias, stride, padding, dilation, groups),
+        name=f"forward of {shape} with {k=}, {K=}, {stride=}, {padding=}, {dilation=}, {groups=}",
     )
 ### END HIDDEN TESTS
-small32, filter32 = small.astype(np.float32), small_filter.astype(np.float32)
-# AUTOTEST forward(small32, filter32, np.ones(1, np.float32), padding=1)
+
+# %% [markdown]
+# Is it *one* product, and is the result made of it? The check puts another function in the place of `gemm`,
+# which notes the shapes and gives three times the product.
+
+# %% given="tripled"
+products = []  # the shapes of the matrices that were multiplied
+
+
+def tripled(A, B):
+    """Stands for gemm: a result that is made of the product is three times as large."""
+    products.append((A.shape, B.shape))
+    return 3 * (A @ B)
+
 
 # %% check="forward-is-a-gemm" points=1 see="1.3"
-"""forward() uses im2col: one matrix product for the whole batch, not the loops again (1 point)."""
+"""One matrix product for all images and all filters, and the result is made of it (1 point)."""
 two_images = np.concatenate([small, 2 * small])  # (2, 3, 3, 1)
-loops = "forward() calls convolve_loops; its result should come from one matrix product"
-with watched("im2col") as calls, forbidden("convolve_loops", loops):
-    result = forward(two_images, small_filter, np.zeros(1))
-assert calls.count == 1, f"forward() called im2col {calls.count} times; one call covers the whole batch"
-expect(result, convolve_loops(two_images, small_filter, np.zeros(1)), name="forward of a batch of two")
+three_filters = small_filter * np.array([1.0, 10.0, 100.0])  # (2, 2, 1, 3)
+products.clear()
+with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
+    result = forward(two_images, three_filters, np.zeros(3))
+assert calls.count == 1, (
+    f"forward() called gemm {calls.count} times for two images and three filters; one product covers them all"
+)
+assert products[0] in [((8, 4), (4, 3)), ((3, 4), (4, 8))], (
+    f"gemm was called with {products[0]}; 8 windows of 4 pixels meet 3 filters"
+)
+expect(
+    result,
+    3 * convolve_loops(two_images, three_filters, np.zeros(3)),
+    name="forward, with a gemm that gives three times the product,",
+)
+### BEGIN HIDDEN TESTS
+x, w, b = integers(2, 5, 4, 4), integers(3, 3, 2, 6), integers(6)
+with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
+    result = forward(x, w, b, 2, 1, 1, 2)
+assert 1 <= calls.count <= 2, f"forward() called gemm {calls.count} times for two groups"
+expect(result, 3 * convolve_loops(x, w, 0 * b, 2, 1, 1, 2) + b, name="two groups with the tripled product")
+### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3. The gradient of the filters and of the bias
@@ -342,22 +502,24 @@ expect(result, convolve_loops(two_images, small_filter, np.zeros(1)), name="forw
 
 
 # %% solution="filter_gradient"
-def filter_gradient(dy, x, k, stride=1, padding=0):
-    """Gradients of the loss with respect to the filters and the bias.
+def filter_gradient(dy, x, k, stride=1, padding=0, dilation=1, groups=1):
+    """Gradients of the loss with respect to the filters and the bias, by one call of gemm for each group.
 
     dy (N, H_out, W_out, K) is ∂L/∂y; x (N, H, W, C) are the images that forward() saw.
-    Returns dw (k, k, C, K) and db (K,).
+    Returns dw (k, k, C / groups, K) and db (K,).
     """
     N, H, W, C = x.shape
-    K = dy.shape[3]
-    expected = (N, output_size(H, k, stride, padding), output_size(W, k, stride, padding), K)
-    assert dy.shape == expected, f"dy has shape {dy.shape}, the layer's result {expected}"
+    K, C_group = dy.shape[3], C // groups
+    expected = (N, *(output_size(n, k, stride, padding, dilation) for n in (H, W)), K)
+    assert dy.shape == expected, f"dy has shape {dy.shape}; the layer's result has {expected}"
     ### BEGIN SOLUTION
-    rows_of_dy = dy.reshape(-1, K)
-    dw = (im2col(x, k, stride, padding).T @ rows_of_dy).reshape(k, k, C, K)
-    db = rows_of_dy.sum(axis=0)
+    rows_of_dy = dy.reshape(-1, groups, K // groups)
+    windows = im2col(x, k, stride, padding, dilation).reshape(-1, k * k, groups, C_group)
+    parts = [gemm(windows[:, :, g].reshape(-1, k * k * C_group).T, rows_of_dy[:, g]) for g in range(groups)]
+    dw = np.concatenate(parts, axis=1).reshape(k, k, C_group, K)
+    db = dy.sum(axis=(0, 1, 2))
     ### END SOLUTION
-    assert dw.shape == (k, k, C, K) and db.shape == (K,), f"dw has shape {dw.shape}, db {db.shape}"
+    assert dw.shape == (k, k, C_group, K) and db.shape == (K,), f"dw has shape {dw.shape}, db {db.shape}"
     return dw, db
 
 
@@ -386,12 +548,14 @@ def loss_differences(loss, parameters):
 dw, db = filter_gradient(np.ones((1, 2, 2, 1)), small, k=2)
 print(dw[:, :, 0, 0], db)
 
-# %% check="filter-gradient" points=2 see="1.5"
-"""dw is what one step in each weight does to the loss (2 points)."""
+# %% check="filter-gradient" points=1 see="1.5"
+"""dw is what one step in each weight does to the loss (1 point)."""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b)), w)
+with watched("im2col", im2col_by_definition), unchanged(dy=dy, x=x):
+    dw, _ = filter_gradient(dy, x, k=3)
 expect(
-    filter_gradient(dy, x, k=3)[0],
+    dw,
     by_steps,
     {
         "dw was averaged over the batch; the loss is a sum.": by_steps / 2,
@@ -402,21 +566,63 @@ expect(
     "dw",
 )
 ### BEGIN HIDDEN TESTS
-for shape, k, K, stride, padding in [
-    ((1, 5, 4, 2), 3, 2, 2, 1),
-    ((3, 4, 6, 1), 1, 3, 1, 0),
-    ((2, 6, 5, 2), 2, 1, 3, 0),
+for shape, k, K, stride, padding, dilation in [
+    ((1, 5, 4, 2), 3, 2, 2, 1, 1),
+    ((3, 4, 6, 1), 1, 3, 1, 0, 1),
+    ((2, 6, 5, 2), 2, 1, 3, 0, 1),
+    ((1, 7, 6, 2), 3, 2, 1, 1, 2),
+    ((2, 6, 7, 1), 2, 2, 2, 0, 3),
 ]:
     image, filters, bias = integers(*shape), integers(k, k, shape[3], K), integers(K)
-    dy = integers(*convolve_loops(image, filters, bias, stride, padding).shape)
+    dy = integers(*convolve_loops(image, filters, bias, stride, padding, dilation).shape)
 
-    def loss(filters, image=image, bias=bias, dy=dy, stride=stride, padding=padding):
-        return np.sum(dy * convolve_loops(image, filters, bias, stride, padding))
+    def loss(filters, image=image, bias=bias, dy=dy, sizes=(stride, padding, dilation)):
+        return np.sum(dy * convolve_loops(image, filters, bias, *sizes))
 
+    with watched("im2col", im2col_by_definition):
+        dw, _ = filter_gradient(dy, image, k, stride, padding, dilation)
     expect(
-        filter_gradient(dy, image, k, stride, padding)[0],
+        dw,
         loss_differences(loss, filters),
-        name=f"dw of {shape} with k={k}, K={K}, stride={stride}, padding={padding}",
+        name=f"dw of {shape} with {k=}, {K=}, {stride=}, {padding=}, {dilation=}",
+    )
+bright, dy = integers(2, 3, 4, 1) + 2.0**30, integers(2, 2, 3, 2)
+dy -= dy.mean(axis=(0, 1, 2))  # twelve values of each filter: their sum, and with it the brightness, vanishes
+b, w = np.zeros(2), np.zeros((2, 2, 1, 2))
+by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(bright, w, b)), w)
+with watched("im2col", im2col_by_definition):
+    dw, _ = filter_gradient(dy, bright, 2)
+assert np.abs(dw - by_steps).max() < 1e-3, "dw of a bright image"
+### END HIDDEN TESTS
+with watched("im2col", im2col_by_definition):
+    dw, db = filter_gradient(np.ones((1, 2, 2, 1), np.float32), small.astype(np.float32), k=2)
+expect(dw, np.array([[12, 16], [24, 28]], np.float32).reshape(2, 2, 1, 1), name="dw of float32")
+
+# %% check="filter-gradient-groups" points=1 see="1.5"
+"""A weight of a group sees the windows and the dy of its group only (1 point)."""
+x, w, b, dy = integers(2, 4, 3, 4), integers(2, 2, 2, 6), integers(6), integers(2, 3, 2, 6)
+by_steps = loss_differences(lambda w: np.sum(dy * convolve_loops(x, w, b, groups=2)), w)
+with watched("im2col", im2col_by_definition):
+    dw, _ = filter_gradient(dy, x, k=2, groups=2)
+expect(dw, by_steps, name="dw of 4 channels and 6 filters in 2 groups")
+### BEGIN HIDDEN TESTS
+for shape, k, K, stride, padding, dilation, groups in [
+    ((2, 5, 4, 6), 3, 3, 2, 1, 1, 3),
+    ((1, 6, 5, 3), 2, 6, 1, 0, 2, 3),  # depthwise, two filters for each channel
+    ((2, 3, 2, 8), 1, 4, 1, 0, 1, 2),
+]:
+    image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
+    dy = integers(*convolve_loops(image, filters, bias, stride, padding, dilation, groups).shape)
+
+    def loss(filters, image=image, bias=bias, dy=dy, sizes=(stride, padding, dilation, groups)):
+        return np.sum(dy * convolve_loops(image, filters, bias, *sizes))
+
+    with watched("im2col", im2col_by_definition):
+        dw, _ = filter_gradient(dy, image, k, stride, padding, dilation, groups)
+    expect(
+        dw,
+        loss_differences(loss, filters),
+        name=f"dw of {shape} with {k=}, {K=}, {stride=}, {padding=}, {dilation=}, {groups=}",
     )
 ### END HIDDEN TESTS
 
@@ -424,8 +630,10 @@ for shape, k, K, stride, padding in [
 """db is what one step in each bias does to the loss (1 point)."""
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda b: np.sum(dy * convolve_loops(x, w, b)), b)
+with watched("im2col", im2col_by_definition):
+    _, db = filter_gradient(dy, x, k=3)
 expect(
-    filter_gradient(dy, x, k=3)[1],
+    db,
     by_steps,
     {
         "db was averaged over the batch; the loss is a sum.": by_steps / 2,
@@ -435,118 +643,73 @@ expect(
 )
 ### BEGIN HIDDEN TESTS
 dy = integers(3, 4, 2, 5)
-expect(
-    filter_gradient(dy, integers(3, 4, 2, 1), k=1)[1], np.einsum("nijf->f", dy), name="db of a 1 × 1 layer"
-)
+with watched("im2col", im2col_by_definition):
+    _, db = filter_gradient(dy, integers(3, 4, 2, 1), k=1)
+expect(db, np.einsum("nijf->f", dy), name="db of a 1 × 1 layer")
+dy = integers(2, 2, 3, 4)
+with watched("im2col", im2col_by_definition):
+    _, db = filter_gradient(dy, integers(2, 5, 7, 2), 2, 2, 0, 2, 2)
+expect(db, np.einsum("nijf->f", dy), name="db with stride, dilation and groups")
+bright = dy + 2.0**30 * np.array([1, -1]).reshape(2, 1, 1, 1)  # cancels, if float64 was kept
+with watched("im2col", im2col_by_definition):
+    _, db = filter_gradient(bright, integers(2, 5, 7, 2), 2, 2, 0, 2, 2)
+expect(db, np.einsum("nijf->f", dy), name="db of large values that cancel")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. Back to the image: col2im
+# ## 4. The gradient of the image is a convolution
 #
-# The gradient with respect to the matrix of windows, ∂L/∂X = ∂L/∂Y·Wᵀ, has one number for each *copy* of a
-# pixel. Pixels that lie in several windows were copied several times, and a change of the pixel changes all
-# its copies. So what happens to the copies' gradients on the way back to the pixel?
+# A network of several layers needs it: dx of this layer is dy of the layer below. The lecture brings the
+# gradient of the *windows* back to the image and adds (col2im). There is a second way, which needs no adding
+# in place and runs on the `forward` that you have: **dx is itself a convolution, of dy.**
 #
-# That way back is col2im. It is not the inverse of im2col but its *adjoint*: ⟨im2col(x), c⟩ = ⟨x,
-# col2im(c)⟩ for every image x and every matrix c.
-
-
-# %% solution="col2im"
-def col2im(columns, shape, k, stride=1, padding=0):
-    """Bring a gradient with respect to windows back to the images: the adjoint of im2col.
-
-    columns  matrix (N * H_out * W_out, k * k * C), ordered as im2col orders it
-    shape    (N, H, W, C) of the images
-
-    Returns (N, H, W, C), of the dtype of `columns`. What landed on the padding is dropped.
-    """
-    N, H, W, C = shape
-    H_out, W_out = output_size(H, k, stride, padding), output_size(W, k, stride, padding)
-    assert columns.shape == (N * H_out * W_out, k * k * C), (
-        f"{columns.shape} does not belong to images {shape}"
-    )
-    ### BEGIN SOLUTION
-    windows = columns.reshape(N, H_out, W_out, k, k, C)
-    padded = np.zeros((N, H + 2 * padding, W + 2 * padding, C), columns.dtype)
-    for i in range(k):
-        for j in range(k):
-            # Within one (i, j) no two windows meet the same pixel, so += on a slice adds every copy once.
-            rows = slice(i, i + stride * H_out, stride)
-            cols = slice(j, j + stride * W_out, stride)
-            padded[:, rows, cols] += windows[:, :, :, i, j]
-    x = padded[:, padding : padding + H, padding : padding + W]
-    ### END SOLUTION
-    assert x.shape == shape, f"the images have shape {x.shape}"
-    return x
-
-
-# %% [markdown]
-# By hand: a matrix of ones counts in how many windows each pixel lies. What should the centre of the small
-# image say, and what a corner?
-
-# %%
-print(col2im(np.ones((4, 4)), small.shape, k=2)[0, :, :, 0])
-
-# %% check="col2im-by-hand" points=1 see="1.5"
-"""In how many windows each pixel of the small image lies (1 point)."""
-by_hand = np.array([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]]).reshape(1, 3, 3, 1)
-expect(
-    col2im(np.ones((4, 4)), small.shape, k=2),
-    by_hand,
-    {
-        "a later window overwrote an earlier one; the gradients of all copies of a pixel add up.": by_hand**0,
-        "the gradients were averaged; those of all copies of a pixel add up.": by_hand / 4,
-    },
-    "col2im of ones",
-)
-
-# %% check="col2im-adjoint" points=2 see="1.5"
-"""⟨im2col(x), c⟩ = ⟨x, col2im(c)⟩, also with stride and padding (2 points)."""
-for k, stride, padding in [(2, 1, 0), (3, 2, 0), (3, 1, 1)]:
-    x = integers(2, 5, 5, 2)
-    columns = im2col_by_definition(x, k, stride, padding)
-    c = integers(*columns.shape)
-    left, right = np.sum(columns * c), np.sum(x * col2im(c, x.shape, k, stride, padding))
-    case = f"k={k}, stride={stride}, padding={padding}"
-    assert left == right, f"{case}: ⟨im2col(x), c⟩ is {left:g}, but ⟨x, col2im(c)⟩ is {right:g}"
-### BEGIN HIDDEN TESTS
-for shape, k, stride, padding in [((1, 7, 4, 3), 3, 2, 1), ((2, 6, 9, 1), 3, 4, 0), ((2, 4, 3, 2), 1, 1, 0)]:
-    pixels = integers(*shape)
-    matrix = im2col_by_definition(pixels, k, stride, padding)
-    for _ in range(3):
-        c = integers(*matrix.shape)
-        image = col2im(c, shape, k, stride, padding)
-        expect(
-            np.sum(pixels * image),
-            np.sum(matrix * c),
-            name=f"⟨x, col2im(c)⟩ for {shape}, k={k}, stride={stride}",
-        )
-### END HIDDEN TESTS
-# AUTOTEST col2im(np.arange(16, dtype=np.float32).reshape(4, 4), (1, 3, 3, 1), 2)
-
-# %% [markdown]
-# ## 5. The gradient of the image
+# Take one row of pixels, stride 1, no padding: y[i] = x[i]·w[0] + x[i+1]·w[1] + x[i+2]·w[2]. Which values
+# of y has the pixel x[5] reached, and by which weight each? Write dx[5] down as a sum of three products. In
+# which order do the weights meet dy? What must stand beside dy where a pixel near the edge has reached
+# fewer values?
 #
-# A network of several layers needs it: dx of this layer is dy of the layer below. You have all the parts.
+# Three things have to be done before `forward` can be called, with stride 1 and without padding:
+#
+# 1. **Spread.** With a stride, neighbouring values of y belong to windows `stride` pixels apart. Put dy
+#    into an array of zeros, `stride` apart.
+# 2. **Surround.** `forward` with the dilation of the layer must find H × W windows in that array, so it has
+#    H + dilation·(k − 1) rows. In which row does dy begin? (Pixel 0 of the image was row `padding` of the
+#    padded image. Try k = 3 with padding 0, 1 and 2.) Rows behind the last value stay zero: a stride may
+#    have left pixels over that no window has seen.
+# 3. **Turn.** A filter's weights meet dy in the opposite order, and what was a channel is now a filter:
+#    `(k, k, C / groups, K)` becomes `(k, k, K / groups, C)`, each group for itself.
 
 
 # %% solution="input_gradient"
-def input_gradient(dy, w, shape, stride=1, padding=0):
-    """Gradient of the loss with respect to the images.
+def input_gradient(dy, w, shape, stride=1, padding=0, dilation=1, groups=1):
+    """Gradient of the loss with respect to the images, as one convolution of dy: one gemm for each group.
 
-    dy (N, H_out, W_out, K), w (k, k, C, K), shape = (N, H, W, C). Returns dx (N, H, W, C).
+    dy (N, H_out, W_out, K), w (k, k, C / groups, K), shape = (N, H, W, C). Returns dx (N, H, W, C).
+    The padding is at most dilation * (k - 1): no window lies in it as a whole.
     """
-    k, _, C, K = w.shape
-    assert dy.shape[3] == K and shape[3] == C, (
+    N, H, W, C = shape
+    k, _, C_group, K = w.shape
+    H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
+    assert dy.shape == (N, H_out, W_out, K) and C_group * groups == C, (
         f"dy {dy.shape} and filters {w.shape} do not fit images {shape}"
     )
+    assert padding <= dilation * (k - 1), f"a window of {k} can lie in a padding of {padding}"
     ### BEGIN SOLUTION
-    gradient_of_windows = dy.reshape(-1, K) @ w.reshape(k * k * C, K).T
-    dx = col2im(gradient_of_windows, shape, k, stride, padding)
+    margin = dilation * (k - 1)
+    spread = np.zeros((N, H + margin, W + margin, K), dy.dtype)
+    first = margin - padding
+    spread[:, first : first + stride * H_out : stride, first : first + stride * W_out : stride] = dy
+    turned = w[::-1, ::-1].reshape(k, k, C_group, groups, K // groups).transpose(0, 1, 4, 3, 2)
+    turned = turned.reshape(k, k, K // groups, C)
+    dx = forward(spread, turned, np.zeros(C, dy.dtype), dilation=dilation, groups=groups)
     ### END SOLUTION
     assert dx.shape == tuple(shape), f"dx has shape {dx.shape}"
     return dx
 
+
+# %% [markdown]
+# By hand: with dy = 1 everywhere, each pixel of the small image collects the weights that it has met. What
+# should the centre say, and what each corner?
 
 # %%
 print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 0])
@@ -556,36 +719,81 @@ print(input_gradient(np.ones((1, 2, 2, 1)), small_filter, small.shape)[0, :, :, 
 x, w, b, dy = integers(2, 4, 4, 2), integers(3, 3, 2, 3), integers(3), integers(2, 2, 2, 3)
 by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, b)), x)
 turned = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w[::-1, ::-1], b)), x)
+with watched("forward", convolve_loops), unchanged(dy=dy, w=w):
+    dx = input_gradient(dy, w, x.shape)
 expect(
-    input_gradient(dy, w, x.shape),
+    dx,
     by_steps,
     {
-        "the filters were turned by 180 degrees; col2im already puts each product in its place.": turned,
+        "the filters meet dy in the opposite order: turn them by 180 degrees.": turned,
         "dx was averaged over the batch; the loss is a sum.": by_steps / 2,
     },
     "dx",
 )
+with watched("forward", convolve_loops):
+    dx = input_gradient(np.ones((1, 2, 2, 1), np.float32), small_filter.astype(np.float32), (1, 3, 3, 1))
+by_hand = np.array([[1, 3, 2], [4, 10, 6], [3, 7, 4]], np.float32).reshape(1, 3, 3, 1)
+expect(dx, by_hand, name="dx of the small image in float32, with dy = 1,")
 ### BEGIN HIDDEN TESTS
-for shape, k, K, stride, padding in [
-    ((1, 5, 4, 2), 3, 2, 2, 1),
-    ((2, 3, 4, 1), 1, 3, 1, 0),
-    ((1, 7, 5, 1), 2, 2, 3, 0),
+for shape, k, K, stride, padding, dilation, groups in [
+    ((1, 5, 4, 2), 3, 2, 2, 1, 1, 1),
+    ((2, 3, 4, 1), 1, 3, 1, 0, 1, 1),
+    ((1, 7, 5, 1), 2, 2, 3, 0, 1, 1),  # pixels left over
+    ((1, 6, 5, 2), 3, 1, 1, 2, 1, 1),
+    ((1, 6, 7, 2), 3, 2, 2, 1, 2, 1),
+    ((1, 4, 5, 4), 2, 6, 1, 0, 1, 2),
+    ((2, 5, 4, 3), 3, 6, 2, 2, 1, 3),  # depthwise, two filters for each channel
 ]:
-    image, filters, bias = integers(*shape), integers(k, k, shape[3], K), integers(K)
-    dy = integers(*convolve_loops(image, filters, bias, stride, padding).shape)
+    image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
+    dy = integers(*convolve_loops(image, filters, bias, stride, padding, dilation, groups).shape)
 
-    def loss(image, filters=filters, bias=bias, dy=dy, stride=stride, padding=padding):
-        return np.sum(dy * convolve_loops(image, filters, bias, stride, padding))
+    def loss(image, filters=filters, bias=bias, dy=dy, sizes=(stride, padding, dilation, groups)):
+        return np.sum(dy * convolve_loops(image, filters, bias, *sizes))
 
+    with watched("forward", convolve_loops):
+        dx = input_gradient(dy, filters, shape, stride, padding, dilation, groups)
     expect(
-        input_gradient(dy, filters, shape, stride, padding),
+        dx,
         loss_differences(loss, image),
-        name=f"dx of {shape} with k={k}, K={K}, stride={stride}, padding={padding}",
+        name=f"dx of {shape} with {k=}, {K=}, {stride=}, {padding=}, {dilation=}, {groups=}",
     )
+x, w, dy = integers(1, 4, 5, 1), integers(2, 2, 1, 2), integers(1, 3, 4, 2)
+w[..., 1] = w[..., 0]  # what is added to the one and taken from the other cancels, if float64 was kept
+with watched("forward", convolve_loops):
+    dx = input_gradient(dy + np.array([2.0**30, -(2.0**30)]), w, x.shape)
+by_steps = loss_differences(lambda x: np.sum(dy * convolve_loops(x, w, np.zeros(2))), x)
+expect(dx, by_steps, name="dx of large values that cancel")
 ### END HIDDEN TESTS
 
+# %% check="input-gradient-is-a-convolution" points=1 see="1.5"
+"""One convolution of dy with turned filters, and dx is made of it; nothing is added in place (1 point)."""
+used = []
+
+
+def tripled_layer(x, w, b, *args, **sizes):
+    """Stands for forward: a result that is made of the layer is three times as large."""
+    used.append(w.shape)
+    return 3 * convolve_loops(x, w, b, *args, **sizes)
+
+
+w, dy = integers(3, 3, 2, 4), integers(2, 4, 3, 4)  # the images are (2, 6, 5, 2)
+with watched("forward", convolve_loops):
+    dx = input_gradient(dy, w, (2, 6, 5, 2))
+products.clear()
+with watched("forward", tripled_layer) as layers, watched("gemm", tripled) as calls:
+    result = input_gradient(dy, w, (2, 6, 5, 2))
+assert layers.count + calls.count == 1, (
+    f"input_gradient() called forward {layers.count} times and gemm itself {calls.count} times; "
+    "a convolution is one call of forward"
+)
+assert used == [(3, 3, 4, 2)] or products[:1] in ([((60, 36), (36, 2))], [((2, 36), (36, 60))]), (
+    f"the layer had filters {used} or matrices {products}; the filters were (3, 3, 2, 4), and what was "
+    "a channel is a filter on the way back"
+)
+expect(result, 3 * dx, name="dx, with a layer that gives three times the result,")
+
 # %% [markdown]
-# ## 6. What it costs
+# ## 5. What it costs
 #
 # Three matrix products: you have now seen why a training step costs about three times a forward pass. How
 # long that takes depends on two numbers of the layer and two of the machine. The layer's are the
@@ -593,31 +801,39 @@ for shape, k, K, stride, padding in [
 # *arithmetic intensity*, in FLOP per byte. A machine that can do P FLOP/s and move B byte/s needs an
 # intensity of P/B to be kept busy.
 #
-# Count the matrix product of the forward pass only (not the bias). For the bytes, take the best case:
+# Count the matrix products of the forward pass only (not the bias). For the bytes, take the best case:
 # images, filters and bias are each read once, the result is written once. With im2col the matrix of windows
 # is written once and read once on top.
+#
+# **Predict.** A layer with C = K = 64 becomes depthwise (groups = 64). By which factor do its FLOPs fall, and
+# by which the bytes of its images and its result? Write your numbers down here; they are not graded.
+
+# %%
+predicted_flops_factor = None
+predicted_bytes_factor = None
 
 
 # %% solution="layer_flops"
-def layer_flops(N, H, W, C, K, k, stride=1, padding=0):
-    """FLOPs of the forward matrix product, as an int; a multiply-add is two FLOPs."""
-    H_out, W_out = output_size(H, k, stride, padding), output_size(W, k, stride, padding)
+def layer_flops(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1):
+    """FLOPs of the forward matrix products, as an int; a multiply-add is two FLOPs."""
+    H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
-    multiply_adds = N * H_out * W_out * K * k * k * C
+    multiply_adds = N * H_out * W_out * K * k * k * (C // groups)
     flops = 2 * multiply_adds
     ### END SOLUTION
     return flops
 
 
 # %% solution="layer_bytes"
-def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, itemsize=4, with_im2col=False):
+def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, itemsize=4, with_im2col=False):
     """Bytes that the forward pass must move at least, as an int.
 
-    itemsize is the size of one number in bytes (float32: 4). The padding's zeros are not stored.
+    itemsize is the size of one number in bytes (float32: 4), of all numbers, those of the matrix of windows
+    as well. The padding's zeros are not stored.
     """
-    H_out, W_out = output_size(H, k, stride, padding), output_size(W, k, stride, padding)
+    H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION
-    images, filters, bias = N * H * W * C, k * k * C * K, K
+    images, filters, bias = N * H * W * C, k * k * (C // groups) * K, K
     result = N * H_out * W_out * K
     windows = N * H_out * W_out * k * k * C
     numbers = images + filters + bias + result + (2 * windows if with_im2col else 0)
@@ -647,12 +863,29 @@ expect(
 )
 
 # %% check="flops-of-layers" points=1 see="1.6"
-"""Layers of AlexNet and ResNet-50, with batches, strides and padding (1 point)."""
+"""Layers of AlexNet, ResNet-50 and MobileNet: batches, strides, padding, groups, dilation (1 point)."""
 # HASHED AUTOTEST layer_flops(N=1, H=227, W=227, C=3, K=96, k=11, stride=4)
 # HASHED AUTOTEST layer_flops(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
+# HASHED AUTOTEST layer_flops(N=1, H=112, W=112, C=64, K=64, k=3, stride=2, padding=1, groups=64)
 ### BEGIN HIDDEN TESTS
 expect(layer_flops(N=8, H=14, W=14, C=1024, K=256, k=1), 2 * 8 * 14 * 14 * 1024 * 256, name="a 1 × 1 layer")
 expect(layer_flops(N=3, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1), 28_350, name="stride 2, not square")
+expect(
+    layer_flops(N=2, H=13, W=27, C=256, K=384, k=5, padding=2, groups=2),
+    2 * 2 * 13 * 27 * 384 * 25 * 128,
+    name="AlexNet's two groups",
+)
+expect(
+    layer_flops(N=1, H=20, W=11, C=6, K=4, k=3, stride=2, padding=1, dilation=3, groups=2),
+    2 * 8 * 4 * 4 * 9 * 3,
+    name="dilation 3",
+)
+size = 10_000_019
+expect(
+    layer_flops(N=3, H=size, W=size, C=1_001, K=999, k=1),
+    6 * size**2 * 1_001 * 999,
+    name="a very large layer",
+)
 ### END HIDDEN TESTS
 
 # %% check="bytes-by-hand" points=1 see="1.6"
@@ -677,11 +910,21 @@ expect(
     },
     "layer_bytes of the small image with im2col",
 )
-### BEGIN HIDDEN TESTS
 expect(
-    layer_bytes(N=2, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1, itemsize=2),
-    2 * (540 + 315 + 7 + 210),
-    name="float16",
+    layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2, itemsize=2, with_im2col=True),
+    36 + 64,
+    {"the matrix of windows was counted in float32; its numbers have `itemsize` bytes, too.": 36 + 128},
+    "layer_bytes of the small image with im2col in float16",
+)
+### BEGIN HIDDEN TESTS
+layer = dict(N=2, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1)
+expect(layer_bytes(**layer, itemsize=2), 2 * (540 + 315 + 7 + 210), name="float16")
+layer = dict(N=1, H=20, W=11, C=6, K=4, k=3, stride=2, padding=1, dilation=3, groups=2)  # 8 · 4 windows
+expect(layer_bytes(**layer), 4 * (1_320 + 108 + 4 + 128), name="two groups, dilation 3")
+expect(
+    layer_bytes(**layer, itemsize=8, with_im2col=True),
+    8 * (1_320 + 108 + 4 + 128 + 2 * 1_728),
+    name="two groups, dilation 3, with im2col in float64",
 )
 ### END HIDDEN TESTS
 
@@ -693,20 +936,53 @@ def intensity(**layer):
     return layer_flops(**sizes) / layer_bytes(**layer)
 
 
-# %% check="intensity" points=1 see="1.6"
-"""Intensities in float32, with and without im2col (1 point)."""
-resnet = dict(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
-# AUTOTEST intensity(**resnet)
-# AUTOTEST intensity(**resnet, with_im2col=True)
-### BEGIN HIDDEN TESTS
-expect(
-    intensity(**resnet, itemsize=2), 2 * intensity(**resnet), name="intensity with numbers of half the size"
-)
-# AUTOTEST intensity(N=4, H=28, W=20, C=16, K=8, k=5, stride=2, padding=2, with_im2col=True)
-### END HIDDEN TESTS
+# %% [markdown]
+# Compare with your prediction. Where the FLOPs fall much faster than the bytes, so does the intensity.
+
+# %%
+full = dict(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
+depthwise = full | {"groups": 64}
+by_flops = layer_flops(**full) / layer_flops(**depthwise)
+by_bytes = layer_bytes(**full) / layer_bytes(**depthwise)
+print(f"FLOPs fall by {by_flops:.0f} (predicted {predicted_flops_factor}), ", end="")
+print(f"bytes by {by_bytes:.2f} (predicted {predicted_bytes_factor})")
+for name, layer in [("full", full), ("depthwise", depthwise)]:
+    best, im2col_too = intensity(**layer), intensity(**layer, with_im2col=True)
+    print(f"{name:9} {best:7.1f} FLOP/byte, with im2col {im2col_too:5.1f}")
 
 # %% [markdown]
-# ## 7. Predict, then measure
+# ### In your own words (2 points, read by a person)
+#
+# An accelerator does 100 TFLOP/s and moves 1 TB/s. Somebody replaces the full layer above by the depthwise
+# one and expects the layer to be as many times faster as it has fewer FLOPs. **Is it? Explain in about
+# three sentences**, with the intensities that you have just computed: what bounds the one layer, what the
+# other, and about how many times faster the layer becomes in the best case.
+
+# %% [markdown] explain="why-not-64-times-faster" points=2
+# ### BEGIN SOLUTION
+# **Rubric.** One point for the reason, one for the factor; half a point each where it is stated without a
+# number of one's own, or follows by sound reasoning from a wrong number. Language and length cost nothing.
+#
+# - *Reason*: the machine needs 100 FLOP for each byte. The full layer has more (about 144 in float32) and is
+#   bound by arithmetic, the depthwise one has far less (2.2) and is bound by memory: its time is that of its
+#   bytes, which hardly change.
+# - *Factor*: the full layer takes its FLOPs / 100 TFLOP/s, the depthwise one its bytes / 1 TB/s. That is less
+#   than one and a half times faster (a factor of about 1.4), not 64.
+#
+# **Two points.** "No. The full layer has 144 FLOP/byte, more than the 100 that the machine needs, so
+# arithmetic bounds it: 7.4 GFLOP take 74 µs. The depthwise layer has 2.2 FLOP/byte and waits for memory: 51
+# MB take 51 µs, so it is 1.4 times faster and not 64 times."
+#
+# **One point.** "No, because the depthwise layer is bound by memory: the images still have to be read and
+# written, whatever the number of FLOPs." (The reason without the two intensities: half; that it is less than
+# 64, from the bytes that stay: half.)
+#
+# **No point.** "No, because im2col costs time as well." (Both layers have it; it does not explain the
+# factor.)
+# ### END SOLUTION
+
+# %% [markdown]
+# ## 6. Predict, then measure
 #
 # A layer with 16 × 16 pixels, 16 channels and 3 × 3 filters. The loops compute one value of the result at a
 # time; your `forward` computes all of them in one product. For the same number of filters the two do the
@@ -746,28 +1022,29 @@ for K in filters:
     print(f"{K:2} filters: the matrix product is {gain[-1]:6.0f} times faster{predicted}")
 
 # %% [markdown]
-# And what does im2col cost in intensity? The right-hand picture uses your counts for a layer with 56 × 56
-# pixels and as many filters as channels.
+# And what do im2col and groups cost in intensity? The right-hand picture uses your counts for a layer with 56
+# × 56 pixels and as many filters as channels.
 
 # %%
 channels = 2 ** np.arange(2, 10)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 left.loglog(filters, gain, "o-")
 left.set(xlabel="filters K", ylabel="time of loops / time of GEMM", title="What one matrix product gains")
-for with_im2col, style in [(False, "o-"), (True, "s--")]:
+kinds = [("best case", "o-", {}), ("with im2col", "s--", {"with_im2col": True}), ("depthwise", "^:", {})]
+for name, style, extra in kinds:
     values = [
-        intensity(N=1, H=56, W=56, C=C, K=C, k=3, padding=1, with_im2col=with_im2col)
+        intensity(N=1, H=56, W=56, C=C, K=C, k=3, padding=1, groups=C if name == "depthwise" else 1, **extra)
         for C in channels.tolist()
     ]
-    right.loglog(channels, values, style, label="with im2col" if with_im2col else "best case")
-right.set(xlabel="channels C = K", ylabel="intensity (FLOP/byte)", title="What im2col costs")
+    right.loglog(channels, values, style, label=name)
+right.set(xlabel="channels C = K", ylabel="intensity (FLOP/byte)", title="What im2col and groups cost")
 right.legend()
 plt.show()
 
 # %% [markdown]
 # *Left: the factor by which the matrix product beats the loops, against the number of filters. Right: FLOP
-# per byte of a 3 × 3 layer against its channels, in the best case and with the matrix of windows in
-# memory.*
+# per byte of a 3 × 3 layer against its channels: in the best case and with the matrix of windows in memory
+# both rise; of a depthwise layer it stays at about two, however many channels there are.*
 #
 # The work a loop does for each value of the result is tiny, so Python's own time dominates it; the matrix
 # product pays that price once. But the windows cost memory traffic, and the dashed line shows it: a layer
@@ -775,8 +1052,10 @@ plt.show()
 #
 # ## What you have learned
 #
-# - im2col lays windows out as rows; a convolutional layer is then one matrix product.
-# - Its gradients are two more, and col2im, the adjoint of im2col, *adds* the copies of a pixel.
+# - im2col lays windows out as rows; a convolutional layer is then one matrix product, a grouped one several
+#   smaller ones. A dilation changes which pixels a window takes, and nothing else.
+# - The gradient of the filters is a product with the same windows; the gradient of the image is a convolution
+#   of dy, spread by the stride, with turned filters. A GEMM for the way forward serves the way back.
 # - A gradient of a linear layer can be checked exactly, with a step of any size.
 # - FLOPs and bytes follow from the shapes, and their ratio tells what bounds the layer.
 #
@@ -786,5 +1065,7 @@ plt.show()
 #    its bytes.)
 # 2. A 1 × 1 layer needs no im2col at all. Why do ResNet-50's bottlenecks use so many of them, and what is
 #    their intensity?
-# 3. An accelerator with 100 TFLOP/s and 1 TB/s needs 100 FLOP per byte. Which of the layers in the picture
+# 3. With stride 2, three of four values of the spread dy are zero. How many of the multiply-adds of
+#    `input_gradient` are wasted, and would col2im waste them?
+# 4. An accelerator with 100 TFLOP/s and 1 TB/s needs 100 FLOP per byte. Which of the layers in the picture
 #    keep it busy, and what would float16 change?

@@ -25,16 +25,20 @@
 # - fold a batch normalisation into the convolution before it,
 # - build a residual block whose identity path is one, and a ResNet from a specification.
 #
-# The background is lecture 03. There are 20 points in 14 checks. Each function has one hole, which sets what
-# the function returns. Fill the holes marked `YOUR CODE HERE`, run the free cell below each, then the checks;
-# a check that fails says what it saw. Some checks also try cases that are not shown. A check with a hash
-# knows whether your number is right without showing it; it cannot say what is wrong.
+# The background is lecture 03. There are 20 points: 18 in 15 checks, and 2 for an answer in your own words.
+# Each function has one hole, which sets what the function returns, and leaves what it is given unchanged.
+# Fill the holes marked `YOUR CODE HERE`, run the free cell below each, then the checks; a check that fails
+# says what it saw. Some checks also try cases that are not shown. A check with a hash knows whether your
+# number is right without showing it; it cannot say what is wrong.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
 # | N | images in a batch | K | filters (maps out) |
 # | H, W | height and width of the maps | k | size of a filter, k × k |
-# | C | channels in | N, H, W, C | order of the axes; a multiply-add is counted once |
+# | C | channels in | N, H, W, C | order of the axes |
+#
+# Work is counted in multiply-adds, as in the papers on these networks. A multiply-add is two FLOPs, in which
+# assignment 01 counts.
 
 # %% given="setup"
 import math
@@ -47,7 +51,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from keras import layers
 
-from cluster.checks import expect
+from cluster.checks import expect, unchanged
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(3)
@@ -83,8 +87,8 @@ def conv_cost(H, W, C, K, k, stride=1, padding=0, bias=True):
 # %%
 print(conv_cost(4, 5, 2, K=3, k=3))
 
-# %% check="conv-by-hand" points=2 see="3.1"
-"""2 × 3 places, 3 · (18 + 1) parameters, 2 · 3 · 3 sums of 18 products (2 points)."""
+# %% check="conv-by-hand" points=1 see="3.1"
+"""2 × 3 places, 3 · (18 + 1) parameters, 2 · 3 · 3 sums of 18 products (1 point)."""
 expect(
     conv_cost(4, 5, 2, K=3, k=3),
     ((2, 3, 3), 57, 324),
@@ -126,6 +130,13 @@ expect(
     conv_cost(10, 6, 3, K=2, k=4, stride=3, padding=2, bias=False),
     ((4, 3, 2), 96, 4 * 3 * 2 * 48),
     name="a filter of even size, stride 3",
+)
+expect(conv_cost(3, 8, 2, K=1, k=3, padding=2, stride=4), ((2, 3, 1), 19, 108), name="stride 4, one filter")
+side, work = 100_003, 50_002 * 50_002 * 1_013 * 25 * 1_009  # more than a float can count
+expect(
+    conv_cost(side, side, 1_009, K=1_013, k=5, stride=2, padding=2),
+    ((50_002, 50_002, 1_013), (25 * 1_009 + 1) * 1_013, work),
+    name="a very large layer",
 )
 ### END HIDDEN TESTS
 
@@ -189,8 +200,8 @@ def training_bytes(parameters, outputs, batch, itemsize=4):
 # %%
 print(training_bytes(1_000, 50, 10), "bytes")
 
-# %% check="memory-by-hand" points=2 see="3.4"
-"""3 · 1,000 numbers and 10 · 50, of 4 bytes each (2 points)."""
+# %% check="memory-by-hand" points=1 see="3.4"
+"""3 · 1,000 numbers and 10 · 50, of 4 bytes each (1 point)."""
 expect(
     training_bytes(1_000, 50, 10),
     14_000,
@@ -206,6 +217,12 @@ expect(
 # HASHED AUTOTEST training_bytes(138_357_544, 15_086_568, 32)
 ### BEGIN HIDDEN TESTS
 expect(training_bytes(7, 3, 5, itemsize=2), 72, name="numbers of two bytes")
+expect(training_bytes(11, 0, 5, itemsize=8), 264, name="no outputs")
+expect(
+    training_bytes(10**17 + 3, 10**16 + 1, 7, 1),
+    37 * 10**16 + 16,
+    name="a network larger than a float can count",
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -234,7 +251,7 @@ for memory, images in [(14_000, 10), (13_999, 9), (12_199, 0), (12_200, 1), (5_0
         "takes 200: a part of an image does not fit, and there are no fewer than 0 images (lecture 03, 3.4)"
     )
 ### BEGIN HIDDEN TESTS
-for parameters, outputs, itemsize in [(7, 3, 4), (11_689_512, 4_766_184, 4), (500, 1, 2)]:
+for parameters, outputs, itemsize in [(7, 3, 4), (11_689_512, 4_766_184, 4), (500, 1, 2), (3, 10**17 + 1, 8)]:
     for batch in (1, 6, 31):
         memory = itemsize * (3 * parameters + batch * outputs)
         found = [largest_batch(parameters, outputs, memory + d, itemsize) for d in (-1, 0, 1)]
@@ -300,6 +317,15 @@ expect(
 expect(layers_to_see(1), 0, name="layers to see one pixel")
 expect(layers_to_see(100, every=3), 13, name="layers to see 100 pixels, stride 2 in every third")
 expect([layers_to_see(29, 2), layers_to_see(30, 2)], [6, 7], name="layers to see 29 and 30 pixels")
+for every in range(6):
+    seen = [
+        receptive_field([(3, 2 if every and i % every == 0 else 1) for i in range(1, n + 1)])
+        for n in range(40)
+    ]
+    for pixels in [*range(1, 36), 1_000]:
+        if pixels <= seen[-1]:
+            fewest = next(n for n, field in enumerate(seen) if field >= pixels)
+            expect(layers_to_see(pixels, every), fewest, name=f"layers_to_see({pixels}, {every})")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -347,6 +373,12 @@ expect(
     "reduced_cost(4, 5, 3, 2)",
 )
 # HASHED AUTOTEST reduced_cost(192, 32, 5, 16)
+### BEGIN HIDDEN TESTS
+expect(reduced_cost(7, 3, 2, 11), 7 * 11 + 4 * 11 * 3, name="reduced_cost(7, 3, 2, 11)")
+expect(reduced_cost(5, 8, 1, 3), 15 + 24, name="reduced_cost(5, 8, 1, 3)")
+size = 10**9 + 7
+expect(reduced_cost(size, size, 7, 10**8 + 1), 50 * size * (10**8 + 1), name="a very large reduction")
+### END HIDDEN TESTS
 
 # %% check="break-even" points=1 see="3.5"
 """The largest r that still saves: one more, and it saves no longer (1 point)."""
@@ -359,6 +391,9 @@ for C, K, k in [(192, 32, 5), (4, 5, 3), (256, 256, 3), (4, 2, 2), (64, 64, 1), 
     )
 ### BEGIN HIDDEN TESTS
 expect([break_even(C, 2, 2) for C in (1, 8, 24, 100)], [0, 3, 5, 7], name="break_even with K=2, k=2")
+expect([break_even(9, K, 5) for K in (1, 2, 36)], [6, 7, 8], name="break_even with C=9, k=5")
+size = 10**18 + 9
+expect(break_even(50 * size, size, 7), (2_450 * size**2 - 1) // (99 * size), name="a very large layer")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -420,10 +455,19 @@ for k, C, K, epsilon in [(1, 3, 4, 1e-3), (3, 2, 5, 1e-3), (3, 4, 4, 0.5)]:
     w, x = rng.normal(size=(k, k, C, K)), rng.normal(size=(20, k, k, C))  # 20 windows
     b, gamma, beta, mean = rng.normal(size=(4, K))
     variance = rng.uniform(0.01, 2, K)
-    folded_w, folded_b = fold(w, b, gamma, beta, mean, variance, epsilon)
+    with unchanged(w=w, b=b, gamma=gamma, beta=beta, mean=mean, variance=variance):
+        folded_w, folded_b = fold(w, b, gamma, beta, mean, variance, epsilon)
     before = np.tensordot(x, w, 3) + b  # (20, K): each window meets each filter
     after = gamma * (before - mean) / np.sqrt(variance + epsilon) + beta
     expect(np.tensordot(x, folded_w, 3) + folded_b, after, name=f"20 outputs with k={k}, C={C}, K={K}")
+### BEGIN HIDDEN TESTS
+w, x = rng.normal(size=(3, 3, 2, 3)), rng.normal(size=(20, 3, 3, 2))
+b, gamma, beta, mean = rng.normal(size=(4, 3)) + np.array([[2.0**26], [0], [0], [2.0**26]])
+variance = np.array([0.0, 1e-6, 3.0])  # the first of a channel that never changes
+folded_w, folded_b = fold(w, b, gamma, beta, mean, variance)
+after = gamma * (np.tensordot(x, w, 3) + (b - mean)) / np.sqrt(variance + 1e-3) + beta
+expect(np.tensordot(x, folded_w, 3) + folded_b, after, name="20 outputs far from 0, before the normalisation")
+### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6. A residual block
@@ -459,6 +503,9 @@ def residual_block(x, maps, stride=1):
 # And `try_block` builds a block, gives each convolution the same simple filters, each normalisation the same
 # β (and γ so that it changes nothing else), and sends the numbers −2, −1, 0, 1, 2 through it. `kernel=0`
 # makes all convolutions zero; `kernel=-1` makes each give back its input with the opposite sign.
+#
+# `fill` gives a network weights that depend on nothing but their kind, their shape and a seed. Two networks
+# of the same layers then compute the same, in whatever order they were built: so `outputs` can be compared.
 
 
 # %% given="try-block"
@@ -466,25 +513,50 @@ def try_block(kernel, beta, C=1, maps=1, stride=1):
     """Outputs of a block for maps filled with −2 … 2, its output's shape and its number of parameters."""
     image = keras.Input((4, 4, C))
     model = keras.Model(image, residual_block(image, maps, stride))
-    for layer in model.layers:
-        if isinstance(layer, layers.Conv2D):
-            w = np.zeros(layer.kernel.shape, np.float32)
-            w[layer.kernel_size[0] // 2, layer.kernel_size[1] // 2] = kernel
-            layer.set_weights([w, *(0 * v for v in layer.get_weights()[1:])])
-        elif isinstance(layer, layers.BatchNormalization):
-            layer.gamma.assign(np.full(layer.gamma.shape, math.sqrt(1 + layer.epsilon)))
-            layer.beta.assign(np.full(layer.beta.shape, beta))
+    for weight in model.weights:
+        if weight.name == "kernel":
+            w = np.zeros(weight.shape, np.float32)
+            w[weight.shape[0] // 2, weight.shape[1] // 2] = kernel
+            weight.assign(w)
+        elif weight.name in ("gamma", "beta"):
+            value = math.sqrt(1 + 1e-3) if weight.name == "gamma" else beta  # 1e-3: the ε of Keras
+            weight.assign(np.full(weight.shape, value))
     x = np.arange(-2.0, 3.0, dtype=np.float32)[:, None, None, None] * np.ones((1, 4, 4, C), np.float32)
     outputs = [round(float(v), 3) for v in model(x).numpy()[:, 0, 0, 0]]
     parameters = sum(math.prod(v.shape) for v in model.trainable_variables)
     return {"outputs": outputs, "shape": list(model.output.shape[1:]), "parameters": int(parameters)}
 
 
+def fill(model, seed):
+    """Set each weight of a network by its kind, its shape and the seed alone."""
+    for weight in model.weights:
+        draw = np.random.default_rng([seed, *weight.name.encode(), *weight.shape])
+        values = draw.uniform(-1, 1, weight.shape)
+        if weight.name == "kernel":
+            values *= math.sqrt(6 / math.prod(weight.shape[:-1]))  # outputs about as large as inputs
+        elif weight.name in ("gamma", "moving_variance"):
+            values = 1 + values / 2
+        weight.assign(values)
+
+
+def outputs(model, seed, training=False):
+    """What a network, filled with weights, computes for three random images, as an array."""
+    fill(model, seed)
+    x = np.random.default_rng(seed).normal(size=(3, *model.input.shape[1:])).astype(np.float32)
+    return np.asarray(model(x, training=training))
+
+
+def block_outputs(C, maps, stride, seed=0, training=False):
+    """Outputs of a residual block for maps of 6 × 8 pixels."""
+    image = keras.Input((6, 8, C))
+    return outputs(keras.Model(image, residual_block(image, maps, stride)), seed, training)
+
+
 # %%
 print(try_block(kernel=0, beta=0))
 
-# %% check="block-identity" points=2 see="3.8"
-"""Where F is zero, the block does nothing but its last ReLU; its way around has no parameters (2 points)."""
+# %% check="block-identity" points=1 see="3.8"
+"""Where F is zero, the block does nothing but its last ReLU; its way around has no parameters (1 point)."""
 found, none = try_block(kernel=0, beta=0), [0.0] * 5
 expect(
     found["outputs"],
@@ -505,6 +577,9 @@ expect(
     },
     "the parameters of a block from 6 to 6 maps",
 )
+### BEGIN HIDDEN TESTS
+expect(try_block(0, 0, C=3, maps=3)["outputs"], [0.0, 0.0, 0.0, 1.0, 2.0], name="3 to 3 maps, filters zero")
+### END HIDDEN TESTS
 
 # %% check="block-order" points=1 see="3.8"
 """x is added before the last ReLU, and there is a ReLU inside F (1 point)."""
@@ -530,9 +605,13 @@ expect(
     {"there is no ReLU between the two convolutions of F.": [0.0, 0.0, 0.0, 2.0, 4.0]},
     "the outputs with filters that turn the sign",
 )
+### BEGIN HIDDEN TESTS
+# AUTOTEST close(block_outputs(4, 4, 1, seed=1), rtol=1e-3)
+### END HIDDEN TESTS
 
 # %% check="block-changes-shape" points=1 see="3.8"
-"""From 6 to 10 maps with stride 2; and, not shown, where only maps or only pixels change (1 point)."""
+"""From 6 to 10 maps with stride 2, which stands on the first convolution of F and on the way around; and, not
+shown, where only maps or only pixels change (1 point)."""
 found = try_block(kernel=0, beta=0, C=6, maps=10, stride=2)
 expect(found["shape"], [2, 2, 10], name="the shape of the output")
 expect(
@@ -545,10 +624,14 @@ expect(
     },
     "the parameters of a block from 6 to 10 maps",
 )
+# AUTOTEST close(block_outputs(2, 3, 2), rtol=1e-3)
 ### BEGIN HIDDEN TESTS
 expect(try_block(0, 0, C=6, maps=6, stride=2)["parameters"], 2 * 9 * 36 + 36 + 6 * 6, name="6 to 6, stride 2")
 expect(try_block(0, 0, C=2, maps=6)["parameters"], 9 * 12 + 9 * 36 + 12 + 6 * 6, name="2 to 6, stride 1")
 expect(try_block(1, 0, C=1, maps=2)["outputs"], [0.0, 0.0, 0.0, 3.0, 6.0], name="1 to 2 maps, filters of 1")
+# AUTOTEST close(block_outputs(3, 3, 2, seed=1), rtol=1e-3)
+# AUTOTEST close(block_outputs(3, 5, 1, seed=2), rtol=1e-3)
+# AUTOTEST close(block_outputs(5, 2, 2, seed=3, training=True), rtol=1e-3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -559,7 +642,7 @@ expect(try_block(1, 0, C=1, maps=2)["outputs"], [0.0, 0.0, 0.0, 3.0, 6.0], name=
 # 1. `conv` 3 × 3 to f maps, and ReLU;
 # 2. three stages of n residual blocks each, with f, 2f and 4f maps; the first block of the second and of the
 #    third stage has stride 2;
-# 3. global average pooling, and a fully connected layer to 10 classes, with biases.
+# 3. global average pooling, and a fully connected layer to 10 classes, with biases and without softmax.
 
 
 # %% solution="resnet"
@@ -578,17 +661,19 @@ def resnet(n, f):
 
 # %% given="describe"
 def describe_resnet(n, f):
-    """Trainable parameters, number of convolutions in the main line, and shape of the last maps."""
+    """Trainable parameters, number of 3 × 3 convolutions, and of classes."""
     model = resnet(n, f)
-    maps = [layer for layer in model.layers if isinstance(layer, layers.GlobalAveragePooling2D)]
+    kernels = [weight.shape for weight in model.weights if weight.name == "kernel"]
     return {
         "parameters": int(sum(math.prod(v.shape) for v in model.trainable_variables)),
-        "3 × 3 convolutions": sum(
-            layer.kernel_size == (3, 3) for layer in model.layers if hasattr(layer, "filters")
-        ),
-        "last maps": list(maps[-1].input.shape[1:]) if maps else [],
+        "3 × 3 convolutions": sum(shape[:2] == (3, 3) and len(shape) == 4 for shape in kernels),
         "classes": int(model.output.shape[-1]),
     }
+
+
+def resnet_outputs(n, f, seed=0, training=False):
+    """Outputs of your network for three random images."""
+    return outputs(resnet(n, f), seed, training)
 
 
 # %%
@@ -598,12 +683,7 @@ print(describe_resnet(1, 16))
 """n = 1, f = 16 has 77,754 parameters; a deeper, narrower one, not shown, by the same rule (1 point)."""
 expect(
     describe_resnet(1, 16),
-    {
-        "parameters": 77_754,
-        "3 × 3 convolutions": 7,
-        "last maps": [7, 7, 64],
-        "classes": 10,
-    },
+    {"parameters": 77_754, "3 × 3 convolutions": 7, "classes": 10},
     name="describe_resnet(1, 16)",
 )
 ### BEGIN HIDDEN TESTS
@@ -612,11 +692,18 @@ expect(
     {
         "parameters": 44 + 608 + 2_128 + 8_352 + 170,  # first layer, three stages, classifier
         "3 × 3 convolutions": 13,
-        "last maps": [7, 7, 16],
         "classes": 10,
     },
     name="describe_resnet(2, 4)",
 )
+### END HIDDEN TESTS
+
+# %% check="resnet-outputs" points=1 see="3.8"
+"""It computes what the specification says: every ReLU, every stride, the pooling, no softmax (1 point)."""
+# AUTOTEST close(resnet_outputs(1, 4), rtol=1e-3)
+### BEGIN HIDDEN TESTS
+# AUTOTEST close(resnet_outputs(2, 3, seed=1), rtol=1e-3)
+# AUTOTEST close(resnet_outputs(1, 2, seed=2, training=True), rtol=1e-3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -636,6 +723,8 @@ ALEXNET = [
 ALEXNET += [("conv", 384, 3, 1, 1), ("conv", 256, 3, 1, 1), ("pool", 3, 2)]
 ALEXNET += [("dense", 4096), ("dense", 4096), ("dense", 1000)]
 costs = [row for row in network_cost(ALEXNET, (227, 227, 3)) if row[2]]
+for name, shape, parameters, multiply_adds in costs:
+    print(f"{name:15} {shape!s:14} {parameters:12,} {multiply_adds:14,}")
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for i, (name, _, parameters, multiply_adds) in enumerate(costs):
     dense = name.startswith("dense")
@@ -656,6 +745,38 @@ plt.show()
 # lower right, on the dotted line where each parameter is used once. A convolution is named by its maps, the
 # side of its filters, its stride and its padding.*
 #
+# ### In your own words (2 points, read by a person)
+#
+# One engineer wants AlexNet *smaller* on disk, another wants it *faster*; each may halve the maps (or
+# outputs) of one layer. **Which layer should each take, and why is it not the same one? Explain in about
+# three sentences**, with numbers from the table above: say what a layer's work has to do with its
+# parameters.
+
+# %% [markdown] explain="smaller-or-faster" points=2
+# ### BEGIN SOLUTION
+# **Rubric.** One point for the two layers, each with a number; one for the reason. Half a point each for
+# one layer, or a layer without its number, or a reason that names the difference but not where it comes
+# from. Halving a layer also halves the inputs of the next one: who counts that may choose a neighbour, with
+# numbers.
+#
+# - *Layers*: smaller: the first fully connected one, 37.8 of 62.4 million parameters. Faster: the second
+#   convolution (256 maps of 5 × 5), 448 of 1,135 million multiply-adds.
+# - *Reason*: a filter is used at each place of its output (the second convolution at 27 · 27 = 729), a weight
+#   of a fully connected layer once. So work is parameters times places: convolutions hold few parameters and
+#   do the work, fully connected layers hold the parameters and do little.
+#
+# **Two points.** "For the disk I halve the first dense layer, which has 37.8 million of the 62.4 million
+# parameters. For speed I halve the second convolution, which does 448 million multiply-adds, 40% of all, with
+# 0.6 million parameters. It can, because each of its weights is used at all 729 places and a dense weight
+# once."
+#
+# **One point.** "The dense layers are large and the convolutions slow, since filters are shared by all
+# places." (The reason; no layer, no number.)
+#
+# **No point.** "The layer with the most parameters, for both: fewer parameters mean less work."
+# ### END SOLUTION
+
+# %% [markdown]
 # ## What you have learned
 #
 # - Shapes alone give parameters and multiply-adds to the last number, and of the memory the least.

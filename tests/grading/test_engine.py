@@ -206,7 +206,12 @@ got = model.fit(np.arange(3), lambda x: int(x.sum()))
 assert got["loss"] == [3, 1] and type(got["loss"][1]) is np.float32 and got["t"] == (1, None, 2j, b"x", {3})
 assert model.layers == [1, 2] and model[1:2, ...] == (slice(1, 2), ...) and same(model).layers == [1, 2]
 a = np.zeros(2, ">i2")
-fill(a)
+try:
+    fill(a)
+except AssertionError as error:
+    assert str(error) == "fill has changed a, which it was given: work on a copy"
+else:
+    raise AssertionError
 assert a.tolist() == [0, 0]
 with in_place():
     fill(a)
@@ -232,6 +237,62 @@ except TypeError as error:
 """
     given = "import numpy as np\nfrom cluster.checks import in_place"
     assert outcome(engine.grade(tiny(answer, check, given=given))).error == ""
+
+
+LOOPS = "def double(x):\n    return np.array([n + n for n in x])"
+PRODUCT = "def double(x):\n    return gemm(x, 2)"
+WATCHING = "import numpy as np\nfrom cluster.checks import forbidden, watched\ndef gemm(a, b): return a * b"
+CALLED = """
+with watched("gemm") as calls:
+    double(np.arange(3))
+assert calls.count == 1, f"gemm was called {calls.count} times"
+"""
+USED = """
+with watched("gemm", lambda a, b: 3 * a * b):
+    got = double(np.arange(3))
+assert got.tolist() == [0, 6, 12], "the result does not come from gemm"
+"""
+# Replaces the engine's own module in its process: says that calls were made, and keeps the check's stand-in.
+PATCHES = """
+import sys
+side = next(module for name, module in sys.modules.items() if name.endswith("inside.student") or
+            (name == "__main__" and hasattr(module, "Server")))
+honest = side.Server.replace
+def replace(self, request):
+    if "function" in str(request["value"]):
+        self.unpack(request["value"])(1, 1)
+        return self.value(None)
+    return honest(self, request)
+side.Server.replace = replace
+side.Server.signature = side.Server.fetch = lambda self, request: {"value": 1}
+side.Server.fetch = lambda self, request: self.value(self.names[request["name"]])
+"""
+
+
+def test_calls_are_counted_where_the_student_cannot_reach(engine):
+    """Is a call seen, does the check's own answer reach the result, and does no word of the process count?"""
+    for answer, count, used in [(PRODUCT, "", ""), (LOOPS, "called 0 times", "does not come from gemm")]:
+        assert count in (found := outcome(engine.grade(tiny(answer, CALLED, given=WATCHING))).error)
+        assert bool(found) == bool(count), found
+        assert used in (found := outcome(engine.grade(tiny(answer, USED, given=WATCHING))).error)
+        assert bool(found) == bool(used), found
+    patched = outcome(engine.grade(tiny(PATCHES + LOOPS, USED, given=WATCHING)))
+    assert "does not come from gemm" in patched.error
+    refused = CALLED.replace('watched("gemm")', 'forbidden("gemm", "no gemm here")')
+    caught = "def double(x):\n    try: gemm(x, 2)\n    except Exception: return 2 * x"
+    assert (
+        outcome(engine.grade(tiny(caught, refused, given=WATCHING))).error == "AssertionError: no gemm here"
+    )
+
+
+def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):
+    """Does the next check meet the student's own function?"""
+    slow = 'with watched("gemm", lambda a, b: a):\n    double(np.arange(3))\n    while True: pass'
+    notebook = tiny(PRODUCT, slow, given=WATCHING)
+    notebook.cells.append(cell("assert double(3) == 6", "after", locked=True, grade=True, points=1))
+    verdict = hurried.grade(notebook)
+    assert verdict.checks["check"].error.startswith("TimeLimit")
+    assert verdict.checks["after"].error == ""
 
 
 def test_files_are_there_and_links_are_not(engine, tmp_path):

@@ -1,8 +1,9 @@
-"""watched() and forbidden() in a notebook of one process, as students run their checks."""
+"""watched(), forbidden() and unchanged() in a notebook of one process, as students run their checks."""
 
+import numpy as np
 import pytest
 
-from cluster.checks import forbidden, in_place, watched
+from cluster.checks import forbidden, in_place, unchanged, watched
 
 
 def helper(x):
@@ -24,6 +25,35 @@ def test_calls_are_counted_and_the_function_is_put_back():
     assert helper is before
     with in_place():
         assert twice(0) == 2
+
+
+def test_another_answer_is_seen_in_the_result():
+    """Does what the check answers with, and not the function, reach the result?"""
+    with watched("helper", lambda x: 10 * x) as calls:
+        assert twice(1) == 100
+    assert calls.count == 2 and twice(1) == 3
+
+
+def test_a_forbidden_call_counts_although_its_error_is_caught():
+    """Is a function that tries the forbidden one first, and falls back, found?"""
+
+    def careful():
+        try:
+            return helper(1)
+        except AssertionError:
+            return 2
+
+    with pytest.raises(AssertionError, match="no helper"), forbidden("helper", "no helper"):
+        careful()
+
+
+def test_a_changed_array_is_named():
+    """And only a changed one?"""
+    x, w = np.zeros(2), np.ones(2)
+    with unchanged(x=x, w=w):
+        x + w
+    with pytest.raises(AssertionError, match="changed w,"), unchanged(x=x, w=w):
+        w += x + 1
 
 
 def test_a_name_that_is_not_there_is_an_error():

@@ -1,4 +1,5 @@
-"""Wrong solutions that the checks must catch: tests/mutants/NN/misunderstanding.py, run through the engine.
+"""Wrong solutions that the checks must catch, tests/mutants/NN/misunderstanding.py, and right but unusual
+ones that they must not, tests/unusual/NN/way.py, run through the engine.
 
 A mutant is a Python file of three names, or four:
 
@@ -7,10 +8,16 @@ A mutant is a Python file of three names, or four:
     MAY_FAIL = {"recorded-run"}                             those that it loses by luck, now and then
     REPLACE = {"im2col": '''padded = …'''}                  solution cell: what stands in its hole
 
-Stub, solution and mutants are prepared and graded as students' work is, as many at a time as there are cores.
-The table says what each lost. A defect of the checks (a stub with points, a solution without full marks, a
-mutant that keeps what it should lose, or loses what it should keep) makes the exit status non-zero. What the
-checks that fail together say about a student, the feedback and the report read from the same files.
+An unusual solution (another algorithm, a class, TensorFlow where NumPy is usual, warnings) is a file of two:
+
+    UNUSUAL = "Windows by stride tricks."                   what is unusual about it
+    REPLACE = {"im2col": '''windows = …'''}                 as above
+
+Stub, solution and these are prepared and graded as students' work is, as many at a time as there are cores.
+The table says what each lost. A defect of the checks (a stub with points, a solution or an unusual one that
+loses any, a mutant that keeps what it should lose, or loses what it should keep) makes the exit status
+non-zero. What the checks that fail together say about a student, the feedback and the report read from the
+mutants.
 """
 
 from __future__ import annotations
@@ -28,7 +35,16 @@ from cluster.system import settings
 from .. import keys, results
 from ..course import Course, CourseError, alone, assignments, say
 from ..release.release import generate
-from ..release.wrong_solutions import SOLUTION, STUB, Mutant, MutantError, fill, load_all, points
+from ..release.wrong_solutions import (
+    SOLUTION,
+    STUB,
+    Mutant,
+    MutantError,
+    fill,
+    load_all,
+    load_all_unusual,
+    points,
+)
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -46,7 +62,8 @@ def submissions(
 ) -> tuple[dict[str, Mutant], dict[str, NotebookNode], dict[str, float]]:
     """Generate the release and fill it in as the solution and as each mutant, prepared as students' work is.
 
-    Returns {name: Mutant}, stub and solution first, {name: prepared notebook} and the points of each check.
+    Returns {name: Mutant}, stub and solution first, unusual ones last, {name: prepared notebook} and the
+    points of each check.
     """
     import nbformat
 
@@ -59,6 +76,10 @@ def submissions(
     source = nbformat.read(root / "solutions" / assignment / paths[0].name, as_version=4)
     worth = points(source)
     table = [Mutant(STUB, fails=set(worth)), Mutant(SOLUTION), *load_all(root, assignment, source)]
+    table += load_all_unusual(root, assignment, source)
+    names = [mutant.name for mutant in table]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise MutantError(f"{assignment} has two submissions called {', '.join(twice)}: rename one")
     course = Course(root, folder / "private", release_directory=folder / "release")
     sanitise = Sanitiser(course.config, Source.from_gradebook(course.coursedir, assignment))
     books = {}
@@ -87,7 +108,8 @@ def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     """What is wrong with the grading of this submission, in words; empty when it is as it should be."""
     kept = [check for check, what in outcome.items() if what == "kept"]
     lost = [check for check, what in outcome.items() if what == "unexpected"]
-    whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"mutant {mutant.name}"
+    kind = "mutant" if mutant.fails else "unusual solution"
+    whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"{kind} {mutant.name}"
     found = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
     return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
 

@@ -1,4 +1,5 @@
-"""Wrong solutions (mutants): what each replaces in the solution, and which checks it must fail."""
+"""Wrong solutions (mutants): what each replaces in the solution, and which checks it must fail. And right but
+unusual ones, which must fail none."""
 
 from __future__ import annotations
 
@@ -31,29 +32,53 @@ class Mutant:
 
 def load(path: Path, notebook: NotebookNode) -> Mutant:
     """The mutant of a file, examined against the notebook (of solutions/) whose holes it fills."""
-    named = runpy.run_path(str(path))
-    found = {name for name in named if name.isupper()}
-    needed = {"MISUNDERSTANDING", "FAILS", "REPLACE"}
-    if found - {"MAY_FAIL"} != needed:
-        raise MutantError(f"{path} defines {sorted(found)}; a mutant defines {sorted(needed)}")
-    holes, checks = cells_of(notebook, "solution"), cells_of(notebook, "grade")
+    named = read(path, {"MISUNDERSTANDING", "FAILS", "REPLACE"}, {"MAY_FAIL"})
     luck = set(named.get("MAY_FAIL", ()))
-    for what, given, known in [
-        ("REPLACE", named["REPLACE"], holes),
-        ("FAILS", named["FAILS"], checks),
-        ("MAY_FAIL", luck, checks),
-    ]:
-        if not given and what != "MAY_FAIL":
-            raise MutantError(f"{path}: {what} is empty")
-        if unknown := sorted(set(given) - set(known)):
-            raise MutantError(f"{path}: {what} names {unknown}; the notebook has {sorted(known)}")
+    examine(path, notebook, named["REPLACE"], FAILS=named["FAILS"], MAY_FAIL=luck)
+    if not named["FAILS"]:
+        raise MutantError(f"{path}: FAILS is empty")
     return Mutant(path.stem, named["MISUNDERSTANDING"], set(named["FAILS"]), dict(named["REPLACE"]), luck)
 
 
+def load_unusual(path, notebook):
+    """The right but unusual solution of a file: a Mutant that fails nothing."""
+    named = read(path, {"UNUSUAL", "REPLACE"})
+    examine(path, notebook, named["REPLACE"])
+    return Mutant(path.stem, replace=dict(named["REPLACE"]))
+
+
+def read(path, needed, optional=frozenset()):
+    """The names in capitals that a file defines; raises MutantError where they are not those."""
+    named = {name: value for name, value in runpy.run_path(str(path)).items() if name.isupper()}
+    if set(named) - optional != needed:
+        what = "an unusual solution" if "UNUSUAL" in needed else "a mutant"
+        raise MutantError(f"{path} defines {sorted(named)}; {what} defines {sorted(needed)}")
+    return named
+
+
+def examine(path, notebook, replace, **checks):
+    """Raise MutantError unless `replace` names holes of the notebook, and each of `checks` its checks."""
+    if not replace:
+        raise MutantError(f"{path}: REPLACE is empty")
+    holes, known = set(cells_of(notebook, "solution")) - written(notebook), set(points(notebook))
+    for what, given, allowed in [("REPLACE", replace, holes), *((n, c, known) for n, c in checks.items())]:
+        if unknown := sorted(set(given) - allowed):
+            raise MutantError(f"{path}: {what} names {unknown}; the notebook has {sorted(allowed)}")
+
+
 def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
-    """All mutants of an assignment, sorted by name; their folder is named by the assignment's number."""
-    folder = root / "tests" / "mutants" / assignment[:2]
-    return [load(path, notebook) for path in sorted(folder.glob("*.py"))]
+    """All mutants of an assignment, sorted by name."""
+    return [load(path, notebook) for path in files_of(root, "mutants", assignment)]
+
+
+def load_all_unusual(root, assignment, notebook):
+    """All right but unusual solutions of an assignment, sorted by name."""
+    return [load_unusual(path, notebook) for path in files_of(root, "unusual", assignment)]
+
+
+def files_of(root, kind, assignment):
+    """The files of a kind (a folder of tests/), sorted; an assignment's folder is named by its number."""
+    return sorted((root / "tests" / kind / assignment[:2]).glob("*.py"))
 
 
 def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
@@ -67,8 +92,15 @@ def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
 
 
 def points(notebook: NotebookNode) -> dict[str, float]:
-    """{check: points} of a notebook."""
-    return {name: cell.metadata.nbgrader.points for name, cell in cells_of(notebook, "grade").items()}
+    """{check: points} of a notebook, without the written answers."""
+    answers = cells_of(notebook, "solution")
+    graded = cells_of(notebook, "grade").items()
+    return {name: cell.metadata.nbgrader.points for name, cell in graded if name not in answers}
+
+
+def written(notebook):
+    """The slugs of the answers in words, which a person grades."""
+    return set(cells_of(notebook, "grade")) - set(points(notebook))
 
 
 def fill(release: NotebookNode, source: NotebookNode, replace: dict[str, str] | None = None) -> NotebookNode:

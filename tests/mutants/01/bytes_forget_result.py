@@ -1,11 +1,10 @@
 MISUNDERSTANDING = "Only what is read moves; writing the result is free."
 FAILS = {
     "bytes-by-hand",
-    "intensity",
 }
 REPLACE = {
     "layer_bytes": """
-images, filters, bias = N * H * W * C, k * k * C * K, K
+images, filters, bias = N * H * W * C, k * k * (C // groups) * K, K
 result = N * H_out * W_out * K
 windows = N * H_out * W_out * k * k * C
 numbers = images + filters + bias + (2 * windows if with_im2col else 0)

@@ -5,6 +5,6 @@ FAILS = {
 }
 REPLACE = {
     "layer_flops": """
-flops = 2.0 * N * H_out * W_out * K * k * k * C
+flops = 2.0 * N * H_out * W_out * K * k * k * (C // groups)
 """,
 }

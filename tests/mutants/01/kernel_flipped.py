@@ -2,11 +2,17 @@ MISUNDERSTANDING = "A convolution turns its filter by 180 degrees, as in mathema
 FAILS = {
     "forward-by-hand",
     "forward-equals-loops",
+    "forward-groups",
     "forward-is-a-gemm",
 }
 REPLACE = {
     "forward": """
-rows_of_y = im2col(x, k, stride, padding) @ w[::-1, ::-1].reshape(k * k * C, K) + b
-y = rows_of_y.reshape(N, H_out, W_out, K)
+windows = im2col(x, k, stride, padding, dilation).reshape(-1, k * k, groups, C_group)
+filters = w[::-1, ::-1].reshape(k * k, C_group, groups, K // groups)
+parts = [
+    gemm(windows[:, :, g].reshape(-1, k * k * C_group), filters[:, :, g].reshape(k * k * C_group, -1))
+    for g in range(groups)
+]
+y = np.concatenate(parts, axis=1).reshape(N, H_out, W_out, K) + b
 """,
 }

@@ -4,7 +4,7 @@ FAILS = {
 }
 REPLACE = {
     "forward": """
-im2col(x, k, stride, padding)
-y = convolve_loops(x, w, b, stride, padding)
+im2col(x, k, stride, padding, dilation)
+y = convolve_loops(x, w, b, stride, padding, dilation, groups)
 """,
 }

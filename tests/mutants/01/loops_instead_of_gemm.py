@@ -4,6 +4,6 @@ FAILS = {
 }
 REPLACE = {
     "forward": """
-y = convolve_loops(x, w, b, stride, padding)
+y = convolve_loops(x, w, b, stride, padding, dilation, groups)
 """,
 }

@@ -2,11 +2,10 @@ MISUNDERSTANDING = "A multiply-add is one operation."
 FAILS = {
     "flops-by-hand",
     "flops-of-layers",
-    "intensity",
 }
 REPLACE = {
     "layer_flops": """
-multiply_adds = N * H_out * W_out * K * k * k * C
+multiply_adds = N * H_out * W_out * K * k * k * (C // groups)
 flops = multiply_adds
 """,
 }

@@ -2,11 +2,10 @@ MISUNDERSTANDING = "Every pixel of the image has a window, whatever the stride a
 FAILS = {
     "flops-by-hand",
     "flops-of-layers",
-    "intensity",
 }
 REPLACE = {
     "layer_flops": """
-multiply_adds = N * H * W * K * k * k * C
+multiply_adds = N * H * W * K * k * k * (C // groups)
 flops = 2 * multiply_adds
 """,
 }

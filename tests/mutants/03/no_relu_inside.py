@@ -1,6 +1,8 @@
 MISUNDERSTANDING = "One ReLU at the end of the block is enough."
 FAILS = {
     "block-order",
+    "block-changes-shape",
+    "resnet-outputs",
 }
 REPLACE = {
     "residual_block": """

@@ -1,6 +1,8 @@
 MISUNDERSTANDING = "F ends with a ReLU, and then x is added."
 FAILS = {
     "block-order",
+    "block-changes-shape",
+    "resnet-outputs",
 }
 REPLACE = {
     "residual_block": """

@@ -51,6 +51,8 @@ def pack(value, wrap, depth=0):
         return ["type", np.dtype(value).str]
     if "tensorflow" in sys.modules and hasattr(value, "numpy") and hasattr(value, "shape"):
         return ["tensor", *array(np.asarray(value.numpy()))]
+    if isinstance(value, Tensor):
+        return ["tensor", *array(value.numpy())]
     return wrap(value)
 
 

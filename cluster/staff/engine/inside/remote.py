@@ -5,6 +5,7 @@ What its functions return arrives as data, which the check's own process judges.
 """
 
 import builtins
+import contextlib
 import time
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from .channel import Late, Lost
 from .codec import arrays_in, pack, unpack
 
+LONGEST = 300  # characters of what is said of a student's names
 GRACE = 5  # seconds beyond a limit that the student's side has for saying that the limit was met
 # These would end a loop or a generator of the check's as if it had seen everything.
 NEVER = (StopIteration, StopAsyncIteration)
@@ -30,12 +32,15 @@ class Student:
 
     def __init__(self, channel):
         self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
-        self.in_place, self.calls = False, 0
+        self.in_place, self.calls, self.replaced = False, 0, []
 
     def until(self, seconds):
         """A new check begins, with so much time."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
+        with contextlib.suppress(Gone, TooLong):  # which the check's own questions will meet
+            while self.replaced:  # by a check that was ended
+                self.put_back()
 
     def ask(self, do, **request):
         """The reply (dict) to a request; the student's exceptions are raised here by name."""
@@ -101,9 +106,27 @@ class Student:
     def call(self, number, args, kwargs):
         self.calls += 1
         reply = self.ask("call", object=number, args=self.pack(args), kwargs=self.pack(kwargs))
+        changed = reply.get("changed", [])
         if self.in_place:
-            self.copy_back([args, kwargs], reply.get("changed", []))
+            self.copy_back([args, kwargs], changed)
+        elif changed:
+            raise AssertionError(self.in_words(number, args, kwargs, changed))
         return self.value(reply)
+
+    def in_words(self, number, args, kwargs, changed):
+        """Which of its arguments a function of the student's has changed."""
+        name, parameters = "the function", []
+        with contextlib.suppress(Exception):  # a callable without a signature
+            name, parameters = self.value(self.ask("signature", object=number))
+        try:
+            owners = [key for key, value in [*enumerate(args), *kwargs.items()] for _ in arrays_in(value)]
+            key = owners[changed[0][0]]
+        except (TypeError, LookupError) as error:
+            raise self.forged() from error
+        if not isinstance(key, str):
+            known = isinstance(parameters, list) and key < len(parameters)
+            key = f"{parameters[key]}" if known else f"argument {key + 1}"
+        return f"{name} has changed {key}, which it was given: work on a copy"[:LONGEST]
 
     def copy_back(self, given, changed):
         """What the student's function did to the arrays that it was given happens to ours."""
@@ -116,15 +139,23 @@ class Student:
         except (ValueError, TypeError, LookupError) as error:
             raise self.forged() from error
 
-    def watch(self, name, forbidden=None):
-        """Count the calls of a global function of the student's, or have them raise AssertionError."""
-        if "missing" in self.ask("watch", name=name, forbidden=forbidden):
-            raise NameError(f"name {name!r} is not defined")
+    def replace(self, name, function):
+        """A global name of the student's stands for a function of the check's until `put_back`.
 
-    def unwatch(self):
-        """The number of calls since `watch`."""
-        count = self.value(self.ask("unwatch"))
-        return count if isinstance(count, int) else 0
+        Returns what it stood for. The calls arrive here, where they can be counted.
+        """
+        there, before = self.fetch(name)
+        if not there:
+            raise NameError(f"name {name!r} is not defined")
+        self.ask("replace", name=name, value=self.pack(function))
+        self.replaced.append((name, before))
+        return before
+
+    def put_back(self):
+        """Undo the last `replace`."""
+        name, before = self.replaced[-1]
+        self.ask("replace", name=name, value=self.pack(before))
+        self.replaced.pop()
 
     def value(self, reply):
         try:

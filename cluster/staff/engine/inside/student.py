@@ -6,6 +6,7 @@ other side, whatever the student made of it.
 
 import base64
 import contextlib
+import inspect
 import os
 import resource
 import signal
@@ -15,7 +16,6 @@ import types
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from cluster.checks.calls import Calls, recorder, refusal
 from cluster.jobs.backends import forked_ranks
 
 from . import shell as shells
@@ -121,7 +121,7 @@ class Server:
     """Answers the referee: names, calls, attributes and items of the notebook's final state."""
 
     def __init__(self, channel, names):
-        self.channel, self.names, self.objects, self.watched = channel, names, [], []
+        self.channel, self.names, self.objects = channel, names, []
 
     def serve(self):
         """Answer until the referee ends, or has an answer for a call back: returns that."""
@@ -161,19 +161,14 @@ class Server:
     def length(self, request):
         return self.value(len(self.objects[request["object"]]))
 
-    def watch(self, request):
-        name, calls = request["name"], Calls()
-        if name not in self.names:
-            return {"missing": True}
-        self.watched.append((name, self.names[name], calls))
-        words = request["forbidden"]
-        self.names[name] = refusal(words) if words else recorder(self.names[name], calls)
-        return self.value(None)
+    def signature(self, request):
+        function = self.objects[request["object"]]
+        return self.value([function.__name__, list(inspect.signature(function).parameters)])
 
-    def unwatch(self, request):
-        name, function, calls = self.watched.pop()
-        self.names[name] = function
-        return self.value(calls.count)
+    def replace(self, request):
+        """Let a global name stand for a function of the check's, or for what it stood for."""
+        self.names[request["name"]] = self.unpack(request["value"])
+        return self.value(None)
 
     def value(self, value):
         return {"value": self.pack(value)}

@@ -1,0 +1,18 @@
+MISUNDERSTANDING = "A group has one channel."
+FAILS = {
+    "forward-groups",
+    "forward-is-a-gemm",
+}
+REPLACE = {
+    "forward": """
+if 1 < groups < C:
+    w, groups, C_group = np.repeat(w, groups, axis=2)[:, :, :C] / groups, 1, C
+windows = im2col(x, k, stride, padding, dilation).reshape(-1, k * k, groups, C_group)
+filters = w.reshape(k * k, C_group, groups, K // groups)
+parts = [
+    gemm(windows[:, :, g].reshape(-1, k * k * C_group), filters[:, :, g].reshape(k * k * C_group, -1))
+    for g in range(groups)
+]
+y = np.concatenate(parts, axis=1).reshape(N, H_out, W_out, K) + b
+""",
+}

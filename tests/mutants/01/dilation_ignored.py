@@ -1,0 +1,16 @@
+MISUNDERSTANDING = "A dilation only makes the result smaller; a window still takes neighbouring pixels."
+FAILS = {
+    "im2col-dilation",
+}
+REPLACE = {
+    "im2col": """
+padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+windows = np.empty((N, H_out, W_out, k, k, C), x.dtype)
+for i in range(k):
+    for j in range(k):
+        rows = slice(i, i + stride * H_out, stride)
+        cols = slice(j, j + stride * W_out, stride)
+        windows[:, :, :, i, j] = padded[:, rows, cols]
+columns = windows.reshape(N * H_out * W_out, k * k * C)
+""",
+}

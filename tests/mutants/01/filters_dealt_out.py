@@ -1,0 +1,16 @@
+MISUNDERSTANDING = "Filters are dealt out to the groups in turn, as cards are."
+FAILS = {
+    "forward-groups",
+    "forward-is-a-gemm",
+}
+REPLACE = {
+    "forward": """
+windows = im2col(x, k, stride, padding, dilation).reshape(-1, k * k, groups, C_group)
+filters = w.reshape(k * k, C_group, K // groups, groups).swapaxes(2, 3)
+parts = [
+    gemm(windows[:, :, g].reshape(-1, k * k * C_group), filters[:, :, g].reshape(k * k * C_group, -1))
+    for g in range(groups)
+]
+y = np.concatenate(parts, axis=1).reshape(N, H_out, W_out, K) + b
+""",
+}

@@ -1,0 +1,13 @@
+MISUNDERSTANDING = "The matrix of windows is float32, whatever the images are."
+FAILS = {
+    "bytes-by-hand",
+}
+REPLACE = {
+    "layer_bytes": """
+images, filters, bias = N * H * W * C, k * k * (C // groups) * K, K
+result = N * H_out * W_out * K
+windows = N * H_out * W_out * k * k * C
+numbers = images + filters + bias + result
+moved = itemsize * numbers + (8 * windows if with_im2col else 0)
+""",
+}
