@@ -53,17 +53,24 @@ class Outcome:
 
 
 def on_ranks(
-    function: Callable, inputs: list[dict[str, Any]], seconds: float = SECONDS, again: bool = False
+    function: Callable,
+    inputs: list[dict[str, Any]],
+    seconds: float = SECONDS,
+    again: bool = False,
+    instead: str = "",
 ) -> list[Outcome]:
     """Call `function(**inputs[r])` on rank r of len(inputs) ranks; the Outcome of each, in their order.
 
     The ranks have met in Horovod before the call, and each has an empty folder of its own as its working
-    directory. function: one of the notebook's, which returns plain data (numbers, text, arrays, lists, dicts).
-    inputs: plain data too, or functions of the notebook's. again: call it again, also where the outcome is
-    known.
+    directory. function: one of the notebook's, which returns plain data (numbers, text, arrays, lists of
+    them). inputs: plain data too, or functions of the notebook's. again: call it again, also where the
+    outcome is known. instead: text of functions that take the place of the notebook's, for a hidden check
+    that shall not fail because another one has; in grading only, ValueError elsewhere.
     """
     if engine := sys._getframe(1).f_globals.get(ENGINE):
-        return engine.ranks(function, inputs, seconds, again)
+        return engine.ranks(function, inputs, seconds, again, instead)
+    if instead:
+        raise ValueError("in a notebook its own functions are called: leave `instead` empty")
     return _as_a_job(function, inputs, seconds, again)
 
 
@@ -76,7 +83,7 @@ def has_failed(check: str) -> bool:
     return engine is not None and check in engine.failed
 
 
-# --- on a rank, wherever it runs ------------------------------------------------------------------------------
+# --- on a rank, wherever it runs ---------------------------------------------------------------------------
 
 
 def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
@@ -131,7 +138,7 @@ def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
     return found
 
 
-# --- in a notebook --------------------------------------------------------------------------------------------
+# --- in a notebook -----------------------------------------------------------------------------------------
 
 
 def _as_a_job(

@@ -1,4 +1,4 @@
-"""Functions of a notebook on ranks of the engine's: what is observed there no process of the student's decides."""
+"""Functions of a notebook on ranks of the engine's, out of reach of the process that runs the notebook."""
 
 import nbformat
 import numpy as np
@@ -80,8 +80,15 @@ def test_without_the_fork_server_it_is_the_same(cold):
 
 FORGERIES = {
     "the trial": "def try_sum(number):\n    return {3: 7.0, 4: 7.0}[number]",
-    "the call": "import cluster.checks.ranks as r\non_ranks = r.on_ranks = lambda *a, **k: [r.Outcome(7.0)] * 2",
-    "the job": "import cluster.jobs as j\nj.submit = lambda *a, **k: None\nj.Job.results = lambda *a: [7.0] * 2",
+    "the call": """
+import cluster.checks.ranks as ranks
+on_ranks = ranks.on_ranks = lambda *a, **k: [ranks.Outcome(7.0)] * 2
+""",
+    "the job": """
+import cluster.jobs as jobs
+jobs.submit = lambda *a, **k: None
+jobs.Job.results = lambda *a: [7.0] * 2
+""",
     "the engine": """
 import sys
 for name in [n for n in sys.modules if n.startswith("cluster.")]:
@@ -113,7 +120,8 @@ def total(number):
             for name in ("mem", "environ", "maps", "fd"):
                 try:
                     path = f"/proc/{pid}/{name}"
-                    found.append((os.listdir if name == "fd" else lambda p: open(p, "rb").read(1))(path) or "empty")
+                    os.listdir(path) if name == "fd" else open(path, "rb").read(1)
+                    found.append(path)
                 except OSError:
                     pass
             if ctypes.CDLL(None).ptrace(16, int(pid), 0, 0) == 0:
@@ -150,13 +158,13 @@ def total(number):
 
 def test_a_rank_is_told_its_own_inputs_only(engine):
     """Does another rank's number stand nowhere in a rank's memory?"""
-    text = "found = on_ranks(try_sum, [{'number': '3131157313'}, {'number': '6868842686'}])\nassert not found, found"
+    text = "found = on_ranks(try_sum, [{'number': '3131157313'}, {'number': '6868842686'}])\nassert 0, found"
     error = check(engine, SEARCH, text).error
     assert error.count("own: True, the other's: 0") == 2, error
 
 
 def test_who_waits_in_vain_is_named_and_costs_its_own_check_only(engine):
-    """Is the function named in which a rank hangs, is the call ended, and does the next check have its ranks?"""
+    """Is the function named in which a rank hangs, and does the next check have its ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
     text = "def try_own(number):\n    return number\n"
     second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
@@ -216,7 +224,8 @@ def test_nothing_of_a_call_is_left_for_the_next(engine):
 import os, subprocess
 def total(number):
     left = len(os.listdir("/tmp")) - 1, os.path.exists("/dev/shm/left")
-    alive = sum(b"sleep" in open(f"/proc/{{p}}/comm", "rb").read() for p in os.listdir("/proc") if p.isdigit())
+    names = [Path(f"/proc/{{pid}}/comm").read_text() for pid in filter(str.isdigit, os.listdir("/proc"))]
+    alive = sum("sleep" in name for name in names)
     meet()
     subprocess.Popen(["setsid", "sleep", "600"])
     Path("/tmp/left").write_text("31"), Path("/dev/shm/left").write_text("31")
@@ -231,10 +240,10 @@ for again in range(3):
 
 
 def test_the_notebooks_text_makes_the_function(engine):
-    """Are helper cells, imports and magics of the student's taken, the given cells last, and no cell that computes?"""
+    """Are helper cells, imports and magics taken, the given cells last, and no cell that computes?"""
     before = "%matplotlib inline\nfrom math import fsum as add\nOFFSET = 0.0"
     answer = "class Adder:\n    def __call__(self, a):\n        return add(a) + OFFSET\n\n"
-    answer += "def total(number):\n    return Adder()([float(hvd.allreduce(tf.constant(float(number)), op=hvd.Sum))])"
+    answer += RIGHT.replace("float(hvd", "Adder()([float(hvd") + "])"
     after = "def try_sum(number):\n    return 1\n\nraise_something = 1 / 0\n"
     assert check(engine, answer, before=before, after=after).error == ""
     assert "NameError in total()" in check(engine, "def total(number):\n    return nothing").error

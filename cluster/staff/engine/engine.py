@@ -91,7 +91,7 @@ class Engine:
         return [ranks]
 
     def _judge(self, work, asked, stack):
-        """Let a referee run the checks, which ask other sandboxes; True where one of these has gone meanwhile."""
+        """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""
         fds = [stream.fileno() for child in asked for stream in (child.stdout, child.stdin)]
         referee = self._start(stack, "referee", work, fds)
         channel = hello(referee)

@@ -18,10 +18,11 @@ class Ranks:
         """name_of: the name in the notebook of a function that a check has."""
         self.channel, self.name_of, self.known, self.gone = channel, name_of, {}, ""
 
-    def __call__(self, function, inputs, seconds, again):
-        """As `on_ranks` says. Raises Gone where no ranks can be asked, TypeError for what is no plain data."""
+    def __call__(self, function, inputs, seconds, again, instead):
+        """As `on_ranks` says. Raises Gone where no ranks can be asked, TypeError where data is not plain."""
         given = [self.message(each) for each in inputs]
         request = {"function": self.name_of(function), "ranks": len(inputs), "seconds": seconds}
+        request["instead"] = instead
         key = json.dumps([request, given])
         if again or key not in self.known:
             self.known[key] = self.ask(request, given)

@@ -1,9 +1,9 @@
 """Ranks on which a check calls a function of the notebook: the third kind of sandbox.
 
-Its first process never runs a line of the student's. For each call it makes one that supervises: this forks the
-ranks, hands each its own inputs when all have met, collects what they say, looks at their files and ends them.
-No process here lets another read its memory, and none is forked from one that has seen inputs. A rank makes the
-function from the text of the notebook (`names.needed_by`); what it says is data to be judged.
+Its first process never runs a line of the student's. For each call it makes one that supervises: this forks
+the ranks, hands each its own inputs when all have met, collects what they say, looks at their files and ends
+them. No process here lets another read its memory, and none is forked from one that has seen inputs. A rank
+makes the function from the text of the notebook (`names.needed_by`); what it says is data to be judged.
 """
 
 import contextlib
@@ -154,7 +154,7 @@ def work(channel, number, request, task, folder, own):
         meet(folder, number, request["ranks"])
         channel.send({"met": True})
         given = channel.receive()
-        call = functools.partial(run, request["function"], given, task["cells"])
+        call = functools.partial(run, request, given, task["cells"])
         channel.send(attempt(call, request["seconds"]))
         signal.pause()  # who leaves wakes the ranks that wait for it
     finally:
@@ -171,36 +171,36 @@ def meet(folder, number, ranks):
     stop()
 
 
-def run(function, given, cells):
+def run(request, given, cells):
     """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
-    known = notebook([function, *given["functions"].values()], cells)
+    instead = compile(request["instead"], "<instead>", "exec")
+    wanted = [request["function"], *given["functions"].values(), *names.used(instead)]
+    known = notebook(wanted, cells, instead)
     inputs = unpack(given["inputs"], no_data)
     inputs |= {argument: find(name, known) for argument, name in given["functions"].items()}
-    return pack(find(function, known)(**inputs), no_data)
+    return pack(find(request["function"], known)(**inputs), no_data)
 
 
-def notebook(wanted, cells):
-    """The names of a notebook, as far as the functions `wanted` need them; the given cells have the last word.
+def notebook(wanted, cells, instead):
+    """The names of a notebook, as far as the functions `wanted` need them.
 
+    The given cells are run once more when all have run, so that theirs is the last word, and then `instead`.
     What raises an error ends its cell, as in a notebook.
     """
     module = sys.modules["__main__"] = types.ModuleType("__main__")
     for number, (text, _) in enumerate(cells):  # for who looks at sources, as AutoGraph
-        linecache.cache[names.file_of(number)] = (
-            len(text),
-            None,
-            text.splitlines(True),
-            names.file_of(number),
-        )
+        file = names.file_of(number)
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     chosen = names.needed_by(wanted, cells)
-    ended = set()
-    for last in (False, True):
-        for number, code in chosen:
-            if number not in ended and (cells[number][1] or not last):
+    for part in (chosen, [(number, code) for number, code in chosen if cells[number][1]]):
+        ended = set()
+        for number, code in part:
+            if number not in ended:
                 try:
                     exec(code, vars(module))
                 except BaseException:
                     ended.add(number)
+    exec(instead, vars(module))
     return vars(module)
 
 
