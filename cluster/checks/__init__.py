@@ -6,6 +6,17 @@ The checks that a student's notebook runs need what is named here and nothing el
 
 from .calls import forbidden, in_place, unchanged, watched
 from .compare import autotest, close, expect
+from .ranks import has_failed, on_ranks
 from .variant import variant
 
-__all__ = ["autotest", "close", "expect", "forbidden", "in_place", "unchanged", "variant", "watched"]
+__all__ = [
+    "autotest",
+    "close",
+    "expect",
+    "forbidden",
+    "has_failed",
+    "in_place",
+    "on_ranks",
+    "variant",
+    "watched",
+]

@@ -85,7 +85,7 @@ def offered(modules: Iterable[str]) -> Iterator[subprocess.Popen]:
         try:
             yield process
         finally:
-            os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
+            os.environ.pop(VARIABLE, None) if before is None else os.environ.update({VARIABLE: before})
             process.kill()
             process.wait()
 

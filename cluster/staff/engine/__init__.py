@@ -9,6 +9,8 @@ inside/      what runs in the sandboxes
              fork_server, namespaces: each child of the fork server makes itself a sandbox of its own
              student: the notebook's cells but the checks, then what the referee asks for
              referee: in a second sandbox, on the instructor's text only: the checks
+             ranks: in a third, where a check needs some: functions of the notebook on ranks
+             ask_ranks: the same as the referee asks for it; names: what a cell or a function needs
              remote: what the referee has of the student's functions and objects
              channel, codec: how the two talk: length-limited JSON, plain data, never a pickle
 

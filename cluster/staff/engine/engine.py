@@ -16,6 +16,7 @@ from .submission import Again, Ended, HeldUp, Starved, Work
 from .verdict import Limits, Verdict
 
 INSIDE = "cluster.staff.engine.inside"
+ASKS = "on_ranks"  # stands in a check, or a given cell, that needs ranks
 
 
 class Engine:
@@ -83,13 +84,26 @@ class Engine:
                 if student.killed():
                     raise Again("the sandbox was killed from outside") from error
                 return work.fail(str(error))
-            gone = self._judge(work, student, stack)
-            if gone and student.killed():
+            ranks = self._ranks(work, stack)
+            gone = self._judge(work, [student, *ranks], stack)
+            if gone and any(child.killed() for child in (student, *ranks)):
                 raise Again("the sandbox was killed from outside")
 
-    def _judge(self, work, student, stack):
-        """Let a referee run the checks; True where the student's process had gone meanwhile."""
-        referee = self._start(stack, "referee", work, (student.stdout.fileno(), student.stdin.fileno()))
+    def _ranks(self, work, stack):
+        """[the sandbox for ranks that knows the notebook's cells], where a check asks for ranks; or []."""
+        given, checks = dict(work.given), (cell.source for cell in work.graded.values())
+        if not any(ASKS in text for text in (*given.values(), *checks)):
+            return []
+        ranks = self._start(stack, "ranks", work)
+        named = [(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source) for cell in work.cells]
+        cells = [[text, name in given] for name, text in named]
+        hello(ranks).send({"cells": cells, "limits": self.limits.of_process()})
+        return [ranks]
+
+    def _judge(self, work, asked, stack):
+        """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""
+        fds = [stream.fileno() for child in asked for stream in (child.stdout, child.stdin)]
+        referee = self._start(stack, "referee", work, fds)
         channel = hello(referee)
         try:
             return work.judge(channel)
@@ -106,8 +120,10 @@ class Engine:
             with self.trying:
                 if self.cold is None:  # tried with the server that is needed, not with one more
                     self.cold = self.servers.trial(text)
-            start = self.sandbox.start if self.cold else self.servers.server_for(text).start
-            child = start(f"{INSIDE}.{module}", fds)
+            if self.cold:
+                child = self.sandbox.start(f"{INSIDE}.{module}", fds, first=module == "ranks")
+            else:
+                child = self.servers.server_for(text).start(f"{INSIDE}.{module}", fds)
         except (Lost, Late) as error:
             raise Again(str(error)) from error
         stack.callback(child.stop)

@@ -18,6 +18,11 @@ class Limits:
     output: int = 2 * MIB  # of all cells together
     processes: int = 1024  # and threads
 
+    def of_process(self):
+        """What a process that runs code of the student's sets for itself (inside/student.py)."""
+        cpu = int(self.total * 4)
+        return {"memory": self.memory, "processes": self.processes, "size": self.disk, "cpu": cpu}
+
 
 @dataclass
 class Check:

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Each rank draws its own shuffle and takes its part of it: the parts overlap."
-FAILS = {"shards-disjoint", "shards-cover", "shards-make-one-batch", "two-ranks-one-process"}
+FAILS = {"shards-disjoint", "shards-cover", "shards-make-one-batch"}
 REPLACE = {
     "shard": """
 shuffle = np.random.default_rng([seed, epoch, rank]).permutation(n)

@@ -1,5 +1,6 @@
 """Which names a cell needs and which it defines; from the compiled code, nothing is run."""
 
+import ast
 import builtins
 import dis
 import types
@@ -43,3 +44,37 @@ def independent(cells):
             chosen.append((name, code))
             known |= defined(code)
     return chosen
+
+
+def needed_by(wanted, cells):
+    """[(number of the cell, code)] of the statements that bind the names `wanted`, and all that these need.
+
+    cells: [(text, …)] in order. A cell that merely computes or shows something has no such statement. Every
+    statement that binds a name counts, not only the last; a cell that is no Python has none.
+    """
+    found = [statement for number, cell in enumerate(cells) for statement in statements(number, cell[0])]
+    needed, chosen, before = set(wanted), set(), -1
+    while len(chosen) != before:
+        before = len(chosen)
+        for i, (_, _, binds, uses) in enumerate(found):
+            if i not in chosen and (binds is None or binds & needed):
+                chosen.add(i)
+                needed |= uses
+    return [found[i][:2] for i in sorted(chosen)]
+
+
+def statements(number, text):
+    """(number, code, names that it binds or None for any, names that it uses) of a cell's statements."""
+    lines = ["pass" if line.startswith(("%", "!")) else line for line in text.splitlines()]
+    try:
+        for node in ast.parse("\n".join(lines)).body:
+            code = compile(ast.Module([node], []), file_of(number), "exec")
+            star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+            yield number, code, None if star else defined(code), used(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+
+
+def file_of(number):
+    """What stands for the file's name in the code of a cell."""
+    return f"<cell {number}>"

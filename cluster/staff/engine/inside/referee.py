@@ -14,6 +14,7 @@ import time
 from cluster.checks.calls import ENGINE
 
 from . import names
+from .ask_ranks import Ranks
 from .channel import Channel
 from .remote import GRACE, Gone, Student, TooLong
 
@@ -26,17 +27,19 @@ def main(fds):
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    student = Student(Channel(*fds))
+    student = Student(Channel(*fds[:2]))
+    if fds[2:]:
+        student.ranks = Ranks(Channel(*fds[2:]), student.name_of)
     engine.send({"hello": True})
     task = engine.receive()
     resource.setrlimit(resource.RLIMIT_DATA, (task["memory"], task["memory"]))
     signal.signal(signal.SIGALRM, too_long)
     try:
-        known = given(task["given"])
+        known = given(task["given"], student)
     except Exception as error:
         engine.send({"broken": f"{type(error).__name__}: {error}"})
         return
-    failed = set()
+    failed = student.failed
     for name, text in task["shown"] + task["whole"]:
         if name in failed:
             continue
@@ -50,9 +53,9 @@ def too_long(signum, frame):
     raise TooLong
 
 
-def given(cells):
+def given(cells, student):
     """The names that the independent given cells define, from running them here."""
-    known = {"__name__": "__main__"}
+    known = {"__name__": "__main__", ENGINE: student}
     with contextlib.redirect_stdout(io.StringIO()):
         for _, code in names.independent(cells):
             exec(code, known)
@@ -84,7 +87,7 @@ def judge(name, text, known, student, seconds):
         "called": student.calls > 0,
         "seconds": time.monotonic() - start,
         "printed": printed.getvalue()[:PRINTED],
-        "gone": student.gone,
+        "gone": student.gone or bool(student.ranks and student.ranks.gone),
     }
 
 
@@ -99,7 +102,7 @@ def said(error):
 def run(name, text, known, student):
     """Run a check's text with names of its own, those of the given cells, and the student's."""
     code = names.compiled(text, name)
-    own = known | {ENGINE: student}
+    own = dict(known)
     for needed in names.missing(code, own):
         there, value = student.fetch(needed)
         if there:

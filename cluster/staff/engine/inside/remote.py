@@ -32,7 +32,8 @@ class Student:
 
     def __init__(self, channel):
         self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
-        self.in_place, self.calls, self.replaced = False, 0, []
+        self.in_place, self.calls = False, 0
+        self.named, self.failed, self.ranks = {}, set(), None  # see inside/ask_ranks.py
 
     def until(self, seconds):
         """A new check begins, with so much time."""
@@ -101,7 +102,18 @@ class Student:
     def fetch(self, name):
         """(True, the value of a global name) or (False, None)."""
         reply = self.ask("fetch", name=name)
-        return (False, None) if "missing" in reply else (True, self.value(reply))
+        if "missing" in reply:
+            return False, None
+        value = self.value(reply)
+        if isinstance(value, Remote):
+            self.named[object.__getattribute__(value, "_number")] = name
+        return True, value
+
+    def name_of(self, function):
+        """The name in the notebook of a function that a check has, by which ranks find it."""
+        if isinstance(function, Remote):
+            return self.named.get(object.__getattribute__(function, "_number"), "")
+        return getattr(function, "__name__", "")
 
     def call(self, number, args, kwargs):
         self.calls += 1

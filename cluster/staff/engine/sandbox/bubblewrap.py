@@ -123,17 +123,20 @@ class Sandbox:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.claim.close()
 
-    def command(self, module, *arguments, nested=False):
-        """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside."""
+    def command(self, module, *arguments, nested=False, first=False):
+        """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside.
+
+        first: as the first process there; else bubblewrap is, whose open files are those of the module.
+        """
         python = [sys.executable, "-m", module, *map(str, arguments)]
-        further = () if nested else ("--disable-userns",)
+        further = [*(() if nested else ("--disable-userns",)), *(("--as-pid-1",) if first else ())]
         return [*self.before, "bwrap", *further, *self._words(), *python]
 
-    def start(self, module, fds=()):
-        """The Child that runs `main(fds)` of a module in a sandbox of its own."""
+    def start(self, module, fds=(), first=False):
+        """The Child that runs `main(fds)` of a module in a sandbox of its own; `first` as for `command`."""
         group = Group.make(self.limits)
         process = subprocess.Popen(
-            [*group.words(), *self.command(module, *fds)],
+            [*group.words(), *self.command(module, *fds, first=first)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,216 @@
+"""For checks of what ranks do together: a function of the notebook, called on each of several ranks.
+
+    found = on_ranks(try_metric, [{"right": 3, "seen": 4}, {"right": 1, "seen": 6}])
+    assert [rank.value for rank in found] == [0.4, 0.4]
+
+A rank is told its own inputs and no other's: a result that depends on all of them can only come from what the
+ranks have told each other. In a notebook the ranks are a job on this machine, whose outcomes are kept for as
+long as functions and inputs stay the same. In the grading engine they are processes of a sandbox that the
+notebook's process cannot reach, and what they run is made from the notebook's text (see the engine's README).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import io
+import os
+import stat
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from .calls import ENGINE
+
+SECONDS = 20.0  # that a function has before its rank counts as one that waits for ever
+GRACE = 5.0  # seconds between the first rank that says so and the last
+LONGEST = 2000  # characters of an error's text
+TOGETHER = "together"  # folder in which the ranks of a job tell each other that they have ended
+
+
+@dataclass
+class Outcome:
+    """What a call came to on one rank: one of `value`, `error` and `unfinished` says how it ended.
+
+    value: what the function returned. error: "Name in function(): text", the function being the innermost of
+    the notebook's. unfinished: the innermost function of the notebook's that had not returned in time.
+    files: {name: (bytes, SHA-256, inode)} of the files in the rank's own folder when all ranks had ended.
+    """
+
+    value: Any = None
+    error: str = ""
+    unfinished: str = ""
+    files: dict[str, tuple[int, str, int]] = field(default_factory=dict)
+
+
+def on_ranks(
+    function: Callable,
+    inputs: list[dict[str, Any]],
+    seconds: float = SECONDS,
+    again: bool = False,
+    instead: str = "",
+) -> list[Outcome]:
+    """Call `function(**inputs[r])` on rank r of len(inputs) ranks; the Outcome of each, in their order.
+
+    The ranks have met in Horovod before the call, and each has an empty folder of its own as its working
+    directory. function: one of the notebook's, which returns plain data (numbers, text, arrays, lists of
+    them). inputs: plain data too, or functions of the notebook's. again: call it again, also where the
+    outcome is known. instead: text of functions that take the place of the notebook's, for a hidden check
+    that shall not fail because another one has; in grading only, ValueError elsewhere.
+    """
+    if engine := sys._getframe(1).f_globals.get(ENGINE):
+        return engine.ranks(function, inputs, seconds, again, instead)
+    if instead:
+        raise ValueError("in a notebook its own functions are called: leave `instead` empty")
+    return _as_a_job(function, inputs, seconds, again)
+
+
+def has_failed(check: str) -> bool:
+    """Has this check failed before the one that asks? In a notebook nobody keeps count, so False.
+
+    For a check that would fail only because another has: it says so, and costs nothing more.
+    """
+    engine = sys._getframe(1).f_globals.get(ENGINE)
+    return engine is not None and check in engine.failed
+
+
+# --- on a rank, wherever it runs ---------------------------------------------------------------------------
+
+
+def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
+    """{"value": …}, {"error": …} or {"unfinished": …} of a call, as Outcome has them.
+
+    The call has a thread of its own: one that waits in a collective cannot be interrupted, only left behind.
+    """
+    found: dict[str, Any] = {}
+
+    def run() -> None:
+        try:
+            found["value"] = call()
+        except BaseException as error:
+            found["error"] = described(error)
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    worker.join(seconds)
+    if found or not worker.is_alive():
+        return found
+    frame = sys._current_frames().get(worker.ident or 0)
+    outwards = [frame for frame, _ in traceback.walk_stack(frame)]
+    return {"unfinished": innermost(reversed(outwards)) or "a function"}
+
+
+def described(error: BaseException) -> str:
+    """Name, function and text of an error; of one that TensorFlow raised for another, of that one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    where = innermost(frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return f"{type(error).__name__}{f' in {where}()' if where else ''}: {error}"[:LONGEST]
+
+
+def innermost(frames: Iterable[FrameType]) -> str:
+    """The name of the last of these functions that is the notebook's, or ""."""
+    names = [f.f_code.co_name for f in frames if f.f_globals.get("__name__") == "__main__"]
+    plain = [name.removeprefix("tf__") for name in names if not name.startswith("<")]  # tf__: AutoGraph's
+    return plain[-1] if plain else ""
+
+
+def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
+    """{name: (bytes, SHA-256, inode)} of the regular files in a folder; no link is followed."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open(fd, "rb") as file:
+                about = os.fstat(fd)
+                if stat.S_ISREG(about.st_mode):
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                    found[path.name] = (about.st_size, digest, about.st_ino)
+    return found
+
+
+# --- in a notebook -----------------------------------------------------------------------------------------
+
+
+def _as_a_job(
+    function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool = False
+) -> list[Outcome]:
+    """The ranks as a job of this machine. Raises a JobError where none can be submitted."""
+    from cluster.jobs import JobFailed, submit
+
+    options = {"ranks_per_node": len(inputs), "backend": "local", "time": "00:03:00", "rerun": again}
+    with _forked(), contextlib.redirect_stdout(io.StringIO()):
+        job = submit(_on_rank, function, inputs, seconds, **options, folder=_folder())
+        try:
+            ended = job.results(progress=False)
+        except JobFailed as error:  # a rank that was killed, or returned what is no plain data
+            ended = [{"error": f"{type(error).__name__}: {error}"[:LONGEST]}] * len(inputs)
+    folders = [job.folder / _own(rank) for rank in range(len(inputs))]
+    seen = [files_in(folder) if folder.is_dir() else {} for folder in folders]
+    return [Outcome(**one, files=files) for one, files in zip(ended, seen, strict=True)]
+
+
+def _on_rank(function: Callable, inputs: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    """What the job runs. A rank that has ended stays until all have: its leaving would wake the others."""
+    import horovod.tensorflow as hvd
+
+    from cluster.jobs import run_folder
+
+    hvd.init()
+    rank, ended = hvd.rank(), run_folder() / TOGETHER
+    own = run_folder() / _own(rank)
+    own.mkdir(parents=True)
+    os.chdir(own)
+    found = attempt(functools.partial(function, **inputs[rank]), seconds)
+    ended.mkdir(exist_ok=True)
+    (ended / str(rank)).touch()
+    end = time.monotonic() + seconds + GRACE
+    while len(list(ended.iterdir())) < len(inputs) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def _own(rank: int) -> str:
+    return f"rank-{rank}"
+
+
+@functools.cache
+def _folder() -> str:
+    """Where these jobs lie: gone when the notebook's process ends."""
+    made = tempfile.TemporaryDirectory(prefix="on-ranks-")
+    atexit.register(made.cleanup)
+    return made.name
+
+
+@functools.cache
+def _offered() -> str:
+    """The socket of a process that has the libraries imported, started once, so that ranks start at once."""
+    from cluster.jobs.backends import forked_ranks
+
+    keep = contextlib.ExitStack()
+    atexit.register(keep.close)
+    keep.enter_context(forked_ranks.offered(forked_ranks.LIBRARIES))
+    return os.environ.pop(forked_ranks.VARIABLE)  # other jobs of the notebook are started as ever
+
+
+@contextlib.contextmanager
+def _forked():
+    from cluster.jobs.backends import forked_ranks
+
+    if forked_ranks.VARIABLE in os.environ:  # somebody offers ranks already
+        yield
+        return
+    os.environ[forked_ranks.VARIABLE] = _offered()
+    try:
+        yield
+    finally:
+        os.environ.pop(forked_ranks.VARIABLE, None)

@@ -1,0 +1,70 @@
+"""The ranks' sandbox as a check asks for it (`cluster.checks.on_ranks`); see `ranks` for the other side."""
+
+import json
+
+from cluster.checks.ranks import Outcome
+
+from .channel import Late, Lost
+from .codec import pack, unpack
+from .remote import Gone
+
+MEETING = 60  # seconds that ranks have to find each other
+
+
+class Ranks:
+    """Calls functions of the notebook on ranks; what was found stays known for the checks that follow."""
+
+    def __init__(self, channel, name_of):
+        """name_of: the name in the notebook of a function that a check has."""
+        self.channel, self.name_of, self.known, self.gone = channel, name_of, {}, ""
+
+    def __call__(self, function, inputs, seconds, again, instead):
+        """As `on_ranks` says. Raises Gone where no ranks can be asked, TypeError where data is not plain."""
+        given = [self.message(each) for each in inputs]
+        request = {"function": self.name_of(function), "ranks": len(inputs), "seconds": seconds}
+        request["instead"] = instead
+        key = json.dumps([request, given])
+        if again or key not in self.known:
+            self.known[key] = self.ask(request, given)
+        return self.known[key]
+
+    def message(self, inputs):
+        """The inputs of one rank."""
+        functions = {name: self.name_of(value) for name, value in inputs.items() if callable(value)}
+        data = {name: value for name, value in inputs.items() if not callable(value)}
+        return {"inputs": pack(data, no_data), "functions": functions}
+
+    def ask(self, request, given):
+        if self.gone:
+            raise Gone(self.gone)
+        self.gone = "the check before this one was stopped while ranks worked for it"
+        try:
+            self.channel.send(request)
+            for message in given:
+                self.channel.send(message)
+            reply = self.channel.receive(MEETING + request["seconds"] + 60)
+            found = [outcome(one) for one in reply["ranks"]]
+        except (Lost, Late, KeyError, TypeError, ValueError) as error:
+            self.gone = f"the ranks' process cannot be asked any more: {error}"
+            raise Gone(self.gone) from error
+        self.gone = ""
+        return found
+
+
+def outcome(answer):
+    """The Outcome that a rank's answer says, whatever the student made of that rank."""
+    files = {str(name): tuple(about) for name, about in answer["files"].items()}
+    if "value" in answer:
+        try:
+            return Outcome(value=unpack(answer["value"], no_data), files=files)
+        except (ValueError, TypeError):
+            return Outcome(error="RankEnded: what the rank's process sent is no value", files=files)
+    if "unfinished" in answer:
+        return Outcome(unfinished=str(answer["unfinished"])[:100], files=files)
+    return Outcome(error=str(answer.get("error", "RankEnded: no answer"))[:2000], files=files)
+
+
+def no_data(value):
+    raise TypeError(
+        f"a {type(value).__name__} cannot leave its rank: numbers, text, arrays and lists of them can"
+    )

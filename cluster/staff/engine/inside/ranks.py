@@ -1,0 +1,214 @@
+"""Ranks on which a check calls a function of the notebook: the third kind of sandbox.
+
+Its first process never runs a line of the student's. For each call it makes one that supervises: this forks
+the ranks, hands each its own inputs when all have met, collects what they say, looks at their files and ends
+them. No process here lets another read its memory, and none is forked from one that has seen inputs. A rank
+makes the function from the text of the notebook (`names.needed_by`); what it says is data to be judged.
+"""
+
+import contextlib
+import functools
+import importlib
+import linecache
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+
+from cluster.checks.ranks import GRACE, attempt, files_in
+from cluster.jobs.backends.forked_ranks import LIBRARIES
+from cluster.jobs.rank import rendezvous
+
+from . import names, namespaces
+from .ask_ranks import MEETING, no_data
+from .channel import Channel, Late, Lost
+from .codec import pack, unpack
+from .student import limit
+
+DUMPABLE = 4  # of prctl(2)
+PRIVATE = ("/tmp", "/dev/shm")
+
+
+def main(fds):
+    keep_memory_private()
+    channel = Channel(os.dup(0), os.dup(1))
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for name in LIBRARIES:  # of a child of the fork server the parent has them
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    sys.displayhook, sys.excepthook = sys.__displayhook__, sys.__excepthook__
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+    channel.send({"hello": True})
+    task = channel.receive()
+    while select.select([channel.source], [], []):
+        supervisor = os.fork()
+        if supervisor == 0:
+            supervise(channel, task)
+        if os.waitpid(supervisor, 0)[1]:  # the referee has gone, or a rank has ended the supervisor
+            return
+        end_all()
+
+
+def keep_memory_private():
+    """No other process of this user may read this one's memory, trace it or take its open files."""
+    namespaces.call("prctl", DUMPABLE, 0, 0, 0, 0)
+
+
+def end_all():
+    """End whatever a call has left: processes that its ranks have started, and their files."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)  # all that this process may end, but not itself
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, 0):
+            pass
+    for entry in (entry for folder in PRIVATE for entry in os.scandir(folder)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            os.unlink(entry.path)
+
+
+def supervise(channel, task):
+    """One call, in a process of its own, which ends with 0 when it has answered."""
+    status = 1
+    try:
+        request = channel.receive()
+        folder = Path(tempfile.mkdtemp())
+        ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
+        found = call(channel, ranks, request["seconds"])
+        channel.send({"ranks": found})
+        status = 0
+    except Lost:
+        pass
+    finally:
+        os._exit(status)
+
+
+def call(channel, ranks, seconds):
+    """What each of the ranks came to, as messages; their inputs are the next messages on the channel."""
+    inputs = [channel.receive() for _ in ranks]
+    end = time.monotonic() + MEETING
+    found = [rank.answer(end) for rank in ranks]
+    if all(answer == {"met": True} for answer in found):
+        for rank, given in zip(ranks, inputs, strict=True):
+            with contextlib.suppress(Lost):  # it has ended, and its answer will say so
+                rank.channel.send(given)
+        end = time.monotonic() + seconds + GRACE
+        found = [rank.answer(end) for rank in ranks]
+    for rank in ranks:
+        os.kill(rank.pid, signal.SIGSTOP)  # so that its files stay as they are
+    for rank, answer in zip(ranks, found, strict=True):
+        answer["files"] = files_in(rank.folder)
+    return found
+
+
+class Rank:
+    """A rank as its supervisor sees it."""
+
+    def __init__(self, number, request, task, folder):
+        """Fork it, before the supervisor has seen anybody's inputs."""
+        self.folder = folder / f"rank-{number}"
+        self.folder.mkdir()
+        source, theirs_out = os.pipe()
+        theirs_in, target = os.pipe()
+        self.channel = Channel(source, target)
+        self.pid = os.fork()
+        if self.pid == 0:
+            work(Channel(theirs_in, theirs_out), number, request, task, folder, self.folder)
+        os.close(theirs_in)
+        os.close(theirs_out)
+
+    def answer(self, end):
+        """Its next message, a dict, or why there is none. Waits until `end` on the clock."""
+        try:
+            said = self.channel.receive(max(0.0, end - time.monotonic()))
+        except Late:
+            return {"unfinished": "a function"}
+        except Lost as error:
+            return {"error": f"RankEnded: the rank's process cannot be asked any more: {error}"}
+        return (
+            said
+            if isinstance(said, dict)
+            else {"error": "RankEnded: what the rank's process sent is no answer"}
+        )
+
+
+def work(channel, number, request, task, folder, own):
+    """In the rank: meet the others, learn the inputs, call the function, say what came of it, and stay."""
+    try:
+        keep_memory_private()
+        os.setsid()
+        for fd in sorted(map(int, os.listdir("/proc/self/fd"))):
+            if fd > 2 and fd not in (channel.source, channel.target):
+                with contextlib.suppress(OSError):
+                    os.close(fd)
+        limit(**task["limits"])
+        os.chdir(own)
+        meet(folder, number, request["ranks"])
+        channel.send({"met": True})
+        given = channel.receive()
+        call = functools.partial(run, request, given, task["cells"])
+        channel.send(attempt(call, request["seconds"]))
+        signal.pause()  # who leaves wakes the ranks that wait for it
+    finally:
+        os._exit(1)
+
+
+def meet(folder, number, ranks):
+    """Horovod's rendezvous."""
+    for name in [name for name in os.environ if name.startswith(("CLUSTER_", "HOROVOD_"))]:
+        del os.environ[name]
+    os.environ["CLUSTER_LAUNCHER"] = "local"
+    stop = rendezvous.meet(folder, rendezvous.Position(number, (ranks,), "1"), set())
+    rendezvous.start_horovod(ranks)
+    stop()
+
+
+def run(request, given, cells):
+    """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
+    instead = compile(request["instead"], "<instead>", "exec")
+    wanted = [request["function"], *given["functions"].values(), *names.used(instead)]
+    known = notebook(wanted, cells, instead)
+    inputs = unpack(given["inputs"], no_data)
+    inputs |= {argument: find(name, known) for argument, name in given["functions"].items()}
+    return pack(find(request["function"], known)(**inputs), no_data)
+
+
+def notebook(wanted, cells, instead):
+    """The names of a notebook, as far as the functions `wanted` need them.
+
+    The given cells are run once more when all have run, so that theirs is the last word, and then `instead`.
+    What raises an error ends its cell, as in a notebook.
+    """
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    for number, (text, _) in enumerate(cells):  # for who looks at sources, as AutoGraph
+        file = names.file_of(number)
+        linecache.cache[file] = (len(text), None, text.splitlines(True), file)
+    chosen = names.needed_by(wanted, cells)
+    for part in (chosen, [(number, code) for number, code in chosen if cells[number][1]]):
+        ended = set()
+        for number, code in part:
+            if number not in ended:
+                try:
+                    exec(code, vars(module))
+                except BaseException:
+                    ended.add(number)
+    exec(instead, vars(module))
+    return vars(module)
+
+
+def find(name, known):
+    if name not in known:
+        raise NameError(f"name {name!r} is not defined")
+    return known[name]
+
+
+if __name__ == "__main__":
+    main(list(map(int, sys.argv[1:])))

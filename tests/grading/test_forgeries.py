@@ -1,0 +1,59 @@
+"""Forgeries against an assignment of the course: an empty submission with one has the stub's points.
+
+A file of tests/exploits/NN/ has a docstring of one sentence and ANSWER, the text of a last cell of an
+otherwise empty submission to assignment NN; FAIR is the number of points that it deserves (0 if not given).
+"""
+
+import nbformat
+import pytest
+
+from cluster.staff.course import assignments
+from cluster.staff.engine import Engine, Limits
+from cluster.staff.release import twins
+from tests.attacks import corpus
+
+from .. import ROOT
+from .sandboxes import STUB, filled, need
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(900)]
+FOLDER = ROOT / "tests" / "exploits"
+FORGERIES = [
+    (assignment, attack)
+    for assignment in assignments(ROOT)
+    for attack in corpus.load_all(FOLDER / assignment[:2]).values()
+]
+
+
+@pytest.fixture(scope="module")
+def engine():
+    need()
+    with Engine(workers=1, limits=Limits()) as engine:
+        yield engine
+
+
+def empty(assignment, last=""):
+    """The solution with empty holes, without the free cells, which only show something, and a last cell."""
+    solution = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
+    notebook = filled(solution, text=STUB)
+    notebook.cells = [c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id")]
+    notebook.cells.append(nbformat.v4.new_code_cell(last))
+    return notebook
+
+
+@pytest.mark.parametrize(("assignment", "attack"), FORGERIES, ids=lambda one: getattr(one, "name", one))
+def test_a_forgery_gains_nothing(engine, assignment, attack):
+    """Has each check that a forgery passes deserved it, and is every check decided?"""
+    verdict = engine.grade(empty(assignment, attack.answer))
+    assert verdict.outcome == "graded", verdict.why
+    passed = {name: check.score for name, check in verdict.checks.items() if check.score}
+    assert sum(passed.values()) <= attack.fair, passed
+
+
+def test_a_forgery_that_is_none_has_points(engine):
+    """Would the test above see it if a last cell did earn points?"""
+    assignment = next(name for name in assignments(ROOT) if name.startswith("07"))
+    rate = (
+        "def learning_rate(step, lr, size, warmup):\n    return lr + (size - 1) * lr * min(step / warmup, 1)"
+    )
+    checks = engine.grade(empty(assignment, rate)).checks
+    assert {name for name, check in checks.items() if check.score} == {"warmup-by-hand", "warmup-values"}

@@ -1,0 +1,286 @@
+"""Functions of a notebook on ranks of the engine's, out of reach of the process that runs the notebook."""
+
+import nbformat
+import numpy as np
+import pytest
+
+from cluster.checks import on_ranks
+from cluster.staff.engine import Engine, Limits
+
+from .sandboxes import cell, need
+
+pytestmark = [pytest.mark.ranks, pytest.mark.timeout(300)]
+SETUP = """
+import horovod.tensorflow as hvd
+import tensorflow as tf
+from pathlib import Path
+from cluster.checks import has_failed, on_ranks
+"""
+TRIAL = '''
+def try_sum(number):
+    """The sum of the numbers that the ranks have."""
+    return total(number)
+'''
+MEET = "\ndef meet():\n    hvd.allreduce(tf.constant(1.0), name='meet')\n"
+RIGHT = "def total(number):\n    return float(hvd.allreduce(tf.constant(float(number)), op=hvd.Sum))"
+CHECK = """
+found = on_ranks(try_sum, [{"number": 3}, {"number": 4}], seconds=5)
+assert [rank.value for rank in found] == [7.0, 7.0], found
+### BEGIN HIDDEN TESTS
+found = on_ranks(try_sum, [{"number": n} for n in (10, 5, 2)], seconds=5)
+assert [rank.value for rank in found] == [17.0] * 3, found
+### END HIDDEN TESTS
+"""
+
+
+@pytest.fixture(scope="module")
+def engine():
+    need()
+    with Engine(workers=1, limits=Limits(cell=30, check=60, total=200)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def cold():
+    need()
+    with Engine(workers=1, limits=Limits(cell=60, check=60, total=200), warm=False) as engine:
+        yield engine
+
+
+def notebook(answer, check=CHECK, before="", trial=TRIAL, after="", second=""):
+    """A notebook with a hole `total`, a given trial of it, and one check or two."""
+    cells = [cell(SETUP, "setup", locked=True), cell(before), cell(answer, "total", solution=True)]
+    cells += [cell(trial, "trial", locked=True), cell(after)]
+    cells += [cell(check, "check", locked=True, grade=True, points=2)]
+    cells += [cell(second, "second", locked=True, grade=True, points=1)] if second else []
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+def check(engine, *args, name="check", **others):
+    verdict = engine.grade(notebook(*args, **others))
+    assert verdict.outcome == "graded", verdict.why
+    return verdict.checks[name]
+
+
+def test_what_needs_all_inputs_comes_from_communication(engine):
+    """Has the function that communicates its points, and one that does not none, in both kinds of sandbox?"""
+    right = check(engine, RIGHT)
+    assert (right.score, right.error) == (2, "")
+    wrong = check(engine, "def total(number):\n    return 2.0 * number")
+    assert wrong.score == 0 and "6.0" in wrong.error and not wrong.hidden
+    by_heart = check(engine, "def total(number):\n    return 7.0")
+    assert by_heart.score == 0 and by_heart.hidden
+
+
+def test_without_the_fork_server_it_is_the_same(cold):
+    """Does the sandbox work as one that is started anew, for more than one call?"""
+    assert check(cold, RIGHT).score == 2
+    assert check(cold, "def total(number):\n    return 2.0 * number").score == 0
+
+
+FORGERIES = {
+    "the trial": "def try_sum(number):\n    return {3: 7.0, 4: 7.0}[number]",
+    "the call": """
+import cluster.checks.ranks as ranks
+on_ranks = ranks.on_ranks = lambda *a, **k: [ranks.Outcome(7.0)] * 2
+""",
+    "the job": """
+import cluster.jobs as jobs
+jobs.submit = lambda *a, **k: None
+jobs.Job.results = lambda *a: [7.0] * 2
+""",
+    "the engine": """
+import sys
+for name in [n for n in sys.modules if n.startswith("cluster.")]:
+    for thing in ("on_ranks", "Ranks", "attempt", "Outcome", "has_failed"):
+        if hasattr(sys.modules[name], thing):
+            setattr(sys.modules[name], thing, lambda *a, **k: [type("O", (), {"value": 7.0})()] * 2)
+""",
+}
+
+
+@pytest.mark.parametrize("what", FORGERIES)
+def test_what_the_notebooks_process_replaces_counts_for_nothing(engine, what):
+    """Has an empty hole no points, whatever a cell replaces in the process that runs the notebook?"""
+    found = check(engine, "def total(number):\n    raise NotImplementedError", after=FORGERIES[what])
+    assert found.score == 0 and "NotImplementedError in total()" in found.error
+
+
+SPY = (
+    MEET
+    + """
+import ctypes, os
+from pathlib import Path
+def total(number):
+    kept = f"the number is {number + 1000}".encode()  # only this rank can know it
+    meet()
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) != os.getpid():
+            for name in ("mem", "environ", "maps", "fd"):
+                try:
+                    path = f"/proc/{pid}/{name}"
+                    os.listdir(path) if name == "fd" else open(path, "rb").read(1)
+                    found.append(path)
+                except OSError:
+                    pass
+            if ctypes.CDLL(None).ptrace(16, int(pid), 0, 0) == 0:
+                found.append(f"traced {pid}")
+    meet()
+    raise RuntimeError(f"found {len(found)} of {len(os.listdir('/proc')) > 3}")
+"""
+)
+
+
+@pytest.mark.parametrize("kind", ["engine", "cold"])
+def test_no_rank_reads_anothers_memory(kind, request):
+    """Are memory, environment and open files of the other ranks and of who started them out of reach?"""
+    assert "found 0 of True" in check(request.getfixturevalue(kind), SPY).error
+
+
+SEARCH = """
+import ctypes, re
+def total(number):
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # or it could not even read its own
+    own, found = [int(digit) for digit in str(number)], []
+    for digits in (own, [9 - digit for digit in own]):  # a pattern that does not hold the number itself
+        pattern = re.compile("".join(f"[{digit}]" for digit in digits).encode())
+        found.append(0)
+        with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb") as memory:
+            for words in map(str.split, maps):
+                start, end = (int(word, 16) for word in words[0].split("-"))
+                if words[1].startswith("rw") and end - start < 2**29:
+                    memory.seek(start)
+                    found[-1] += len(pattern.findall(memory.read(end - start)))
+    raise RuntimeError(f"own: {found[0] > 0}, the other's: {found[1]}")
+"""
+
+
+def test_a_rank_is_told_its_own_inputs_only(engine):
+    """Does another rank's number stand nowhere in a rank's memory?"""
+    text = "found = on_ranks(try_sum, [{'number': '3131157313'}, {'number': '6868842686'}])\nassert 0, found"
+    error = check(engine, SEARCH, text).error
+    assert error.count("own: True, the other's: 0") == 2, error
+
+
+def test_who_waits_in_vain_is_named_and_costs_its_own_check_only(engine):
+    """Is the function named in which a rank hangs, and does the next check have its ranks?"""
+    leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
+    text = "def try_own(number):\n    return number\n"
+    second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
+    second += "\nassert has_failed('check') and not has_failed('second')"
+    verdict = engine.grade(notebook(leaves, trial=TRIAL + "\n\n" + text, second=second))
+    first, second = verdict.checks["check"], verdict.checks["second"]
+    assert "unfinished='total'" in first.error and "value=7.0" in first.error
+    assert second.score == 1, second.error
+
+
+CRASHES = {
+    "a signal": "import os, signal\ndef total(number):\n    os.kill(os.getpid(), signal.SIGSEGV)",
+    "the end": "import os\ndef total(number):\n    os._exit(0)",
+    "everything killed": "import os, signal\ndef total(number):\n    os.kill(-1, signal.SIGKILL)",
+    "the parents killed": "import os, signal\ndef total(number):\n    os.kill(os.getppid(), signal.SIGKILL)",
+    "an object": "def total(number):\n    return hvd",
+    "a large array": "import numpy as np\ndef total(number):\n    return np.zeros(20_000_000)",
+    "exit": "import sys\ndef total(number):\n    sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("kind", ["engine", "cold"])
+@pytest.mark.parametrize("how", CRASHES)
+def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
+    """Is it graded, without points, and is the engine there for the next?"""
+    if kind == "cold" and not how.endswith("killed"):
+        pytest.skip("the same on the inside")
+    found = check(request.getfixturevalue(kind), CRASHES[how], trial=TRIAL.replace("return ", "return 0, "))
+    assert found.score == 0 and found.error and not found.hidden
+
+
+def test_files_are_seen_from_outside(engine):
+    """Are size, hash and inode those of the file, is a link none, and is each rank alone in its folder?"""
+    writes = """
+import os
+def total(number):
+    assert os.listdir() == []
+    Path("a").write_bytes(b"x" * number)
+    os.link("a", "b")
+    os.symlink("/etc/passwd", "c")
+    os.mkfifo("d")
+    return 7.0
+"""
+    text = """
+import hashlib
+found = on_ranks(try_sum, [{"number": 3}, {"number": 4}])
+for number, rank in zip((3, 4), found):
+    assert set(rank.files) == {"a", "b"} and rank.files["a"] == rank.files["b"], rank
+    assert rank.files["a"][:2] == (number, hashlib.sha256(b"x" * number).hexdigest()), rank
+"""
+    assert check(engine, writes, text).error == ""
+
+
+def test_nothing_of_a_call_is_left_for_the_next(engine):
+    """Are processes and files that a rank leaves gone when the next call begins?"""
+    leaves = f"""{MEET}
+import os, subprocess
+def total(number):
+    left = len(os.listdir("/tmp")) - 1, os.path.exists("/dev/shm/left")
+    names = [Path(f"/proc/{{pid}}/comm").read_text() for pid in filter(str.isdigit, os.listdir("/proc"))]
+    alive = sum("sleep" in name for name in names)
+    meet()
+    subprocess.Popen(["setsid", "sleep", "600"])
+    Path("/tmp/left").write_text("31"), Path("/dev/shm/left").write_text("31")
+    return [*left, alive]
+"""
+    text = """
+for again in range(3):
+    found = on_ranks(try_sum, [{"number": 3}, {"number": 4}], again=again > 0)
+    assert [r.value for r in found] == [[0, False, 0]] * 2, found
+"""
+    assert check(engine, leaves, text, trial=TRIAL.replace("return ", "return ")).error == ""
+
+
+def test_the_notebooks_text_makes_the_function(engine):
+    """Are helper cells, imports and magics taken, the given cells last, and no cell that computes?"""
+    before = "%matplotlib inline\nfrom math import fsum as add\nOFFSET = 0.0"
+    answer = "class Adder:\n    def __call__(self, a):\n        return add(a) + OFFSET\n\n"
+    answer += RIGHT.replace("float(hvd", "Adder()([float(hvd") + "])"
+    after = "def try_sum(number):\n    return 1\n\nraise_something = 1 / 0\n"
+    assert check(engine, answer, before=before, after=after).error == ""
+    assert "NameError in total()" in check(engine, "def total(number):\n    return nothing").error
+    assert "'total' is not defined" in check(engine, "def total(number)\n    return").error
+
+
+def test_functions_may_be_inputs(engine):
+    """Is a function of the student's found by its name on the ranks?"""
+    trial = "def try_sum(script, number):\n    return script(number)\n"
+    text = "found = on_ranks(try_sum, [{'number': n, 'script': total} for n in (3, 4)])\n"
+    assert (
+        check(engine, RIGHT, text + "assert [r.value for r in found] == [7.0, 7.0], found", trial=trial).score
+        == 2
+    )
+
+
+def swap(hold, number):
+    return hold(number)
+
+
+def hold(number):
+    np.save("number.npy", number)
+    return {"number": number, "array": np.arange(2)}
+
+
+def stop(number):
+    raise KeyError(number)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_in_a_notebook_ranks_are_a_job(ranks):
+    """Are value, error and files the same as a job of this machine, and known when asked again?"""
+    given = [{"hold": hold, "number": n} for n in range(ranks)]
+    found = on_ranks(swap, given)
+    assert [one.value["number"] for one in found] == list(range(ranks)), found
+    assert all([*one.files] == ["number.npy"] for one in found)
+    assert [one.files for one in on_ranks(swap, given)] == [one.files for one in found]
+    assert [one.files for one in on_ranks(swap, given, again=True)] != [one.files for one in found]
+    error = on_ranks(swap, [given[0] | {"hold": stop}])[0].error
+    assert error.startswith("KeyError") and error.endswith(": 0")
