@@ -466,6 +466,14 @@ expect(
     },
     "with nesterov=True the new w and v",
 )
+### BEGIN HIDDEN TESTS
+w, v, gradient = np.random.default_rng(5).standard_normal((3, 4))
+for lr, lr_before, momentum in [(0.3, 0.3, 0.9), (0.1, 0.4, 0.75)]:
+    new = momentum * lr / lr_before * v + lr * gradient
+    for nesterov, step in [(False, new), (True, momentum * new + lr * gradient)]:
+        found = momentum_step(w, v, gradient, lr, lr_before, momentum, nesterov)
+        expect(list(found), [w - step, new], name=f"another new w and v, nesterov={nesterov},")
+### END HIDDEN TESTS
 
 # %% check="momentum-same-path" points=2 see="8.8"
 """Thirty updates on a bowl, the learning rate rising and falling: both forms take one path (2 points)."""
@@ -765,6 +773,7 @@ for name, outcome in recorded().items():
 squares, run_again = trial([3, 4])
 expect(squares, [(3, 9), (4, 16)], name="the trial of submit_sweep")
 assert not run_again, "submit_sweep runs again what is recorded; jobs.map() knows what it need not run"
+assert sweep.ranks == 1, f"the jobs have {sweep.ranks} ranks, which all do the same; one is enough"
 assert len(sweep) == len(recipes()), f"the sweep has {len(sweep)} items; run recipes() and the sweep again"
 states = [str(status) for status in sweep.statuses]
 assert set(states) == {"done"}, f"the items of the sweep are {states}; sweep.failures says what happened"
@@ -810,6 +819,9 @@ for recipe in recipes():
 warm = np.minimum(np.arange(160) / 80, 1)
 fallen = 10.0 ** ((np.arange(160) >= 112) * 1.0 + (np.arange(160) >= 144))
 reference = {"naive": 0.08 / fallen, "gradual": (0.08 + 1.2 * warm) / fallen}
+# Where a function is not yet right, its own checks say so, and the end of a training is another one.
+falls = momentum_step(np.zeros(2), np.ones(2), np.ones(2), 0.1, 1.0, 0.9)
+corrected = np.allclose(list(falls), [[-0.19] * 2, [0.19] * 2])
 for name, rates in reference.items():
     w, rng, losses = initial(0), np.random.default_rng(0), []
     u = np.zeros_like(w)
@@ -819,9 +831,8 @@ for name, rates in reference.items():
             u = np.float32(0.9) * u + total / np.float32(512) + np.float32(1e-4) * w
             w = w - np.float32(rates[len(losses)]) * u
             losses.append(loss / 512)
-    # Where the functions are not yet right, their own checks say so, and the end is another one.
     same = outcomes[name]["rates"].shape == rates.shape and np.allclose(outcomes[name]["rates"], rates)
-    if same and np.allclose(outcomes[name]["first"], losses[:8], rtol=2e-3):
+    if corrected and same and np.allclose(outcomes[name]["first"], losses[:8], rtol=2e-3):
         end, recorded_end = error(w, x_test, y_test), outcomes[name]["error"][0]
         assert abs(end - recorded_end) < 4, (
             f"{name}: trained again the error is {end:.1f} %, recorded {recorded_end:.1f} %"
@@ -892,11 +903,11 @@ errors, others = [21, 24, 27, 30, 33], [20, 22, 24, 26, 28]
 
 
 def around(mean, half):
-    return (round(mean - half, 6), round(mean + half, 6))
+    return (round(mean - half, 2), round(mean + half, 2))
 
 
 expect(
-    tuple(round(float(end), 6) for end in interval(errors, others)),
+    tuple(round(float(end), 2) for end in interval(errors, others)),
     around(3, 2.776 * 0.5**0.5),
     {
         "the difference has the other sign: errors - others.": around(-3, 2.776 * 0.5**0.5),
@@ -917,7 +928,8 @@ for m in (2, 3, 7):
     d = errors - others
     half = T95[m] * np.sqrt(np.sum((d - d.mean()) ** 2) / (m - 1) / m)
     found = interval(errors.tolist(), others.tolist())
-    assert np.allclose(found, (d.mean() - half, d.mean() + half)), f"with {m} seeds the interval is wrong"
+    ends = d.mean() - half, d.mean() + half  # T95 has three digits, a function for t may have more
+    assert np.allclose(found, ends, rtol=1e-3, atol=0.01), f"with {m} seeds the interval is wrong"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -993,7 +1005,7 @@ def three_points(one, other):
     return difference - 3, difference + 3
 
 
-answers = conclude(made_up, three_points)
+answers = conclude(made_up, three_points) or {}
 assert set(answers) == set(CLAIMS), f"there are answers to {sorted(answers)}; the claims are {list(CLAIMS)}"
 wrong = {claim: answer for claim, answer in answers.items() if answer not in ANSWERS}
 assert not wrong, f"{wrong}: the answers are {', '.join(ANSWERS)}"
