@@ -303,7 +303,7 @@ def test_students_folder_holds_no_solution(tmp_path):
 
 
 def test_students_readme_says_how_long_and_how_to_hand_in():
-    """Has every assignment its points and hours, and does the command that packs one name its folder twice?"""
+    """Has every assignment its points and hours, and is one packed as a whole folder?"""
     text = student_folder.table_of_assignments(ROOT)
     for name in assignments(ROOT):
         line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
