@@ -15,8 +15,10 @@ from nbgrader.api import Gradebook
 
 from cluster.jobs.backends import forked_ranks
 from cluster.staff import hidden, keys
+from cluster.staff.classes import gradebook
+from cluster.staff.classes.prepare import Source
 from cluster.staff.course import Course, CourseError, assignments
-from cluster.staff.release import release, student_folder
+from cluster.staff.release import release, student_folder, wrong_solutions
 from cluster.staff.release.twins import notebook, write_notebook
 
 from .. import ROOT, sample
@@ -251,6 +253,9 @@ def test_a_stale_release_is_found(course):
         ('# %% check="double-of-one"', "points belong to"),
         ('# %% solution="x" points=2', "points belong to"),
         ('# %% solution="x" check="y" points=2', "one role only"),
+        ('# %% [markdown] explain="x"', "points belong to"),
+        ('# %% explain="x" points=2', "in a code cell"),
+        ('# %% [markdown] check="x" points=2', "in a markdown cell"),
         ("# %% points=2", "no check"),
         ('# %% check="double-of-others" points=1', "two cells are called"),
     ],
@@ -260,6 +265,32 @@ def test_a_wrong_header_is_refused(course, header, words):
     twin_of(course).write_text(TWIN.replace('# %% check="double-of-one" points=1', header))
     with pytest.raises(CourseError, match=f"doubling.py.*{words}"):
         notebook(twin_of(course))
+
+
+WRITTEN = """
+# %% [markdown] explain="why" points=2
+# ### BEGIN SOLUTION
+# One point for each half of the reason: a number has two halves.
+# ### END SOLUTION
+"""
+
+
+def test_a_written_answer_waits_for_a_person(course):
+    """Is the rubric kept from students, is there nothing to fail, and are an answer's points not lost?"""
+    twin_of(course).write_text(TWIN + WRITTEN)
+    release.release(course, private=course / ".grading")
+    [path] = (course / "exercises" / "99_doubling").glob("*.ipynb")
+    source, released = notebook(twin_of(course)), nbformat.read(path, as_version=4)
+    assert wrong_solutions.points(source) == {"double-of-one": 1, "double-of-others": 2}
+    assert wrong_solutions.written(source) == {"why"}
+    assert released.cells[-1].source == "YOUR ANSWER HERE" and "BEGIN" not in path.read_text()
+    prepared = Source.from_gradebook(Course(course, course / ".grading").coursedir, "99_doubling")
+    verdict = {"checks": {"double-of-one": {"score": 1.0}, "double-of-others": {"score": 2.0}}}
+    earned = gradebook.marks(prepared, released, verdict)
+    assert earned == {"double-of-one": 1, "double-of-others": 2, "why": 0}  # as released: no answer
+    answered = wrong_solutions.fill(released, source)
+    assert answered.cells[-1].source.startswith("One point for each half")
+    assert gradebook.marks(prepared, answered, verdict)["why"] is None  # a person has to look
 
 
 def test_cell_ids_are_stable(course):

@@ -65,12 +65,17 @@ def student(book, policy, where, row, mutants):
         "late days": policy.charged(book, row.student_id).get(row.name, 0),
         "look": bool(row.needs_manual_grade),
         "seconds": verdict["seconds"],
-        "scores": {name: grade.score for name, grade in grades.items()},
+        "scores": {name: None if waits(grade) else grade.score for name, grade in grades.items()},
         "failed": {name: found.error for name, found in failed.items()},
         "seconds of checks": {n: outcome.get("seconds") for n, outcome in verdict["checks"].items()},
         "shows": shows(failed, mutants),
         "order": list(verdict["checks"]),
     }
+
+
+def waits(grade):
+    """Is this a written answer that nobody has graded yet? It is neither right nor wrong."""
+    return grade.auto_score is None and grade.manual_score is None
 
 
 def failure(check):
@@ -96,7 +101,8 @@ def counted(students):
 
 def check(name, worth, students):
     """One check over the class."""
-    scores = [row["scores"].get(name) or 0.0 for row in students]
+    scores = [row["scores"].get(name, 0.0) for row in students]
+    scores = [score for score in scores if score is not None] or [0.0]
     errors = Counter(first_line(row["failed"][name]) for row in students if name in row["failed"])
     took = [s for row in students if (s := row["seconds of checks"].get(name)) is not None]
     return {

@@ -5,6 +5,9 @@ A cell's role stands in its header, with a slug that names it for ever:
     # %% solution="im2col"                 students fill the hole between BEGIN SOLUTION and END SOLUTION
     # %% check="im2col-by-hand" points=2   graded, read-only
     # %% given="setup"                     read-only, not graded
+    # %% [markdown] explain="cost" points=2   a written answer, which a person grades in Formgrader
+
+What a written answer is graded by (a rubric, sample answers) stands between BEGIN SOLUTION and END SOLUTION.
 
 Everything else in a header (tags, even nbgrader's own metadata written out) goes through as it is. Cell ids
 are the slugs, or a hash of the cell's text, so generating twice gives the same bytes.
@@ -16,7 +19,8 @@ from pathlib import Path
 
 from ..course import CourseError
 
-ROLES = ("solution", "check", "given")
+ROLES = ("solution", "check", "given", "explain")
+GRADED = ("check", "explain")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
@@ -53,15 +57,24 @@ def role(metadata, cell_type, text_file):
     roles = [r for r in ROLES if r in metadata]
     if not roles:
         if "points" in metadata:
-            raise CourseError(f'{text_file}: a cell has points={metadata["points"]} but no check="name"')
+            raise CourseError(
+                f'{text_file}: a cell has points={metadata["points"]} but no check="name" or explain="name"'
+            )
         return metadata
     if len(roles) > 1:
         raise CourseError(f"{text_file}: one cell is {' and '.join(roles)}; it can have one role only")
-    name = metadata.pop(roles[0])
-    points = metadata.pop("points", None)
-    if (roles[0] == "check") != (points is not None):
-        raise CourseError(f'{text_file}: cell {name!r}: points belong to check="…" cells, and to each')
-    grade, solution = roles[0] == "check", roles[0] == "solution"
+    [kind] = roles
+    name, points = metadata.pop(kind), metadata.pop("points", None)
+    if (kind in GRADED) != (points is not None):
+        raise CourseError(
+            f'{text_file}: cell {name!r}: points belong to check="…" and explain="…" cells, and to each'
+        )
+    if (kind == "explain") != (cell_type == "markdown"):
+        raise CourseError(
+            f"{text_file}: cell {name!r} is {kind}, in a {cell_type} cell; explain belongs to "
+            "[markdown] cells, and they have no other role"
+        )
+    grade, solution = kind in GRADED, kind in ("solution", "explain")
     flags = {
         "grade": grade,
         "grade_id": name,

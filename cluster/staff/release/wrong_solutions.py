@@ -31,7 +31,7 @@ def load(path, notebook):
     needed = {"MISUNDERSTANDING", "FAILS", "REPLACE"}
     if found - {"MAY_FAIL"} != needed:
         raise MutantError(f"{path} defines {sorted(found)}; a mutant defines {sorted(needed)}")
-    holes, checks = cells_of(notebook, "solution"), cells_of(notebook, "grade")
+    holes, checks = set(cells_of(notebook, "solution")) - written(notebook), points(notebook)
     luck = set(named.get("MAY_FAIL", ()))
     for what, given, known in [
         ("REPLACE", named["REPLACE"], holes),
@@ -62,8 +62,15 @@ def cells_of(notebook, role):
 
 
 def points(notebook):
-    """{check: points} of a notebook."""
-    return {name: cell.metadata.nbgrader.points for name, cell in cells_of(notebook, "grade").items()}
+    """{check: points} of a notebook, without the written answers."""
+    answers = cells_of(notebook, "solution")
+    graded = cells_of(notebook, "grade").items()
+    return {name: cell.metadata.nbgrader.points for name, cell in graded if name not in answers}
+
+
+def written(notebook):
+    """The slugs of the answers in words, which a person grades."""
+    return set(cells_of(notebook, "grade")) - set(points(notebook))
 
 
 def fill(release, source, replace=None):
