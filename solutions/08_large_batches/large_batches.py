@@ -24,9 +24,10 @@
 # - plan an experiment in which two recipes differ in one thing only, and submit it as one sweep,
 # - say which claims your recorded runs support, which they contradict, and which they leave open.
 #
-# The background is lecture 08. There are 20 points in 14 checks. Fill the nine holes marked `YOUR CODE HERE`,
-# run the free cell below each, then the checks; a check that fails says what it saw. Some checks also try
-# cases that are not shown. All of it is NumPy: the whole sweep takes less than a minute on two cores.
+# The background is lecture 08. There are 20 points: 18 in 14 checks, and 2 for an answer in words. Fill the
+# nine holes marked `YOUR CODE HERE`, run the free cell below each, then the checks; a check that fails says
+# what it saw. Some checks also try cases that are not shown. All of it is NumPy: the whole sweep takes less
+# than a minute on two cores.
 #
 # | symbol | meaning |
 # |---|---|
@@ -315,8 +316,8 @@ for rule, high in [("linear", 1.8), ("sqrt", 0.6), ("none", 0.2)]:
         expect(found, want, name=f"the rates with rule {rule} and warmup {kind}")
 ### END HIDDEN TESTS
 
-# %% check="schedule-of-each" points=2 see="8.4"
-"""Each rule with each warmup; the small batch keeps η until the first drop (2 points)."""
+# %% check="schedule-of-each" points=1 see="8.4"
+"""Each rule with each warmup; the small batch keeps η until the first drop (1 point)."""
 plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
 small = [round(float(learning_rate(t, 1, "linear", "gradual", **plan)), 9) for t in range(10)]
 assert small[:6] == [0.1] * 6, f"with k = 1 there is nothing to warm up, but the rates are {small}"
@@ -667,8 +668,8 @@ def recipes():
 # %%
 recipes()
 
-# %% check="recipes-matched" points=2 see="8.4"
-"""Two recipes that are compared differ in one thing only; whether in the right one is hidden (2 points)."""
+# %% check="recipes-matched" points=1 see="8.4"
+"""Two recipes that are compared differ in one thing only; whether in the right one is hidden (1 point)."""
 found = {recipe["name"]: recipe for recipe in recipes()}
 names = ["small", "naive", "sqrt", "linear", "constant", "gradual"]
 assert [recipe["name"] for recipe in recipes()] == names, f"the recipes are {list(found)}, not {names}"
@@ -1054,6 +1055,37 @@ for errors in (same, differing):
         answers = conclude(errors, lambda one, other, low=low, high=high: (low, high))
         assert [answers[claim] for claim in "HI"] == ["not shown"] * 2, "no run has measured H, nor I"
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. In your own words
+#
+# Which recipe would you take to sixteen processors, `sqrt` or `gradual`? Somebody has trained both once, with
+# seed 0, and says what he saw. **What can he know, what do your five seeds say, and which runs would you make
+# next to decide between the two rules? Explain in about three sentences**, with numbers of yours. Look at the
+# two recipes once more before you write.
+
+# %% [markdown] explain="sqrt-or-gradual" points=2
+# ### BEGIN SOLUTION
+# **Rubric.** One point for what the runs say, one for the next runs. The numbers are those of the student's
+# own runs, and may point elsewhere than the samples'. Language and length cost nothing.
+#
+# - *What the runs say*: one seed shows one draw, and seeds disagree about the order of the two (half a
+#   point); the interval of the five differences, with its numbers, holds 0 (or does not), so that the runs
+#   leave it open (or not) (half a point).
+# - *The next runs*: the recipes differ in two things, the rule and the warmup, so that no number of seeds
+#   says which of the rules is better: √k needs a run with the gradual warmup as well (half a point). More
+#   seeds make the interval narrower, as 1 / √m (half a point).
+#
+# **Two points.** "With seed 0 gradual has 14.65 % and sqrt 15.3 %, with seed 2 it is the other way around, so
+# one seed says nothing. Over five seeds the interval of gradual − sqrt is −0.64 to 0.80 points and holds 0: my
+# runs leave it open. Since sqrt has no warmup and gradual has one, I would first run √k with gradual warmup,
+# and both with twenty seeds, which halves the interval."
+#
+# **One point.** "The interval holds 0, so I cannot say which one is better. I would train with more seeds, as
+# the interval gets smaller." (No number, and not seen that two things differ.)
+#
+# **No point.** "gradual, because Goyal et al. found that it is needed for large batches."
+# ### END SOLUTION
 
 # %% [markdown]
 # ## What you have learned

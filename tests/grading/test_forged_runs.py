@@ -116,6 +116,7 @@ def engine():
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_a_forgery_has_the_points_of_the_stub(engine, forgery):
     """Is no check passed by what only answers for jobs, functions or the visible cases?"""
-    verdict = engine.grade(with_forgery(*FORGERIES[forgery]))
-    assert verdict.outcome == "graded" and len(verdict.checks) == 14
+    notebook = with_forgery(*FORGERIES[forgery])
+    verdict = engine.grade(notebook)
+    assert verdict.outcome == "graded" and wrong_solutions.points(notebook).keys() <= verdict.checks.keys()
     assert {name: check.score for name, check in verdict.checks.items() if check.score} == {}

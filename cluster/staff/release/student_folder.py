@@ -10,7 +10,7 @@ from cluster.system import files
 
 from ..course import CourseError, assignments, say
 from .release import find_leaks, secrets, shorten
-from .wrong_solutions import points
+from .wrong_solutions import cells_of
 
 FILES = (
     "pyproject.toml",
@@ -121,7 +121,8 @@ def table_of_assignments(root: Path) -> str:
         book = nbformat.read(path, as_version=4)
         title = book.cells[0].source.splitlines()[0].lstrip("# ").removeprefix("Assignment ")
         link = path.relative_to(root).as_posix()
-        rows.append(f"| [{title}]({link}) | {sum(points(book).values()):g} | {HOURS.get(name[:2], '?')} |")
+        points = sum(cell.metadata.nbgrader.points for cell in cells_of(book, "grade").values())
+        rows.append(f"| [{title}]({link}) | {points:g} | {HOURS.get(name[:2], '?')} |")
     return "\n".join(rows)
 
 
