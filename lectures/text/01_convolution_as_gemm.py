@@ -24,7 +24,8 @@
 #    worth.
 #
 # Notation, here and in all ten lectures: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters of $k
-# \times k \times C$ weights, stride $s$, padding $p$. A multiply-add is **two** FLOPs.
+# \times k \times C$ weights, stride $s$, padding $p$. A multiply-add is **two** FLOPs: numbers of FLOPs count
+# it twice, numbers of multiply-adds once.
 
 # %%
 import json

@@ -20,18 +20,24 @@
 # 5. reading a figure like "19.6 GFLOPS" with suspicion.
 #
 # Notation as in all lectures: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters, kernel size $k$,
-# learning rate $\eta$. A multiply-add is two FLOPs. We mostly count **multiply-adds**, as He et al. do, who
-# call them FLOPs.
+# learning rate $\eta$. A multiply-add is two FLOPs: numbers of FLOPs count it twice, numbers of multiply-adds
+# once. We mostly count **multiply-adds**, as He et al. do, who call them FLOPs.
+
+# %% tags=["measured"]
+from cluster.lecture import begin, compare, guess
+
+palette = begin(threads=2, seed=3)
+
+# %% [markdown]
+# As in lecture 01 you **guess before you look**: write your number in place of `None`, or into the field, and
+# the cell that computes it will hold it against you.
 
 # %%
 import json
 import math
-import os
 import pathlib
 import resource
 import sys
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
 
 import keras
 import matplotlib.pyplot as plt
@@ -42,28 +48,6 @@ from IPython.display import display
 from keras import layers
 
 from cluster.training.data import CLASSES, fashion_mnist
-
-plt.style.use("cluster.course")
-palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
-tf.config.threading.set_intra_op_parallelism_threads(2)
-tf.get_logger().setLevel("ERROR")
-keras.utils.set_random_seed(3)
-print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
-
-# %% [markdown]
-# As in lecture 01 you **guess before you look**: write your number in place of `None`, and the cell that
-# computes it will hold it against you.
-
-# %%
-guesses = {}
-
-
-def compare(question, found, unit=""):
-    """Print a number beside what was guessed for it."""
-    guess = guesses.get(question)
-    said = "you wrote down no guess" if guess is None else f"you guessed {guess:.3g}{unit}"
-    print(f"{question}: {found:.3g}{unit}; {said}")
-
 
 # %% [markdown]
 # ## 3.1 LeNet-5, and a counter
@@ -94,8 +78,8 @@ def lenet5():
 # parameter? And ResNet-50, the youngest network of this lecture?
 
 # %%
-guesses["multiply-adds for each parameter, LeNet-5"] = None
-guesses["multiply-adds for each parameter, ResNet-50"] = None
+guess("multiply-adds for each parameter, LeNet-5", None)
+guess("multiply-adds for each parameter, ResNet-50", None)
 
 # %% [markdown]
 # The counter. A convolution of $K$ filters of $k \times k \times C$ weights has $(k^2 C + 1)K$ parameters
@@ -280,8 +264,8 @@ def alexnet(groups=2):
 # multiply-adds?
 
 # %%
-guesses["share of parameters in AlexNet's convolutions"] = None  # in %
-guesses["share of multiply-adds in AlexNet's convolutions"] = None  # in %
+guess("share of parameters in AlexNet's convolutions", None, "%")
+guess("share of multiply-adds in AlexNet's convolutions", None, "%")
 
 # %%
 alex = count(sketch(alexnet))
@@ -289,7 +273,7 @@ display(alex)
 convolutions = alex["layer"].str.startswith("conv")
 for what in ("parameters", "multiply-adds"):
     share = alex.loc[convolutions, what].sum() / alex[what].sum()
-    compare(f"share of {what} in AlexNet's convolutions", 100 * share, "%")
+    compare(f"share of {what} in AlexNet's convolutions", 100 * share)
 
 
 # %%
@@ -453,7 +437,7 @@ for name, t in {"AlexNet": alex, "VGG-16": vggs["D"], "VGG-19": vggs["E"]}.items
 # fitted on such a card?
 
 # %%
-guesses["images of VGG-16 in 3 GB"] = None
+guess("images of VGG-16 in 3 GB", None)
 
 
 # %%
@@ -500,7 +484,7 @@ display(count(mini))
 # **Guess:** the counter says how many bytes an image keeps. How many times as many will the step really take?
 
 # %%
-guesses["memory of a step over what is kept"] = None
+guess("memory of a step over what is kept", None, "×")
 cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)  # softmax inside
 
 
@@ -522,7 +506,7 @@ for N in batches:
 slope = np.polyfit(batches, peaks, 1)[0]
 kept = 4 * count(mini)["kept"].sum()
 print(f"predicted {kept / 1e3:.0f} kB an image, measured {slope / 1e3:.0f} kB")
-compare("memory of a step over what is kept", slope / kept, "×")
+compare("memory of a step over what is kept", slope / kept)
 
 # %% [markdown]
 # More than predicted: from run to run between one and a half and a little more than two times. On the way
@@ -580,12 +564,12 @@ def inception(x, one, three, five, pool):
 # channels make its 5×5 branch cheaper?
 
 # %%
-guesses["1×1 reduction before the 5×5"] = None
+guess("1×1 reduction before the 5×5", None, "×")
 
 # %%
 direct, reduced = 25 * 192 * 32, 192 * 16 + 25 * 16 * 32  # weights; each is used 28² times
 print(f"{direct * 28**2 / 1e6:.1f} and {reduced * 28**2 / 1e6:.1f} million multiply-adds")
-compare("1×1 reduction before the 5×5", direct / reduced, "×")
+compare("1×1 reduction before the 5×5", direct / reduced)
 
 # %% [markdown]
 # The whole network is nine such modules, and in place of the large fully connected layers an average over
@@ -696,7 +680,7 @@ ZEILER = pd.DataFrame(
 # by 31.)
 
 # %%
-guesses["points lost without 3, 4, 6, 7"] = None
+guess("points lost without 3, 4, 6, 7", None, " points")
 record = json.loads(pathlib.Path("runs/03_small_networks.json").read_text())
 runs = pd.DataFrame(
     [row | {"part": job["arguments"]["part"].strip("'")} for job in record["jobs"] for row in job["rows"]]
@@ -718,7 +702,7 @@ ours = depth.groupby("removed")[["parameters", "train", "test"]].agg(["mean", "m
 ours = ours.drop(columns=[("parameters", "min"), ("parameters", "max")])
 display(ours.round(1))
 loss = ours.loc["3, 4, 6, 7", ("test", "mean")] - ours.loc["none", ("test", "mean")]
-compare("points lost without 3, 4, 6, 7", loss, " points")
+compare("points lost without 3, 4, 6, 7", loss)
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.3), sharey=True)
@@ -813,7 +797,7 @@ for scale in (1, 2, 10):
 
 
 # %%
-guesses["largest learning rate with over without batch norm"] = None
+guess("largest learning rate with over without batch norm", None, "×")
 
 
 def stack(blocks, residual, norm=True, filters=8, shape=(14, 14, 1)):
@@ -864,7 +848,7 @@ plt.show()
 # %%
 means = norm.groupby(["norm", "rate"])["test"].mean().unstack("norm")
 largest = {flag: means.index[(means[flag] < 60).to_numpy()].max() for flag in (False, True)}
-compare("largest learning rate with over without batch norm", largest[True] / largest[False], "×")
+compare("largest learning rate with over without batch norm", largest[True] / largest[False])
 for flag in (False, True):
     best = means[flag].idxmin()
     three = norm[(norm["norm"] == flag) & (norm["rate"] == best)]["test"].round(1).tolist()
@@ -908,12 +892,12 @@ display(found.loc[8].rename(KINDS).round(1))
 # No difference. **Guess** the training error with 56 layers:
 
 # %%
-guesses["training error, plain, 56 layers"] = None  # in %
-guesses["training error, residual, 56 layers"] = None  # in %
+guess("training error, plain, 56 layers", None, "%")
+guess("training error, residual, 56 layers", None, "%")
 
 # %%
 for flag, name in KINDS.items():
-    compare(f"training error, {name}, 56 layers", found.loc[(56, flag), ("train", "mean")], "%")
+    compare(f"training error, {name}, 56 layers", found.loc[(56, flag), ("train", "mean")])
     last = residual[(residual["layers"] == 56) & (residual["residual"] == flag)]["loss"]
     print(f"    and the loss in the last epoch, over the seeds: {last.min():.2f} to {last.max():.2f}")
 
@@ -961,7 +945,7 @@ display(found.round(1))
 # divide the first layer's by the last convolution's. A vanishing gradient is much below 1.
 
 # %%
-guesses["gradient, first over last layer, plain 56"] = None
+guess("gradient, first over last layer, plain 56", None, "×")
 
 # %%
 pictures, labels = fashion_mnist("train", 64)
@@ -1022,7 +1006,7 @@ def promises(blocks, residual, seeds=(0, 1, 2)):
 # %% tags=["measured"]
 probed = {(n, flag): promises(n, flag) for n in (1, 3, 9) for flag in (False, True)}
 sizes = probed[9, False][3]
-compare("gradient, first over last layer, plain 56", np.median(sizes[:, 0] / sizes[:, -1]), "×")
+compare("gradient, first over last layer, plain 56", np.median(sizes[:, 0] / sizes[:, -1]))
 
 # %% tags=["measured"]
 kept = {key: np.where(p > 1e-5, fall / p, np.nan) for key, (p, fall, *_) in probed.items()}
@@ -1373,14 +1357,14 @@ plt.show()
 
 
 # %%
-guesses["top-1 of VGG-16"] = None  # in %
+guess("top-1 of VGG-16", None, "%")
 
 # %%
 TOP1 = {"AlexNet": 56.522, "VGG-16": 71.592, "VGG-19": 72.376, "GoogLeNet": 69.778, "ResNet-18": 69.758}
 TOP1 |= {"ResNet-34": 73.314, "ResNet-50": 76.130, "ResNet-101": 77.374, "ResNet-152": 78.312}
 facts |= {f"ResNet-{d}": t for d, t in late.items()}
 published = summary(facts).assign(top1=TOP1)
-compare("top-1 of VGG-16", published.loc["VGG-16", "top1"], "%")
+compare("top-1 of VGG-16", published.loc["VGG-16", "top1"])
 
 # %%
 own = {f"{KINDS[flag]} {deep}": count(model) for (deep, flag), model in stacks.items()}

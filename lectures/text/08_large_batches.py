@@ -23,17 +23,22 @@
 # Notation: $n$ images of a rank and an update, $k$ ranks, $\eta$ the learning rate that suits one rank,
 # $\ell$ the loss, $w$ all weights as one vector.
 
+# %% tags=["measured"]
+from cluster.lecture import begin, compare, guess
+
+palette = begin(threads=2)
+
+# %% [markdown]
+# As before you **guess before you look**: write your number in place of `None`, or into the field.
+
 # %%
 import ast
 import json
 import linecache
 import math
-import os
 import pathlib
 import runpy
 import sys
-
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
 
 import keras
 import matplotlib.pyplot as plt
@@ -41,27 +46,6 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 from IPython.display import Markdown, display
-
-plt.style.use("cluster.course")
-palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
-tf.config.threading.set_intra_op_parallelism_threads(2)
-tf.get_logger().setLevel("ERROR")
-print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}")
-
-# %% [markdown]
-# As before you **guess before you look**: write your number in place of `None`.
-
-# %%
-guesses = {}
-
-
-def compare(question, found, unit=""):
-    """Print a number beside what was guessed for it."""
-    guess = guesses.get(question)
-    found, guess = (v if v is None else f"{v:,.0f}" if abs(v) >= 1000 else f"{v:.3g}" for v in (found, guess))
-    said = "you wrote down no guess" if guess is None else f"you guessed {guess}{unit}"
-    print(f"{question}: {found}{unit}; {said}")
-
 
 # %% [markdown]
 # ## 8.1 What a large batch costs: updates
@@ -72,7 +56,7 @@ def compare(question, found, unit=""):
 # of these changes must then go, and may go, is what the rest of this lecture is about.
 
 # %%
-guesses["updates of ResNet-50 at a batch of 8,192"] = None
+guess("updates of ResNet-50 at a batch of 8,192", None)
 
 # %%
 IMAGENET, SMALL = 1_281_167, 12_288  # training images: ImageNet's, and those of our experiment
@@ -179,9 +163,9 @@ def gradient_of(x, y):
 # ways? 1 means the same direction, 0 a right angle. And does the long step make the loss smaller?
 
 # %%
-guesses["cosine of long and short, start"] = None
-guesses["cosine of long and short, after 1 epoch"] = None
-guesses["loss after the long step / before, start"] = None
+guess("cosine of long and short, start", None)
+guess("cosine of long and short, after 1 epoch", None)
+guess("loss after the long step / before, start", None)
 
 
 @tf.function(reduce_retracing=True)
@@ -290,8 +274,8 @@ plt.show()
 # which a large batch pays. **Guess** it, in images, at the start and after one epoch.
 
 # %%
-guesses["noise scale at the start"] = None
-guesses["noise scale after 1 epoch"] = None
+guess("noise scale at the start", None, " images")
+guess("noise scale after 1 epoch", None, " images")
 
 
 def noise(weights):
@@ -309,8 +293,8 @@ with np.load("runs/08_large_batches.npz") as file:
 parts = range(len(model.get_weights()))
 stages["trained"] = [recorded[f"plain 1 0 {i}"] for i in parts]  # ten epochs, by the recorded run
 noises = {stage: noise(weights) for stage, weights in stages.items()}
-for stage, question in zip(stages, list(guesses)[4:], strict=False):
-    compare(question, noises[stage][1] / noises[stage][0], " images")
+for stage, when in [("start", "at the start"), ("after 1 epoch", "after 1 epoch")]:
+    compare(f"noise scale {when}", noises[stage][1] / noises[stage][0])
 table = pd.DataFrame({s: {"|G|²": a, "tr Σ": b, "noise scale": b / a} for s, (a, b, _) in noises.items()}).T
 display(table.round(3))
 ends = [noise([recorded[f"plain 1 {seed} {i}"] for i in parts])[:2] for seed in range(5)]
@@ -429,13 +413,11 @@ print(source[source.index("    for epoch in") : source.index("        small =")]
 # **Guess** the test error after ten epochs with 32 ranks. With one rank it is near 12%.
 
 # %%
-guesses |= {
-    "32 ranks, naive, test error": None,
-    "32 ranks, √k, test error": None,
-    "32 ranks, linear without warmup, test error": None,
-    "32 ranks, constant warmup, test error": None,
-    "32 ranks, gradual warmup, test error": None,
-}
+guess("32 ranks, naive, test error", None, "%")
+guess("32 ranks, √k, test error", None, "%")
+guess("32 ranks, linear without warmup, test error", None, "%")
+guess("32 ranks, constant warmup, test error", None, "%")
+guess("32 ranks, gradual warmup, test error", None, "%")
 
 # %%
 record = json.loads(pathlib.Path("runs/08_large_batches.json").read_text())
@@ -516,9 +498,9 @@ for name in ("LARS", "gradual", "linear"):
 difference = paired(large["linear"], large["gradual"])
 print("linear minus gradual: {:+.2f} ± {:.2f};".format(*difference), end=" ")
 print("seed by seed", (large["linear"] - large["gradual"]).round(1).tolist())
-asked = [question for question in guesses if question.startswith("32 ranks")]
-for question, name in zip(asked, ["plain", "sqrt", "linear", "constant", "gradual"], strict=True):
-    compare(question, large[name].mean(), "%")
+asked = ["naive", "√k", "linear without warmup", "constant warmup", "gradual warmup"]
+for recipe, name in zip(asked, ["plain", "sqrt", "linear", "constant", "gradual"], strict=True):
+    compare(f"32 ranks, {recipe}, test error", large[name].mean())
 
 
 # %%
@@ -607,8 +589,8 @@ display(table.rename_axis("ranks").map("{:.1f}".format))
 # for 128 ranks it is off by a factor of sixteen. **Guess** the errors of the linear rule with gradual warmup:
 
 # %%
-guesses["8 ranks, test error"] = None
-guesses["128 ranks, test error"] = None
+guess("8 ranks, test error", None, "%")
+guess("128 ranks, test error", None, "%")
 
 # %%
 B = 0.1  # the base rate of all runs with five seeds
@@ -659,7 +641,7 @@ plt.show()
 
 # %%
 for ranks in (8, 128):
-    compare(f"{ranks} ranks, test error", of["gradual", ranks].mean(), "%")
+    compare(f"{ranks} ranks, test error", of["gradual", ranks].mean())
 for a, b in [(("gradual", 8), ("plain", 1)), (("plain", 8), ("plain", 1)), (("gradual", 8), ("plain", 8))]:
     print("{} {} ranks minus {} {}: {:+.2f} ± {:.2f}".format(*a, *b, *paired(of[a], of[b])))
 print("128 ranks, errors:", of["gradual", 128].round(1).tolist(), "training losses of the last updates:")
@@ -735,7 +717,7 @@ print(f"largest curvature: about {largest:.1f}")
 # same function. By which factor does the curvature in this direction change?
 
 # %%
-guesses["curvature of the same network, kernels × 3"] = None
+guess("curvature of the same network, kernels × 3", None, "×")
 
 # %% tags=["measured"]
 found = {}
@@ -745,7 +727,7 @@ for scale in (1, 3):
     loss = float(gradient_of(x[:PROBE], y[:PROBE])[0])
     found[scale] = float(steepest @ hessian_times(steepest, scaled, epsilon=0.01 * scale))
     print(f"kernels × {scale}: loss {loss:.4f}, curvature {found[scale]:.4f}")
-compare("curvature of the same network, kernels × 3", found[3] / found[1], "×")
+compare("curvature of the same network, kernels × 3", found[3] / found[1])
 for variant in ("plain 32", "linear 32"):
     squares = [recorded[f"{variant} {s} {i}"] ** 2 for s in range(5) for i in parts]
     mean = math.sqrt(sum(w.sum() for w in squares if w.ndim == 4) / 5)
@@ -762,7 +744,7 @@ for variant in ("plain 32", "linear 32"):
 # around naive than around one rank?
 
 # %%
-guesses["rise around naive / around one rank"] = None
+guess("rise around naive / around one rank", None)
 
 
 # %%
@@ -859,7 +841,7 @@ compare("rise around naive / around one rank", rises["naive"].mean() / rises["on
 # end is $w = 0.8$; where does one end who multiplies the loss by 8?
 
 # %%
-guesses["end of w, loss × 8"] = None
+guess("end of w, loss × 8", None)
 
 # %%
 decay, w = 0.25, {"rate × 8": 0.0, "loss × 8": 0.0}
@@ -887,7 +869,7 @@ assert math.isclose(w["loss × 8"], 1 / (1 + decay / 8), rel_tol=1e-6)
 # later falls to 0.32. How long is its first step after the jump, 32 or less?
 
 # %%
-guesses["Keras, first step after the jump"] = None
+guess("Keras, first step after the jump", None)
 
 # %%
 rates, m = [0.1] * 30 + [3.2] * 30 + [0.32] * 30, 0.9
@@ -922,7 +904,7 @@ plt.show()
 # change from the epoch before to the epoch after, *without* the correction?
 
 # %%
-guesses["loss after the fall of the rate minus before, uncorrected"] = None
+guess("loss after the fall of the rate minus before, uncorrected", None)
 
 # %%
 fig, ax = plt.subplots(figsize=(7.4, 3.4))
@@ -958,7 +940,7 @@ dashed(versus("gradual", ["gradual", "uncorrected", "shuffles"]))
 # **Guess** the loss of the second update of 32 ranks; rightly averaged it is 2.9.
 
 # %%
-guesses["loss of the second update, sum in place of mean"] = None
+guess("loss of the second update, sum in place of mean", None)
 
 # %% tags=["measured"]
 firsts = {}
@@ -996,12 +978,12 @@ print(f"noise as of {4 / (1 / 96 + 1 / 32):.0f} equally weighted images in place
 # an epoch?
 
 # %%
-guesses["images not seen in an epoch, 32 shuffles"] = None
+guess("images not seen in an epoch, 32 shuffles", None, "%")
 
 # %%
 own = np.concatenate([np.random.default_rng(rank).permutation(SMALL)[: SMALL // k] for rank in range(k)])
 unseen = 100 * (1 - len(np.unique(own)) / SMALL)
-compare("images not seen in an epoch, 32 shuffles", unseen, "%")
+compare("images not seen in an epoch, 32 shuffles", unseen)
 print(f"(1 - 1/k)^k = {100 * (1 - 1 / k) ** k:.1f}%, for many ranks 1/e = {100 / math.e:.1f}%")
 
 # %% [markdown]

@@ -335,6 +335,16 @@ def test_students_folder_holds_no_solution(tmp_path):
     assert run.stdout.strip().startswith(str(folder)), run.stderr
 
 
+def test_students_readme_says_how_long_and_how_to_hand_in():
+    """Has every assignment its points and hours, and is one packed as a whole folder?"""
+    text = student_folder.table_of_assignments(ROOT)
+    for name in assignments(ROOT):
+        line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
+        assert re.search(r"\| \d\d \| \d to \d \|$", line), line
+    command = re.search(r"tar -czf (\S+)\.tar\.gz -C exercises (\S+)", student_folder.README)
+    assert command[1] == command[2] and command[2] in assignments(ROOT)
+
+
 def test_package_holds_no_answers_before_its_time(tmp_path):
     """Do the modules that answer an assignment come only after it, needs none there one that is not, and
     would an answer be found?"""

@@ -12,6 +12,7 @@ from cluster.system import files
 
 from ..course import CourseError, assignments, say
 from .release import find_leaks, secrets, shorten
+from .wrong_solutions import cells_of
 
 FILES = (
     "pyproject.toml",
@@ -49,8 +50,29 @@ On a course server the environment is there already: open `lectures/` and `exerc
   work: hand in the whole folder, because grading replays these runs instead of computing them again.
 - `cluster/`: the package that the notebooks import. Read it; change it only for fun.
 
-Restart the kernel and run all cells once before you hand in.
+## The assignments
+
+@ASSIGNMENTS@
+
+The hours are what the course plans for somebody who has read the lecture. They include the jobs, which take
+minutes on two cores.
+
+## Handing in
+
+1. *Kernel > Restart Kernel and Run All Cells…*, then save. A cell that fails below a hole you leave empty is
+   no reason to wait: each check is graded by itself.
+2. On a course server: *Nbgrader > Assignment List*, *Submit* beside the assignment. The start page then has a
+   receipt, with the server's time and the hash of each file.
+3. Elsewhere pack the assignment's whole folder, the notebook and `runs/` in it, under its own name, and send
+   it in the way your instructors have named:
+
+       tar -czf 08_large_batches.tar.gz -C exercises 08_large_batches
+
+Hand in as often as you like until the due date; the last one counts. Keep the notebook's name and the locked
+cells as they are: grading puts its own in their place.
 """
+# Hours of work that an assignment is planned for.
+HOURS = {"01": "3 to 4", "03": "4 to 5", "07": "6 to 8", "08": "4 to 5"}
 
 
 def make(root: Path, target: Path | str | None = None, after: str | None = None) -> list[str]:
@@ -81,7 +103,7 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
             copy = new / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, copy)
-        (new / "README.md").write_text(README)
+        (new / "README.md").write_text(README.replace("@ASSIGNMENTS@", table_of_assignments(root)))
         (new / MANIFEST).write_text(json.dumps(hashes(new), indent=1))
         wrong = leaks(root, new, after)
         if wrong:
@@ -89,6 +111,21 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
         files.replace_folder(new, target)
     say(f"{target}: {sum(path.is_file() for path in target.rglob('*'))} files for students")
     return []
+
+
+def table_of_assignments(root: Path) -> str:
+    """Title, points and planned hours of each assignment, as a table in Markdown."""
+    import nbformat
+
+    rows = ["| assignment | points | hours |", "|---|---|---|"]
+    for name in assignments(root):
+        path = next((root / "exercises" / name).glob("*.ipynb"))
+        book = nbformat.read(path, as_version=4)
+        title = book.cells[0].source.splitlines()[0].lstrip("# ").removeprefix("Assignment ")
+        link = path.relative_to(root).as_posix()
+        points = sum(cell.metadata.nbgrader.points for cell in cells_of(book, "grade").values())
+        rows.append(f"| [{title}]({link}) | {points:g} | {HOURS.get(name[:2], '?')} |")
+    return "\n".join(rows)
 
 
 def hashes(folder: Path) -> dict[str, str]:

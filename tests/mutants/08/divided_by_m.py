@@ -1,7 +1,5 @@
 MISUNDERSTANDING = "The variance of m numbers is divided by m, also where their mean was estimated."
 FAILS = {"interval-by-hand"}
-# Whether another interval leads to another answer depends on the runs.
-MAY_FAIL = {"conclusions-measured"}
 REPLACE = {
     "interval": """
 d = np.array(errors) - np.array(others)

@@ -1,8 +1,8 @@
 MISUNDERSTANDING = "What is corrected is the whole step, the new gradient included."
-FAILS = {"momentum-by-hand", "momentum-same-path", "runs-recomputed"}
+FAILS = {"momentum-by-hand", "momentum-same-path"}
 REPLACE = {
     "momentum-step": """
 v = (lr / lr_before) * (momentum * v + lr * gradient)
-return w - v, v
+return w - (momentum * v + lr * gradient if nesterov else v), v
 """
 }

@@ -1,11 +1,12 @@
 MISUNDERSTANDING = "A constant warmup of W updates includes update W."
-FAILS = {"warmup-by-hand", "warmup-edges", "schedule-of-each", "runs-recomputed"}
+FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand", "schedule-of-each"}
 REPLACE = {
     "warmed-up": """
 if kind == "none" or steps == 0:
     return target
 if kind == "constant":
     return lr if step <= steps else target
-return lr + (target - lr) * min(step / steps, 1)
+part = min(step / steps, 1)
+return lr * (target / lr) ** part if kind == "geometric" else lr + (target - lr) * part
 """
 }

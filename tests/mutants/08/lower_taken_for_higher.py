@@ -2,11 +2,12 @@ MISUNDERSTANDING = "A negative difference speaks against a claim."
 FAILS = {"conclusions-measured"}
 REPLACE = {
     "conclusions": """
+answers = {"H": "not shown", "I": "not shown"}
 pairs = ["small naive", "sqrt naive", "linear naive", "constant linear", "gradual constant", "gradual sqrt"]
 for claim, pair in zip("ABCDEFG", [*pairs, "small gradual"], strict=True):
     lower, higher = pair.split()
     low, high = interval(errors[lower], errors[higher])
-    conclusions[claim] = "contradicted" if high < 0 else "supported" if low > 0 else "undecided"
-conclusions["H"] = conclusions["I"] = "not shown"
+    answers[claim] = "contradicted" if high < 0 else "supported" if low > 0 else "undecided"
+return answers
 """
 }

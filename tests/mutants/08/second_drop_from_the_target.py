@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Each drop goes to a tenth of the target, so that the second changes nothing."
-FAILS = {"schedule-by-hand", "schedule-of-each", "runs-recomputed"}
+FAILS = {"schedule-by-hand", "schedule-of-each"}
 REPLACE = {
     "learning-rate": """
 rate = warmed_up(step, lr, target_rate(lr, k, rule), warmup_epochs * steps_an_epoch, warmup)

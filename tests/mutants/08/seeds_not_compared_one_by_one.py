@@ -1,7 +1,5 @@
 MISUNDERSTANDING = "Two recipes are two samples, also where they share their seeds."
 FAILS = {"interval-by-hand"}
-# Whether another interval leads to another answer depends on the runs.
-MAY_FAIL = {"conclusions-measured"}
 REPLACE = {
     "interval": """
 one, other = np.array(errors), np.array(others)

@@ -1,7 +1,7 @@
 MISUNDERSTANDING = "Six jobs submitted one by one are a sweep."
-FAILS = {"sweep-recorded", "runs-recomputed", "conclusions-measured", "conclusions-beyond"}
+FAILS = {"sweep-recorded", "runs-recomputed"}
 REPLACE = {
     "submit-sweep": """
-return [jobs.submit(train, item) for item in items]
+return [jobs.submit(function, item) for item in items]
 """
 }

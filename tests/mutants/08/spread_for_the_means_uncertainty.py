@@ -1,7 +1,5 @@
 MISUNDERSTANDING = "The mean of m seeds is as uncertain as one of them."
 FAILS = {"interval-by-hand"}
-# Whether another interval leads to another answer depends on the runs.
-MAY_FAIL = {"conclusions-measured"}
 REPLACE = {
     "interval": """
 d = np.array(errors) - np.array(others)

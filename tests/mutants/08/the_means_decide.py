@@ -2,11 +2,12 @@ MISUNDERSTANDING = "Whichever mean is lower is better."
 FAILS = {"conclusions-measured"}
 REPLACE = {
     "conclusions": """
+answers = {"H": "not shown", "I": "not shown"}
 pairs = ["small naive", "sqrt naive", "linear naive", "constant linear", "gradual constant", "gradual sqrt"]
 for claim, pair in zip("ABCDEFG", [*pairs, "small gradual"], strict=True):
     lower, higher = pair.split()
     low, high = interval(errors[lower], errors[higher])
-    conclusions[claim] = "supported" if low + high < 0 else "contradicted"
-conclusions["H"] = conclusions["I"] = "not shown"
+    answers[claim] = "supported" if low + high < 0 else "contradicted"
+return answers
 """
 }

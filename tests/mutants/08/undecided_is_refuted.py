@@ -2,11 +2,12 @@ MISUNDERSTANDING = "What the runs do not support they contradict."
 FAILS = {"conclusions-measured"}
 REPLACE = {
     "conclusions": """
+answers = {"H": "not shown", "I": "not shown"}
 pairs = ["small naive", "sqrt naive", "linear naive", "constant linear", "gradual constant", "gradual sqrt"]
 for claim, pair in zip("ABCDEFG", [*pairs, "small gradual"], strict=True):
     lower, higher = pair.split()
     low, high = interval(errors[lower], errors[higher])
-    conclusions[claim] = "supported" if high < 0 else "contradicted"
-conclusions["H"] = conclusions["I"] = "not shown"
+    answers[claim] = "supported" if high < 0 else "contradicted"
+return answers
 """
 }

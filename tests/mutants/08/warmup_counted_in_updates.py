@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Five epochs of warmup are five updates."
-FAILS = {"schedule-by-hand", "schedule-of-each", "runs-recomputed"}
+FAILS = {"schedule-by-hand", "schedule-of-each"}
 REPLACE = {
     "learning-rate": """
 rate = warmed_up(step, lr, target_rate(lr, k, rule), warmup_epochs, warmup)

@@ -6,6 +6,7 @@ if kind == "none":
     return target
 if kind == "constant":
     return lr if step < steps else target
-return lr + (target - lr) * min(step / steps, 1)
+part = min(step / steps, 1)
+return lr * (target / lr) ** part if kind == "geometric" else lr + (target - lr) * part
 """
 }

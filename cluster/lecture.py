@@ -1,0 +1,156 @@
+"""How every lecture opens: one style, one number of threads, a line about the machine, and guesses.
+
+    from cluster.lecture import begin, compare, guess
+
+    palette = begin()
+
+A lecture asks before it computes. Nobody is graded; but who has written a number down reads the result with
+other eyes:
+
+    guess("images a second on two ranks", None, unit=" images")  # write your number in place of None
+    …
+    compare("images a second on two ranks", measured)
+
+In JupyterLab a field to type into appears below `guess`, where ipywidgets is installed. Importing this module
+is free: `begin` imports what it sets.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+
+JUPYTER = "JPY_SESSION_NAME"  # set by a Jupyter server for the kernels of opened notebooks
+
+
+@dataclass
+class Guess:
+    """A question that was asked: the number that was guessed, None so far, and its unit."""
+
+    number: float | None
+    unit: str
+
+
+guesses: dict[str, Guess] = {}  # by the question
+
+
+def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) -> list[str]:
+    """Set style, threads and seed, print what the lecture runs on, and return the style's colours.
+
+    threads: of BLAS and of each operation of TensorFlow, at most as many as there are cores. seed: of Python,
+    NumPy and Keras; None leaves them. tensorflow: False for lectures that do without, and start sooner.
+    Raises RuntimeError where TensorFlow has run with another number of threads: restart the kernel.
+    """
+    import matplotlib.pyplot as plt
+    from threadpoolctl import threadpool_limits
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read when TensorFlow is imported
+    plt.style.use("cluster.course")
+    threads = min(threads, cores())
+    if tensorflow:
+        import tensorflow as tf
+
+        try:
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+        except RuntimeError as error:
+            words = f"TensorFlow has begun with another number of threads than {threads}: restart the kernel"
+            raise RuntimeError(words) from error
+        tf.get_logger().setLevel("ERROR")
+    if seed is not None:
+        import keras
+
+        keras.utils.set_random_seed(seed)
+    threadpool_limits(limits=threads, user_api="blas")  # holds until something sets it again
+    print(machine_line(threads, tensorflow))
+    return plt.rcParams["axes.prop_cycle"].by_key()["color"]
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_line(threads: int, tensorflow: bool = True) -> str:
+    """Processor, cores, threads, versions, and how many programs wanted a core during the last minute."""
+    from cluster.jobs.folder import provenance
+
+    versions = provenance.versions()
+    names = {"python": "Python", "numpy": "NumPy"}
+    names |= {"tensorflow": "TensorFlow", "keras": "Keras"} if tensorflow else {}
+    parts = [
+        f"{provenance.machine()['cpu']}, {count(cores(), 'core')}, {count(threads, 'thread')} used",
+        ", ".join(f"{name} {versions[key]}" for key, name in names.items() if key in versions),
+    ]
+    if hasattr(os, "getloadavg"):
+        parts.append(f"load {os.getloadavg()[0]:.1f}")
+    return "; ".join(parts)
+
+
+def count(n: int, noun: str) -> str:
+    """'1 core', '2 cores'."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def guess(question: str, number: float | None = None, unit: str = "") -> None:
+    """Ask for a guess, before the number is known. In JupyterLab it is typed into a field, if not given here.
+
+    unit: what stands behind the number when it is printed, with its blank: " images", "%", "×". The cell can
+    be run again; what was typed in stays.
+    """
+    typed = guesses[question].number if question in guesses else None
+    guesses[question] = Guess(typed if number is None else number, unit)
+    if number is None and os.environ.get(JUPYTER):
+        show_field(question, guesses[question])
+
+
+def show_field(question: str, asked: Guess) -> None:
+    """Display a field whose number becomes the guess; nothing where ipywidgets is missing."""
+    try:
+        import ipywidgets
+    except ImportError:
+        return
+    from IPython.display import display
+
+    unit = asked.unit.strip()
+    former = "" if asked.number is None else digits(asked.number)
+    field = ipywidgets.Text(former, placeholder="your guess", continuous_update=False)
+    field.layout.width = "8em"
+    behind = ipywidgets.Label(unit)
+
+    def typed(change: dict[str, str]) -> None:
+        asked.number = number_in(change["new"])
+        unclear = asked.number is None and change["new"].strip()
+        behind.value = f"{unit} (a number, such as 1,200 or 3e8)" if unclear else unit
+
+    field.observe(typed, "value")
+    display(ipywidgets.HBox([ipywidgets.Label(f"{question}:"), field, behind]))
+
+
+def number_in(text: str) -> float | None:
+    """The number that somebody typed: '1,200', '3e8', '45 %'; None for what is none."""
+    try:
+        number = float(text.replace(",", "").strip().rstrip("%×").strip())
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def compare(question: str, found: float) -> None:
+    """Print a number that was found beside what was guessed for it.
+
+    Raises LookupError for a question that nobody was asked, and names those that were.
+    """
+    if question not in guesses:
+        asked = ", ".join(map(repr, guesses)) or "none so far"
+        raise LookupError(f"compare({question!r}): nobody was asked this; guess() it first. Asked: {asked}")
+    asked = guesses[question]
+    words = "you wrote down no guess"
+    if asked.number is not None:
+        words = f"you guessed {digits(asked.number)}{asked.unit}"
+    print(f"{question}: {digits(found)}{asked.unit}; {words}")
+
+
+def digits(number: float) -> str:
+    """Three digits, or of thousands all before the point."""
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"

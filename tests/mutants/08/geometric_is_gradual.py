@@ -1,0 +1,9 @@
+MISUNDERSTANDING = "A geometric warmup has equal increments, too."
+FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand"}
+REPLACE = {
+    "warmed-up": """
+if kind == "none" or step >= steps:
+    return target
+return lr if kind == "constant" else lr + (target - lr) * step / steps
+"""
+}
