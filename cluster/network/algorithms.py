@@ -1,13 +1,14 @@
 """All-reduce in five ways: on every rank x becomes the sum of all ranks' x, in place, and is returned.
 
-x is a vector (n,), of the same n on all ranks; p is `comm.size`, any number, and n may be smaller than p. What
-each costs is in `closed_forms`. Assignment 06 builds the ring and halving-doubling.
+x is a vector (n,), of the same n on all ranks; p is `comm.size`, any number, and n may be smaller than p.
+What each costs is in `closed_forms`. Assignment 06 builds the ring and halving-doubling.
 
     parameter server   rank 0 adds up all vectors, and sends the sum to all
     tree               the same in pairs, pairs of pairs, …: 2⌈log2 p⌉ steps of whole vectors
-    ring               2(p − 1) steps of a p-th each: Patarasuk and Yuan, J. Parallel Distrib. Comput. 69, 2009
-    halving-doubling   2 log2 p steps of a half, a quarter, …: Rabenseifner 2004; Thakur, Rabenseifner and Gropp,
-                       Int. J. High Perform. Comput. Appl. 19, 2005
+    ring               2(p − 1) steps of a p-th each (Patarasuk and Yuan, J. Parallel Distrib. Comput. 69,
+                       2009)
+    halving-doubling   2 log2 p steps of a half, a quarter, … (Rabenseifner 2004; Thakur, Rabenseifner and
+                       Gropp, Int. J. High Perform. Comput. Appl. 19, 2005)
     hierarchical       rings inside the nodes, and between them rings of a part each, as Horovod's
                        HOROVOD_HIERARCHICAL_ALLREDUCE
 """
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arrays import bounds
+from .chunks import bounds
 from .communicator import Communicator, Group
 
 
@@ -34,7 +35,7 @@ def parameter_server(comm: Communicator, x: Any) -> Any:
 
 
 def tree(comm: Communicator, x: Any) -> Any:
-    """A binomial tree: at distance d = 1, 2, 4, … every second of those left hands its sum to its neighbour."""
+    """A binomial tree: at distance 1, 2, 4, … every second of those left hands its sum to its neighbour."""
     rank, p, d = comm.rank, comm.size, 1
     while d < p and rank % (2 * d) == 0:
         if rank + d < p:

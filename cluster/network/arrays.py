@@ -1,20 +1,22 @@
-"""Arrays that stand for data: those of which only the size counts, and those that know whose parts are in them."""
+"""Arrays that stand for data: of which only the size counts, or which know whose parts are in them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from .chunks import bounds
 from .errors import SizeMismatch
 
 
 class Placeholder:
-    """A vector of n elements of which only the number and the type are kept: for runs whose time is the question.
+    """A vector of n elements of which only the number and the type are kept: where time is the question.
 
-    It is cut, copied, added to and sent as a NumPy array of shape (n,) is, at no cost, so that 1,024 ranks can
-    reduce 100 MB each on a laptop. It has no values, so nothing can be read from it.
+    It is cut, copied, added to and sent as a NumPy array of shape (n,) is, at no cost, so that 1,024 ranks
+    can reduce 100 MB each on a laptop. It has no values, so nothing can be read from it.
     """
 
     __slots__ = ("dtype", "size")
@@ -70,7 +72,7 @@ class Placeholder:
                 raise ValueError(f"{x.size} elements do not make {parts} equal parts: take np.array_split.")
             else:
                 ends = bounds(x.size, parts)
-            return [x[a:b] for a, b in zip(ends, ends[1:], strict=False)]
+            return [x[a:b] for a, b in itertools.pairwise(ends)]
         if function in (np.empty_like, np.zeros_like, np.ones_like, np.copy):
             return Placeholder(args[0].size, keywords.get("dtype") or args[0].dtype)
         if function in (np.shape, np.size, np.ndim):
@@ -80,19 +82,10 @@ class Placeholder:
         raise TypeError(f"np.{function.__name__} needs values, and a Placeholder has none: take an array.")
 
 
-def bounds(n: int, parts: int) -> list[int]:
-    """Where n elements are cut into parts as equal as can be, the longer first: parts + 1 indices.
-
-    >>> bounds(10, 4)
-    [0, 3, 6, 8, 10]
-    """
-    return [i * (n // parts) + min(i, n % parts) for i in range(parts + 1)]
-
-
 def tagged(rank: int, n: int) -> np.ndarray:
-    """What rank `rank` contributes to a sum, so that the sum says whose parts are in it: (n,) Python integers.
+    """What a rank contributes to a sum, so that the sum says whose parts are in it: (n,) Python integers.
 
-    A sum of such arrays counts in its byte number r how often the part of rank r is in it (at most 255 times).
+    A sum of such arrays counts in byte r of each element how often the part of rank r is in it, up to 255.
     """
     return np.array([1 << 8 * rank] * n, object)
 

@@ -8,8 +8,8 @@ class NetworkError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """The lines IPython and Jupyter print in place of a traceback."""
-        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {line}" if i == 0 else line
-                for i, line in enumerate([*str(self).splitlines(), *getattr(self, "__notes__", ())])]  # fmt: skip
+        first, *rest = str(self).splitlines()
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {first}", *rest, *getattr(self, "__notes__", ())]
 
 
 class Deadlock(NetworkError, RuntimeError):

@@ -1,9 +1,9 @@
 """Messages on shared links: when each ends, if at every moment the rates are max-min fair.
 
-Between two events (a message gets on its links, or ends) all rates are constant, so the time of the next event
-is known: nothing is stepped through. An event changes the rates of those messages alone that share a link with
-it, or with one that does, and so on; only these are computed anew (Bertsekas and Gallager, Data Networks, 6.5.2:
-progressive filling).
+Between two events (a message gets on its links, or ends) all rates are constant, so the time of the next
+event is known: nothing is stepped through. An event changes the rates of those messages alone that share a
+link with it, or with one that does, and so on; only these are computed anew, by progressive filling
+(Bertsekas and Gallager, Data Networks, 2nd edition, 6.5.2).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Links:
         self._push(time + route.latency, Flow(message, size, links))
 
     def advance(self) -> tuple[float, list[Any]]:
-        """Go on to the next time at which messages end: that time, and which; no message where none is left."""
+        """Go on to the next time at which messages end: that time, and which; none where none is left."""
         while self._events:
             time, ended, changed = self._events[0][0], [], {}
             while self._events and self._events[0][0] <= time * (1 + SAME):
@@ -87,7 +87,7 @@ class Links:
                 self._push(time + flow.left / rate, flow)
 
     def _fair(self, links: Iterable[Hashable], flows: Iterable[Flow]) -> dict[Flow, float]:
-        """Max-min fair rates, in bytes/s: again and again the link with the least for each gives its share."""
+        """Max-min fair rates, in bytes/s: the link with the least for each gives its share, then the next."""
         free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on.get(link)}
         waiting = {link: len(self._on[link]) for link in free}
         order = [(free[link] / waiting[link], i, link) for i, link in enumerate(free)]

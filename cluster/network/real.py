@@ -30,10 +30,9 @@ def world() -> MPICommunicator:
     except ImportError as e:
         raise NotSeveralRanks("mpi4py is not installed\n→ An MPI and `make setup` bring it.") from e
     comm = MPI.COMM_WORLD
-    if comm.size == 1 and os.environ.get("HOROVOD_SIZE", "1") != "1":
-        raise NotSeveralRanks(
-            f'MPI sees one rank, and the job has {os.environ["HOROVOD_SIZE"]}\n→ Submit it with controller="mpi".'
-        )
+    ranks = os.environ.get("HOROVOD_SIZE", "1")
+    if comm.size == 1 and ranks != "1":
+        raise NotSeveralRanks(f'MPI sees one rank of {ranks}\n→ Submit the job with controller="mpi".')
     return MPICommunicator(comm)
 
 

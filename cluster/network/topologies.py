@@ -6,10 +6,10 @@ A message of n bytes that begins at time t, when its sender and its receiver are
 
 where nothing is shared. Before it, its sender is busy for the overhead o, and after it, its receiver; adding
 n bytes takes γ·n. (Hockney's α and β, with LogP's o; Thakur, Rabenseifner and Gropp 2005 call γ the cost of
-computation per byte.) A link is directed: messages of both directions do not disturb each other. A message is
-on all links of its way from t + α until it ends, at a rate that is *max-min fair*: the link that has the least
-to give to each of its messages decides theirs, then the next link shares what is left among the others, and
-so on (`links.py`).
+computation per byte.) A link is directed: messages of both directions do not disturb each other. A message
+is on all links of its way from t + α until it ends, at a rate that is *max-min fair*: the link that has the
+least to give to each of its messages decides theirs, then the next link shares what is left among the
+others, and so on (`links.py`).
 
 Units: seconds and bytes. 10 Gbit/s is time_per_byte=0.8e-9.
 """
@@ -102,7 +102,7 @@ class Hierarchy(Network):
         """Raise ValueError where the ranks do not fill the nodes."""
         if self.ranks_per_node < 1 or ranks % self.ranks_per_node:
             raise ValueError(
-                f"{ranks} ranks do not fill nodes of {self.ranks_per_node}: take a multiple of ranks_per_node."
+                f"{ranks} ranks do not fill nodes of {self.ranks_per_node}: take a multiple of it."
             )
 
     def route(self, source: int, dest: int) -> Route:

@@ -1,8 +1,8 @@
 """Ranks in virtual time: the same function on every rank of a network that exists as numbers.
 
-Each rank runs, in turn, until it waits for a message; then the next one does. When all of them wait, the links
-they share go on to the next message that ends. Only what a rank says it computes takes time. Nothing depends on
-the machine: the same program and the same network give the same times, to the last bit.
+Each rank runs, in turn, until it waits for a message; then the next one does. When all of them wait, the
+links they share go on to the next message that ends. Only what a rank says it computes takes time. Nothing
+depends on the machine: the same program and the same network give the same times, to the last bit.
 """
 
 from __future__ import annotations
@@ -432,8 +432,8 @@ def _circle(other: dict[int, int]) -> list[int]:
 def _left_over(message: Message) -> str:
     if message.expected is None:
         return (
-            f"rank {message.source} sent {message.size} bytes to rank {message.dest}, which did not receive them, "
-            f"{message.source_line.text()}"
+            f"rank {message.source} sent {message.size} bytes to rank {message.dest}, which did not receive "
+            f"them, {message.source_line.text()}"
         )
     return (
         f"rank {message.dest} expected a message of rank {message.source}, which sent none, "
