@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .chunks import bounds
-from .errors import SizeMismatch
+from .errors import SizeMismatch, WrongSum
 
 
 class Placeholder:
@@ -93,19 +93,23 @@ def tagged(rank: int, n: int) -> np.ndarray:
 def contributions(x: Iterable[Any], ranks: int) -> np.ndarray:
     """How often each rank's part is in each element of a sum of `tagged` arrays: (n, ranks).
 
-    Raises ValueError where elements are no such sums: rounded, or never written.
+    Raises WrongSum where an element is no such sum, ValueError where it was rounded, so that none can tell.
     """
     values = [_whole(i, value) for i, value in enumerate(x)]
-    return np.array([[value >> 8 * r & 255 for r in range(ranks)] for value in values], int).reshape(
-        -1, ranks
-    )
+    counts = [[value >> 8 * rank & 255 for rank in range(ranks)] for value in values]
+    return np.array(counts, int).reshape(-1, ranks)
 
 
 def _whole(i: int, value: Any) -> int:
+    if isinstance(value, np.floating) and abs(value) >= 2.0 ** (np.finfo(value).nmant + 1):
+        raise ValueError(
+            f"element {i} was rounded to {value.dtype}: keep sums in the type of x (np.zeros_like(x)), "
+            "or take fewer ranks."
+        )
     try:
         whole = int(value)
     except (TypeError, ValueError, OverflowError):
         whole = -1
     if whole < 0 or whole != value:
-        raise ValueError(f"Element {i} is {value!r}, which is no sum of what the ranks sent.")
+        raise WrongSum(f"element {i} is {value}, which is no sum of what the ranks sent.")
     return whole

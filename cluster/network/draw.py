@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D55E00", "#999999")
 LOOKS = {"add": ("#E69F00", "////", "adding"), "compute": ("#56B4E9", "", "computing")}
 GREY, ORANGE, BLUE, GREEN = "#555555", "#D55E00", "#0072B2", "#009E73"
-NUMBERED = 24  # ranks, up to which each has its number and its messages have heads
+NUMBERED = 20  # ranks, up to which each has its number and its messages have heads
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -84,9 +84,9 @@ def chunks(history: ChunkHistory, steps: Sequence[int] | None = None) -> Figure:
     """
     chosen = range(len(history.steps)) if steps is None else steps
     ranks, n, _ = history.counts[0].shape
-    columns = min(len(chosen), max(1, 12 // max(n, 3)))
+    columns = min(len(chosen), max(1, 16 // max(n, 3)))
     rows = -(-len(chosen) // columns)
-    size = (columns * (0.62 * n + 0.45), rows * (0.42 * ranks + 0.75))
+    size = (columns * (0.55 * n + 0.45), rows * (0.42 * ranks + 0.75))
     figure, panels = plt.subplots(rows, columns, figsize=size, squeeze=False)
     for axes in panels.flat[len(chosen) :]:
         axes.set_axis_off()
@@ -117,13 +117,13 @@ def _table(axes: Axes, history: ChunkHistory, step: int) -> None:
 
 
 def _cell(axes: Axes, x: int, y: int, parts: Any, changed: bool) -> None:
-    """One cell: a slot for each rank, filled where its part is there; a number above 1 says how often."""
+    """One cell: a slot for each rank, filled where its part is there, with ×2 where it is there twice."""
     width = 0.84 / len(parts)
     for other, times in enumerate(parts):
         if times:
             at = (x + 0.08 + other * width, y + 0.14)
             axes.add_patch(Rectangle(at, width, 0.72, facecolor=COLOURS[other % len(COLOURS)], lw=0))
-            if len(parts) <= 8:
+            if len(parts) <= 6:
                 text = f"{other}" if times == 1 else f"{other}×{times}"
                 axes.text(at[0] + width / 2, y + 0.51, text, ha="center", va="center", fontsize=7)
     whole = (parts == 1).all()
@@ -196,7 +196,7 @@ def iteration(predicted: Iteration, axes: Axes | None = None) -> Axes:
     for start, end, y, colour, hatch, label in boxes:
         box = Rectangle(
             (start * factor, y - 0.38), (end - start) * factor, 0.76,
-            facecolor=colour, edgecolor="black", hatch=hatch, lw=0.6, label=label,
+            facecolor=colour, edgecolor="black", hatch=hatch, lw=0.3 if y else 0.6, label=label,
         )  # fmt: skip
         axes.add_patch(box)
         if y == 2 and end - start > 0.08 * predicted.time:

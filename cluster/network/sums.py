@@ -25,7 +25,8 @@ STEPS = Network(latency=1.0, time_per_byte=0.0)
 def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> None:
     """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum where a rank's part is missing, or twice.
 
-    The sum is what the function returns, or x where it returns None.
+    The sum is what the function returns, or x where it returns None. Raises ValueError where it was rounded,
+    so that nobody can tell.
     """
 
     def program(comm: Any) -> Any:
@@ -48,7 +49,7 @@ def _faults(rank: int, x: Any, ranks: int, n: int) -> Iterator[str]:
         return
     try:
         counts = contributions(x, ranks)
-    except ValueError as e:
+    except WrongSum as e:
         yield f"rank {rank}: {e}"
         return
     start = 0
