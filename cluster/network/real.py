@@ -14,26 +14,32 @@ import numpy as np
 
 from .errors import NoSuchRank, NotSeveralRanks, SizeMismatch
 
+# One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
+STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
+
 
 def on_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
     """Call `function(comm, *args)` on this rank of a job; returns what it returns.
 
-    Raises NotSeveralRanks in a job whose ranks MPI did not start. Outside of a job it is rank 0 of 1.
+    Raises NotSeveralRanks in a process that MPI did not start.
     """
     return function(world(), *args, **keywords)
 
 
 def world() -> MPICommunicator:
-    """The communicator of all ranks of this job; raises NotSeveralRanks where MPI does not know them."""
+    """The communicator of all ranks of this job; raises NotSeveralRanks where MPI has not started them."""
+    if not STARTED & set(os.environ):  # MPI would begin anew here, and disturb what is started from here
+        raise NotSeveralRanks(
+            "MPI has not started this process as a rank of a job\n"
+            '→ submit(on_ranks, function, ranks_per_node=4, controller="mpi"), or `simulate` here.'
+        )
     try:
         from mpi4py import MPI
     except ImportError as e:
-        raise NotSeveralRanks("mpi4py is not installed\n→ An MPI and `make setup` bring it.") from e
-    comm = MPI.COMM_WORLD
-    ranks = os.environ.get("HOROVOD_SIZE", "1")
-    if comm.size == 1 and ranks != "1":
-        raise NotSeveralRanks(f'MPI sees one rank of {ranks}\n→ Submit the job with controller="mpi".')
-    return MPICommunicator(comm)
+        raise NotSeveralRanks(
+            "mpi4py is not installed\n→ Where there is an MPI, `make setup` brings it."
+        ) from e
+    return MPICommunicator(MPI.COMM_WORLD)
 
 
 class MPICommunicator:
@@ -99,14 +105,15 @@ class MPICommunicator:
         return int(other)
 
     def _progress(self) -> None:
-        """Take what has arrived, the oldest request of each source first."""
-        asked: set[int] = set()
+        """Take what has arrived, the oldest request of each source first; then let another process go on."""
+        passed: set[int] = set()  # sources whose oldest request waits
         for request in [*self._expected]:
-            if request.source not in asked and (message := self._comm.improbe(source=request.source)):
+            if request.source not in passed and (message := self._comm.improbe(source=request.source)):
                 self._expected.remove(request)
                 request.message, request.there = message.recv(), True
             else:
-                asked.add(request.source)
+                passed.add(request.source)
+        os.sched_yield()
 
 
 class _Send:
