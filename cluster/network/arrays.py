@@ -58,9 +58,11 @@ class Placeholder:
     __radd__ = __iadd__ = __sub__ = __isub__ = __mul__ = __imul__ = __rmul__ = __add__
     __truediv__ = __itruediv__ = __add__
 
-    def copy(self) -> Placeholder:
+    def copy(self, memo: Any = None) -> Placeholder:
         """The same: there are no values that could differ."""
         return self
+
+    __deepcopy__ = copy
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
         """The functions of NumPy that cut arrays, make arrays like another, or join them."""

@@ -21,10 +21,11 @@ SAME = 1e-12  # events whose times differ by less than this part are one
 class Flow:
     """A message on its way: what is left of it, and how fast it goes."""
 
-    __slots__ = ("left", "links", "message", "rate", "since", "version")
+    __slots__ = ("alone", "left", "links", "message", "rate", "since", "version")
 
-    def __init__(self, message: Any, size: int, links: tuple[Hashable, ...]):
-        self.message, self.left, self.links = message, float(size), links
+    def __init__(self, message: Any, size: int, route: Route):
+        self.message, self.left, self.links = message, float(size), route.links
+        self.alone = 1 / route.time_per_byte  # bytes/s that it has where it shares nothing
         self.rate, self.since, self.version = 0.0, 0.0, 0
 
 
@@ -39,8 +40,7 @@ class Links:
 
     def begin(self, message: Any, size: int, route: Route, time: float) -> None:
         """A message of `size` bytes begins at `time`, which is not before the last event."""
-        links = route.links if route.time_per_byte else ()  # what takes no time is shared by any number
-        self._push(time + route.latency, Flow(message, size, links))
+        self._push(time + route.latency, Flow(message, size, route))
 
     def advance(self) -> tuple[float, list[Any]]:
         """Go on to the next time at which messages end: that time, and which; none where none is left."""
@@ -50,7 +50,7 @@ class Links:
                 _, _, flow, version = heapq.heappop(self._events)
                 if version != flow.version:
                     continue
-                if version == 0 and flow.left and flow.links:  # the latency is over
+                if version == 0 and flow.left:  # the latency is over
                     flow.since = time
                     for link in flow.links:
                         self._on.setdefault(link, {})[flow] = None
@@ -59,9 +59,9 @@ class Links:
                     for link in flow.links if version else ():
                         del self._on[link][flow]
                 flow.version += 1
-                changed |= dict.fromkeys(flow.links)
-            if changed:
-                self._share(changed, time)
+                for link in flow.links:
+                    changed[link] = None
+            self._share(changed, time)
             if ended:
                 return time, ended
         return 0.0, []
@@ -71,22 +71,34 @@ class Links:
 
     def _share(self, changed: Iterable[Hashable], time: float) -> None:
         """New rates, and ends, for all flows that the changed links touch."""
-        links, todo, flows = dict.fromkeys(changed), list(changed), {}
+        seen: set[Hashable] = set()
+        for link in changed:
+            if link in seen:
+                continue
+            links, flows = self._touched(link)
+            seen.update(links)
+            rates = self._fair(links) if len(flows) > 1 else {flow: flow.alone for flow in flows}
+            for flow, rate in rates.items():
+                if rate != flow.rate:
+                    flow.left = max(0.0, flow.left - flow.rate * (time - flow.since))
+                    flow.rate, flow.since = rate, time
+                    flow.version += 1
+                    self._push(time + flow.left / rate, flow)
+
+    def _touched(self, link: Hashable) -> tuple[Iterable[Hashable], Iterable[Flow]]:
+        """The links that are bound to this one by flows, from link to link, and these flows."""
+        links, flows, todo = {link: None}, {}, [link]
         while todo:
             for flow in self._on.get(todo.pop(), ()):
                 if flow not in flows:
                     flows[flow] = None
-                    todo += [link for link in flow.links if link not in links]
-                    links |= dict.fromkeys(flow.links)
-        rates = self._fair(links, flows)
-        for flow, rate in rates.items():
-            if rate != flow.rate:
-                flow.left = max(0.0, flow.left - flow.rate * (time - flow.since))
-                flow.rate, flow.since = rate, time
-                flow.version += 1
-                self._push(time + flow.left / rate, flow)
+                    for other in flow.links:
+                        if other not in links:
+                            links[other] = None
+                            todo.append(other)
+        return links, flows
 
-    def _fair(self, links: Iterable[Hashable], flows: Iterable[Flow]) -> dict[Flow, float]:
+    def _fair(self, links: Iterable[Hashable]) -> dict[Flow, float]:
         """Max-min fair rates, in bytes/s: the link with the least for each gives its share, then the next."""
         free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on.get(link)}
         waiting = {link: len(self._on[link]) for link in free}

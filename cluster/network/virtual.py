@@ -155,14 +155,17 @@ class VirtualCommunicator:
 
     def send(self, x: Any, dest: int) -> None:
         """Send x to rank `dest`, and wait until it is there."""
+        self._called()
         self._wait(self._send(x, dest), False)
 
     def receive(self, source: int, into: Any = None) -> Any:
         """Wait for the next message of rank `source`, and return it."""
+        self._called()
         return self._take(self._receive(source), into)
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
         """Send x to `dest` and receive from `source`, both at once; returns what was received."""
+        self._called()
         sent = self._send(x, dest)
         taken = self._take(self._receive(source), into)
         self._wait(sent, False)
@@ -170,10 +173,12 @@ class VirtualCommunicator:
 
     def isend(self, x: Any, dest: int) -> _Request:
         """Begin to send x and go on."""
+        self._called()
         return _Request(self, self._send(x, dest), False, None)
 
     def ireceive(self, source: int, into: Any = None) -> _Request:
         """Be ready for a message and go on; `wait()` returns it."""
+        self._called()
         return _Request(self, self._receive(source), True, into)
 
     def add(self, into: Any, x: Any) -> Any:
@@ -210,7 +215,6 @@ class VirtualCommunicator:
 
     def _send(self, x: Any, dest: int) -> Message:
         """Hand a message over: the rank is busy for the overhead, the transfer begins when both are ready."""
-        self._called()
         self._check(dest, "sends to")
         payload = x.copy() if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
         size = payload.nbytes
@@ -229,7 +233,6 @@ class VirtualCommunicator:
         return message
 
     def _receive(self, source: int) -> Message:
-        self._called()
         self._check(source, "receives from")
         message = self._engine.partner(source, self.rank, True)
         message.expected, message.dest_line = self._clock, self._line
@@ -311,7 +314,7 @@ class _Engine:
         self.messages: list[Message] = []
         self.spans: list[Span] = []
         self._comms = [VirtualCommunicator(rank, ranks, self) for rank in range(ranks)]
-        self._open: dict[tuple[int, int], deque[Message]] = {}  # sent or expected, and not both
+        self._open: dict[tuple[int, int], list[Message]] = {}  # sent or expected, and not both
         self._ready = deque(self._comms)
         self._links = Links(network)
 
@@ -355,13 +358,18 @@ class _Engine:
 
     def partner(self, source: int, dest: int, receives: bool) -> Message:
         """The oldest message between two ranks that lacks this side; a new one where there is none."""
-        open_ = self._open.get((source, dest))
-        if open_ is None:
-            open_ = self._open[source, dest] = deque()
+        key = source, dest
+        open_ = self._open.get(key)
         if open_ and (open_[0].expected if receives else open_[0].sent) is None:
-            return open_.popleft()
+            message = open_.pop(0)
+            if not open_:
+                del self._open[key]
+            return message
         message = Message(source, dest)
-        open_.append(message)
+        if open_:
+            open_.append(message)
+        else:
+            self._open[key] = [message]
         return message
 
     def begin(self, message: Message) -> None:
@@ -370,7 +378,7 @@ class _Engine:
         if self.record:
             self.messages.append(message)
         route = HERE if message.source == message.dest else self.network.route(message.source, message.dest)
-        if route.links:
+        if route.links and route.time_per_byte:  # what takes no time is shared by any number
             self._links.begin(message, message.size, route, start)
         else:
             self._end(message, start + route.latency + message.size * route.time_per_byte)
