@@ -1,0 +1,51 @@
+"""How fast an all-reduce is, over the size of what is reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .arrays import Placeholder
+from .topologies import Network
+from .virtual import simulate
+
+
+class Point(NamedTuple):
+    """size: bytes on each rank. seconds. bus: bytes/s, as `bus_bandwidth` has it."""
+
+    size: int
+    seconds: float
+    bus: float
+
+
+def bus_bandwidth(size: int, seconds: float, ranks: int) -> float:
+    """The bandwidth, bytes/s, that an all-reduce of `size` bytes would need of each rank's link at least.
+
+    That is size/seconds · 2(p − 1)/p: each rank has to send, and to receive, 2(p − 1)/p of its bytes,
+    whatever the algorithm, so it can be held against the link's own (nccl-tests, doc/PERFORMANCE.md).
+
+    >>> bus_bandwidth(100, 1.0, ranks=4)
+    150.0
+    """
+    return size / seconds * 2 * (ranks - 1) / ranks
+
+
+def allreduce_seconds(
+    allreduce: Callable[..., Any], size: int, ranks: int, network: Network, *args: Any
+) -> float:
+    """Virtual time of `allreduce(comm, x, *args)` on x of `size` bytes, in whole float32."""
+    x = Placeholder(size // 4, np.float32)
+    return simulate(allreduce, x, *args, ranks=ranks, network=network, record=False).time
+
+
+def over_size(
+    allreduce: Callable[..., Any], sizes: Iterable[int], ranks: int, network: Network, *args: Any
+) -> list[Point]:
+    """The all-reduce at each of some sizes, in bytes, in virtual time; 2 ranks or more."""
+    points = []
+    for size in sizes:
+        seconds = allreduce_seconds(allreduce, size, ranks, network, *args)
+        points.append(Point(size, seconds, bus_bandwidth(size, seconds, ranks)))
+    return points

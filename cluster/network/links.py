@@ -1,0 +1,122 @@
+"""Messages on shared links: when each ends, if at every moment the rates are max-min fair.
+
+Between two events (a message gets on its links, or ends) all rates are constant, so the time of the next
+event is known: nothing is stepped through. An event changes the rates of those messages alone that share a
+link with it, or with one that does, and so on; only these are computed anew, by progressive filling
+(Bertsekas and Gallager, Data Networks, 2nd edition, 6.5.2).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from .topologies import Network, Route
+
+SAME = 1e-12  # events whose times differ by less than this part are one
+
+
+class Flow:
+    """A message on its way: what is left of it, and how fast it goes."""
+
+    __slots__ = ("alone", "left", "links", "message", "rate", "since", "version")
+
+    def __init__(self, message: Any, size: int, route: Route):
+        self.message, self.left, self.links = message, float(size), route.links
+        self.alone = 1 / route.time_per_byte  # bytes/s that it has where it shares nothing
+        self.rate, self.since, self.version = 0.0, 0.0, 0
+
+
+class Links:
+    """All messages that share links of a network, in the order of time."""
+
+    def __init__(self, network: Network):
+        self._network = network
+        self._on: dict[Hashable, dict[Flow, None]] = {}  # link -> its flows, in the order of their arrival
+        self._events: list[tuple[float, int, Flow, int]] = []
+        self._number = itertools.count()
+
+    def begin(self, message: Any, size: int, route: Route, time: float) -> None:
+        """A message of `size` bytes begins at `time`, which is not before the last event."""
+        self._push(time + route.latency, Flow(message, size, route))
+
+    def advance(self) -> tuple[float, list[Any]]:
+        """Go on to the next time at which messages end: that time, and which; none where none is left."""
+        while self._events:
+            time, ended, changed = self._events[0][0], [], {}
+            while self._events and self._events[0][0] <= time * (1 + SAME):
+                _, _, flow, version = heapq.heappop(self._events)
+                if version != flow.version:
+                    continue
+                if version == 0 and flow.left:  # the latency is over
+                    flow.since = time
+                    for link in flow.links:
+                        self._on.setdefault(link, {})[flow] = None
+                else:
+                    ended.append(flow.message)
+                    for link in flow.links if version else ():
+                        del self._on[link][flow]
+                flow.version += 1
+                for link in flow.links:
+                    changed[link] = None
+            self._share(changed, time)
+            if ended:
+                return time, ended
+        return 0.0, []
+
+    def _push(self, time: float, flow: Flow) -> None:
+        heapq.heappush(self._events, (time, next(self._number), flow, flow.version))
+
+    def _share(self, changed: Iterable[Hashable], time: float) -> None:
+        """New rates, and ends, for all flows that the changed links touch."""
+        seen: set[Hashable] = set()
+        for link in changed:
+            if link in seen:
+                continue
+            links, flows = self._touched(link)
+            seen.update(links)
+            rates = self._fair(links) if len(flows) > 1 else {flow: flow.alone for flow in flows}
+            for flow, rate in rates.items():
+                if rate != flow.rate:
+                    flow.left = max(0.0, flow.left - flow.rate * (time - flow.since))
+                    flow.rate, flow.since = rate, time
+                    flow.version += 1
+                    self._push(time + flow.left / rate, flow)
+
+    def _touched(self, link: Hashable) -> tuple[Iterable[Hashable], Iterable[Flow]]:
+        """The links that are bound to this one by flows, from link to link, and these flows."""
+        links, flows, todo = {link: None}, {}, [link]
+        while todo:
+            for flow in self._on.get(todo.pop(), ()):
+                if flow not in flows:
+                    flows[flow] = None
+                    for other in flow.links:
+                        if other not in links:
+                            links[other] = None
+                            todo.append(other)
+        return links, flows
+
+    def _fair(self, links: Iterable[Hashable]) -> dict[Flow, float]:
+        """Max-min fair rates, in bytes/s: the link with the least for each gives its share, then the next."""
+        free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on.get(link)}
+        waiting = {link: len(self._on[link]) for link in free}
+        order = [(free[link] / waiting[link], i, link) for i, link in enumerate(free)]
+        heapq.heapify(order)
+        rates: dict[Flow, float] = {}
+        while order:
+            share, i, link = heapq.heappop(order)
+            if not waiting[link]:
+                continue
+            now = max(0.0, free[link]) / waiting[link]
+            if now > share * (1 + SAME):  # others were given less than their share of this link
+                heapq.heappush(order, (now, i, link))
+                continue
+            for flow in self._on[link]:
+                if flow not in rates:
+                    rates[flow] = share
+                    for other in flow.links:
+                        free[other] -= share
+                        waiting[other] -= 1
+        return rates

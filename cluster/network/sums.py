@@ -1,0 +1,123 @@
+"""Whose parts are in a sum: for an all-reduce that gives a wrong one, and for one that is looked at.
+
+Both run it in virtual time on `tagged` arrays, of which each element says which ranks' parts are in it. A
+message takes one unit of time, whatever its size, so times count steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .arrays import contributions, tagged
+from .chunks import bounds
+from .errors import WrongSum
+from .topologies import Network
+from .virtual import SHOWN, simulate
+
+STEPS = Network(latency=1.0, time_per_byte=0.0)
+
+
+def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> None:
+    """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum where a rank's part is missing, or twice.
+
+    The sum is what the function returns, or x where it returns None. Raises ValueError where it was rounded,
+    so that nobody can tell.
+    """
+
+    def program(comm: Any) -> Any:
+        x = tagged(comm.rank, n)
+        y = allreduce(comm, x, *args)
+        return x if y is None else y
+
+    results = simulate(program, ranks=ranks, network=STEPS).results
+    wrong = [line for rank, x in enumerate(results) for line in _faults(rank, x, ranks, n)]
+    if wrong:
+        more = [f"… and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+        advice = "→ Look at each step: draw.chunks(chunk_history(allreduce, ranks))."
+        raise WrongSum("\n".join([*wrong[:SHOWN], *more, advice]))
+
+
+def _faults(rank: int, x: Any, ranks: int, n: int) -> Iterator[str]:
+    """What is wrong in one rank's sum, elements that lack the same in one line."""
+    if np.shape(x) != (n,):
+        yield f"rank {rank} has a sum of shape {np.shape(x)}, not ({n},)"
+        return
+    try:
+        counts = contributions(x, ranks)
+    except WrongSum as e:
+        yield f"rank {rank}: {e}"
+        return
+    start = 0
+    for count, run in itertools.groupby(map(tuple, counts)):
+        end = start + len(list(run))
+        if any(times != 1 for times in count):
+            yield f"rank {rank}, {_where(start, end, n, ranks)}: {_fault(count)}"
+        start = end
+
+
+def _fault(count: tuple[int, ...]) -> str:
+    """Whose parts are missing, and whose are there more than once."""
+    missing = [str(rank) for rank, times in enumerate(count) if not times]
+    words = [f"the part of rank {', '.join(missing)} is missing"] if missing else []
+    words += [f"the part of rank {rank} is there {n} times" for rank, n in enumerate(count) if n > 1]
+    return "; ".join(words)
+
+
+def _where(start: int, end: int, n: int, ranks: int) -> str:
+    """The elements start … end − 1, as a chunk where they are one."""
+    elements = f"element {start}" if end == start + 1 else f"elements {start} … {end - 1}"
+    cuts = bounds(n, ranks)
+    whole = [k for k in range(ranks) if (cuts[k], cuts[k + 1]) == (start, end)]
+    return f"chunk {whole[0]} ({elements})" if whole else elements
+
+
+@dataclass
+class ChunkHistory:
+    """The elements of x on all ranks, step by step.
+
+    steps: their times, the first one 0. counts: for each step (ranks, n, ranks): how often the part of the
+    last index's rank is in an element of the first one's. messages: for each step the (source, dest) that
+    have arrived since the step before.
+    """
+
+    steps: list[int]
+    counts: list[np.ndarray]
+    messages: list[list[tuple[int, int]]]
+
+
+def chunk_history(
+    allreduce: Callable[..., Any], ranks: int, *args: Any, n: int | None = None
+) -> ChunkHistory:
+    """Run `allreduce(comm, x, *args)`, which works in place, and see x on all ranks after each step.
+
+    n: elements of x, one for each rank if not given.
+    """
+    n = ranks if n is None else n
+    seen: list[tuple[float, int, np.ndarray]] = []
+
+    def program(comm: Any, x: np.ndarray) -> None:
+        x[:] = tagged(comm.rank, n)
+        allreduce(comm, x, *args)
+
+    def watch(rank: int, time: float, given: tuple[Any, ...]) -> None:
+        seen.append((time, rank, contributions(given[0], ranks)))
+
+    run = simulate(program, tagged(0, n), ranks=ranks, network=STEPS, watch=watch)
+    now = np.stack([contributions(tagged(rank, n), ranks) for rank in range(ranks)])
+    history = ChunkHistory([0], [now], [[]])
+    seen.sort(key=lambda found: found[:2])
+    for time, of_step in itertools.groupby(seen, key=lambda found: found[0]):
+        now = now.copy()
+        for _, rank, counts in of_step:
+            now[rank] = counts
+        if time:
+            arrived = [(m.source, m.dest) for m in run.messages if history.steps[-1] < m.end <= time]
+            history.steps.append(round(time))
+            history.counts.append(now)
+            history.messages.append(arrived)
+    return history

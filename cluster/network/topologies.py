@@ -1,0 +1,180 @@
+"""What a message costs: latency, time per byte, overhead, and the links that messages share.
+
+A message of n bytes that begins at time t, when its sender and its receiver are both ready, ends at
+
+    t + α + n·β
+
+where nothing is shared. Before it, its sender is busy for the overhead o, and after it, its receiver; adding
+n bytes takes γ·n. (Hockney's α and β, with LogP's o; Thakur, Rabenseifner and Gropp 2005 call γ the cost of
+computation per byte.) A link is directed: messages of both directions do not disturb each other. A message
+is on all links of its way from t + α until it ends, at a rate that is *max-min fair*: the link that has the
+least to give to each of its messages decides theirs, then the next link shares what is left among the
+others, and so on (`links.py`).
+
+Units: seconds and bytes. 10 Gbit/s is time_per_byte=0.8e-9.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+
+class Route(NamedTuple):
+    """The way from a rank to another.
+
+    latency: seconds. time_per_byte: seconds, of the slowest link alone. links: those it shares with other
+    messages; with none of them a message takes latency + n * time_per_byte.
+    """
+
+    latency: float
+    time_per_byte: float
+    links: tuple[Hashable, ...] = ()
+
+
+HERE = Route(0.0, 0.0)  # from a rank to itself
+
+
+@dataclass(frozen=True)
+class Network:
+    """Every pair of ranks has a link of its own, in each direction: the model of the closed forms.
+
+    latency (α): seconds. time_per_byte (β): seconds. overhead (o): seconds that a message takes of its
+    sender, and of its receiver. reduction (γ): seconds for each byte that is added.
+    """
+
+    latency: float
+    time_per_byte: float
+    overhead: float = 0.0
+    reduction: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, (int, float)) and not (value >= 0 and math.isfinite(value)):
+                raise ValueError(f"{name} is {value}: it must be 0 or more, and finite.")
+
+    def check(self, ranks: int) -> None:
+        """Raise ValueError where the network is not one of so many ranks."""
+
+    def route(self, source: int, dest: int) -> Route:
+        """The way from one rank to another; ranks differ."""
+        return self._direct
+
+    def link_time_per_byte(self, link: Hashable) -> float:
+        """Seconds for each byte on a link of a route."""
+        return self.time_per_byte
+
+    @cached_property
+    def _direct(self) -> Route:
+        return Route(self.latency, self.time_per_byte)
+
+
+@dataclass(frozen=True)
+class Switch(Network):
+    """Each rank has one cable to a switch that is never the bottleneck: one link up, one down.
+
+    latency: from rank to rank. time_per_byte: of a cable, in each direction.
+    """
+
+    def route(self, source: int, dest: int) -> Route:
+        """Up the sender's cable, down the receiver's."""
+        return Route(self.latency, self.time_per_byte, (("up", source), ("down", dest)))
+
+
+@dataclass(frozen=True)
+class Hierarchy(Network):
+    """Nodes of `ranks_per_node` ranks each: rank r is on node r // ranks_per_node.
+
+    latency, time_per_byte: between nodes. inside_latency, inside_time_per_byte: between ranks of a node, each
+    pair with a link of its own. one_card: the ranks of a node share its network card, one link in each
+    direction; without it each pair of ranks has a link of its own between nodes, too.
+    """
+
+    ranks_per_node: int = 1
+    inside_latency: float = 0.0
+    inside_time_per_byte: float = 0.0
+    one_card: bool = True
+
+    def check(self, ranks: int) -> None:
+        """Raise ValueError where the ranks do not fill the nodes."""
+        if self.ranks_per_node < 1 or ranks % self.ranks_per_node:
+            raise ValueError(
+                f"{ranks} ranks do not fill nodes of {self.ranks_per_node}: take a multiple of it."
+            )
+
+    def route(self, source: int, dest: int) -> Route:
+        """Inside a node, or out of one's card and in at the other's."""
+        a, b = source // self.ranks_per_node, dest // self.ranks_per_node
+        if a == b:
+            return self._inside
+        return Route(self.latency, self.time_per_byte, (("out", a), ("in", b)) if self.one_card else ())
+
+    @cached_property
+    def _inside(self) -> Route:
+        return Route(self.inside_latency, self.inside_time_per_byte)
+
+
+@dataclass(frozen=True)
+class Torus(Network):
+    """Ranks on a grid whose ends meet, each with a link to its two neighbours in every dimension.
+
+    shape: ranks in each dimension; the last one runs fastest. A message goes dimension by dimension, the
+    first one first, the shorter way round, forwards where both are equal. latency: of each link on its way.
+    """
+
+    shape: tuple[int, ...] = ()
+
+    def check(self, ranks: int) -> None:
+        """Raise ValueError where the grid has another number of ranks."""
+        if math.prod(self.shape) != ranks:
+            raise ValueError(f"A torus of shape {self.shape} has {math.prod(self.shape)} ranks, not {ranks}.")
+
+    def route(self, source: int, dest: int) -> Route:
+        """Neighbour by neighbour."""
+        links, here, stride = [], source, math.prod(self.shape)
+        for axis, length in enumerate(self.shape):
+            stride //= length
+            at, to = here // stride % length, dest // stride % length
+            forwards = (to - at) % length
+            step = 1 if 2 * forwards <= length else -1
+            for _ in range(min(forwards, length - forwards)):
+                links.append((here, axis, step))
+                here += ((at + step) % length - at) * stride
+                at = (at + step) % length
+        return Route(self.latency * len(links), self.time_per_byte, tuple(links))
+
+
+@dataclass(frozen=True)
+class Tree(Network):
+    """Ranks are the leaves of a tree of switches; `arity` ranks share a switch, `arity` switches the next.
+
+    latency: of each link on the way. time_per_byte: of a rank's link. A link one level higher is `growth`
+    times as fast: growth=1 is a thin tree, growth=arity a fat one, in which no level is a bottleneck.
+    """
+
+    arity: int = 2
+    growth: float = 1.0
+
+    def check(self, ranks: int) -> None:
+        """Raise ValueError for a tree that does not branch."""
+        if self.arity < 2 or self.growth <= 0:
+            raise ValueError(
+                f"A tree of arity {self.arity} and growth {self.growth}: take at least 2, and more than 0."
+            )
+
+    def route(self, source: int, dest: int) -> Route:
+        """Up to the first switch that both have, and down."""
+        up, down, level = [], [], 0
+        while source != dest:
+            up.append(("up", level, source))
+            down.append(("down", level, dest))
+            source, dest, level = source // self.arity, dest // self.arity, level + 1
+        slowest = max(map(self.link_time_per_byte, up))
+        return Route(self.latency * 2 * level, slowest, (*up, *reversed(down)))
+
+    def link_time_per_byte(self, link: Hashable) -> float:
+        """That of a rank's link, less by `growth` at each level."""
+        return self.time_per_byte / self.growth ** link[1]

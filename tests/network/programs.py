@@ -1,0 +1,106 @@
+"""Functions of a communicator for virtual time and, by `python -m tests.network.programs`, real ranks."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from cluster.network import Group, Placeholder, algorithms, on_ranks
+from cluster.network.errors import NoSuchRank, SizeMismatch
+
+LARGE = 1 << 20  # elements: MPI sends so many only when the receiver is there
+
+
+def sums(comm):
+    """The all-reduces, for n of 0, below p, no multiple of p, and large."""
+    found = []
+    for name in ("parameter_server", "tree", "ring", "halving_doubling"):
+        for n in (0, 1, 3, 1001):
+            x = np.random.default_rng(comm.rank).integers(-9, 9, n).astype(float)
+            found.append(getattr(algorithms, name)(comm, x))
+    x = np.full(LARGE, comm.rank, np.float32)
+    return [*found, algorithms.ring(comm, x)[:: LARGE // 4]]
+
+
+def hierarchical(comm):
+    """Groups inside groups."""
+    return algorithms.hierarchical(comm, np.arange(7.0) * comm.rank, 2)
+
+
+def both_send_first(comm):
+    """A request to receive, then a large send: it waits on no one, because the other has asked, too."""
+    other = comm.rank ^ 1
+    request = comm.ireceive(other)
+    comm.send(np.full(LARGE, comm.rank), other)
+    return request.wait()[0]
+
+
+def order(comm):
+    """Messages of two sources, asked for in another order than they come."""
+    if comm.rank:
+        for request in [comm.isend(10 * comm.rank + i, 0) for i in range(3)]:
+            request.wait()
+        return None
+    requests = [comm.ireceive(source) for source in [*range(comm.size - 1, 0, -1)] * 3]
+    return [int(request.wait()) for request in reversed(requests)]
+
+
+def types(comm):
+    """Shapes and types arrive as they were sent; also parts of arrays that are not in one piece."""
+    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    found = []
+    for x in (
+        np.arange(6).reshape(2, 3).T, np.arange(9, dtype=np.int8)[::3], np.zeros((0, 2)), np.float16(1.5),
+        Placeholder(5), np.array([1 << 200, 3], object),
+    ):  # fmt: skip
+        y = comm.sendreceive(x, right, left)
+        found.append((y.shape, str(y.dtype), None if isinstance(y, Placeholder) else y.tolist()))
+    into = np.zeros(4)
+    comm.sendreceive(np.full(2, comm.rank), right, left, into=into[1:3])
+    return found, into
+
+
+def group(comm):
+    """Ranks of a part talk by the part's numbers."""
+    part = Group(comm, [r for r in range(comm.size) if r % 2 == comm.rank % 2])
+    return part.rank, part.size, part.sendreceive(np.array(comm.rank), 0, 0) if part.size == 1 else None
+
+
+def errors(comm):
+    """What is refused on real ranks, too."""
+    found = []
+    other = comm.rank ^ 1
+    for wrong in (
+        lambda: comm.sendreceive(np.zeros(3), other, other, into=np.zeros(2)),
+        lambda: comm.add(np.zeros(3), np.zeros(1)),
+        lambda: comm.send(np.zeros(3), comm.size),
+    ):
+        try:
+            wrong()
+        except (SizeMismatch, NoSuchRank) as e:
+            found.append(type(e).__name__)
+    return found
+
+
+def time_passes(comm):
+    """A computation takes its time, and so does who waits for it."""
+    if comm.rank == 0:
+        comm.compute(0.2)
+    algorithms.tree(comm, np.zeros(1))
+    return comm.time() >= 0.2
+
+
+ALL = (sums, hierarchical, both_send_first, order, types, group, errors, time_passes)
+
+
+def every(comm):
+    """All of them, one after another: {name: what it returned}."""
+    return {program.__name__: program(comm) for program in ALL}
+
+
+if __name__ == "__main__":
+    found = on_ranks(lambda comm: (comm.rank, every(comm)))
+    Path(sys.argv[1], f"{found[0]}.pickle").write_bytes(pickle.dumps(found[1]))

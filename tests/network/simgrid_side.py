@@ -1,0 +1,155 @@
+"""SimGrid's side of a case, by the system's Python: `python3 simgrid_side.py CASE …` prints seconds as JSON.
+
+    python3 simgrid_side.py --halving-doubling 1024 BYTES
+
+The programs are those that run in virtual time; here their communicator is made of SimGrid's actors and
+mailboxes, and the platform of its links and routes. Without NumPy: arrays are sizes.
+"""
+
+import importlib.util
+import json
+import sys
+import time
+import types
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATION = ["network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:0"]
+FAST = 1e18  # bytes/s of a link that stands for latency alone
+
+
+class Sizes:
+    """An array of bytes of which there is only the number."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def __len__(self):
+        return self.n
+
+    def __getitem__(self, part):
+        return Sizes(len(range(*part.indices(self.n))))
+
+
+class Wait:
+    """A request: what remains to be done when it is waited for."""
+
+    def __init__(self, wait):
+        self.wait = wait
+
+
+class Communicator:
+    """The interface of `cluster.network`, of SimGrid's calls."""
+
+    def __init__(self, simgrid, rank, size, network):
+        self.simgrid, self.rank, self.size, self.network = simgrid, rank, size, network
+
+    def isend(self, x, dest):
+        self.compute(self.network.overhead)
+        comm = self._mailbox(self.rank, dest).put_async(len(x), max(len(x), 1e-9))
+        return Wait(comm.wait)
+
+    def ireceive(self, source, into=None):
+        found = self._mailbox(source, self.rank).get_async()
+        comm, payload = (found[0], found[1]) if isinstance(found, tuple) else (found, found)
+
+        def wait():
+            comm.wait()
+            self.compute(self.network.overhead)
+            return Sizes(payload.get())
+
+        return Wait(wait)
+
+    def send(self, x, dest):
+        self.isend(x, dest).wait()
+
+    def receive(self, source, into=None):
+        return self.ireceive(source).wait()
+
+    def sendreceive(self, x, dest, source, into=None):
+        sent, taken = self.isend(x, dest), self.ireceive(source)
+        found = taken.wait()
+        sent.wait()
+        return found
+
+    def add(self, into, x):
+        assert len(into) == len(x)
+        self.compute(self.network.reduction * len(x))
+        return into
+
+    def compute(self, seconds):
+        if seconds:
+            self.simgrid.this_actor.sleep_for(seconds)
+
+    def time(self):
+        return self.simgrid.Engine.clock
+
+    def _mailbox(self, source, dest):
+        return self.simgrid.Mailbox.by_name(f"{source} {dest}")
+
+
+def platform(simgrid, ranks, network):
+    """Hosts, and for each pair the links of its route; what shares nothing has a link of its own."""
+    zone = simgrid.NetZone.create_full_zone("all")
+    hosts = [zone.create_host(f"rank {r}", 1e9) for r in range(ranks)]
+    shared = {}
+    for a in range(ranks):
+        for b in range(ranks):
+            if a == b:
+                continue
+            route = network.route(a, b)
+            own = zone.create_link(f"{a} {b}", FAST if route.links else 1 / route.time_per_byte)
+            links = [own.set_latency(route.latency).seal()]
+            for key in route.links:
+                if key not in shared:
+                    speed = 1 / network.link_time_per_byte(key)
+                    shared[key] = zone.create_link(f"shared {len(shared)}", speed).set_latency(0.0).seal()
+                links.append(shared[key])
+            zone.add_route(
+                hosts[a].netpoint, hosts[b].netpoint, None, None,
+                [simgrid.LinkInRoute(link) for link in links], False,
+            )  # fmt: skip
+    zone.seal()
+    return hosts
+
+
+def run(function, ranks, size, network, further=()):
+    """(seconds until the last actor has ended, of which this machine took so many after the set-up)."""
+    import simgrid
+
+    engine = simgrid.Engine(["side", *(f"--cfg={text}" for text in CONFIGURATION), "--log=root.thres:error"])
+    hosts, ends = platform(simgrid, ranks, network), []
+
+    def actor(rank):
+        function(Communicator(simgrid, rank, ranks, network), Sizes(size), *further)
+        ends.append(engine.clock)
+
+    for rank, host in enumerate(hosts):
+        simgrid.Actor.create(f"rank {rank}", host, actor, rank)
+    begin = time.perf_counter()
+    engine.run()
+    assert len(ends) == ranks, "some ranks did not end"
+    return max(ends), time.perf_counter() - begin
+
+
+def main(names):
+    """Each case in a process of its own: SimGrid knows one platform a process."""
+    package = types.ModuleType("cluster.network")  # without its __init__, which needs NumPy
+    package.__path__ = [str(ROOT / "cluster" / "network")]
+    sys.path.insert(0, str(ROOT))
+    sys.modules["cluster.network"] = package
+    spec = importlib.util.spec_from_file_location("cases", Path(__file__).with_name("cases.py"))
+    cases = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(cases)
+    if names[0] == "--halving-doubling":
+        ranks, size = map(int, names[1:])
+        network = cases.t.Switch(**cases.TEN_GBIT)
+        seconds, wall = run(cases.function("halving_doubling"), ranks, size, network)
+    else:
+        name, ranks, size, network, further = cases.CASES[names[0]]
+        seconds, wall = run(cases.function(name), ranks, size, network, further)
+    print(json.dumps({"seconds": seconds, "wall": wall}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,152 @@
+"""The all-reduces: the sum on every rank for any p and n, and the closed forms to nine digits."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cluster.network import Hierarchy, Network, Placeholder, Switch, algorithms, closed_forms, simulate
+from cluster.network.bandwidth import allreduce_seconds, bus_bandwidth, over_size
+from cluster.network.errors import WrongSum
+from cluster.network.sums import check_sum, chunk_history
+
+TIMES = {"latency": 17e-6, "time_per_byte": 0.83e-9, "overhead": 1.3e-6, "reduction": 0.11e-9}
+NETWORK = Network(**TIMES)
+ALL = ("parameter_server", "tree", "ring", "halving_doubling")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 5, 6, 7, 8, 12, 13])
+@pytest.mark.parametrize("name", ALL)
+def test_the_sum_is_on_every_rank(name, ranks):
+    """Is it there, in place, for n of 0, fewer than p, and no multiple of p?"""
+    random = np.random.default_rng(ranks)
+    for n in (0, 1, 2, ranks - 1, ranks, ranks + 1, 50):
+        x = random.integers(-100, 100, (ranks, n)).astype(np.float64)  # sums of whole numbers are exact
+
+        def program(comm, x=x):
+            mine = x[comm.rank].copy()
+            assert getattr(algorithms, name)(comm, mine) is mine
+            return mine
+
+        for found in simulate(program, ranks=ranks, network=NETWORK).results:
+            assert np.array_equal(found, x.sum(axis=0))
+
+
+@pytest.mark.parametrize("nodes, per_node", [(1, 1), (1, 4), (4, 1), (2, 3), (3, 2), (5, 4)])
+def test_hierarchical_sum(nodes, per_node):
+    """Is the sum there for nodes of any number and size, also where n is small?"""
+    for n in (1, 5, 41):
+        check_sum(algorithms.hierarchical, nodes * per_node, n, per_node)
+    with pytest.raises(ValueError, match="5 ranks do not fill nodes of 2"):
+        check_sum(algorithms.hierarchical, 5, 5, 2)
+
+
+@pytest.mark.parametrize("network", [NETWORK, Switch(**TIMES)], ids=["own links", "switch"])
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 32])
+@pytest.mark.parametrize("name", ALL)
+def test_closed_forms(name, ranks, network):
+    """Is virtual time that of the closed form, also behind a switch, where these never share a link?"""
+    n = 32 * 1000
+    found = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
+    assert found == pytest.approx(getattr(closed_forms, name)(ranks, 4 * n, network), rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize("ranks", [3, 5, 6, 7, 12, 33])
+def test_closed_forms_for_any_p(ranks):
+    """Do they hold for ranks that are no power of two (tree: without overhead)?"""
+    n, lean = 2**5 * 3 * 5 * 7 * 11, Network(NETWORK.latency, NETWORK.time_per_byte, 0.0, NETWORK.reduction)
+    for name, network in [(name, lean) for name in ALL] + [("ring", NETWORK), ("halving_doubling", NETWORK)]:
+        found = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
+        assert math.isclose(found, getattr(closed_forms, name)(ranks, 4 * n, network), rel_tol=1e-9), name
+
+
+@pytest.mark.parametrize("one_card", [False, True])
+def test_closed_form_of_the_hierarchical(one_card):
+    """Is it that of the closed form, with a network card for all ranks of a node, and with one for each?"""
+    inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
+    network = Hierarchy(**TIMES, **inside, one_card=one_card)
+    n = 12 * 1000
+    found = simulate(algorithms.hierarchical, Placeholder(n), 4, ranks=12, network=network).time
+    assert math.isclose(found, closed_forms.hierarchical(12, 4 * n, network), rel_tol=1e-9)
+
+
+def test_by_hand():
+    """Ring of 4 ranks, 4 MB, 10 µs, 1 GB/s: 6 steps of 1 MB are 6 · (10 µs + 1 ms)."""
+    network = Network(10e-6, 1e-9)
+    assert math.isclose(allreduce_seconds(algorithms.ring, 4_000_000, 4, network), 6 * 1.01e-3, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("name, messages", [("ring", 2 * 7), ("halving_doubling", 2 * 3)])
+def test_what_each_rank_sends(name, messages):
+    """Does each of 8 ranks send 2(p − 1)/p of its bytes, in 2(p − 1) or in 2 log2 p messages?"""
+    run = simulate(getattr(algorithms, name), Placeholder(800), ranks=8, network=NETWORK)
+    for count in run.counts:
+        assert (count.messages_sent, count.bytes_sent) == (messages, 2 * 7 * 400)
+        assert (count.messages_received, count.bytes_received) == (messages, 2 * 7 * 400)
+
+
+def test_bus_bandwidth():
+    """Is that of a ring the link's own where latency counts for nothing, and far from it where it does?"""
+    assert bus_bandwidth(8, 2.0, 4) == 6
+    small, large = over_size(algorithms.ring, [64, 1 << 30], 8, Switch(10e-6, 1e-9))
+    assert math.isclose(large.bus, 1e9, rel_tol=1e-3) and small.bus < 0.01 * 1e9
+
+
+def one_step_short(comm, x):
+    """A ring whose reduce-scatter ends one step early."""
+    p, chunks = comm.size, np.array_split(x, comm.size)
+    for step in range(p - 2):
+        out, in_ = (comm.rank - step) % p, (comm.rank - step - 1) % p
+        received = comm.sendreceive(chunks[out], (comm.rank + 1) % p, (comm.rank - 1) % p)
+        comm.add(chunks[in_], received)
+    return algorithms.all_gather(comm, x)
+
+
+def all_to_all_and_again(comm, x):
+    """Each rank adds up what all send, and its own once more."""
+    own = x.copy()
+    for other in range(comm.size):
+        comm.add(x, comm.sendreceive(own, other, other))
+
+
+def test_whose_part_is_missing():
+    """Does a wrong sum say on which rank, in which chunk, and whose part it lacks?"""
+    with pytest.raises(WrongSum) as e:
+        check_sum(one_step_short, 4, 8)
+    # Rank 3 has added up chunk 1 of ranks 1, 2, 3, and rank 0 passes its own on as the sum.
+    assert "rank 0, chunk 1 (elements 2 … 3): the part of rank 1, 2, 3 is missing" in str(e.value)
+
+
+def test_whose_part_is_there_twice():
+    """Is a part that was added twice told from one that is missing, and what came of no rank from both?"""
+    with pytest.raises(WrongSum, match=r"rank 2, elements 0 … 4: the part of rank 2 is there 2 times"):
+        check_sum(all_to_all_and_again, 3, 5)
+    with pytest.raises(WrongSum, match=r"rank 1: element 0 is 0\.5, which is no sum"):
+        check_sum(lambda comm, x: np.full(len(x), 0.5), 2, 3)
+    with pytest.raises(WrongSum, match=r"rank 0 has a sum of shape \(2,\), not \(3,\)"):
+        check_sum(lambda comm, x: x[:2], 2, 3)
+
+
+def test_sums_in_floats():
+    """Are sums that a function keeps in float64 understood, as long as they are exact?"""
+
+    def gathers(comm, x):
+        total = np.zeros(len(x))
+        for other in range(comm.size):
+            total += comm.sendreceive(x, other, other).astype(float)
+        return total
+
+    check_sum(gathers, 6, 3)
+    with pytest.raises(ValueError, match="element 0 was rounded to float64"):
+        check_sum(gathers, 9, 3)
+
+
+def test_chunks_step_by_step():
+    """After step s of a ring's first half, has rank r the parts of s + 1 ranks in chunk r − s?"""
+    history = chunk_history(algorithms.ring, 4)
+    assert history.steps == list(range(7))
+    assert (history.counts[0].sum(axis=2) == 1).all() and (history.counts[-1] == 1).all()
+    for step in (1, 2, 3):
+        for rank in range(4):
+            assert history.counts[step][rank, (rank - step) % 4].sum() == step + 1
+    assert sorted(history.messages[1]) == [(0, 1), (1, 2), (2, 3), (3, 0)]

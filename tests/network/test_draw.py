@@ -1,0 +1,77 @@
+"""Do the drawings hold what the run did: an arrow a message, a box an addition, a cell a chunk?"""
+
+import matplotlib
+import numpy as np
+import pytest
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
+
+from cluster.network import Network, Placeholder, Switch, algorithms, draw, simulate
+from cluster.network.bandwidth import Point, over_size
+from cluster.network.fusion import Buffer, predict
+from cluster.network.sums import chunk_history
+
+NETWORK = Network(latency=20e-6, time_per_byte=0.8e-9, reduction=0.1e-9)
+
+
+@pytest.fixture(autouse=True)
+def style():
+    with plt.style.context("cluster.course"):
+        yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("ranks, n, factor, unit", [(4, 1 << 14, 1e6, "µs"), (40, 1 << 18, 1e3, "ms")])
+def test_space_time(ranks, n, factor, unit):
+    """Is there an arrow for each message, from where and when it began, and a box for each addition?"""
+    run = simulate(algorithms.ring, Placeholder(n), ranks=ranks, network=NETWORK)
+    axes = draw.space_time(run)
+    arrows = [(*text.xyann, *text.xy) for text in axes.texts]
+    expected = [(m.start * factor, m.source, m.end * factor, m.dest) for m in run.messages]
+    assert np.allclose(sorted(arrows), sorted(expected))
+    assert len(axes.patches) == len(run.spans) == ranks * (ranks - 1)
+    assert axes.get_xlabel() == f"time ({unit})"
+    axes.figure.canvas.draw()
+
+
+def test_chunks():
+    """Has each table p × n cells, and as many filled slots as there are parts in the sums?"""
+    history = chunk_history(algorithms.ring, 4)
+    figure = draw.chunks(history)
+    tables = [axes for axes in figure.axes if axes.axison]
+    assert len(tables) == 7
+    for table, counts in zip(tables, history.counts, strict=True):
+        slots = [p for p in table.patches if isinstance(p, Rectangle) and p.get_fill()]
+        assert len(slots) == (counts > 0).sum() == len(table.texts)
+        assert len(table.patches) - len(slots) == 16
+    assert tables[3].get_title(loc="left") == "after step 3"
+    assert len(draw.chunks(history, [2]).axes) == 1
+
+
+def test_step_through():
+    """Has the slider a place for each step?"""
+    slider = draw.step_through(chunk_history(algorithms.tree, 4)).children[0]
+    assert (slider.min, slider.max) == (0, 4)
+
+
+def test_bus_bandwidth():
+    """Is a curve the points that it was given, in GB/s, and the link a line?"""
+    points = over_size(algorithms.ring, [1 << 10, 1 << 20], 4, Switch(20e-6, 0.8e-9))
+    assert isinstance(points[0], Point)
+    axes = draw.bus_bandwidth({"ring": points}, limit=1.25e9)
+    assert np.allclose(axes.lines[0].get_ydata(), [p.bus / 1e9 for p in points])
+    assert np.allclose(axes.lines[1].get_ydata(), 1.25)
+    assert [t.get_text() for t in axes.get_xticklabels()] == ["4 KiB", "64 KiB", "1 MiB"]
+
+
+def test_iteration():
+    """Are there two boxes for the passes and one for each exchange, and a tick for each buffer?"""
+    found = predict(
+        [Buffer("a", 4, 0.1), Buffer("b", 4, 0.2), Buffer("c", 4, 0.9)], lambda n: 0.3,
+        forward=0.5, backward=1.0, cycle=0.25,
+    )  # fmt: skip
+    axes = draw.iteration(found)
+    assert len(axes.patches) == 2 + len(found.exchanges) == 4
+    assert np.allclose(axes.lines[0].get_xdata(), [600, 700, 1400]) and axes.get_xlabel() == "time (ms)"

@@ -1,0 +1,125 @@
+"""Horovod's cycle and fusion, by hand; the buffers of ResNet-50, against Keras and the deck's histogram."""
+
+import collections
+import math
+import subprocess
+import sys
+
+import pytest
+
+from cluster.network import closed_forms, fusion, resnet50, topologies
+from cluster.network.fusion import Buffer, fuse, predict
+
+
+def buffers(*found):
+    return [Buffer(str(i), size, ready) for i, (size, ready) in enumerate(found)]
+
+
+def sizes(fused):
+    return [[buffer.size for buffer in together] for together in fused]
+
+
+@pytest.mark.parametrize(
+    "threshold, expected",
+    [
+        (0, [[4], [4], [2], [9], [1]]),
+        (8, [[4, 4], [2], [9], [1]]),  # 9 does not fit, and goes alone; 1 may not overtake it
+        (10, [[4, 4, 2], [9, 1]]),
+        (100, [[4, 4, 2, 9, 1]]),
+    ],
+)
+def test_fuse(threshold, expected):
+    """Are buffers put together in their order, up to the threshold and not beyond?"""
+    assert sizes(fuse(buffers(*((size, 0.0) for size in (4, 4, 2, 9, 1))), threshold)) == expected
+
+
+def test_an_iteration_by_hand():
+    """Cycles of 4 s; an exchange takes 1 s and 1/2 s a byte; buffers are ready at 1, 3 and 6 of 10 s.
+
+    At 4 s two are there: 4 bytes, 3 s. At 8 s the third: 10 bytes, 6 s, until 14. The forward pass takes 5.
+    """
+    found = predict(
+        buffers((10, 6.0), (2, 1.0), (2, 3.0)), lambda n: 1 + n / 2, forward=5.0, backward=10.0, cycle=4.0
+    )
+    assert [(e.start, e.end, e.size) for e in found.exchanges] == [(9.0, 12.0, 4), (13.0, 19.0, 10)]
+    assert (found.time, found.exposed, found.efficiency) == (19.0, 4.0, 15 / 19)
+
+
+def test_a_busy_network_makes_larger_tensors():
+    """Does a cycle that takes longer than its time begin the next at once, with all that is ready by then?"""
+    found = predict(
+        buffers((1, 0.0), (1, 1.0), (1, 2.0), (1, 9.0)), lambda n: 5.0, forward=0.0, backward=9.0, cycle=1.0
+    )
+    assert [(e.start, e.end, e.size) for e in found.exchanges] == [(0, 5, 1), (5, 10, 2), (10, 15, 1)]
+
+
+def test_without_fusion_each_buffer_pays():
+    """Does a threshold of 0 cost one latency for each buffer, and is negotiation paid once a cycle?"""
+    options = {"forward": 0.0, "backward": 1.0, "cycle": 1.0}
+    ten = buffers(*[(1, 0.5)] * 10)
+    assert predict(ten, lambda n: 2.0, threshold=0, **options).time == 1 + 10 * 2
+    assert predict(ten, lambda n: 2.0, **options).time == 1 + 2
+    assert predict(ten, lambda n: 2.0, threshold=0, negotiation=0.25, **options).time == 1.25 + 10 * 2
+
+
+def test_all_buffers_are_exchanged_once():
+    """Are all 214 reduced once, none before it is ready, one after another, for any threshold and cycle?"""
+    backward = 0.120
+    network = topologies.Network(20e-6, 0.16e-9)
+    for threshold in (0, 1 << 20, fusion.THRESHOLD):
+        for cycle in (0.3e-3, fusion.CYCLE, 5e-3, 1.0):
+            found = predict(
+                resnet50.buffers(backward), lambda n: closed_forms.ring(64, n, network),
+                forward=0.06, backward=backward, threshold=threshold, cycle=cycle,
+            )  # fmt: skip
+            names = [b.name for e in found.exchanges for b in e.buffers]
+            assert sorted(names) == sorted(t.name for t in resnet50.tensors())
+            assert all(0.06 + b.ready <= e.start + 1e-12 for e in found.exchanges for b in e.buffers)
+            pairs = zip(found.exchanges, found.exchanges[1:], strict=False)
+            assert all(first.end <= second.start + 1e-12 for first, second in pairs)
+
+
+def test_what_cannot_be():
+    """Are a cycle of no time, and a buffer after the backward pass, refused?"""
+    with pytest.raises(ValueError, match="cycle is 0"):
+        predict([], lambda n: 1.0, forward=1.0, backward=1.0, cycle=0)
+    with pytest.raises(ValueError, match=r"0 is ready after 2.0 s, and the backward pass takes 1.0 s"):
+        predict(buffers((1, 2.0)), lambda n: 1.0, forward=1.0, backward=1.0)
+    assert predict([], lambda n: 1.0, forward=1.0, backward=1.0).time == 2.0
+
+
+def test_resnet50_is_the_decks():
+    """Are there 214 tensors, with the histogram of ⌈log2 size⌉ that deck 004 prints?"""
+    found = resnet50.tensors()
+    assert len(found) == 214 and sum(t.parameters for t in found) == 25_583_592
+    bins = collections.Counter(math.ceil(math.log2(t.parameters)) for t in found)
+    deck = "21 24 48 33 22 12 1 7 1 10 2 15 2 11 2 3"  # the bins that are not empty: 6 … 12 and 14 … 22
+    assert sorted(bins) == [*range(6, 13), *range(14, 23)]
+    assert [bins[k] for k in sorted(bins)] == [int(n) for n in deck.split()]
+
+
+def test_resnet50_multiply_adds():
+    """Is the first convolution 112² · 7² · 3 · 64, and all of it near the 3.9 billion of the literature?"""
+    first, *_, last, _ = resnet50.tensors()
+    assert first.multiply_adds == 112**2 * 7**2 * 3 * 64 and last.multiply_adds == 2048 * 1000
+    assert 3.8e9 < sum(t.multiply_adds for t in resnet50.tensors()) < 3.9e9
+
+
+def test_buffers_are_ready_in_backward_order():
+    """Does the last layer's gradient come first, and the first layer's when the pass ends?"""
+    found = resnet50.buffers(0.120)
+    assert [b.ready for b in found] == sorted(b.ready for b in found)
+    assert found[0].name == "predictions/bias" and found[-1].name == "conv1_conv/kernel"
+    assert found[-1].ready == pytest.approx(0.120) and found[-1].size == 4 * 9408
+
+
+@pytest.mark.notebook
+def test_the_table_is_keras_own(tmp_path):
+    """Does the command that wrote the table write the same again?"""
+    code = (
+        "import sys, pathlib; from cluster.network import resnet50\n"
+        "resnet50.TABLE = pathlib.Path(sys.argv[1]); resnet50.write_table()"
+    )
+    again = tmp_path / "again.csv"
+    subprocess.run([sys.executable, "-c", code, again], check=True, capture_output=True)
+    assert again.read_text() == resnet50.TABLE.read_text()

@@ -1,0 +1,90 @@
+"""Real ranks, started by MPI: does a function return there what it returns in virtual time?"""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cluster import submit
+from cluster.network import Network, on_ranks, real, simulate
+from cluster.network.errors import NotSeveralRanks
+
+from .. import ROOT
+from . import programs
+
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+NETWORK = Network(1e-6, 1e-9)
+
+
+@pytest.fixture(scope="module", params=[2, 4])
+def returned(request, tmp_path_factory):
+    """(what each real rank returned, what each virtual one did)."""
+    ranks, folder = request.param, tmp_path_factory.mktemp("ranks")
+    if not shutil.which("mpirun"):
+        pytest.skip("there is no mpirun: apt-get install openmpi-bin")
+    root = ["--allow-run-as-root"] if os.getuid() == 0 else []
+    command = ["mpirun", *root, "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
+    command += [sys.executable, "-m", "tests.network.programs", str(folder)]
+    env = os.environ | ONE_THREAD | {"OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [pickle.loads((folder / f"{rank}.pickle").read_bytes()) for rank in range(ranks)]
+    return found, simulate(programs.every, ranks=ranks, network=NETWORK).results
+
+
+def same(a, b):
+    """Whether two nests of lists, tuples and arrays are equal, types of arrays included."""
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b)
+    return a == b
+
+
+@pytest.mark.ranks
+@pytest.mark.parametrize("name", [program.__name__ for program in programs.ALL])
+def test_real_ranks_do_what_virtual_ones_do(returned, name):
+    """Does each rank of 2 and of 4 return the same, to the last bit?"""
+    for real_rank, virtual_rank in zip(*returned, strict=True):
+        assert same(real_rank[name], virtual_rank[name]), (real_rank[name], virtual_rank[name])
+
+
+@pytest.mark.ranks
+def test_what_they_return(returned):
+    """Is it what it should be: sums of all, messages in their order, three errors?"""
+    ranks = len(returned[0])
+    for rank, found in enumerate(returned[0]):
+        x = [np.random.default_rng(r).integers(-9, 9, 1001).astype(float) for r in range(ranks)]
+        assert np.array_equal(found["sums"][3], sum(x))
+        assert found["sums"][-1].tolist() == [sum(range(ranks))] * 4
+        assert np.array_equal(found["hierarchical"], np.arange(7.0) * sum(range(ranks)))
+        assert found["both_send_first"] == rank ^ 1
+        assert found["errors"] == ["SizeMismatch", "SizeMismatch", "NoSuchRank"]
+    assert returned[0][0]["order"] == [10 * r + i for i in (2, 1, 0) for r in range(1, ranks)]
+
+
+@pytest.mark.ranks
+def test_ranks_of_a_job(tmp_path):
+    """Does a job of two ranks that MPI starts run the function that ran in virtual time?"""
+    job = submit(
+        on_ranks, programs.sums, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
+        env=ONE_THREAD,
+    )  # fmt: skip
+    for found, expected in zip(
+        job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
+    ):
+        assert same(found, expected)
+
+
+def test_a_process_without_mpi_is_told(monkeypatch):
+    """Does a process that MPI did not start hear which option its job lacks, before MPI begins in it?"""
+    for name in real.STARTED:
+        monkeypatch.delenv(name, raising=False)
+    before = "mpi4py.MPI" in sys.modules
+    with pytest.raises(NotSeveralRanks, match=r'(?s)MPI has not started.*controller="mpi"'):
+        on_ranks(programs.sums)
+    assert ("mpi4py.MPI" in sys.modules) == before

@@ -1,0 +1,320 @@
+"""Virtual time against arithmetic by hand: what a message takes, what is counted, and what errors say."""
+
+import numpy as np
+import pytest
+
+from cluster.network import Group, Network, Placeholder, simulate
+from cluster.network.errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
+
+# Powers of two, so that sums are exact: α = 1 s, β = 1/4 s/byte, o = 1/8 s, γ = 1/2 s/byte.
+NETWORK = Network(latency=1.0, time_per_byte=0.25, overhead=0.125, reduction=0.5)
+X = np.arange(2, dtype=np.float64)  # 16 bytes: 4 s on the wire
+
+
+def right_and_left(comm):
+    return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+
+
+def run(function, *args, ranks=2, network=NETWORK):
+    return simulate(function, *args, ranks=ranks, network=network)
+
+
+def test_one_message():
+    """Does the sender take o + α + nβ, and the receiver o more?"""
+
+    def program(comm):
+        comm.send(X, 1) if comm.rank == 0 else comm.receive(0)
+        return comm.time()
+
+    assert run(program).results == [0.125 + 1 + 4, 0.125 + 1 + 4 + 0.125]
+
+
+def test_a_message_begins_when_both_are_ready():
+    """Does a sender wait for a receiver that computes, and a receiver for a sender?"""
+
+    def late_receiver(comm):
+        if comm.rank == 0:
+            comm.send(X, 1)
+        else:
+            comm.compute(10.0)
+            comm.receive(0)
+        return comm.time()
+
+    def late_sender(comm):
+        if comm.rank == 0:
+            comm.compute(10.0)
+            comm.send(X, 1)
+        else:
+            comm.receive(0)
+        return comm.time()
+
+    assert run(late_receiver).results == [15.0, 15.125]
+    assert run(late_sender).results == [15.125, 15.25]
+
+
+def test_both_ways_at_once():
+    """Does an exchange cost one message, not two, and an addition γ for each byte?"""
+
+    def program(comm):
+        x = X.copy()
+        other = 1 - comm.rank
+        comm.add(x, comm.sendreceive(x, other, other))
+        return x, comm.time()
+
+    found = run(program)
+    for x, time in found.results:
+        assert np.array_equal(x, 2 * X) and time == 0.125 + 5 + 0.125 + 8
+    assert found.time == 13.25 and [s.what for s in found.spans] == ["add", "add"]
+    assert found.counts[0].adding == 8 and found.counts[0].communicating == 5.25
+
+
+def test_a_request_lets_the_rank_go_on():
+    """Is a message on its way while its sender computes, and is what was sent the value of then?"""
+
+    def program(comm):
+        if comm.rank == 0:
+            x = X.copy()
+            request = comm.isend(x, 1)
+            x[:] = -1
+            comm.compute(3.0)
+            request.wait()
+            return comm.time()
+        request = comm.ireceive(0)
+        comm.compute(20.0)
+        assert np.array_equal(request.wait(), X) and request.wait() is request.wait()
+        return comm.time()
+
+    assert run(program).results == [5.125, 20.125]
+
+
+def test_order_between_two_ranks():
+    """Are messages received in the order in which they were sent, beside those of others?"""
+
+    def program(comm):
+        if comm.rank == 2:
+            return [int(comm.receive(source)) for source in (1, 0, 1)]
+        requests = [comm.isend(10 * comm.rank + i, 2) for i in range(1 + comm.rank)]
+        for request in requests:
+            request.wait()
+
+    assert run(program, ranks=3).results[2] == [10, 0, 11]
+
+
+def test_counts():
+    """Are messages and bytes counted for the rank that sends, and for the one that receives?"""
+
+    def program(comm):
+        if comm.rank == 0:
+            comm.send(X, 1)
+            comm.send(X[:1], 2)
+        else:
+            comm.receive(0)
+
+    first, second, third = run(program, ranks=3).counts
+    assert (first.messages_sent, first.bytes_sent, first.messages_received) == (2, 24, 0)
+    assert (second.bytes_received, third.bytes_received, third.messages_received) == (16, 8, 1)
+
+
+def test_ranks_share_nothing():
+    """Does each rank have arguments of its own, and does a receiver get a copy?"""
+
+    def program(comm, x):
+        x += comm.rank
+        if comm.rank == 0:
+            comm.send(x, 1)
+            x[:] = 99
+        else:
+            return comm.receive(0), x
+
+    x = np.zeros(2)
+    received, own = run(program, x).results[1]
+    assert not x.any() and not received.any() and (own == 1).all()
+
+
+def test_to_oneself():
+    """Does a ring of one rank end at once, with its own message?"""
+    found = run(lambda comm: comm.sendreceive(X, 0, 0), ranks=1)
+    assert np.array_equal(found.results[0], X) and found.time == 0.25
+
+
+def test_same_times_again():
+    """Are the times of a repetition the same to the last bit?"""
+
+    def program(comm):
+        right, left = right_and_left(comm)
+        for i in range(5):
+            comm.compute(0.1 * ((comm.rank * 7 + i) % 3))
+            comm.sendreceive(np.zeros(comm.rank + 1), right, left)
+        return comm.time()
+
+    first, second = run(program, ranks=7), run(program, ranks=7)
+    assert first.results == second.results
+    assert [repr(m) for m in first.messages] == [repr(m) for m in second.messages]
+
+
+def test_a_circle_of_senders():
+    """Does a ring in which all send first name each rank, its partner and its line, and the way out?"""
+
+    def ring(comm):
+        right, left = right_and_left(comm)
+        comm.send(X, right)
+        return comm.receive(left)
+
+    with pytest.raises(Deadlock) as e:
+        run(ring, ranks=3)
+    first, *ranks, advice = str(e.value).splitlines()
+    assert first == "3 of 3 ranks wait for ever, at 0.125 s:"
+    line = ring.__code__.co_firstlineno + 2
+    assert ranks == [
+        f"rank {r} sends 16 bytes to rank {(r + 1) % 3}, line {line} of ring: comm.send(X, right)"
+        for r in range(3)
+    ]
+    assert "0 → 1 → 2 → 0" in advice and "sendreceive" in advice
+
+
+def test_a_circle_of_receivers():
+    """Is one that is entered from outside, and in which some receive, told from who only waits for it?"""
+
+    def program(comm):
+        if comm.rank < 2:
+            comm.receive(1 - comm.rank)
+        else:
+            comm.send(X, 0)
+
+    with pytest.raises(Deadlock, match=r"rank 2 sends 16 bytes to rank 0(.|\n)*circle, 0 → 1 → 0\. Each"):
+        run(program, ranks=3)
+
+
+def test_who_has_ended_cannot_answer():
+    """Does a rank that waits for one that has ended hear so?"""
+
+    def program(comm):
+        if comm.rank:
+            comm.receive(0)
+
+    with pytest.raises(
+        Deadlock, match=r"rank 1 receives from rank 0, which has ended, line \d+ of program: comm"
+    ):
+        run(program)
+
+
+def test_many_waiting_ranks_are_counted():
+    """Does an error about a hundred ranks stay short?"""
+    with pytest.raises(Deadlock) as e:
+        run(lambda comm: comm.receive((comm.rank + 1) % comm.size), ranks=100)
+    assert "… and 92 more" in str(e.value) and "100 ranks" in str(e.value) and len(str(e.value)) < 1500
+
+
+def test_left_over_messages():
+    """Are a message that nobody receives, and one that nobody sends, found when all have ended?"""
+
+    def sends(comm):
+        if comm.rank == 0:
+            comm.isend(X, 1)
+
+    def expects(comm):
+        if comm.rank == 1:
+            comm.ireceive(0)
+
+    with pytest.raises(
+        Unmatched, match=r"rank 0 sent 16 bytes to rank 1, which did not receive them, line \d+ of"
+    ):
+        run(sends)
+    with pytest.raises(Unmatched, match=r"rank 1 expected a message of rank 0, which sent none, line \d+ of"):
+        run(expects)
+
+
+def test_sizes_that_do_not_match():
+    """Does an error name both ranks, both sizes and both lines?"""
+
+    def program(comm, x):
+        if comm.rank == 0:
+            comm.send(x, 1)
+        else:
+            comm.receive(0, into=x[:1])
+
+    with pytest.raises(SizeMismatch) as e:
+        run(program, X)
+    line = program.__code__.co_firstlineno
+    assert f"rank 0 sends 2 elements, line {line + 2} of program" in str(e.value)
+    assert f"rank 1 has room for 1 element, line {line + 4} of program" in str(e.value)
+
+
+def test_numpy_would_repeat_one_element():
+    """Is the sum of arrays of different sizes refused, also of one element, and of placeholders?"""
+    for make in (np.zeros, Placeholder):
+        with pytest.raises(SizeMismatch, match="rank 0 adds 1 element to 3 elements"):
+            run(lambda comm, make=make: comm.add(make(3), make(1)))
+
+
+@pytest.mark.parametrize("other", [2, -1])
+def test_no_such_rank(other):
+    """Is the neighbour of the last rank refused, instead of being taken from the end as of a list?"""
+    with pytest.raises(NoSuchRank, match=r"The ranks are 0 … 1: a ring closes with"):
+        run(lambda comm: comm.send(X, other))
+
+
+def test_an_error_says_its_rank():
+    """Does an exception of the function come out, with the rank that raised it, and do the others end?"""
+    ended = []
+
+    def program(comm):
+        try:
+            if comm.rank == 1:
+                raise KeyError("mine")
+            comm.receive(1)
+        finally:
+            ended.append(comm.rank)
+
+    with pytest.raises(KeyError, match="mine") as e:
+        run(program)
+    assert e.value.__notes__ == ["This was on rank 1 of 2, at 0 s."] and sorted(ended) == [0, 1]
+
+
+def test_a_group_numbers_its_ranks():
+    """Do ranks of a group talk by the group's numbers, and is who is not in it told?"""
+
+    def program(comm):
+        if comm.rank % 2:
+            with pytest.raises(ValueError, match=r"Rank \d is not in the group \[0, 2, 4\]"):
+                Group(comm, [0, 2, 4])
+            return None
+        group = Group(comm, [0, 2, 4])
+        right, left = right_and_left(group)
+        return group.rank, int(group.sendreceive(comm.rank, right, left))
+
+    assert run(program, ranks=6).results[::2] == [(0, 4), (1, 0), (2, 2)]
+
+
+def test_placeholders_cost_what_arrays_cost():
+    """Do sizes alone take the times, and give the counts, of arrays?"""
+
+    def program(comm, x):
+        parts = np.array_split(x, 3)
+        other = 1 - comm.rank
+        for part in parts:
+            received = np.empty_like(part)
+            comm.sendreceive(part, other, other, into=received)
+            part += received
+        comm.add(x[1:3], comm.sendreceive(x[:2].copy(), other, other))
+
+    real, sizes = run(program, np.zeros(10)), run(program, Placeholder(10, np.float64))
+    assert real.time == sizes.time and real.counts == sizes.counts
+
+
+def test_a_placeholder_has_no_values():
+    """Is who reads one told so?"""
+    with pytest.raises(TypeError, match="has no values"):
+        Placeholder(3)[0]
+    with pytest.raises(TypeError, match="needs values"):
+        np.sum(Placeholder(3))
+
+
+def test_what_a_network_cannot_be():
+    """Are times below zero, and a run of no rank, refused?"""
+    with pytest.raises(ValueError, match="latency is -1"):
+        Network(-1, 0)
+    with pytest.raises(ValueError, match="ranks is 0"):
+        run(lambda comm: None, ranks=0)
+    with pytest.raises(ValueError, match="takes 0 or more"):
+        run(lambda comm: comm.compute(-1.0))
