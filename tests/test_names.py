@@ -97,7 +97,7 @@ def sources():
     for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
         if not path.is_relative_to(ELSEWHERE) and not {".venv", "runs"} & set(path.relative_to(ROOT).parts):
             text = path.read_text(encoding="utf-8")
-            if "\n# %%" in f"\n{text}":
+            if path.relative_to(ROOT).parts[0] in ("solutions", "lectures") and "\n# %%" in f"\n{text}":
                 text = "\n".join(map(syntax.python_of, syntax.code_cells(path)))
             yield path.relative_to(ROOT).as_posix(), path.relative_to(ROOT).parts[:-1], text
 

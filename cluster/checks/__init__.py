@@ -17,6 +17,7 @@ __all__ = [
     "has_failed",
     "in_place",
     "on_ranks",
+    "unchanged",
     "variant",
     "watched",
 ]
