@@ -2,15 +2,18 @@
 
 Scenes of 64 x 64 pixels hold items of Fashion-MNIST; the network finds the shoes. Three experiments:
 
-    ranks  1 and 2 ranks, 5 or 16 scenes on each in a step, the same number of scenes in all
-    norm   normalisation over 16, 4, 2 or 1 of the 16 scenes of a step, as 1, 4, 8 or 16 ranks do; one process
+    ranks  1 and 2 ranks, 5 or 16 scenes on each in a step, the same number of scenes in all, for each seed
+    norm   normalisation over 16, 4, 2 or 1 of the 16 scenes of a step, as 1, 4, 8 or 16 ranks do; one process,
+           for each seed
     speed  scenes a second of a rank alone, of two that do not speak to each other, of two that do
 
-07_detector.json holds each job's key, command, versions, machine, date and curves; 07_detector.npz one
-network's weights. No job runs twice.
+07_detector.json holds each job's key, command, versions, machine, date and curves, and the SHA-256 of the script
+that submitted it; 07_detector.npz one network's weights. No job runs twice. All of it takes half an hour on two
+cores, which have nothing else to do while `speed` runs.
 """
 
 import argparse
+import hashlib
 import itertools
 import json
 import pathlib
@@ -26,6 +29,7 @@ SIDE, CELL, CELLS = 64, 8, 8  # pixels of a scene and of a cell, cells a side
 SHOES, TRAIN, TEST = (5, 7, 9), 1500, 300  # sandal, sneaker, ankle boot; scenes
 EPOCHS, RATE, MOMENTUM = 4, 0.01, 0.9
 NORM_EPOCHS, GLOBAL, GROUPS = 2, 16, (1, 4, 8, 16)
+SEEDS = tuple(range(10))
 
 
 def scenes(split, count, seed=0):
@@ -102,7 +106,7 @@ def overlap(a, b):
 
 
 def found(out):
-    """What the network says of a scene, (8, 8, 5) with logits: scores and boxes, one for each object."""
+    """What the network finds in a scene, (8, 8, 5) with logits: scores and boxes, one for each object."""
     score, box = boxes(
         np.concatenate([1 / (1 + np.exp(-out[..., :1])), np.clip(out[..., 1:], -3, 3)], -1), 0.05
     )
@@ -116,10 +120,10 @@ def found(out):
 def average_precision(y, out, least=0.5):
     """Mean precision over recall: targets and outputs (N, 8, 8, 5); a hit overlaps by `least` or more."""
     hits, total = [], 0
-    for target, said in zip(y, out, strict=True):
+    for target, output in zip(y, out, strict=True):
         true = boxes(target, 1)[1]
         free, total = np.ones(len(true), bool), total + len(true)
-        for score, box in zip(*found(said), strict=True):
+        for score, box in zip(*found(output), strict=True):
             shared = overlap(box, true) * free if len(true) else np.zeros(1)
             best = shared.argmax()
             hits.append((score, shared[best] >= least))
@@ -153,7 +157,7 @@ def batch_norm(groups=1, sync=False, momentum=0.9):
                 import horovod.tensorflow as hvd
 
                 moments = hvd.allreduce(moments, op=hvd.Average)
-            mean, variance = moments[0], moments[1] - moments[0] ** 2
+            mean, variance = moments[0], tf.maximum(moments[1] - moments[0] ** 2, 0.0)
             for moving, now in ((self.mean, mean), (self.variance, variance)):
                 moving.assign(momentum * moving + (1 - momentum) * tf.reduce_mean(now, (0, 1, 2, 3)))
             y = (parts - mean) * tf.math.rsqrt(variance + 1e-3) * self.gamma + self.beta
@@ -277,19 +281,20 @@ def main():
         "--only", choices=["speed", "norm", "ranks"], help="this part; the others stay as they are"
     )
     arguments = parser.parse_args()
-    both, seeds = {"batches": [5, 16]}, {"seeds": [0, 1, 2]}
+    both, seeds = {"batches": [5, 16]}, {"seeds": list(SEEDS)}
     plan = [("speed", speed, 2, both), ("norm", norms, 1, seeds)]
     plan += [("ranks", on_ranks, p, both | seeds) for p in (1, 2)]
     plan = [entry for entry in plan if arguments.only in (None, entry[0])]
     record = {"train": TRAIN, "test": TEST, "epochs": EPOCHS, "norm_epochs": NORM_EPOCHS, "global": GLOBAL}
     former = json.loads(arguments.out.read_text())["jobs"] if arguments.only else []
     record["jobs"] = [job for job in former if job["part"] != arguments.only]
+    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
     for part, function, p, given in plan:
         where = {"backend": "local", "ranks_per_node": p, "time": "01:00:00", "memory": "3G"}
         results = (job := submit(function, name=f"07-{part}", **where, **given)).results()
         spec = {k: job.spec[k] for k in ("key", "command", "submitted", "versions", "machine", "arguments")}
         rows = [row for result in results[: 2 if part == "speed" else 1] for row in result["rows"]]
-        record["jobs"].append({"part": part} | spec | {"rows": rows})
+        record["jobs"].append({"part": part, "script": script} | spec | {"rows": rows})
     if weights := results[0]["weights"]:  # of the last job: two ranks
         write(HERE / "07_detector.npz", lambda f: np.savez_compressed(f, **weights))
     write(arguments.out, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))

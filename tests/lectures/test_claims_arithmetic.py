@@ -72,8 +72,10 @@ def test_kittibox_scales():
     rates = {5: {1: 7.93, 8: 60.8, 16: 122.24}, 16: {1: 8.28, 8: 64.64, 16: 129.28}}
     efficiency = [100 * r[p] / (p * r[1]) for r in rates.values() for p in (8, 16)]
     assert [round(e, 1) for e in efficiency] == [95.8, 96.3, 97.6, 97.6]
-    assert (24.5 + 3) / (1.62 + 3) == pytest.approx(5.95, abs=0.005)
     assert 24.5 / 1.62 == pytest.approx(15.1, abs=0.05)
+    assert (140_000 // 2_000, 8_750 // 2_000) == (70, 4)  # "includes evaluation every 2000 iterations"
+    assert (24.5 + 3) / (1.62 + 3 * 4 / 70) == pytest.approx(15.35, abs=0.005)  # validation on one GPU
+    assert (24.5 + 3) / (1.62 + 3) == pytest.approx(5.95, abs=0.005)  # with as many evaluations as on one GPU
     assert 140_000 * 5 == 43_750 * 16  # every run sees as many images
 
 
@@ -96,6 +98,17 @@ def test_nowcasting_pipeline_is_bound_by_its_rest():
     hours = 17 + 24 / (16 * 0.994)
     assert hours / 41 == pytest.approx(0.451, abs=0.0005) and 41 / hours == pytest.approx(2.22, abs=0.005)
     assert 41 / 17 == pytest.approx(2.41, abs=0.005)
+
+
+def test_horovod_on_128_gpus():
+    """88% and a half of 128."""
+    assert round(0.88 * 128) == 113 and 128 / 2 == 64
+
+
+def test_open_images_an_image():
+    """12M boxes and 500 GB over 1.7M images."""
+    assert round(12e6 / 1.7e6) == 7
+    assert 500e9 / 1.7e6 / 1000 == pytest.approx(294, abs=0.5)  # kB
 
 
 def test_pfdet_lost_by_so_little():
