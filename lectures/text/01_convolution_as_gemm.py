@@ -5,9 +5,9 @@
 #
 # In 2006 Chellapilla, Puri and Simard unrolled the convolutions of a handwriting recogniser into matrix
 # products. With a BLAS library on the CPU their network ran 2.4 to 3.0 times faster; on a GPU, 3.1 to 4.1
-# times [1, abstract]. Six years later AlexNet was trained on two gaming cards, and a lecture of SURFsara's in
-# the PRACE programme calls the matrix form of convolution a "very important factor motivating early GPU
-# usage". But in 2006 the CPU, too, had most of that gain. So what did the GPU bring?
+# times [1, abstract]. Six years later AlexNet was trained on two gaming cards [2], and a lecture of
+# SURFsara's in the PRACE programme [3] calls the matrix form of convolution a "very important factor
+# motivating early GPU usage". But in 2006 the CPU, too, had most of that gain. So what did the GPU bring?
 #
 # We aim at
 #
@@ -49,8 +49,8 @@ palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
 rng = np.random.default_rng(seed=1)
 
 # %% [markdown]
-# *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own. Both
-# get the same number of threads, two, which every laptop has.
+# *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own; both
+# get two threads.
 
 # %% tags=["measured"]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -76,8 +76,8 @@ if hasattr(os, "getloadavg"):
 # A load near zero is what you want: other programs make the times below longer, and the contestants suffer
 # unequally.
 #
-# You will be asked to **guess before you measure**. Write a number in place of `None`; the cell that measures
-# prints it beside the result.
+# Before each measurement you are asked for a **guess**. Write a number in place of `None`; the cell that
+# measures prints it beside the result.
 
 # %%
 guesses = {}
@@ -117,10 +117,10 @@ print(f"photo {photo.shape}, grey {grey.shape}, filter {sobel_x.shape}")
 #
 # $$y_{h,w} = \sum_{i=0}^{k-1} \sum_{j=0}^{k-1} x_{h+i,\;w+j}\; w_{i,j}$$
 #
-# (Mathematicians flip the weights first and call this one *cross-correlation*; in deep learning the unflipped
-# sum has taken the name.) With Sobel's weights the sum is large where the image gets brighter from left to
-# right. The definition in Python, and the same with the loops swapped: the two short ones outside, the two
-# long ones as *one* operation on whole shifted images, in NumPy's compiled code.
+# (Mathematicians flip the weights first, and call this one *cross-correlation*.) With Sobel's weights the sum
+# is large where the image gets brighter from left to right. The definition in Python, and the same with the
+# loops swapped: the two short ones outside, the two long ones as *one* operation on whole shifted images, in
+# NumPy's compiled code.
 
 
 # %%
@@ -560,8 +560,7 @@ def warn(times, limit=1.5):
 # %% tags=["measured"]
 n = 2048
 a, c = rng.standard_normal((2, n, n), dtype=np.float32)
-out = [np.empty_like(a) for _ in range(THREADS)]
-ta, tc = tf.constant(a), tf.constant(c)
+out, ta, tc = [np.empty_like(a) for _ in range(THREADS)], tf.constant(a), tf.constant(c)
 
 
 def gemm_per_thread():
