@@ -64,9 +64,10 @@ pool = ThreadPoolExecutor(THREADS)
 cpuinfo = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
 facts = dict(re.findall(r"^(.+?)\s*: (.*)$", cpuinfo, re.MULTILINE))  # of the last core
 CPU = facts.get("model name", platform.processor() or platform.machine())
-CLOCK = 1e6 * float(facts.get("cpu MHz", 3000))  # Hz; where the system does not say: 3 GHz, look yours up
+CLOCK = 1e6 * float(facts.get("cpu MHz", 3000))  # Hz; where the system does not say: look yours up
+clock = f"{CLOCK / 1e9:.2f} GHz" + ("" if "cpu MHz" in facts else " (assumed)")
 libraries = [f"{b['internal_api']} {b['version']} ({b.get('architecture')})" for b in blas.info()]
-print(f"CPU         {CPU} at {CLOCK / 1e9:.2f} GHz, {CORES} cores; this lecture uses {THREADS} threads")
+print(f"CPU         {CPU} at {clock}, {CORES} cores; this lecture uses {THREADS} threads")
 print(f"NumPy       {np.__version__} with {', '.join(libraries) or 'a BLAS whose threads cannot be set'}")
 print(f"TensorFlow  {tf.__version__}, Python {platform.python_version()}, {platform.system()}")
 if hasattr(os, "getloadavg"):
@@ -524,10 +525,10 @@ for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variab
 # ## 1.6 Two numbers that describe a machine
 #
 # A processor computes and it fetches. For its **peak** we take the best large matrix product we can find, for
-# its **bandwidth** a copy much larger than any cache. From here on every measurement is repeated. The
-# contestants take turns, so that each repeat holds all of them under nearly the same conditions and a ratio
-# can be taken *within* a repeat. We print minimum and quartiles, and a warning where the median is far above
-# the minimum: then something else was using the machine.
+# its **bandwidth** a copy much larger than any cache. From here on every measurement is repeated, and the
+# contestants take turns, so that a ratio can be taken *within* a repeat, under nearly equal conditions. We
+# print minimum and quartiles, and a warning where the median is far above the minimum: then something else
+# was using the machine.
 
 
 # %%
@@ -569,13 +570,13 @@ def gemm_per_thread():
         list(pool.map(lambda o: np.matmul(a, c, out=o), out))
 
 
-ones = tf.reshape(ta, (1, 32, n // 32, n)), tf.reshape(tc, (1, 1, n, n))  # the same GEMM as a 1x1 convolution
+layer_1x1 = tf.reshape(ta, (1, 32, n // 32, n)), tf.reshape(tc, (1, 1, n, n))  # its GEMM is this one
 gemms = race(
     {
         "NumPy, threads share one GEMM": lambda: np.matmul(a, c, out=out[0]),
         "NumPy, a GEMM for each thread": gemm_per_thread,
         "TensorFlow's matmul": lambda: tf.matmul(ta, tc).numpy(),
-        "TensorFlow's 1x1 convolution": lambda: tf.nn.conv2d(*ones, 1, "VALID").numpy(),
+        "TensorFlow's 1x1 convolution": lambda: tf.nn.conv2d(*layer_1x1, 1, "VALID").numpy(),
     }
 )
 gemms["NumPy, a GEMM for each thread"] /= THREADS  # seconds for one product
@@ -923,8 +924,8 @@ print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× 
 
 # %% [markdown]
 # Three jumps. **Out of the interpreter**, from the loops to any compiled call. (The photograph predicted
-# their minutes too low: indexing with four numbers costs more than with two.) **Into the GEMM**, from windows
-# to im2col. And **into the cache, on all threads**, from im2col to blocked.
+# their minutes roughly right: a multiply-add in Python costs much the same in any loop.) **Into the GEMM**,
+# from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
 #
 # - The second jump is of the kind that the 2006 paper made, but the numbers cannot be compared: theirs is a
 #   whole network against C loops, ours one layer against einsum, on one thread.
@@ -959,12 +960,11 @@ plt.show()
 # %% [markdown]
 # *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
 # flat roof. Each layer has a colour and its name above the roof, at the intensity of its blocked rung and
-# TensorFlow, filled markers close to the flat roof. Thin lines lead from there to its im2col, further left
-# and lower, and to its shifted GEMMs, further left still; those of conv1 are the only ones under the slanted
-# part and lie lowest.)*
+# TensorFlow, filled markers near the flat roof. Thin lines lead from blocked to im2col, further left, and to
+# the shifted GEMMs, further left still; those of conv1 lie by far the lowest, under the slanted part.)*
 #
-# - The loops lie where blocked lies, orders of magnitude below the frame. The roofline says how fast a
-#   program **may** be; far below it, the problem is one that FLOPs and bytes cannot see: instructions.
+# - The loops have the intensity of blocked, and lie orders of magnitude below the frame. The roofline says
+#   how fast a program *may* be; far below it, the problem is one of instructions.
 # - im2col and the shifted GEMMs move to the left. On the flat part it is not the memory that holds them, but
 #   copies on one thread, additions and narrow GEMMs. The higher the ridge, the dearer an extra byte.
 # - A dot above the roof breaks no law. Above the slanted part, more stayed in the caches than our formula
@@ -992,8 +992,7 @@ display(tiles.map(lambda share: "too large" if np.isnan(share) else f"{share:.0%
 
 # %% [markdown]
 # A single sum, the definition's way, waits for itself most of the time. The tile must be large enough to hide
-# the waiting and small enough for the registers: kernels for AVX2 use 6×2 or 4×3 vectors, and this is where
-# SIMD, registers and the shape of the product meet.
+# the waiting and small enough for the registers: kernels for AVX2 use tiles such as 6×2 and 4×3 vectors.
 #
 # Around this kernel a GEMM blocks for the caches and **packs**: it copies both operands, block by block, into
 # the order in which the kernel reads them [5]. That is bookkeeping, the third disguise. A number of the
@@ -1031,11 +1030,11 @@ print(f"K = 64: {shares[0]:.0%} of the peak of NumPy's BLAS, predicted {shares[1
 # %% [markdown]
 # *(Figure: GFLOP/s of a GEMM against its width K from 1 to 1024. The dashed prediction rises slowly, passes
 # half the peak at K = 4 times the ridge, and comes near the peak at the right end; the measured points lie
-# well below it for small K and follow it from some dozens of columns on. Arrows mark the K of our layers, 64,
-# 96 and 256.)*
+# below it for small K and follow it from some dozens of columns on. Arrows mark the K of our layers, 64 and
+# 256.)*
 #
-# On the right the model holds. On the left it flatters: below one tile of columns, part of each vector is
-# wasted.
+# On the right the model holds. On the left it flatters, since below one tile of columns part of each vector
+# is wasted; only $K = 1$ is another routine, which packs nothing. Our layers stand where packing still costs.
 
 # %%
 looks = {"im2col": "s", "blocked": "o", "GEMMs alone": "D", "TensorFlow": "*"}
@@ -1125,14 +1124,14 @@ plt.show()
 # the five layers from the lower flat roof to the upper one: all lie to the right of both ridges.)*
 #
 # So, **why did GPUs make convolutional networks possible?** Not because they convolve well. A convolution,
-# written out, *is* a matrix product: many FLOPs for each byte. Our layers lie to the right of both ridges, so
-# what counts is the flat roof, and there the card is ahead by more than in bandwidth. The matrix form came
-# first and helped the CPU just as well; what the GPU added is the height of its roof, to a program that had
-# already been brought beneath it. This answer rests on data sheets: no card of those years ran here, and how
-# near a program came to the higher roof we have not measured. (1.14 replays a recorded run on a GPU of today,
-# where there is one.) Where the GEMM gets narrow, the batch small, or one byte too many is moved, the ridge
-# takes the gain back: the subject of lecture 04. How many such machines work on *one* network is the subject
-# of lectures 05 to 10.
+# written out, *is* a matrix product: many FLOPs for each byte. Our layers, even unfolded (1.7), lie to the
+# right of both ridges, so what counts is the flat roof, and there the card is ahead by more than in
+# bandwidth. The matrix form came first and helped the CPU just as well; what the GPU added is the height of
+# its roof, to a program that had already been brought beneath it. This answer rests on data sheets: no card
+# of those years ran here, and how near a program came to the higher roof we have not measured. (1.14 replays
+# a recorded run on a GPU of today, where there is one.) Where the GEMM gets narrow, the batch small, or one
+# byte too many is moved, the ridge takes the gain back: the subject of lecture 04. How many such machines
+# work on *one* network is the subject of lectures 05 to 10.
 #
 # ## What was learned
 #
