@@ -6,7 +6,9 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
 HERE = pathlib.Path(__file__).parent
-SIDE, K = 4, 3  # a 4x4 image of one channel and a 3x3 filter: four windows
+SIDE, K = 4, 3  # a 4x4 image and a 3x3 filter: four windows
+N, C, FILTERS = 2, 2, 3  # images, channels and filters of the picture of im2col
+FACES = ["#D9D9D9", "#A6CEE3", "#FDD0A2"]  # of the filters
 OUT = SIDE - K + 1
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 DASHES = ["-", "--", "-.", ":"]
@@ -18,93 +20,107 @@ def name(row, column):
     return "abcdefghijklmnop"[row * SIDE + column]
 
 
-def cell(ax, x, y, text, face="white", hatch=None, edge="0.35", weight="normal"):
+def cell(ax, x, y, text, face="white", hatch=None, edge="0.35", weight="normal", size=11):
     """One unit square with its top left corner at (x, y); y runs downwards."""
     ax.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor=edge, linewidth=0.8))
     if hatch:
         ax.add_patch(Rectangle((x, y), 1, 1, fill=False, hatch=hatch, edgecolor="0.55", linewidth=0))
-    ax.text(x + 0.5, y + 0.54, text, ha="center", va="center", fontsize=11, weight=weight)
+    ax.text(x + 0.5, y + 0.54, text, ha="center", va="center", fontsize=size, weight=weight)
 
 
-def finish(fig, ax, width, height, file):
+def finish(fig, ax, width, height, file, above=1.5):
     ax.set_xlim(-0.3, width)
-    ax.set_ylim(height, -1.5)
+    ax.set_ylim(height, -above)
     ax.set_aspect("equal")
     ax.axis("off")
     fig.savefig(HERE / file, metadata={"Date": None})
     plt.close(fig)
 
 
-def draw_im2col():
-    fig, ax = plt.subplots(figsize=(10, 3.4))
-    top = 0.5
+def sheets(ax, left, top, image):
+    """One image: the sheet of channel 0, and that of channel 1 behind it; windows outlined on the front."""
+    ax.add_patch(Rectangle((left + 0.45, top - 0.45), SIDE, SIDE, facecolor="0.85", edgecolor="0.35", lw=0.8))
     for r in range(SIDE):
         for c in range(SIDE):
-            shared = (r, c) == CENTRE
-            cell(
-                ax,
-                c,
-                top + r,
-                name(r, c),
-                "#F0E442" if shared else "white",
-                weight="bold" if shared else "normal",
-            )
+            shared = (image, r, c) == (0, *CENTRE)
+            face, weight = ("#F0E442", "bold") if shared else ("white", "normal")
+            cell(ax, left + c, top + r, name(r, c) + "'" * image, face, weight=weight)
     for index in range(OUT * OUT):
-        r, c = divmod(index, OUT)
-        inset = 0.07 + 0.06 * index
-        ax.add_patch(
-            Rectangle(
-                (c + inset, top + r + inset),
-                K - 2 * inset,
-                K - 2 * inset,
-                fill=False,
-                edgecolor=COLOURS[index],
-                linewidth=2.2,
-                linestyle=DASHES[index],
-            )
-        )
-    ax.text(SIDE / 2, -0.75, "image\n4 × 4", ha="center", va="center", fontsize=11)
-    left = SIDE + 1.6
-    ax.annotate(
-        "", (left - 0.35, top + 2), (SIDE + 0.3, top + 2), arrowprops={"arrowstyle": "-|>", "lw": 1.6}
-    )
-    for index in range(OUT * OUT):
-        r, c = divmod(index, OUT)
-        ends = [left - 0.15, left - 0.15], [top + index + 0.1, top + index + 0.9]
-        ax.plot(*ends, color=COLOURS[index], lw=3, ls=DASHES[index], marker="")
-        for i in range(K):
-            for j in range(K):
-                shared = (r + i, c + j) == CENTRE
-                face = "#F0E442" if shared else "white"
-                weight = "bold" if shared else "normal"
-                cell(ax, left + i * K + j, top + index, name(r + i, c + j), face, weight=weight)
+        (r, c), inset = divmod(index, OUT), 0.07 + 0.06 * index
+        side, look = K - 2 * inset, {"edgecolor": COLOURS[index], "linestyle": DASHES[index]}
+        ax.add_patch(Rectangle((left + c + inset, top + r + inset), side, side, fill=False, lw=1.8, **look))
+    ax.text(left - 0.35, top + 2, f"n = {image}", ha="right", va="center", fontsize=9)
+
+
+def matrix(ax, left, top, rows, columns, text, faces):
+    """A grid of cells; text(row, column) and faces(row, column) say what is in them."""
+    for r in range(rows):
+        for c in range(columns):
+            cell(ax, left + c, top + r, text(r, c), faces(r, c), size=7.5)
+
+
+def tap(row, column):
+    """Image, row, column and channel of the pixel in a cell of the columns."""
+    image, window = divmod(row, OUT * OUT)
+    (r, c), (position, channel) = divmod(window, OUT), divmod(column, C)
+    i, j = divmod(position, K)
+    return image, r + i, c + j, channel
+
+
+def pixel(row, column):
+    """Its name: lower case for channel 0, upper case for channel 1, with a stroke for image 1."""
+    image, r, c, channel = tap(row, column)
+    return (name(r, c).upper() if channel else name(r, c)) + "'" * image
+
+
+def shade(row, column):
+    """The centre of image 0 is yellow, channel 1 is grey."""
+    image, r, c, channel = tap(row, column)
+    return "#F0E442" if (image, r, c) == (0, *CENTRE) else "0.88" if channel else "white"
+
+
+def draw_im2col():
+    fig, ax = plt.subplots(figsize=(12, 4.1))
+    for image in range(N):
+        sheets(ax, 1.2, 5.1 * image, image)
+    words = f"images (N, H, W, C) = ({N}, {SIDE}, {SIDE}, {C})\nA to P: channel 1, behind a to p"
+    ax.text(3.4, -1.4, words, ha="center", va="center", fontsize=9.5)
+    top, left, rows = 0.55, 8.2, N * OUT * OUT
+    ax.annotate("", (left - 0.7, top + 4), (6.1, top + 4), arrowprops={"arrowstyle": "-|>", "lw": 1.6})
+    matrix(ax, left, top, rows, K * K * C, pixel, shade)
+    for row in range(rows):
+        colour, dash = COLOURS[row % (OUT * OUT)], DASHES[row % (OUT * OUT)]
+        ax.plot([left - 0.25] * 2, [top + row + 0.1, top + row + 0.9], color=colour, ls=dash, lw=3, marker="")
     for i in (1, 2):
-        ax.plot([left + i * K] * 2, [top, top + OUT * OUT], color="black", lw=2, ls="-", marker="")
-    title = "columns: one row per output pixel\n4 × 9: each window, written out"
-    ax.text(left + K * K / 2, -0.75, title, ha="center", va="center", fontsize=11)
-    x = left + K * K + 0.5
-    ax.text(x, top + 2, "×", fontsize=18, ha="center", va="center")
-    x += 0.5
-    for i in range(K * K):
-        ax.add_patch(
-            Rectangle((x, top - 0.25 + i * 0.5), 1, 0.5, facecolor="#D9D9D9", edgecolor="0.35", lw=0.8)
-        )
-        tap = f"$w_{{{i // K}{i % K}}}$"
-        ax.text(x + 0.5, top - 0.02 + i * 0.5, tap, ha="center", va="center", fontsize=9)
-    ax.text(x + 0.5, -0.75, "filter\n9 × 1", ha="center", va="center", fontsize=11)
-    x += 1.5
-    ax.text(x, top + 2, "=", fontsize=18, ha="center", va="center")
-    x += 0.5
-    for index in range(OUT * OUT):
-        cell(
-            ax,
-            x,
-            top + index,
-            f"$y_{{{index // OUT}{index % OUT}}}$",
-            edge=COLOURS[index],
-        )
-    ax.text(x + 0.5, -0.75, "output\n4 × 1", ha="center", va="center", fontsize=11)
-    finish(fig, ax, x + 1.5, top + 4.5, "01_im2col.svg")
+        ax.plot([left + i * K * C] * 2, [top, top + rows], color="black", lw=2, ls="-", marker="")
+    ax.plot([left, left + K * K * C], [top + OUT * OUT] * 2, color="black", lw=2, ls="-", marker="")
+    right = left + K * K * C
+    ax.text(
+        left + K * K * C / 2,
+        -0.75,
+        f"columns: N·Ho·Wo × k²·C = {rows} × {K * K * C}",
+        ha="center",
+        fontsize=9.5,
+    )
+    ax.text(right + 0.7, top + 4, "×", fontsize=16, ha="center", va="center")
+    for row in range(K * K * C):
+        for f in range(FILTERS):
+            box = Rectangle(
+                (right + 1.4 + f, top + 0.45 * row), 1, 0.45, facecolor=FACES[f], edgecolor="0.35", lw=0.6
+            )
+            ax.add_patch(box)
+    ax.text(
+        right + 2.9,
+        -0.75,
+        f"weights: k²·C × K\n= {K * K * C} × {FILTERS}",
+        ha="center",
+        va="center",
+        fontsize=9.5,
+    )
+    ax.text(right + 5.0, top + 4, "=", fontsize=16, ha="center", va="center")
+    matrix(ax, right + 5.7, top, rows, FILTERS, lambda r, c: "", lambda r, c: FACES[c])
+    ax.text(right + 7.2, -0.75, f"output\n{rows} × {FILTERS}", ha="center", va="center", fontsize=9.5)
+    finish(fig, ax, right + 9.2, 9.4, "01_im2col.svg", above=2.3)
 
 
 def draw_shifted():

@@ -3,35 +3,32 @@
 #
 # **Why did GPUs make convolutional networks possible?**
 #
-# In 2006, Chellapilla, Puri and Simard wrote the convolutions of a handwriting recogniser as matrix products.
-# With a BLAS library on the *CPU* their network ran 2.4 to 3.0 times faster; on a GPU, 3.1 to 4.1 times ([HAL
-# inria-00112631](https://hal.inria.fr/inria-00112631), abstract). Six years later AlexNet was trained on two
-# gaming cards. A lecture of SURFsara's in the PRACE programme calls the matrix form of convolution a "very
-# important factor motivating early GPU usage". Look at the two pairs of numbers again: on the *CPU*, the
-# matrix form alone won most of the race. So what exactly did the GPU bring? At the end of this lecture we
-# answer with the roofline measured here, with a data sheet and, where there is one, with a recorded run on a
-# GPU.
+# In 2006 Chellapilla, Puri and Simard unrolled the convolutions of a handwriting recogniser into matrix
+# products. With a BLAS library on the CPU their network ran 2.4 to 3.0 times faster; on a GPU, 3.1 to 4.1
+# times [1, abstract]. Six years later AlexNet was trained on two gaming cards [2], and a lecture of
+# SURFsara's in the PRACE programme [3] calls the matrix form of convolution a "very important factor
+# motivating early GPU usage". But in 2006 the CPU, too, had most of that gain. So what did the GPU bring?
 #
 # We aim at
 #
 # 1. defining the convolution of a layer, and writing it as **one matrix product** (GEMM, *general matrix
 #    multiply*, as the BLAS, the *basic linear algebra subprograms*, call it) in two ways;
-# 2. writing its **backward pass** as two more GEMMs, and knowing how small the error of a gradient check must
-#    be;
+# 2. writing its **backward pass** as two more GEMMs;
 # 3. **predicting** FLOPs, bytes and time from the shapes, before anything runs;
-# 4. **measuring** this machine's roofline, and placing every version of the code on it;
-# 5. coming from seven nested loops to the neighbourhood of a vendor's library, and saying what each step was
-#    worth.
+# 4. **measuring** this machine's roofline, placing every version of the code on it, and looking inside the
+#    GEMM for what is left;
+# 5. answering the question with a processor and a graphics card of the same years.
 #
-# Notation, here and in all ten lectures: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters of $k
-# \times k \times C$ weights, stride $s$, padding $p$. A multiply-add is **two** FLOPs: numbers of FLOPs count
-# it twice, numbers of multiply-adds once.
+# Notation of this lecture: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters of $k \times k \times
+# C$ weights, stride $s$, padding $p$. A multiply-add is **two** FLOPs: numbers of FLOPs count it twice,
+# numbers of multiply-adds once.
 
 # %%
 import json
 import os
 import pathlib
 import platform
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -53,11 +50,10 @@ palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
 rng = np.random.default_rng(seed=1)
 
 # %% [markdown]
-# Before we measure anything: *on what*? NumPy hands its matrix products to a BLAS library, TensorFlow brings
-# its own. Both get the same number of threads, or the comparison would be worth nothing. Two are enough to
-# see everything this lecture is about, and every laptop has them.
+# *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own; both
+# get two threads.
 
-# %%
+# %% tags=["measured"]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 THREADS = min(2, CORES)
 tf.config.threading.set_intra_op_parallelism_threads(THREADS)
@@ -66,25 +62,24 @@ blas = ThreadpoolController().select(user_api="blas")
 blas.limit(limits=THREADS)  # holds until something sets it again
 pool = ThreadPoolExecutor(THREADS)
 
-# %% tags=["measured"]
-CPU = platform.processor() or platform.machine()
-if os.path.exists("/proc/cpuinfo"):
-    with open("/proc/cpuinfo") as lines:
-        CPU = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), CPU)
+cpuinfo = pathlib.Path("/proc/cpuinfo").read_text() if os.path.exists("/proc/cpuinfo") else ""
+facts = dict(re.findall(r"^(.+?)\s*: (.*)$", cpuinfo, re.MULTILINE))  # of the last core
+CPU = facts.get("model name", platform.processor() or platform.machine())
+CLOCK = 1e6 * float(facts.get("cpu MHz", 3000))  # Hz; where the system does not say: look yours up
+clock = f"{CLOCK / 1e9:.2f} GHz" + ("" if "cpu MHz" in facts else " (assumed)")
 libraries = [f"{b['internal_api']} {b['version']} ({b.get('architecture')})" for b in blas.info()]
-print(f"CPU         {CPU}, {CORES} cores; this lecture uses {THREADS} threads")
+print(f"CPU         {CPU} at {clock}, {CORES} cores; this lecture uses {THREADS} threads")
 print(f"NumPy       {np.__version__} with {', '.join(libraries) or 'a BLAS whose threads cannot be set'}")
 print(f"TensorFlow  {tf.__version__}, Python {platform.python_version()}, {platform.system()}")
 if hasattr(os, "getloadavg"):
     print(f"load        {os.getloadavg()[0]:.1f} programs wanted a core during the last minute")
 
 # %% [markdown]
-# A load near zero is what you want. Where other programs compete for the cores, the times below get longer
-# and their spread wider, and the contestants suffer unequally: come back when the machine is quiet.
+# A load near zero is what you want: other programs make the times below longer, and the contestants suffer
+# unequally.
 #
-# You will be asked to **guess before you measure**. Write your guess into the cell (a number in place of
-# `None`); the cell that measures will hold it against you. A prediction that turns out wrong teaches more
-# than a measurement that nobody had an opinion on.
+# Before each measurement you are asked for a **guess**. Write a number in place of `None`; the cell that
+# measures prints it beside the result.
 
 # %%
 guesses = {}
@@ -93,8 +88,15 @@ guesses = {}
 def compare(question, measured, unit=""):
     """Print a measured number beside what was guessed for it."""
     guess = guesses.get(question)
-    said = "you wrote down no guess" if guess is None else f"you guessed {guess:.3g}{unit}"
-    print(f"{question}: measured {measured:.3g}{unit}; {said}")
+    words = "you wrote down no guess" if guess is None else f"you guessed {guess:.3g}{unit}"
+    print(f"{question}: measured {measured:.3g}{unit}; {words}")
+
+
+def seconds(call):
+    """Wall-clock seconds of one call, and its result."""
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
 
 
 # %% [markdown]
@@ -107,7 +109,9 @@ def compare(question, measured, unit=""):
 with cbook.get_sample_data("grace_hopper.jpg") as file:
     photo = plt.imread(file)  # (H, W, 3), 0 to 255
 grey = (photo @ [0.299, 0.587, 0.114] / 255).astype(np.float32)  # luma weights of ITU-R BT.601
-print(f"photo {photo.shape}, grey {grey.shape}")
+sobel_x = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]], dtype=np.float32)
+sobel_y = sobel_x.T
+print(f"photo {photo.shape}, grey {grey.shape}, filter {sobel_x.shape}")
 
 # %% [markdown]
 # A **convolution** slides a small matrix of weights over the image. At every position it multiplies the
@@ -115,16 +119,13 @@ print(f"photo {photo.shape}, grey {grey.shape}")
 #
 # $$y_{h,w} = \sum_{i=0}^{k-1} \sum_{j=0}^{k-1} x_{h+i,\;w+j}\; w_{i,j}$$
 #
-# (Mathematicians flip the weights first and call this one *cross-correlation*. A network that learns its
-# weights does not care, and in deep learning the unflipped sum has taken the name.) With Sobel's weights, the
-# sum is large where the image gets brighter from left to right: it finds vertical edges. The definition, in
-# Python:
+# (Mathematicians flip the weights first, and call this one *cross-correlation*.) With Sobel's weights the sum
+# is large where the image gets brighter from left to right. The definition in Python, and the same with the
+# loops swapped: the two short ones outside, the two long ones as *one* operation on whole shifted images, in
+# NumPy's compiled code.
+
 
 # %%
-sobel_x = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]], dtype=np.float32)
-sobel_y = sobel_x.T
-
-
 def filter_loops(x, w):
     """x (H, W), w (k, k) -> (H-k+1, W-k+1)"""
     H, W, k = *x.shape, len(w)
@@ -137,12 +138,6 @@ def filter_loops(x, w):
     return y
 
 
-# %% [markdown]
-# Now swap the loops. The two short ones ($i, j$) go outside, and the two long ones become *one* operation on
-# whole shifted images, done by NumPy's compiled code. Same multiplications, same additions.
-
-
-# %%
 def filter_vectorised(x, w):
     """The same sum: k² multiply-adds of whole, shifted images."""
     H, W, k = *x.shape, len(w)
@@ -159,14 +154,6 @@ def filter_vectorised(x, w):
 # %%
 guesses["vectorised over loops"] = None
 
-
-def seconds(call):
-    """Wall-clock seconds of one call, and its result."""
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
 # %% tags=["measured"]
 slow, gx = seconds(lambda: filter_loops(grey, sobel_x))
 fast, gx_fast = min((seconds(lambda: filter_vectorised(grey, sobel_x)) for _ in range(5)), key=lambda t: t[0])
@@ -177,11 +164,9 @@ for name, t in {"loops": slow, "vectorised": fast}.items():
 compare("vectorised over loops", slow / fast, "×")
 
 # %% [markdown]
-# Nothing about the arithmetic changed. In the loops nearly all of each multiply-add is Python: looking up
-# names, checking types, wrapping each pixel into an object. The arithmetic hides behind the *bookkeeping*:
-# keep this in mind, because it comes back twice more today, each time in another disguise.
-#
-# And the picture:
+# The arithmetic is the same. In the loops nearly all of each multiply-add is Python: looking up names,
+# checking types, wrapping each pixel into an object. This *bookkeeping* comes back twice today, each time in
+# another disguise.
 
 # %%
 gy = filter_vectorised(grey, sobel_y)
@@ -198,15 +183,13 @@ for ax, (title, image) in zip(axes, panels.items(), strict=True):
 # side and dark on the other; Sobel in y horizontal ones, such as the stripes of the flag; the magnitude draws
 # both as a white outline of face, cap and uniform on black.)*
 #
-# Two hand-made filters make two feature maps. AlexNet's first layer has 96 filters, and it learns them: the
-# first step from *computer vision by hand* to *deep learning* is to stop choosing the nine numbers. But 96
-# filters on three channels, for a million photographs, ninety times over: now the nanoseconds count.
+# Two hand-made filters make two feature maps. AlexNet's first layer has 96, on three channels, and learns
+# them from a million photographs, seen ninety times each: now the nanoseconds count.
 #
 # ### A window is only a view
 #
-# There is a third way to write it, and it is the door to everything below. NumPy's **strides** say how many
-# bytes lie between neighbours along each axis. An axis may use any stride, even one that another axis uses
-# already. So the array of *all windows* can be had without copying a single pixel:
+# NumPy's **strides** say how many bytes lie between neighbours along each axis. Two axes may use the same
+# stride, so the array of *all windows* can be had without copying a pixel:
 
 # %%
 windows = sliding_window_view(grey, (3, 3))
@@ -217,10 +200,6 @@ print(f"{grey.nbytes / 1e6:.1f} MB pose as {windows.nbytes / 1e6:.1f} MB")
 assert np.allclose(np.einsum("hvij,ij->hv", windows, sobel_x), gx, atol=1e-5)
 
 # %% [markdown]
-# The sum over a window is now an inner product of its last two axes with the weights. One `einsum`, no loop
-# in sight.
-
-# %% [markdown]
 # ## 1.2 A layer
 #
 # A layer has $C$ channels in and $K$ filters out, and works on $N$ images at once:
@@ -228,9 +207,8 @@ assert np.allclose(np.einsum("hvij,ij->hv", windows, sobel_x), gx, atol=1e-5)
 # $$y_{n,h,w,f} = \sum_{i,j,c} x_{n,\;sh+i,\;sw+j,\;c}\; w_{i,j,c,f}, \qquad
 #   H_o = \left\lfloor\frac{H + 2p - k}{s}\right\rfloor + 1$$
 #
-# Images are stored as `(N, H, W, C)`, channels last, weights as `(k, k, C, K)`: TensorFlow's layout, and we
-# shall see that it is a lucky one. Every output needs $k^2C$ multiply-adds, so before we have run anything we
-# know
+# Images are stored as `(N, H, W, C)`, channels last, weights as `(k, k, C, K)`, as in TensorFlow. Every
+# output needs $k^2C$ multiply-adds, so before we have run anything we know
 #
 # $$\mathrm{FLOPs} = 2 \cdot N H_o W_o K \cdot k^2 C .$$
 
@@ -259,9 +237,8 @@ class Layer:
 
 # %% [markdown]
 # Five layers go with us, chosen to differ: AlexNet's first (few channels, a large kernel, stride 4) and
-# second; the 3×3 convolutions of a ResNet's second and fourth stages (many pixels and few channels, then the
-# reverse); and the 1×1 of a bottleneck. AlexNet's authors split conv2 in two halves over their two GPUs; ours
-# is whole.
+# second (which its authors split over their two GPUs; ours is whole); the 3×3 convolutions of a ResNet's
+# second and fourth stages (many pixels and few channels, then the reverse); and the 1×1 of a bottleneck.
 
 # %%
 LAYERS = [
@@ -278,6 +255,9 @@ table["output"] = [f"{layer.out[0]}×{layer.out[1]}×{layer.K}" for layer in LAY
 table["MFLOP an image"] = [round(layer.flops(1) / 1e6) for layer in LAYERS]
 display(table)
 
+# %% [markdown]
+# ### Rung 0: seven loops
+
 
 # %%
 def tensors(layer, N, dtype=np.float32):
@@ -292,13 +272,8 @@ def pad_images(x, pad):
     return np.pad(x, ((0, 0), (pad, pad), (pad, pad), (0, 0))) if pad else x
 
 
-# %% [markdown]
-# ### Rung 0: seven loops
-
-
-# %%
 def conv_loops(x, w, stride, pad):
-    """x (N, H, W, C), w (k, k, C, K) -> (N, Ho, Wo, K), by the definition"""
+    """x (N, H, W, C), w (k, k, C, K) -> (N, Ho, Wo, K), by the definition; ndindex is four of the loops"""
     x, (k, _, C, K) = pad_images(x, pad), w.shape
     N, H, W, _ = x.shape
     y = np.zeros((N, (H - k) // stride + 1, (W - k) // stride + 1, K), x.dtype)
@@ -311,8 +286,8 @@ def conv_loops(x, w, stride, pad):
 
 
 # %% [markdown]
-# (`np.ndindex` is four of the seven.) Is it right? We ask somebody else: TensorFlow, on a small layer with
-# everything that can go wrong in it, a stride, padding, and an image that is not square.
+# Is it right? We ask TensorFlow, on a small layer with everything that can go wrong in it: a stride, padding,
+# and an image that is not square.
 
 # %% tags=["measured"]
 odd = Layer("odd", C=3, H=7, W=9, K=4, k=3, stride=2, pad=1)
@@ -335,24 +310,25 @@ check(conv_loops)
 
 # %% [markdown]
 # **Predict** how long the loops take for eight images: FLOPs divided by the rate we saw on the photograph.
+# Section 1.9 compares.
 
 # %% tags=["measured"]
 loop_rate = 2 * adds / slow  # FLOP/s of the Sobel loops
-for layer in LAYERS:
-    work = layer.flops(N)
-    print(f"{layer.name:15} {work / 1e9:5.2f} GFLOP   {work / loop_rate / 60:6.1f} minutes")
+predicted_minutes = {layer.name: layer.flops(N) / loop_rate / 60 for layer in LAYERS}
+for name, minutes in predicted_minutes.items():
+    print(f"{name:15} {minutes:6.1f} minutes")
 
 # %% [markdown]
-# ### Rung 1: a vector at a time
+# ### Rungs 1 and 2: a window at a time, all windows at once
 #
 # The three inner loops are a sum over the $k^2C$ numbers of one window, for every filter: a row vector times
-# a matrix, $(k^2C) \times (k^2C \times K)$. NumPy can do that in one call, and only the loop over output
-# pixels remains in Python.
+# a matrix, $(k^2C) \times (k^2C \times K)$. One NumPy call does that, and the loop over output pixels remains
+# in Python. Or `einsum` sums over three axes of the *view* of all windows, with no loop in sight.
 
 
 # %% tags=["measured"]
 def conv_pixels(x, w, stride, pad):
-    """One vector-matrix product for each output pixel."""
+    """Rung 1: one vector-matrix product for each output pixel."""
     x, (k, _, _, K) = pad_images(x, pad), w.shape
     N, H, W, _ = x.shape
     y = np.empty((N, (H - k) // stride + 1, (W - k) // stride + 1, K), x.dtype)
@@ -362,23 +338,14 @@ def conv_pixels(x, w, stride, pad):
     return y
 
 
-check(conv_pixels)
-
-# %% [markdown]
-# ### Rung 2: all windows at once, as a view
-#
-# The view of all windows of the whole batch has six axes, and no memory of its own. `einsum` sums over three
-# of them, in compiled loops.
-
-
-# %% tags=["measured"]
 def conv_windows(x, w, stride, pad):
-    """One einsum over the strided view of all windows."""
+    """Rung 2: one einsum over the strided view of all windows."""
     k = w.shape[0]
     windows = sliding_window_view(pad_images(x, pad), (k, k), axis=(1, 2))
     return np.einsum("nhvcij,ijcf->nhvf", windows[:, ::stride, ::stride], w)  # (N, Ho, Wo, C, k, k)
 
 
+check(conv_pixels)
 check(conv_windows)
 
 # %% [markdown]
@@ -386,15 +353,17 @@ check(conv_windows)
 #
 # Write every window out as a row. All rows make a matrix of $N H_o W_o \times k^2 C$ numbers, the *columns*
 # (the name comes from MATLAB, whose `im2col` makes them columns). The weights are a matrix of $k^2 C \times
-# K$ already. And then the whole layer, all images and all filters, is **one matrix product**.
+# K$ already. Then the whole layer, all images and all filters, is **one matrix product**.
 #
-# ![im2col: a 4 × 4 image with letters a to p and four overlapping 3 × 3 windows, drawn as outlines of
-# different colour and dash. An arrow leads to a matrix of four rows and nine columns, one row for each
-# window. Pixel f lies in all four windows and appears in all four rows, on a diagonal. The matrix times a
-# filter of nine weights is the output of four numbers.](figures/01_im2col.svg)
+# ![im2col for N = 2 images of 4 × 4 pixels and C = 2 channels, k = 3. Each image is drawn as two sheets, one
+# for each channel, and holds four overlapping windows, outlined in different colour and dash. An arrow leads
+# to the columns, a matrix of eight rows, N times the four windows of an image, and eighteen columns, k² times
+# C: the two channels of a pixel are neighbours. The pixel f, in yellow, lies in all four windows and appears
+# in four rows, on a diagonal. The columns times a matrix of eighteen by K = 3 weights, one column for each
+# filter, are the output of eight rows and three columns.](figures/01_im2col.svg)
 
 
-# %%
+# %% tags=["measured"]
 def im2col(x, k, stride, pad):
     """x (N, H, W, C) -> (N*Ho*Wo, k*k*C): every window a row"""
     windows = sliding_window_view(pad_images(x, pad), (k, k), axis=(1, 2))[:, ::stride, ::stride]
@@ -407,7 +376,6 @@ def output_shape(x, w, stride, pad):
     return N, *((n + 2 * pad - w.shape[0]) // stride + 1 for n in (H, W)), w.shape[-1]
 
 
-# %% tags=["measured"]
 def conv_im2col(x, w, stride, pad):
     """Rung 3: one GEMM on the written-out windows."""
     columns = im2col(x, w.shape[0], stride, pad)
@@ -419,8 +387,8 @@ columns = im2col(x_odd, 3, 2, 1)
 print(f"{x_odd.shape} -> columns {columns.shape} @ weights {w_odd.reshape(-1, 4).shape}")
 
 # %% [markdown]
-# **Question.** A pixel in the middle of the image appears how often in the columns? How much more memory do
-# the columns of each layer need than the images? Which layer is hit hardest, which not at all?
+# **Question.** How often does a pixel in the middle of the image appear in the columns? How much more memory
+# do the columns of each layer need than the images? Which layer is hit hardest, which not at all?
 
 
 # %%
@@ -440,29 +408,24 @@ memory = pd.DataFrame({layer.name: megabytes(layer, N) for layer in LAYERS}).T
 memory["columns / x"] = memory["columns"] / memory["x"]
 memory["(k/stride)²"] = [(layer.k / layer.stride) ** 2 for layer in LAYERS]
 display(memory.round(1))  # MB, and two ratios
+print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['columns'] / 1e3:.1f} GB")
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# With stride $s$ a pixel lies in about $(k/s)^2$ windows, so the columns are about $(k/s)^2$ times as large
-# as the images: the last two columns agree up to the borders. Conv2, with 5×5 and stride 1, is hit hardest. A
-# 1×1 convolution needs no im2col at all: its images *are* the matrix. That is one reason why bottlenecks are
-# cheap.
+# With stride $s$ a pixel lies in about $(k/s)^2$ windows: the last two columns agree up to the borders.
+# Conv2, with 5×5 and stride 1, is hit hardest. A 1×1 convolution needs no im2col at all: its images *are* the
+# matrix. That is one reason why bottlenecks are cheap.
 # </details>
-
-# %%
-print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['columns'] / 1e3:.1f} GB")
-
-# %% [markdown]
-# NVIDIA's GTX 580, the type of card on which AlexNet was trained, came with 1.5 or 3 GB, for all layers
-# together. One way out is to unfold a piece at a time: we come to it in 1.8. Another unfolds nothing.
+#
+# The GTX 580, on which AlexNet was trained, came with 1.5 or 3 GB, for all layers together. One way out is to
+# unfold a piece at a time (1.8). Another unfolds nothing.
 
 # %% [markdown]
 # ## 1.4 The same GEMMs with no im2col
 #
-# Swap the loops, as with Sobel: the two short ones outside. For each of the $k^2$ positions $(i, j)$ in the
-# kernel, take the whole image *shifted* by $(i, j)$, multiply its $C$ channels by the $C \times K$ matrix
-# $w_{ij}$, and add up.
+# Swap the loops, as with Sobel: for each of the $k^2$ positions $(i, j)$ in the kernel, take the whole image
+# *shifted* by $(i, j)$, multiply its $C$ channels by the $C \times K$ matrix $w_{ij}$, and add up.
 #
 # ![Shifted views: the same 4 × 4 image four times. In each, a 2 × 2 box of the size of the output is shaded:
 # at the top left for shift (0, 0), one to the right for shift (0, 1), at the top right for (0, 2), and at the
@@ -488,13 +451,12 @@ check(conv_shifted)
 
 # %% [markdown]
 # Same FLOPs, little extra memory. But the one GEMM of inner dimension $k^2C$ has become $k^2$ GEMMs of inner
-# dimension $C$, each adding to all of $y$. **Question:** for which of our five layers must this be a
-# catastrophe?
+# dimension $C$, each adding to all of $y$. **Question:** for which of our five layers must this be bad?
 #
 # <details><summary>Answer</summary>
 #
 # AlexNet's conv1: $C = 3$, and $k^2 = 121$. Each GEMM does three multiply-adds for each number of $y$ that it
-# loads and stores, 121 times over. The measurement below will show how bad this is.
+# loads and stores, 121 times over.
 # </details>
 
 # %% [markdown]
@@ -533,22 +495,672 @@ def conv_backward(dy, x, w, stride, pad):
 
 
 # %% [markdown]
-# `col2im` is the *transpose* of `im2col` as a linear map, and a transpose $A^{\mathsf T}$ is known by one
-# property: $\langle A x, c \rangle = \langle x, A^{\mathsf T} c \rangle$ for all $x$ and $c$. That is a test
-# in two lines, with no calculus in it:
+# Two tests. `col2im` is the *transpose* of `im2col` as a linear map, and a transpose $A^{\mathsf T}$ is known
+# by one property, with no calculus in it: $\langle A x, c \rangle = \langle x, A^{\mathsf T} c \rangle$ for
+# all $x$ and $c$. And TensorFlow has a derivative of its own, here of $L = \sum r \sin y$ with random $r$.
 
-# %%
+# %% tags=["measured"]
 x64, w64 = tensors(odd, 2, np.float64)
 c64 = rng.standard_normal(im2col(x64, 3, 2, 1).shape)
 left, right = np.vdot(im2col(x64, 3, 2, 1), c64), np.vdot(x64, col2im(c64, x64.shape, 3, 2, 1))
 print(f"<im2col x, c> = {left:.12f}\n<x, col2im c> = {right:.12f}")
 assert np.isclose(left, right, rtol=1e-12)
 
+y = conv_im2col(x64, w64, 2, 1)
+r = rng.standard_normal(y.shape)
+dx, dw = conv_backward(r * np.cos(y), x64, w64, 2, 1)
+with tf.GradientTape() as tape:
+    variables = tf.Variable(x64), tf.Variable(w64)
+    output = tf.nn.conv2d(*variables, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])
+    loss = tf.reduce_sum(r * tf.sin(output))
+for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variables), strict=True):
+    print(f"{name} {ours.shape!s:16} largest difference from TensorFlow: {np.abs(ours - theirs).max():.1e}")
+    assert np.allclose(ours, theirs, atol=1e-12)
+
 # %% [markdown]
-# ### How large may the error of a gradient check be?
+# So a training step is three GEMMs of equal FLOPs, one forward and two backward: the **factor 3** that turns
+# the FLOPs of a forward pass into those of training. (How large may the error of a gradient check by finite
+# differences be? 1.12 predicts it.)
+
+# %% [markdown]
+# ## 1.6 Two numbers that describe a machine
+#
+# A processor computes and it fetches. For its **peak** we take the best large matrix product we can find, for
+# its **bandwidth** a copy much larger than any cache. From here on every measurement is repeated, and the
+# contestants take turns, so that a ratio can be taken *within* a repeat, under nearly equal conditions. We
+# print minimum and quartiles, and a warning where the median is far above the minimum: then something else
+# was using the machine.
+
+
+# %%
+def race(calls, repeats=9, pause=0.02):
+    """{name: call} -> seconds: a row for each repeat, a column for each call, rested and warm."""
+    rows = []
+    for _ in range(repeats):
+        row = {}
+        for name, call in calls.items():
+            if pause:
+                time.sleep(pause)
+                call()
+            row[name] = seconds(call)[0]
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def quartiles(values):
+    """Minimum, lower quartile, median and upper quartile of each column, as rows."""
+    return values.quantile([0, 0.25, 0.5, 0.75]).T.set_axis(["min", "25%", "median", "75%"], axis=1)
+
+
+def warn(times, limit=1.5):
+    """Say which columns have a median above `limit` times their minimum; one core in place of two makes 2."""
+    for name, ratio in (times.median() / times.min()).items():
+        if ratio > limit:
+            print(f"WARNING: {name}: the median is {ratio:.1f} times the best. Repeat on a quiet machine.")
+
+
+# %% tags=["measured"]
+n = 2048
+a, c = rng.standard_normal((2, n, n), dtype=np.float32)
+out, ta, tc = [np.empty_like(a) for _ in range(THREADS)], tf.constant(a), tf.constant(c)
+
+
+def gemm_per_thread():
+    """THREADS independent products, one BLAS thread each."""
+    with blas.limit(limits=1):
+        list(pool.map(lambda o: np.matmul(a, c, out=o), out))
+
+
+layer_1x1 = tf.reshape(ta, (1, 32, n // 32, n)), tf.reshape(tc, (1, 1, n, n))  # its GEMM is this one
+gemms = race(
+    {
+        "NumPy, threads share one GEMM": lambda: np.matmul(a, c, out=out[0]),
+        "NumPy, a GEMM for each thread": gemm_per_thread,
+        "TensorFlow's matmul": lambda: tf.matmul(ta, tc).numpy(),
+        "TensorFlow's 1x1 convolution": lambda: tf.nn.conv2d(*layer_1x1, 1, "VALID").numpy(),
+    }
+)
+gemms["NumPy, a GEMM for each thread"] /= THREADS  # seconds for one product
+warn(gemms)
+display((2 * n**3 / 1e9 / quartiles(gemms)).round(1).set_axis(["best", "75%", "median", "25%"], axis=1))
+BLAS_PEAK = 2 * n**3 / gemms.iloc[:, :2].min().min()  # FLOP/s of NumPy's BLAS
+PEAK = 2 * n**3 / gemms.min().min()  # a limit is what the machine can do when nothing is in its way
+
+# %% [markdown]
+# (GFLOP/s.) Why does `race` pause, and what is `OPENBLAS_THREAD_TIMEOUT` in the first cell? The threads of
+# OpenBLAS do not go to sleep when their GEMM is done. They *spin*, to be ready for the next one, and whoever
+# is measured next shares a core with them: for $2^{28}$ ticks of the clock, a tenth of a second, unless
+# build or environment say otherwise [8]. We say $2^{20}$, and pause for longer.
+#
+# Does the peak make sense? A core of today issues two multiply-add instructions a cycle (it has two *FMA
+# units*), and each works on a whole vector register of 4, 8 or 16 numbers (*SIMD lanes*). So
+#
+# $$\text{peak} = \text{cores} \times \text{GHz} \times \text{FMA units} \times \text{lanes} \times 2 .$$
+#
+# **Predict** the peak from the clock and from what you know of your processor. Which rows fit?
+
+# %% tags=["measured"]
+UNITS = 2  # FMA units of a core: most desktop and server cores since 2013; look yours up
+widths = pd.DataFrame(index=["1 (scalar)", "4 (128 bits)", "8 (256 bits, AVX2)", "16 (512 bits, AVX-512)"])
+widths.index.name = "lanes"
+cycle = THREADS * UNITS * 2 * np.array([1, 4, 8, 16])  # FLOPs in a cycle
+widths[f"GFLOP/s at {CLOCK / 1e9:.2f} GHz"] = cycle * CLOCK / 1e9
+widths["GHz that NumPy's best would take"] = BLAS_PEAK / cycle / 1e9
+widths["GHz that the best would take"] = PEAK / cycle / 1e9
+display(widths.round(1))
+print(f"measured: NumPy's BLAS {BLAS_PEAK / 1e9:.0f} GFLOP/s, the best {PEAK / 1e9:.0f} GFLOP/s")
+
+# %% [markdown]
+# The system often knows the base clock only, and busy cores may run above it. So look in each column for the
+# row whose clock your processor can have, and at the architecture that NumPy's line above names for its BLAS:
+# *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* for 512. The two columns need not meet in one
+# row: a library uses the widest registers it was written for.
+#
+# Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves at least $2n$. (Many processors
+# also *read* the target before they overwrite it, which one does not see from here.)
+
+
+# %% tags=["measured"]
+def race_copies(size=2**26):
+    """Seconds of copying `size` float32, 268 MB of them to as many, with one thread and with all."""
+    source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
+    parts = list(zip(np.array_split(target, THREADS), np.array_split(source, THREADS), strict=True))
+    calls = {
+        "1 thread": lambda: np.copyto(target, source),
+        "all threads": lambda: list(pool.map(lambda pair: np.copyto(*pair), parts)),
+    }
+    return race(calls, repeats=5)
+
+
+copies = race_copies()
+warn(copies)
+display((8 * 2**26 / 1e9 / quartiles(copies)).round(1).set_axis(["best", "75%", "median", "25%"], axis=1))
+BANDWIDTH = 8 * 2**26 / copies.min().min()  # bytes/s
+RIDGE = PEAK / BANDWIDTH
+print(f"peak {PEAK / 1e9:.0f} GFLOP/s, bandwidth {BANDWIDTH / 1e9:.0f} GB/s, ridge {RIDGE:.1f} FLOP per byte")
+print(f"In the time of fetching one float32 from memory this machine does {4 * RIDGE:.0f} FLOPs.")
+
+# %% [markdown]
+# (GB/s.) One divided by the other is the **ridge**: how many FLOPs the machine can do in the time it takes to
+# move one byte.
+
+# %% [markdown]
+# ## 1.7 Predict
+#
+# The **arithmetic intensity** of a program is its FLOPs divided by the bytes it must move to or from memory.
+# The **roofline** [4] says: no program is faster than
+#
+# $$P = \min(\text{peak},\ \text{intensity} \times \text{bandwidth}).$$
+#
+# What must be moved? At the least, the images and weights in and the output out. im2col also writes the
+# columns and reads them back. The shifted GEMMs move, for each of the $k^2$ taps, a view (read, write its
+# copy, read that) and the output (write the product, read it, read and write $y$).
+
+
+# %%
+def traffic(layer, rung, N):
+    """Bytes to and from memory, if nothing stays in a cache from one array operation to the next."""
+    x, w, y, columns = (1e6 * size for size in megabytes(layer, N).values())
+    view = layer.k == layer.stride == 1 and layer.pad == 0  # the images are the matrix: nothing is copied
+    if rung == "im2col":
+        return x + w + y + (0 if view else 2 * columns)
+    if rung == "shifted":
+        views = columns if view else 3 * columns  # the k² views together are as large as the columns
+        return w + views + 4 * layer.k**2 * y
+    return x + w + y
+
+
+def intensities(rung):
+    """FLOP per byte of each layer."""
+    return np.array([layer.flops(N) / traffic(layer, rung, N) for layer in LAYERS])
+
+
+def roofline(intensity, peak=None, bandwidth=None):
+    """Attainable FLOP/s at an intensity in FLOP per byte; of this machine, if none is given."""
+    return np.minimum(peak or PEAK, intensity * (bandwidth or BANDWIDTH))
+
+
+# %% tags=["measured"]
+prediction = pd.DataFrame(index=LAYER_NAMES)
+work = np.array([layer.flops(N) for layer in LAYERS])
+for rung in ("least", "im2col", "shifted"):
+    prediction[f"{rung}: FLOP/B"] = intensities(rung)
+for rung in ("least", "im2col", "shifted"):
+    prediction[f"{rung}: ms"] = 1e3 * work / roofline(intensities(rung))
+prediction["least / im2col"] = intensities("least") / intensities("im2col")
+prediction["1 + 2 columns / x"] = 1 + 2 * memory["columns / x"]
+display(prediction.round(1))
+hit = [name for name in LAYER_NAMES if prediction.loc[name, "im2col: FLOP/B"] < RIDGE]
+print(f"left of the ridge, {RIDGE:.1f} FLOP per byte, lies the im2col of: {', '.join(hit) or 'no layer'}")
+
+# %% [markdown]
+# What does im2col cost in intensity? The images alone would be moved $1 + 2k^2$ times instead of once at
+# stride 1, since the columns are written *and* read: the last column. The column before it is smaller, since
+# weights and output are moved in both cases and do not grow. (The 1×1 copies nothing, so its last column does
+# not apply.) And where a layer's im2col still lies right of the ridge, the model says that it costs **no
+# time** here.
+#
+# **Guess:** im2col in NumPy reaches which fraction of the speed of TensorFlow's own convolution (oneDNN, on
+# most CPUs), at the same number of threads? And the best NumPy you can imagine?
+
+# %%
+guesses["im2col / TensorFlow"] = None
+guesses["best NumPy / TensorFlow"] = None
+
+# %% [markdown]
+# ## 1.8 Measure, and be surprised
+#
+# One layer first, the ResNet's 3×3 on 56×56 pixels. Where does im2col's time go: into writing the columns, or
+# into the GEMM? The columns are written twice: as `im2col` does it, into an array of its own, and into memory
+# that has been used before.
+
+# %% tags=["measured"]
+layer = LAYERS[2]
+k, stride, pad = layer.k, layer.stride, layer.pad
+x, w = tensors(layer, N)
+columns, weights = im2col(x, k, stride, pad), w.reshape(-1, layer.K)
+y = np.empty((len(columns), layer.K), np.float32)
+view = sliding_window_view(pad_images(x, pad), (k, k), axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
+inside = race(
+    {
+        "columns, as im2col writes them": lambda: im2col(x, k, stride, pad),
+        "columns, into used memory": lambda: np.copyto(columns.reshape(view.shape), view),
+        "the GEMM": lambda: np.matmul(columns, weights, out=y),
+    }
+)
+warn(inside)
+parts = 1e3 * quartiles(inside)
+parts["predicted"] = 1e3 * np.array([columns.nbytes / BANDWIDTH] * 2 + [layer.flops(N) / PEAK])
+display(parts.round(1))  # milliseconds
+fresh, used, gemm = inside.median()
+print(f"im2col spends {fresh / (fresh + gemm):.0%} of its time on writing the columns;")
+print(f"into memory used before, the same copy takes {used / fresh:.0%} as long.")
+print(f"The GEMM runs at {layer.flops(N) / gemm / PEAK:.0%} of the peak.")
+
+# %% [markdown]
+# The model does not know that
+#
+# - the columns are *new memory* every time: the operating system must find and clear each page before its
+#   first byte can be written (bookkeeping, the second disguise);
+# - **one** thread writes the columns, while the others wait for the GEMM;
+# - the columns make a round trip, out of the cache into memory and back for the GEMM.
+#
+# None of this is a law of nature. On the next rung **every thread takes images of its own**, and unfolds only
+# **a few output rows at a time**, into a small buffer that is used over and over and stays in the cache.
+# Here channels last are lucky: the $k \cdot C$ numbers beneath one *row* of the kernel are neighbours in
+# memory, so a window is $k$ runs of $kC$ numbers, which NumPy copies run by run.
+
+
+# %%
+def block_rows(Ho, row_bytes, block_bytes=2 * 2**20):
+    """How many of Ho output rows to unfold at a time, so that their columns fill about a block."""
+    blocks = min(Ho, -(-Ho * row_bytes // block_bytes))
+    return -(-Ho // blocks)
+
+
+# %%
+def conv_blocked(x, w, stride, pad, block_bytes=2 * 2**20):
+    """Rung 5: im2col for a few output rows at a time in cache, each thread with images of its own."""
+    (N, H, W, C), k, weights = x.shape, w.shape[0], w.reshape(-1, w.shape[-1])
+    _, Ho, Wo, K = shape = output_shape(x, w, stride, pad)
+    y, height = np.empty(shape, x.dtype), block_rows(Ho, Wo * k * k * C * x.itemsize, block_bytes)
+
+    def work(images):
+        padded = np.zeros((H + 2 * pad, W + 2 * pad, C), x.dtype)
+        buffer = np.empty((height, Wo, k, k, C), x.dtype)
+        windows = sliding_window_view(padded, (k, k), axis=(0, 1))[::stride, ::stride]
+        windows = windows.transpose(0, 1, 3, 4, 2)  # (Ho, Wo, k, k, C), a view: it follows `padded`
+        for n in images:
+            padded[pad : pad + H, pad : pad + W] = x[n]
+            for top in range(0, Ho, height):
+                block = y[n, top : top + height]
+                columns = buffer[: len(block)]
+                np.copyto(columns, windows[top : top + len(block)])
+                np.matmul(columns.reshape(-1, k * k * C), weights, out=block.reshape(-1, K))
+
+    with blas.limit(limits=1):
+        list(pool.map(work, np.array_split(np.arange(N), THREADS)))
+    return y
+
+
+# %% [markdown]
+# How large should a block be? Small for the cache, large for the BLAS, which rearranges *all the weights* at
+# each call. 1.13 measures it; we stay with 2 MiB.
+#
+# ## 1.9 The ladder
+#
+# All rungs, all five layers, TensorFlow beside them, in one run. One contestant is no convolution: *GEMMs
+# alone* does the products of the blocked rung, block for block, on columns that lie ready. What is left
+# between it and the peak is no copy of ours. The three slow rungs run on a part, and their time is scaled up
+# by FLOPs: the loops on four output pixels of two filters, the others on one image.
+
+
+# %%
+RUNGS = {
+    "loops": conv_loops,
+    "pixels": conv_pixels,
+    "windows": conv_windows,
+    "im2col": conv_im2col,
+    "shifted": conv_shifted,
+    "blocked": conv_blocked,
+    "TensorFlow": conv_tensorflow,
+}
+
+
+def part(rung, layer, x, w):
+    """What is measured of a slow rung: (x, w, pad) and its share of the layer's FLOPs."""
+    if rung == "loops":
+        side = layer.k + layer.stride  # four output pixels
+        return (x[:1, :side, :side], w[..., :2], 0), 4 * 2 / (N * layer.out[0] * layer.out[1] * layer.K)
+    if rung in ("pixels", "windows"):
+        return (x[:1], w, layer.pad), 1 / N
+    return (x, w, layer.pad), 1
+
+
+# %%
+def gemms_alone(layer):
+    """A function that does the GEMMs of conv_blocked on N images, with the same blocks and threads."""
+    (Ho, Wo), depth = layer.out, layer.k**2 * layer.C
+    height = block_rows(Ho, Wo * depth * 4)
+    columns = rng.standard_normal((THREADS, height * Wo, depth), dtype=np.float32)
+    weights = rng.standard_normal((depth, layer.K), dtype=np.float32)
+    y = np.empty((N, Ho, Wo, layer.K), np.float32)
+
+    def work(thread, images):
+        for n in images:
+            for top in range(0, Ho, height):
+                block = y[n, top : top + height].reshape(-1, layer.K)
+                np.matmul(columns[thread, : len(block)], weights, out=block)
+
+    def run():
+        with blas.limit(limits=1):
+            list(pool.map(work, range(THREADS), np.array_split(np.arange(N), THREADS)))
+
+    return run
+
+
+# %% tags=["measured"]
+check(conv_blocked)
+measured = {}  # name of a layer -> seconds for the whole layer, a row for each repeat, a column for each rung
+for layer in LAYERS:
+    x, w = tensors(layer, N)
+    exact = conv_tensorflow(x.astype(np.float64), w.astype(np.float64), layer.stride, layer.pad)
+    allowed = 10 * np.finfo(np.float32).eps * np.sqrt(layer.k**2 * layer.C)  # grows like a random walk
+    calls, shares = {"GEMMs alone": gemms_alone(layer)}, {"GEMMs alone": 1}
+    for rung, conv in RUNGS.items():
+        (px, pw, pad), shares[rung] = part(rung, layer, x, w)
+        if rung in ("im2col", "shifted", "blocked", "TensorFlow"):  # still the same convolution?
+            assert np.abs(conv(px, pw, layer.stride, pad) - exact).max() < allowed, (layer.name, rung)
+        if rung == "TensorFlow":
+            px, pw = tf.constant(px), tf.constant(pw)
+        calls[rung] = lambda conv=conv, a=px, b=pw, s=layer.stride, p=pad: conv(a, b, s, p)
+    slow = {rung: calls.pop(rung) for rung in ("loops", "pixels", "windows")}
+    times = race(slow, repeats=3).join(race(calls, repeats=15), how="outer")
+    print(f"{layer.name:15} measured; im2col, shifted, blocked and TensorFlow agree with float64")
+    warn(times)
+    measured[layer.name] = (times / pd.Series(shares))[[*RUNGS, "GEMMs alone"]]
+
+# %% tags=["measured"]
+median = pd.DataFrame({layer.name: measured[layer.name].median() for layer in LAYERS})  # seconds
+rates = np.array([layer.flops(N) for layer in LAYERS]) / median / 1e9  # GFLOP/s, rungs by layers
+print("GFLOP/s, from the medians:")
+display(rates.map("{:.3g}".format))
+
+
+def share(rungs):
+    """Of TensorFlow's speed, in each repeat: the geometric mean over {layer: rung}."""
+    logs = [np.log(measured[name]["TensorFlow"] / measured[name][rung]) for name, rung in rungs.items()]
+    return np.exp(sum(logs) / len(logs))
+
+
+best = median.drop(["TensorFlow", "GEMMs alone"]).idxmin()
+of_tensorflow = pd.DataFrame(
+    {rung: share(dict.fromkeys(LAYER_NAMES, rung)) for rung in ("im2col", "blocked")}
+)
+of_tensorflow["best NumPy"] = share(best)
+print("share of TensorFlow's speed, paired within each repeat:")
+display(quartiles(of_tensorflow).assign(max=of_tensorflow.max()).round(2))
+compare("im2col / TensorFlow", of_tensorflow["im2col"].median())
+compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
+
+# %% [markdown]
+# How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. But four
+# executions of this comparison on one machine gave best NumPy shares from 0.75 to 0.89: memory is laid out
+# anew each time, and the clock follows the temperature. And on a machine where 1.6 finds TensorFlow with
+# wider registers than the BLAS, expect nearer to a half. Say one digit, and on what.
+
+# %%
+LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
+fig, ax = plt.subplots(figsize=(8.2, 4.2))
+for i, rung in enumerate(RUNGS):
+    for offset, layer, (colour, marker) in zip(np.linspace(-0.24, 0.24, 5), LAYERS, LOOKS, strict=True):
+        low, middle, high = layer.flops(N) / measured[layer.name][rung].quantile([0.75, 0.5, 0.25]) / 1e9
+        style = {"color": colour, "marker": marker, "ms": 6, "ls": "", "capsize": 2}
+        label = layer.name if i == 0 else None
+        ax.errorbar(middle, i + offset, xerr=[[middle - low], [high - middle]], label=label, **style)
+    mean = np.exp(np.log(rates.loc[rung]).mean())
+    ax.plot([mean, mean], [i - 0.38, i + 0.38], color="0.2", ls="-", marker="", lw=1.5)
+ax.axvline(PEAK / 1e9, color="0.2", ls=":", label="peak")
+ax.set_yticks(range(len(RUNGS)), RUNGS)
+ax.set(xscale="log", xlabel="GFLOP/s (stroke: geometric mean of the five layers)")
+ax.set_title("Seven ways to the same numbers")
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+plt.show()
+
+# %% [markdown]
+# *(Figure: GFLOP/s on a logarithmic axis, a row of five markers for each rung from loops up to TensorFlow,
+# with error bars from quartile to quartile and a stroke at the geometric mean. Loops lie orders of magnitude
+# to the left; pixels, windows, im2col, shifted and blocked approach the dotted line of the peak; blocked and
+# TensorFlow are close together. Shifted is scattered widely, with conv1 far behind.)*
+
+# %% tags=["measured"]
+heights = np.exp(np.log(rates).mean(axis=1))
+print(f"from the loops to the blocked rung: a factor of {heights['blocked'] / heights['loops']:,.0f}")
+minutes = median.loc["loops"] / 60 / pd.Series(predicted_minutes)
+print(f"loops: {minutes.min():.1f} to {minutes.max():.1f} times the minutes that the photograph predicted")
+gain = rates.loc["im2col"] / rates.loc["windows"]
+print(f"im2col and GEMM over einsum's compiled loops: {gain.min():.0f}× to {gain.max():.0f}×")
+ratio = rates.loc["pixels"] / rates.loc["windows"]
+print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× to {ratio.max():.1f}×")
+
+# %% [markdown]
+# Three jumps. **Out of the interpreter**, from the loops to any compiled call. (The photograph predicted
+# their minutes roughly right: a multiply-add in Python costs much the same in any loop.) **Into the GEMM**,
+# from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
+#
+# - The second jump is of the kind that the 2006 paper made, but the numbers cannot be compared: theirs is a
+#   whole network against C loops, ours one layer against einsum, on one thread.
+# - A Python loop over every pixel can beat *no loop in sight*, because BLAS does its inner product. The aim
+#   is not "no loops", but many FLOPs for each instruction of bookkeeping.
+# - Shifted GEMMs on conv1 are as bad as one had to fear: the *inner dimension* decides.
+#
+# ## 1.10 On the roofline, and inside the GEMM
+
+# %%
+fig, ax = plt.subplots(figsize=(8.6, 4.9))
+reach = np.logspace(-0.6, 3.1, 200)
+ax.loglog(reach, roofline(reach) / 1e9, color="black", marker="", ls="-")
+ax.axvline(RIDGE, color="0.5", ls=":", marker="")
+ax.text(RIDGE, PEAK / 700e9, f" ridge\n {RIDGE:.1f} FLOP/B", color="0.3", fontsize=9)
+shown = {"shifted": "v", "im2col": "s", "blocked": "o", "TensorFlow": "*"}
+places = np.array([intensities(rung) for rung in shown])  # rungs by layers
+for i, (name, colour) in enumerate(zip(LAYER_NAMES, palette, strict=False)):
+    ax.plot(places[:3, i], rates.loc[[*shown][:3], name], color=colour, ls="-", marker="", lw=1)
+    for rung, at in zip(shown, places[:, i], strict=True):
+        face = "white" if rung in ("shifted", "im2col") else colour
+        style = {"marker": shown[rung], "ms": 11 if rung == "TensorFlow" else 7, "mfc": face, "color": colour}
+        label = rung if i == 0 else None
+        ax.plot(at, rates.loc[rung, name], ls="", label=label, **style)
+    turned = {"rotation": 90, "ha": "right" if "conv1" in name else "left", "va": "bottom"}
+    ax.text(places[-1, i], 1.3 * PEAK / 1e9, name.split(" ", 1)[1], color=colour, fontsize=9.5, **turned)
+ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="GFLOP/s", ylim=(PEAK / 1e12, 6 * PEAK / 1e9))
+ax.set_title(f"Five layers under one roof ({THREADS} threads)")
+ax.legend(loc="lower right")
+plt.show()
+
+# %% [markdown]
+# *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
+# flat roof. Each layer has a colour and its name above the roof, at the intensity of its blocked rung and
+# TensorFlow, filled markers near the flat roof. Thin lines lead from blocked to im2col, further left, and to
+# the shifted GEMMs, further left still; those of conv1 lie by far the lowest, under the slanted part.)*
+#
+# - The loops have the intensity of blocked, and lie orders of magnitude below the frame. The roofline says
+#   how fast a program *may* be; far below it, the problem is one of instructions.
+# - im2col and the shifted GEMMs move to the left. On the flat part it is not the memory that holds them, but
+#   copies on one thread, additions and narrow GEMMs. The higher the ridge, the dearer an extra byte.
+# - A dot above the roof breaks no law. Above the slanted part, more stayed in the caches than our formula
+#   allows; above the flat part, a kernel is better than the best GEMM we measured.
+#
+# ### From the cache to the registers
+#
+# Why does a GEMM come near the peak, and why do ours not? Think of the innermost loop. It holds a *tile* of
+# $Y$ in registers, of $m$ rows and $v$ vectors. In each step it loads $v$ vectors of weights and $m$ numbers
+# of the columns, and does $m v$ vector multiply-adds. A core can do two loads and two multiply-adds a cycle,
+# and a sum is ready for its next term after four cycles. **Which tile is the best with 16 registers?**
+
+
+# %%
+def tile(m, v, registers=16, latency=4):
+    """Share of the peak that an m x v tile of vector sums allows; 2 loads, 2 FMAs a cycle."""
+    if m * v + v + 1 > registers:  # the sums, the weights, one number of the columns
+        return np.nan
+    cycles = max(m * v / 2, (m + v) / 2, latency)  # a step: FMAs, loads, and waiting for the sums
+    return m * v / 2 / cycles
+
+
+tiles = pd.DataFrame({f"{v} vectors": {f"{m} rows": tile(m, v) for m in (1, 2, 4, 6, 8)} for v in (1, 2, 3)})
+display(tiles.map(lambda share: "too large" if np.isnan(share) else f"{share:.0%}"))
+
+# %% [markdown]
+# A single sum, the definition's way, waits for itself most of the time. The tile must be large enough to hide
+# the waiting and small enough for the registers: kernels for AVX2 use tiles such as 6×2 and 4×3 vectors.
+#
+# Around this kernel a GEMM blocks for the caches and **packs**: it copies both operands, block by block, into
+# the order in which the kernel reads them [5]. That is bookkeeping, the third disguise. A number of the
+# columns is read and written once for it, 8 bytes, and then serves $K$ multiply-adds. So
+#
+# $$t \approx \frac{2 M D K}{\text{peak}} + \frac{8 M D}{\text{bandwidth}}$$
+#
+# for $M \times D$ columns: copying takes as long as multiplying at $K = 4 \cdot \text{ridge}$. **Guess** from
+# the ridge: which share of the peak is left at $K = 64$?
+
+# %% tags=["measured"]
+M, D, Ks = 16384, 9 * 64, 2 ** np.arange(0, 11)
+A = rng.standard_normal((M, D), dtype=np.float32)
+right = {K: rng.standard_normal((D, K), dtype=np.float32) for K in Ks}
+products = {K: np.empty((M, K), np.float32) for K in Ks}
+times = race({K: lambda K=K: np.matmul(A, right[K], out=products[K]) for K in Ks}, repeats=7)
+low, middle, high = (2 * M * D * Ks / times.quantile(q) / 1e9 for q in (0.75, 0.5, 0.25))
+packing = 2 * Ks / (2 * Ks / BLAS_PEAK + 8 / BANDWIDTH) / 1e9
+
+fig, ax = plt.subplots(figsize=(8.2, 3.9))
+ax.errorbar(Ks, middle, yerr=[middle - low, high - middle], ls="", marker="o", label="measured")
+ax.plot(Ks, packing, marker="", ls="--", label="predicted: FLOPs at peak, and packing")
+ax.axhline(BLAS_PEAK / 1e9, color="0.2", ls=":", marker="", label="peak of NumPy's BLAS")
+ax.axvline(4 * BLAS_PEAK / BANDWIDTH, color="0.5", ls="-.", marker="", lw=1, label="K = 4 × its ridge")
+for K, names in {64: "both 56s", 256: "conv2\n3x3, 14"}.items():
+    ax.annotate(names, (K, 0), (K, PEAK / 12e9), ha="center", fontsize=9, arrowprops={"arrowstyle": "->"})
+ax.set_xscale("log", base=2)
+ax.set(xlabel="columns of the right matrix, K", ylabel="GFLOP/s", ylim=(0, None))
+ax.set_title(f"A wider and wider GEMM: {M} × {D} by {D} × K")
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+plt.show()
+shares = middle[64] / BLAS_PEAK * 1e9, packing[6] / BLAS_PEAK * 1e9
+print(f"K = 64: {shares[0]:.0%} of the peak of NumPy's BLAS, predicted {shares[1]:.0%}")
+
+# %% [markdown]
+# *(Figure: GFLOP/s of a GEMM against its width K from 1 to 1024. The dashed prediction rises slowly, passes
+# half the peak at K = 4 times the ridge, and comes near the peak at the right end; the measured points lie
+# below it for small K and follow it from some dozens of columns on. Arrows mark the K of our layers, 64 and
+# 256.)*
+#
+# On the right the model holds. On the left it flatters, since below one tile of columns part of each vector
+# is wasted; only $K = 1$ is another routine, which packs nothing. Our layers stand where packing still costs.
+
+# %%
+looks = {"im2col": "s", "blocked": "o", "GEMMs alone": "D", "TensorFlow": "*"}
+fig, ax = plt.subplots(figsize=(8.2, 3.7))
+for i, (name, marker) in enumerate(looks.items()):
+    for j, layer in enumerate(LAYERS):
+        low, middle, high = measured[layer.name][name].quantile([0.25, 0.5, 0.75]) * PEAK / layer.flops(N)
+        style = {"color": palette[i], "marker": marker, "ms": 10 if marker == "*" else 7, "ls": ""}
+        label = name if j == 0 else None
+        ax.errorbar(
+            j + 0.16 * (i - 1.5), middle, yerr=[[middle - low], [high - middle]], label=label, **style
+        )
+ax.axhline(1, color="black", ls=":", marker="", label="all FLOPs at peak")
+ax.set_xticks(range(5), [layer.name.replace(" ", "\n", 1) for layer in LAYERS])
+ax.set(
+    ylabel="time / (FLOPs / peak)", ylim=(0, None), title="Where the rest goes (1 = perfect, lower is better)"
+)
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+plt.show()
+
+# %% [markdown]
+# *(Figure: for each layer four markers of time, with bars from quartile to quartile, in units of the time
+# that its FLOPs take at peak. im2col is the highest for most layers; the blocked rung lies lower, its GEMMs
+# alone a little below it, and TensorFlow about there or lower.)*
+#
+# Between im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the
+# copies that are left. From there to one: **inside the BLAS**, packing and narrow tiles. A library for
+# convolutions (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for the shape of *this* layer,
+# may use wider registers, packs the weights once, and reads the windows straight from the image: there are no
+# columns at all. NVIDIA's cuDNN has the same idea for GPUs, the *implicit* GEMM [6].
+#
+# ## 1.11 The same GEMM on a GPU
+#
+# Back to the question. AlexNet's card, the GTX 580 of 2010, has 512 cores at 1.544 GHz, each with one
+# multiply-add a cycle, and 192.4 GB/s [9]. Set it beside a processor of its own years: the Core i7-960 of
+# 2009, four cores at 3.2 GHz, each with one multiplication and one addition of four lanes a cycle, and 32
+# GB/s; Lee et al. [7, table 2] compared it with the GTX 280 of 2008.
+#
+# **Guess:** how many times the FLOP/s, how many times the bandwidth? What does that do to the ridge?
+
+# %%
+guesses["FLOP/s of the GTX 580 over the i7-960"] = None
+guesses["bandwidth of the GTX 580 over the i7-960"] = None
+
+# %% tags=["measured"]
+OF_THE_TIME = {  # peak in FLOP/s and bandwidth in bytes/s, by data sheet
+    "Core i7-960, 2009": (4 * 3.2e9 * 4 * 2, 32e9),
+    "GTX 580, 2010": (512 * 1.544e9 * 2, 192.4e9),
+}
+training = 3 * 2 * 19.6e9 * 1.28e6 * 50  # FLOPs: forward, dW and dX; VGG-19's multiply-adds, images, epochs
+machines = pd.DataFrame(OF_THE_TIME | {f"this CPU, {THREADS} threads, measured": (PEAK, BANDWIDTH)}).T
+machines.columns = ["GFLOP/s", "GB/s"]
+machines["ridge / FLOP per B"] = machines["GFLOP/s"] / machines["GB/s"]
+machines["days for VGG"] = training / machines["GFLOP/s"] / 86400
+machines[["GFLOP/s", "GB/s"]] /= 1e9
+display(machines.round(1))
+(cpu_peak, cpu_bandwidth), (gpu_peak, gpu_bandwidth) = OF_THE_TIME.values()
+compare("FLOP/s of the GTX 580 over the i7-960", gpu_peak / cpu_peak, "×")
+compare("bandwidth of the GTX 580 over the i7-960", gpu_bandwidth / cpu_bandwidth, "×")
+print(f"VGG for 50 epochs: {training / 6:.2e} multiply-adds forward, {training:.2e} FLOPs for the training")
+
+# %% [markdown]
+# A data sheet's numbers are limits that no program reaches, on either side: after tuning *both*, Lee et al.
+# found the GTX 280 2.5 times faster on average over fourteen kernels. The last column is what a peak buys: a
+# slide of SURFsara's says that training VGG for 50 epochs on ImageNet takes "more than 1 ExaFlop", with 19.6
+# GFLOP an image. But 19.6 billion is what He et al. [10] give for VGG-19, in *multiply-adds*, and the slide
+# counts the forward pass only.
+
+# %%
+fig, ax = plt.subplots(figsize=(8.6, 4.4))
+reach = np.logspace(-0.5, 3.2, 200)
+for (name, (peak, bandwidth)), style in zip(OF_THE_TIME.items(), ("-", "--"), strict=True):
+    ax.loglog(reach, roofline(reach, peak, bandwidth) / 1e9, ls=style, marker="", label=name)
+for name, at in zip(LAYER_NAMES, intensities("least"), strict=True):
+    roofs = [roofline(at, *machine) / 1e9 for machine in OF_THE_TIME.values()]
+    ax.plot([at, at], roofs, color="0.4", ls=":", marker="o", mfc="white", ms=7)
+    side = "right" if "conv1" in name else "left"
+    ax.text(at, roofs[0] / 1.3, name, rotation=90, fontsize=9, va="top", ha=side)
+ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="attainable GFLOP/s", ylim=(8, 3000))
+ax.set_title("Two roofs of the same years")
+ax.legend(loc="upper left")
+plt.show()
+
+# %% [markdown]
+# *(Figure: the rooflines of the Core i7-960 and of the GTX 580, each slanted and then flat; the card's lies
+# above on both parts, more so on the flat one, and its ridge lies further right. Dotted lines lift each of
+# the five layers from the lower flat roof to the upper one: all lie to the right of both ridges.)*
+#
+# So, **why did GPUs make convolutional networks possible?** Not because they convolve well. A convolution,
+# written out, *is* a matrix product: many FLOPs for each byte. Our layers, even unfolded (1.7), lie to the
+# right of both ridges, so what counts is the flat roof, and there the card is ahead by more than in
+# bandwidth. The matrix form came first and helped the CPU just as well; what the GPU added is the height of
+# its roof, to a program that had already been brought beneath it. This answer rests on data sheets: no card
+# of those years ran here, and how near a program came to the higher roof we have not measured. (1.14 replays
+# a recorded run on a GPU of today, where there is one.) Where the GEMM gets narrow, the batch small, or one
+# byte too many is moved, the ridge takes the gain back: the subject of lecture 04. How many such machines
+# work on *one* network is the subject of lectures 05 to 10.
+#
+# ## What was learned
+#
+# 1. A convolution layer is one GEMM of $(N H_o W_o) \times (k^2 C)$ by $(k^2 C) \times K$ (im2col), or $k^2$
+#    accumulated GEMMs of inner dimension $C$ (shifted views).
+# 2. Its backward pass is two GEMMs of the same FLOPs; `col2im` *adds*.
+# 3. FLOPs and bytes follow from the shapes. im2col divides the intensity by less than $1 + 2k^2$, since
+#    weights and output do not grow.
+# 4. Peak and bandwidth give the roofline. It bounds from above; what lies far below it pays for
+#    *bookkeeping*: the interpreter, new pages, packing.
+# 5. Peak is cores × clock × FMA units × lanes × 2. A GEMM reaches it with tiles in registers, and only where
+#    it is wide enough to pay for its packing.
+#
+# **Open questions.** (a) With Winograd's algorithm a 3×3 convolution needs 2.25 to 4 times fewer
+# multiplications. Can it lie above the roof? (b) What should a chip for CNNs have more of, FLOP/s or
+# bandwidth, and does the answer change when networks turn to 1×1 and depthwise convolutions? (c) At batch 1
+# our blocked rung leaves all threads but one idle. How would you share out one image?
+#
+# Next: **02, networks that learn**, builds a network from such layers. **03, from LeNet to ResNet**, asks
+# which layers. Assignment 01, *Convolution as GEMM*, belongs to this lecture.
+
+# %% [markdown]
+# ## Further
+#
+# ### 1.12 How large may the error of a gradient check be?
 #
 # "Compare with finite differences, the error should be small." *How* small? Take the loss $L = \sum r \sin y$
-# with random $r$, go a step $h$ in a random direction $v$ of the images, forward and back:
+# of 1.5, go a step $h$ in a random direction $v$ of the images, forward and back:
 #
 # $$D(h) = \frac{L(x + hv) - L(x - hv)}{2h} = \langle \nabla L, v\rangle +
 # \underbrace{\tfrac{h^2}{6} L'''}_{\text{truncation}} +
@@ -613,11 +1225,11 @@ plt.show()
 # along the predicted rounding line from the left, and rise along the predicted truncation line to the right,
 # with the tip between. The wrong gradient's points lie on a horizontal line far above.)*
 #
-# Three lessons. The error of a *right* gradient is **predictable**: on the right branch theory and
-# measurement agree to the thickness of the marker, on the left one the bound holds. A *wrong* gradient does
-# not care about $h$: a horizontal line is the signature of a bug. And in float32 the V would be so shallow
-# (its $\varepsilon$ is $2^{29}$ times larger) that small bugs drown: **check gradients in float64**, with a
-# step near $\varepsilon^{1/3}$.
+# The error of a *right* gradient is predictable: on the right branch theory and measurement agree to the
+# thickness of the marker, on the left one the bound holds. A *wrong* gradient does not care about $h$: a
+# horizontal line is the signature of a bug. In float32 the V would be so shallow (its $\varepsilon$ is
+# $2^{29}$ times larger) that small bugs drown: **check gradients in float64**, with a step near
+# $\varepsilon^{1/3}$.
 #
 # <details><summary>What would the plot look like for the loss L = ⟨r, y⟩, without the sine?</summary>
 #
@@ -626,262 +1238,10 @@ plt.show()
 # rounding error.
 # </details>
 #
-# One witness is none, so here is a second, TensorFlow's own derivative:
-
-# %% tags=["measured"]
-with tf.GradientTape() as tape:
-    variables = tf.Variable(x64), tf.Variable(w64)
-    output = tf.nn.conv2d(*variables, 2, [[0, 0], [1, 1], [1, 1], [0, 0]])
-    loss = tf.reduce_sum(r * tf.sin(output))
-for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variables), strict=True):
-    print(f"{name} {ours.shape!s:16} largest difference from TensorFlow: {np.abs(ours - theirs).max():.1e}")
-    assert np.allclose(ours, theirs, atol=1e-12)
-
-# %% [markdown]
-# So a training step is three GEMMs of equal FLOPs, one forward and two backward: the **factor 3** that turns
-# the FLOPs of a forward pass into those of training, in this course and in the papers.
-
-# %% [markdown]
-# ## 1.6 Two numbers that describe a machine
+# ### 1.13 How much to unfold at a time
 #
-# A processor does two things: it computes and it fetches. How fast can *this one* do either? For the **peak**
-# we take the best large matrix product we can find, for the **bandwidth** a copy much larger than any cache.
-# Every measurement from here on is repeated, contestants take turns (so that a disturbance hits all of them),
-# and we report the median and the quartiles. Only for the roof itself the *best* repeat counts: a limit is
-# what the machine can do when nothing is in its way.
-
-
-# %%
-def race(calls, repeats=9, pause=0.02):
-    """{name: call} -> {name: seconds of each repeat}, in turns, each after a pause and an untimed call."""
-    times = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            if pause:
-                time.sleep(pause)
-                call()
-            times[name].append(seconds(call)[0])
-    return {name: np.array(t) for name, t in times.items()}
-
-
-def spread(t):
-    """Median and quartiles."""
-    return tuple(np.quantile(t, q) for q in (0.5, 0.25, 0.75))
-
-
-# %%
-n = 2048
-a, c = rng.standard_normal((2, n, n), dtype=np.float32)
-out = [np.empty_like(a) for _ in range(THREADS)]
-ta, tc = tf.constant(a), tf.constant(c)
-
-
-def gemm_per_thread():
-    """THREADS independent products, one BLAS thread each."""
-    with blas.limit(limits=1):
-        list(pool.map(lambda o: np.matmul(a, c, out=o), out))
-
-
-GEMMS = {
-    "NumPy's BLAS, threads share one GEMM": lambda: np.matmul(a, c, out=out[0]),
-    "NumPy's BLAS, a GEMM for each thread": gemm_per_thread,
-    "TensorFlow's matmul": lambda: tf.matmul(ta, tc).numpy(),
-}
-gemms = race(GEMMS)
-
-# %% tags=["measured"]
-rates = {}  # FLOP/s of every repeat
-for name, t in gemms.items():
-    rates[name] = 2 * n**3 * (THREADS if "each" in name else 1) / t
-    median, low, high = spread(rates[name] / 1e9)
-    print(f"{name:38} {median:6.1f} GFLOP/s  [{low:.1f} to {high:.1f}]  best {rates[name].max() / 1e9:.1f}")
-PEAK = max(r.max() for r in rates.values())
-
-# %% [markdown]
-# Why does `race` pause, and what is `OPENBLAS_THREAD_TIMEOUT` in the first cell? The threads of a BLAS do not
-# go to sleep when their GEMM is done. They *spin*: they ask for more work as fast as they can, so as not to
-# miss it, and whoever is measured next gets one core less. OpenBLAS does so for $2^{26}$ clock ticks or more,
-# unless told otherwise; we say $2^{20}$, less than a millisecond. A benchmark in which contestants take turns
-# *without* this can cost the next contestant most of a core, with a small spread, reproducibly. Exercise 6
-# lets you see it. An honest comparison gives each contestant a machine at rest.
-#
-# Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves $2n$. (This is the honest
-# minimum: many processors also *read* the target before they overwrite it, and one does not see that from
-# here.) One thread or several, whichever is faster.
-
-
-# %% tags=["measured"]
-def race_copies(size=2**26):
-    """Seconds of copying `size` float32, 268 MB of them to as many, with one thread and with all."""
-    source, target = np.ones(size, np.float32), np.zeros(size, np.float32)
-    parts = list(zip(np.array_split(target, THREADS), np.array_split(source, THREADS), strict=True))
-    calls = {
-        "1 thread": lambda: np.copyto(target, source),
-        f"{THREADS} threads": lambda: list(pool.map(lambda pair: np.copyto(*pair), parts)),
-    }
-    return race(calls if THREADS > 1 else {"1 thread": calls["1 thread"]}, repeats=5)
-
-
-copies = {name: 2 * 4 * 2**26 / t for name, t in race_copies().items()}  # bytes/s of every repeat
-for name, speeds in copies.items():
-    median, low, high = spread(speeds / 1e9)
-    print(f"copy, {name}: {median:.1f} GB/s  [{low:.1f} to {high:.1f}]  best {speeds.max() / 1e9:.1f}")
-BANDWIDTH = max(speeds.max() for speeds in copies.values())
-
-# %% [markdown]
-# Divide one by the other and you have the most useful number about a machine: how many FLOPs it can do in the
-# time it takes to move one byte. That is the **ridge**.
-
-# %% tags=["measured"]
-RIDGE = PEAK / BANDWIDTH
-print(f"peak {PEAK / 1e9:.0f} GFLOP/s, bandwidth {BANDWIDTH / 1e9:.0f} GB/s, ridge {RIDGE:.1f} FLOP per byte")
-print(f"In the time of fetching one float32 from memory this machine does {4 * RIDGE:.0f} FLOPs.")
-
-# %% [markdown]
-# ## 1.7 Predict
-#
-# The **arithmetic intensity** of a program is its FLOPs divided by the bytes it must move to or from memory.
-# The **roofline** (Williams, Waterman and Patterson, 2009) says: no program is faster than
-#
-# $$P = \min(\text{peak},\ \text{intensity} \times \text{bandwidth}).$$
-#
-# What must be moved? At the least, the images and weights in and the output out. im2col writes the columns
-# and reads them back. The shifted GEMMs move, for each of the $k^2$ taps, a view (read, write its copy, read
-# that) and the output (write the product, read it, read and write $y$).
-
-
-# %%
-def traffic(layer, rung, N):
-    """Bytes to and from memory, if nothing stays in a cache from one array operation to the next."""
-    x, w, y, columns = (1e6 * size for size in megabytes(layer, N).values())
-    view = layer.k == layer.stride == 1 and layer.pad == 0  # the images are the matrix: nothing is copied
-    if rung == "im2col":
-        return x + w + y + (0 if view else 2 * columns)
-    if rung == "shifted":
-        views = columns if view else 3 * columns  # the k² views together are as large as the columns
-        return w + views + 4 * layer.k**2 * y
-    return x + w + y
-
-
-def roofline(intensity, peak=None, bandwidth=None):
-    """Attainable FLOP/s at an intensity in FLOP per byte; of this machine, if none is given."""
-    return np.minimum(peak or PEAK, intensity * (bandwidth or BANDWIDTH))
-
-
-# %% tags=["measured"]
-prediction = pd.DataFrame(index=LAYER_NAMES)
-for rung in ("least", "im2col", "shifted"):
-    prediction[f"{rung}: FLOP/B"] = [layer.flops(N) / traffic(layer, rung, N) for layer in LAYERS]
-for rung in ("least", "im2col", "shifted"):
-    rates = roofline(prediction[f"{rung}: FLOP/B"])
-    prediction[f"{rung}: ms"] = [1e3 * layer.flops(N) / f for layer, f in zip(LAYERS, rates, strict=True)]
-prediction["k²"] = [layer.k**2 for layer in LAYERS]
-prediction["least / im2col"] = prediction["least: FLOP/B"] / prediction["im2col: FLOP/B"]
-display(prediction.round(1))
-
-# %% tags=["measured"]
-left = [name for name in prediction.index if prediction.loc[name, "im2col: FLOP/B"] < RIDGE]
-print(f"ridge of this machine: {RIDGE:.1f} FLOP per byte")
-print(f"layers whose im2col lies left of the ridge, where the memory decides: {', '.join(left) or 'none'}")
-
-# %% [markdown]
-# Two things to notice *before* measuring. It is often said that im2col costs a factor $k^2$ in intensity: the
-# last two columns disagree. The $k^2$ is true of the images alone; weights and output are moved too, and they
-# do not grow. And where does the ridge lie? If no layer's im2col lies left of it, this model says that
-# **im2col costs nothing here**: the memory keeps up. Is that so?
-#
-# **Guess:** im2col + GEMM in NumPy reaches which fraction of the speed of TensorFlow's own convolution, which
-# is oneDNN on most CPUs, at the same number of threads? And the best NumPy you can imagine?
-
-# %%
-guesses["im2col / TensorFlow"] = None
-guesses["best NumPy / TensorFlow"] = None
-
-# %% [markdown]
-# ## 1.8 Measure, and be surprised
-#
-# One layer first, the ResNet's 3×3 on 56×56 pixels. Where does im2col's time go: into writing the columns, or
-# into the GEMM? The columns are written twice: as `im2col` does it, into an array of its own, and the same
-# into memory that has been used before.
-
-# %% tags=["measured"]
-layer = LAYERS[2]
-k, stride, pad = layer.k, layer.stride, layer.pad
-x, w = tensors(layer, N)
-columns, weights = im2col(x, k, stride, pad), w.reshape(-1, layer.K)
-y = np.empty((len(columns), layer.K), np.float32)
-view = sliding_window_view(pad_images(x, pad), (k, k), axis=(1, 2)).transpose(0, 1, 2, 4, 5, 3)
-
-inside = race(
-    {
-        "columns, as im2col writes them": lambda: im2col(x, k, stride, pad),
-        "columns, into used memory": lambda: np.copyto(columns.reshape(view.shape), view),
-        "the GEMM": lambda: np.matmul(columns, weights, out=y),
-    }
-)
-for name, t in inside.items():
-    print(f"{name:32} {1e3 * spread(t)[0]:6.1f} ms")
-print(f"{'roofline: columns / bandwidth':32} {1e3 * columns.nbytes / BANDWIDTH:6.1f} ms")
-print(f"{'roofline: FLOPs / peak':32} {1e3 * layer.flops(N) / PEAK:6.1f} ms")
-
-# %% tags=["measured"]
-fresh, used, gemm = (spread(t)[0] for t in inside.values())
-print(f"im2col spends {fresh / (fresh + gemm):.0%} of its time on writing the columns.")
-print(f"Into memory used before, the same copy is {fresh / used:.1f} times faster.")
-print(f"The GEMM runs at {layer.flops(N) / gemm / PEAK:.0%} of the peak: it is a narrow one, K = {layer.K}.")
-
-# %% [markdown]
-# The model counted FLOPs and bytes at the machine's best rates. What it does not know of:
-#
-# - The columns are *new memory* every time. The operating system must find and clear each page before the
-#   first byte of it can be written: bookkeeping, the second disguise.
-# - **One** thread writes the columns, while the others wait for the GEMM.
-# - The columns make a round trip: out of the cache into memory, and back for the GEMM.
-#
-# None of the three is a law of nature. So, the next rung. **Every thread takes images of its own**, and both
-# writes their columns and multiplies them; and it unfolds only **a few rows of the output at a time**, into a
-# small buffer that is used over and over and stays in the cache. The columns never see the memory. In place
-# of one large GEMM for all threads there are many small ones for one thread each.
-#
-# And here the layout turns out to be lucky. With the channels last, the $k \cdot C$ numbers beneath one *row*
-# of the kernel are neighbours in memory. A window is not $k^2C$ scattered numbers but $k$ runs of $kC$, and
-# NumPy copies run by run.
-
-
-# %%
-def conv_blocked(x, w, stride, pad, block_bytes=2 * 2**20):
-    """Rung 5: im2col for a few output rows at a time in cache, each thread with images of its own."""
-    N, H, W, C = x.shape
-    _, Ho, Wo, K = shape = output_shape(x, w, stride, pad)
-    k, weights, y = w.shape[0], w.reshape(-1, K), np.empty(shape, x.dtype)
-    blocks = -(-Ho * Wo * k * k * C * x.itemsize // block_bytes)
-    height = -(-Ho // min(blocks, Ho))  # output rows in a block
-
-    def work(images):
-        padded = np.zeros((H + 2 * pad, W + 2 * pad, C), x.dtype)
-        buffer = np.empty((height, Wo, k, k, C), x.dtype)
-        windows = sliding_window_view(padded, (k, k), axis=(0, 1))[::stride, ::stride]
-        windows = windows.transpose(0, 1, 3, 4, 2)  # (Ho, Wo, k, k, C), a view: it follows `padded`
-        for n in images:
-            padded[pad : pad + H, pad : pad + W] = x[n]
-            for top in range(0, Ho, height):
-                block = y[n, top : top + height]
-                columns = buffer[: len(block)]
-                np.copyto(columns, windows[top : top + len(block)])
-                np.matmul(columns.reshape(-1, k * k * C), weights, out=block.reshape(-1, K))
-
-    with blas.limit(limits=1):
-        list(pool.map(work, np.array_split(np.arange(N), THREADS)))
-    return y
-
-
-# %% tags=["measured"]
-check(conv_blocked)
-
-# %% [markdown]
-# How large should a block be? The cache says: small. But at each call, the BLAS rearranges ("packs") *all the
-# weights* into an order of its own, which wants few calls: large. **Predict** where the best size lies (look
-# up your processor's L2 cache), then look:
+# The cache says: small blocks. The BLAS, which packs all the weights at each call, says: large ones.
+# **Predict** where the best size lies (look up your processor's L2 cache), then look:
 
 # %%
 sizes = 2.0 ** np.arange(-3, 6)  # MiB
@@ -897,9 +1257,8 @@ for layer in (LAYERS[2], LAYERS[3]):
 # %%
 fig, ax = plt.subplots()
 for layer in (LAYERS[2], LAYERS[3]):
-    t = np.array([spread(contest[layer.name][mib]) for mib in sizes]).T  # (3, sizes)
-    rate = layer.flops(N) / t / 1e9
-    ax.errorbar(sizes, rate[0], yerr=[rate[0] - rate[2], rate[1] - rate[0]], label=layer.name)
+    low, middle, high = (layer.flops(N) / contest[layer.name].quantile(q) / 1e9 for q in (0.75, 0.5, 0.25))
+    ax.errorbar(sizes, middle, yerr=[middle - low, high - middle], label=layer.name)
 ax.axhline(PEAK / 1e9, color="0.3", ls=":", label="peak: large GEMM")
 ax.set_xscale("log", base=2)
 ax.set(
@@ -917,296 +1276,13 @@ plt.show()
 #
 # One expects a hump: small enough for the cache, large enough for the BLAS. Look at its two sides. Calling
 # the BLAS too often costs much. Leaving the second-level cache costs little where a large third-level cache
-# catches what falls out. We stay with 2 MiB.
+# catches what falls out.
 #
-# ## 1.9 The ladder
+# ### 1.14 A recorded run on a GPU of today
 #
-# All rungs, all five layers, TensorFlow beside them, in one run. The three slow rungs run on a part, and
-# their time is scaled up by FLOPs: the loops on four output pixels of two filters, the others on one image.
-
-# %%
-RUNGS = {
-    "loops": conv_loops,
-    "pixels": conv_pixels,
-    "windows": conv_windows,
-    "im2col": conv_im2col,
-    "shifted": conv_shifted,
-    "blocked": conv_blocked,
-    "TensorFlow": conv_tensorflow,
-}
-
-
-def part(rung, layer, x, w):
-    """What is measured of a slow rung: (x, w, pad) and its share of the layer's FLOPs."""
-    if rung == "loops":
-        side = layer.k + layer.stride  # four output pixels
-        return (x[:1, :side, :side], w[..., :2], 0), 4 * 2 / (N * layer.out[0] * layer.out[1] * layer.K)
-    if rung in ("pixels", "windows"):
-        return (x[:1], w, layer.pad), 1 / N
-    return (x, w, layer.pad), 1
-
-
-# %% tags=["measured"]
-measured = {}  # (layer, rung) -> seconds of each repeat, for the whole layer
-for layer in LAYERS:
-    x, w = tensors(layer, N)
-    calls, shares = {}, {}
-    for rung, conv in RUNGS.items():
-        (px, pw, pad), shares[rung] = part(rung, layer, x, w)
-        if conv is conv_tensorflow:
-            px, pw = tf.constant(px), tf.constant(pw)
-        calls[rung] = lambda conv=conv, a=px, b=pw, s=layer.stride, p=pad: conv(a, b, s, p)
-    slow = {rung: calls.pop(rung) for rung in ("loops", "pixels", "windows")}
-    times = race(slow, repeats=3) | race(calls, repeats=15)
-    measured |= {(layer.name, rung): t / shares[rung] for rung, t in times.items()}
-    print(f"{layer.name:15} measured")
-
-# %% [markdown]
-# Are they still all the same convolution? At full size, too:
-
-# %%
-for layer in LAYERS:
-    x, w = tensors(layer, 2)
-    exact = conv_tensorflow(x.astype(np.float64), w.astype(np.float64), layer.stride, layer.pad)
-    for conv in (conv_im2col, conv_shifted, conv_blocked, conv_tensorflow):
-        error = np.abs(conv(x, w, layer.stride, layer.pad) - exact).max()
-        allowed = 10 * np.finfo(np.float32).eps * np.sqrt(layer.k**2 * layer.C)  # grows like a random walk
-        assert error < allowed, (layer.name, conv.__name__, error)
-print("im2col, shifted, blocked and TensorFlow agree with float64 on all five layers")
-
-# %% tags=["measured"]
-rates = pd.DataFrame(
-    {
-        layer.name: {rung: layer.flops(N) / spread(measured[layer.name, rung])[0] / 1e9 for rung in RUNGS}
-        for layer in LAYERS
-    }
-)  # GFLOP/s, rungs by layers
-print("GFLOP/s:")
-display(rates.map("{:.3g}".format))
-
-# %% tags=["measured"]
-fraction = rates / rates.loc["TensorFlow"]
-mean = np.exp(np.log(fraction).mean(axis=1))  # geometric, over the layers
-compare("im2col / TensorFlow", mean["im2col"])
-best = fraction.drop("TensorFlow").max()  # of each layer's rungs
-compare("best NumPy / TensorFlow", np.exp(np.log(best).mean()))
-print("\nshare of TensorFlow's speed, at the same number of threads:")
-display(fraction.loc[["im2col", "shifted", "blocked"]].round(2))
-
-# %% tags=["measured"]
-LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
-fig, ax = plt.subplots(figsize=(8.2, 4.4))
-heights = np.exp(np.log(rates).mean(axis=1))
-bars = ax.barh(range(len(RUNGS)), heights, color=["0.85"] * 6 + ["white"], edgecolor="0.3", height=0.7)
-bars[-1].set_hatch("//")
-for i, rung in enumerate(RUNGS):
-    for offset, layer, (colour, marker) in zip(np.linspace(-0.22, 0.22, 5), LAYERS, LOOKS, strict=True):
-        t = (
-            layer.flops(N) / np.array(spread(measured[layer.name, rung])) / 1e9
-        )  # median, lower and upper time
-        style = {"color": colour, "marker": marker, "ms": 5, "ls": "", "capsize": 2}
-        label = layer.name if i == 0 else None
-        ax.errorbar(t[0], i + offset, xerr=[[t[0] - t[2]], [t[1] - t[0]]], label=label, **style)
-ax.axvline(PEAK / 1e9, color="0.2", ls=":", label="peak")
-ax.set_yticks(range(len(RUNGS)), RUNGS)
-ax.set(
-    xscale="log",
-    xlabel="GFLOP/s (bar: geometric mean of the five layers)",
-    title="Seven ways to the same numbers",
-)
-ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
-print(f"From the loops to the blocked rung: a factor of {heights['blocked'] / heights['loops']:,.0f}.")
-
-# %% [markdown]
-# *(Figure: horizontal bars of GFLOP/s on a logarithmic axis, one for each rung from loops up to TensorFlow,
-# with the five layers as markers. Loops lie orders of magnitude to the left; pixels, windows, im2col, shifted
-# and blocked approach the dotted line of the peak; blocked and TensorFlow are close together. Shifted is
-# scattered widely, with conv1 far behind.)*
-#
-# Read the picture in three jumps. **Out of the interpreter**, from the loops to any compiled call. **Into the
-# GEMM**, from windows to im2col: the same FLOPs, first in plain compiled loops and then in a matrix product.
-# And **into the cache, on all threads**, from im2col to blocked. The second jump is of the kind that the
-# 2006 paper made. Here is ours:
-
-# %% tags=["measured"]
-gain = rates.loc["im2col"] / rates.loc["windows"]
-print(f"im2col and GEMM over einsum's compiled loops: {gain.min():.0f}× to {gain.max():.0f}×")
-ratio = rates.loc["pixels"] / rates.loc["windows"]
-print(
-    f"Python's loop over pixels against einsum with no loop: {ratio.min():.1f}× to {ratio.max():.1f}× as fast"
-)
-worst = fraction.loc["shifted"].idxmin()
-print(f"shifted GEMMs do worst on {worst}: {fraction.loc['shifted', worst]:.2f} of TensorFlow's speed")
-
-# %% [markdown]
-# - The paper's 2.4 to 3.0 cannot be compared with this one by one: theirs is a whole network against a C loop
-#   written by hand, ours one layer against einsum, which uses one thread. But the direction is no accident. A
-#   processor of today has wide vector units, fused multiply-adds, several cores and deep caches; a plain loop
-#   uses little of that, a GEMM nearly all. **Hardware and GEMM have grown towards each other.**
-# - The rung with a Python loop over every pixel can beat the one with *no loop in sight*, because BLAS does
-#   its inner product. "No loops" was never the aim. The aim is to spend one instruction of bookkeeping on as
-#   many FLOPs as possible.
-# - Shifted GEMMs on conv1 are as bad as one had to fear: $C = 3$ multiply-adds for each load and store of $y$
-#   are no work for a GEMM. The *inner dimension* decides. (Compare with the prediction in 1.7: where the
-#   measurement is the faster, part of $y$ has stayed in the cache, which the model does not know.)
-#
-# ## 1.10 On the roofline
-
-
-# %%
-def intensities(rung):
-    """FLOP per byte of each layer"""
-    return np.array([layer.flops(N) / traffic(layer, rung, N) for layer in LAYERS])
-
-
-fig, ax = plt.subplots(figsize=(8.2, 4.8))
-intensity = np.logspace(-0.5, 3, 200)
-ax.loglog(intensity, roofline(intensity) / 1e9, color="black", marker="", ls="-")
-ax.axvline(RIDGE, color="0.5", ls=":", marker="")
-ax.text(RIDGE * 1.1, 2e-3, f"ridge\n{RIDGE:.1f} FLOP/B", color="0.3", fontsize=9)
-for rung, marker, colour in zip(RUNGS, "XPvs^o*", palette, strict=True):
-    at = intensities(rung)
-    face = colour if rung in ("blocked", "TensorFlow") else "none"
-    ax.plot(at, rates.loc[rung], ls="", marker=marker, ms=8, color=colour, markerfacecolor=face, label=rung)
-ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="GFLOP/s", ylim=(1e-3, 2 * PEAK / 1e9))
-ax.set_title(f"Five layers, seven rungs, one roof ({THREADS} threads)")
-ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
-
-
-# %% tags=["measured"]
-under = pd.DataFrame({rung: 1e9 * rates.loc[rung] / roofline(intensities(rung)) for rung in RUNGS}).T
-above = [f"{rung} on {name}" for rung in RUNGS for name in under if under.loc[rung, name] > 1]
-print("share of what the roofline allows:")
-display(under.loc[["loops", "im2col", "shifted", "blocked", "TensorFlow"]].map("{:.3g}".format))
-print(f"above the roof: {', '.join(above) or 'nothing'}")
-if rates.max().max() > 1.3 * PEAK / 1e9:
-    print("WARNING: far above the measured peak. The machine was busy: run all again when it is idle.")
-
-# %% [markdown]
-# *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
-# flat roof. All layers lie to the right of the ridge or near it. The loops lie at the bottom, orders of
-# magnitude below the roof; TensorFlow and blocked lie close to it; im2col and the shifted GEMMs lie to the
-# left of blocked, and most of them lower.)*
-#
-# - The loops are *not* far left. Their intensity is that of the best rung, and the memory is idle. The
-#   roofline says how fast a program **may** be; far below it, the problem is one that FLOPs and bytes cannot
-#   see: instructions.
-# - im2col and the shifted GEMMs move to the left, towards the ridge. Where the roof slants, the memory may be
-#   what holds them; where they stay on the flat part, it is not, and copies on one thread, additions and
-#   narrow GEMMs must answer for the distance to the roof. **The higher the ridge, the more dearly an extra
-#   byte is paid.**
-# - A dot above the roof breaks no law. Above the slanted part, more stayed in the caches than our formula
-#   allows; a little above the flat part, a kernel is better than the best GEMM that we measured, which is not
-#   the hardware's own limit. *Far* above it, something else used the machine while the roof was measured, and
-#   the whole run is worth nothing: the last line above would say so.
-#
-# ### What is left between us and TensorFlow?
-#
-# Our blocked rung copies, multiplies, and nothing else. So measure GEMMs alone, one an image, on columns that
-# lie ready, on as many threads. They are not block for block those of our rung, but what is missing from them
-# to the peak is no copy of ours.
-
-
-# %%
-def gemm_alone(layer):
-    """A function that does the layer's GEMMs, an image on each thread, on columns that lie ready."""
-    pixels, depth = layer.out[0] * layer.out[1], layer.k**2 * layer.C
-    columns = rng.standard_normal((THREADS, pixels, depth), dtype=np.float32)
-    weights = rng.standard_normal((depth, layer.K), dtype=np.float32)
-    y = np.empty((N, pixels, layer.K), np.float32)
-
-    def work(thread):
-        for n in range(thread, N, THREADS):
-            np.matmul(columns[thread], weights, out=y[n])
-
-    def run():
-        with blas.limit(limits=1):
-            list(pool.map(work, range(THREADS)))
-
-    return run
-
-
-# %%
-def race_gap(layer):
-    """Seconds of four contestants, once more in turns, so that a disturbance hits all of them."""
-    x, w = tensors(layer, N)
-    x_tf, w_tf, where = tf.constant(x), tf.constant(w), (layer.stride, layer.pad)
-    calls = {
-        "im2col": lambda: conv_im2col(x, w, *where),
-        "blocked": lambda: conv_blocked(x, w, *where),
-        "its GEMMs alone": gemm_alone(layer),
-        "TensorFlow": lambda: conv_tensorflow(x_tf, w_tf, *where),
-    }
-    return {name: spread(t)[0] for name, t in race(calls).items()}
-
-
-gap = pd.DataFrame({layer.name: race_gap(layer) for layer in LAYERS}).T
-
-# %%
-fig, ax = plt.subplots(figsize=(8.2, 3.6))
-looks = [("0.9", ""), ("0.65", ""), ("0.65", "xx"), ("white", "//")]
-for i, (name, (face, hatch)) in enumerate(zip(gap, looks, strict=True)):
-    height = [gap.loc[layer.name, name] / (layer.flops(N) / PEAK) for layer in LAYERS]
-    ax.bar(np.arange(5) + 0.2 * i - 0.3, height, 0.2, label=name, color=face, hatch=hatch, edgecolor="0.2")
-ax.axhline(1, color="black", ls=":", marker="", label="all FLOPs at peak")
-ax.set_xticks(range(5), [layer.name.replace(" ", "\n", 1) for layer in LAYERS])
-ax.set(ylabel="time / (FLOPs / peak)", title="Where the rest goes (1 = perfect, lower is better)")
-ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
-
-# %% tags=["measured"]
-milliseconds = 1e3 * gap
-milliseconds.insert(0, "FLOPs / peak", [1e3 * layer.flops(N) / PEAK for layer in LAYERS])
-print("milliseconds:")
-display(milliseconds.round(1))
-
-# %% [markdown]
-# *(Figure: for each layer four bars of time, in units of the time that its FLOPs take at peak. Those of
-# im2col are the highest of most layers, those of the blocked rung and of its GEMMs alone are lower and much
-# alike, and TensorFlow's are near one, or near two where one of its threads had to wait.)*
-#
-# First a word of doubt. Compare TensorFlow's column with the ladder above. Where it takes twice as long here
-# as there, it had one core in place of two for most of its repeats: the median of disturbed repeats is a
-# disturbed median, with a small spread. Two tables that should agree are the best check a measurement has.
-#
-# Where the second and the third bar are alike, what we could still gain by copying less is little: what is
-# left of the distance to the peak lies **inside the BLAS**. A GEMM copies, too. It *packs* its operands,
-# block by block, into an order that its innermost kernel likes: bookkeeping, the third disguise. In a large
-# square product each packed number serves thousands of multiply-adds; here it serves $K$, and that is 64 for
-# the ResNet's early layers. A library for convolutions (oneDNN, which TensorFlow uses on most CPUs) generates
-# a kernel for the shape of *this* layer, packs the weights at most once a call, and reads the windows
-# straight from the image: there are no columns at all. NVIDIA's library cuDNN has the same idea for GPUs, the
-# *implicit* GEMM.
-#
-# <details><summary>Could the BLAS not read the overlapping windows directly, with no copy at all?</summary>
-#
-# Nearly. For one kernel row the windows are rows of $kC$ numbers that start $C$ apart (at stride 1): a matrix
-# whose *leading dimension* is smaller than its number of columns. BLAS forbids that, and NumPy falls back to
-# a slow loop of its own: the next cell shows it. But every $k$-th window alone is a legal matrix, since these
-# do not overlap. So there is a convolution of $k \cdot k$ GEMMs of inner dimension $kC$ that copies nothing.
-# Its products must be *added* to $y$, though, which BLAS can do ($\beta = 1$) and NumPy's interface to it
-# cannot. Exercise 5.
-# </details>
-
-# %% tags=["measured"]
-line = rng.standard_normal(3002 * 64, dtype=np.float32)  # a row of 3002 pixels, C = 64
-overlapping = sliding_window_view(line, 3 * 64)[::64]  # (3000, 192): windows of three pixels
-filters = rng.standard_normal((192, 64), dtype=np.float32)
-matrices = {"overlapping": overlapping, "copied": overlapping.copy(), "every third": overlapping[::3]}
-for name, t in race({name: lambda m=m: m @ filters for name, m in matrices.items()}).items():
-    m = matrices[name]
-    speed = 2 * m.size * filters.shape[1] / spread(t)[0] / 1e9
-    print(f"{name:12} {m.shape!s:12} strides {m.strides!s:10} {speed:6.1f} GFLOP/s")
-
-# %% [markdown]
-# ## 1.11 The same GEMM on a GPU
-#
-# Back to the question. AlexNet was trained on two cards of the type GTX 580. Its data sheet: 512 cores at
-# 1.544 GHz, each one multiply-add a cycle; 192.4 GB/s. And if this lecture holds a **recorded run** of the
-# same five layers on a GPU of today, it is replayed here: measured with `runs/01_conv_on_gpu.py`, in the same
-# way and for the same layers.
+# If this lecture holds a recorded run of the same five layers on a GPU, it is replayed here. "float32" below
+# is arithmetic like this CPU's; TF32 and bfloat16 are products of *shorter* numbers on units of their own,
+# the Tensor Cores of lecture 04.
 
 # %%
 record = pathlib.Path("runs/01_conv_on_gpu.json")
@@ -1217,85 +1293,19 @@ if run:
     print(f"RECORDED RUN of {run['date'][:10]} on one {m['gpu']} ({m['memory_GiB']:.0f} GiB)")
     print(f"PyTorch {m['torch']}, CUDA {m['cuda']}, cuDNN {m['cudnn']}, driver {m['driver']}")
     print(f"{run['command']}\ncode {run['code_sha256'][:12]}, {run['arguments']['repeats']} repeats")
+    for precision, gemm in run["limits"]["gemm"].items():
+        print(f"{precision}: GEMM {gemm['flop_per_s'] / 1e12:.1f} TFLOP/s")
+    print(f"copy: {run['limits']['copy']['bytes_per_s'] / 1e9:.0f} GB/s")
 else:
     print("No recorded run. On a machine with a GPU and PyTorch, in the folder lectures/:")
     print(f"  python3 runs/01_conv_on_gpu.py --out {record}")
 
-# %% [markdown]
-# **Guess:** the last GPU listed below against this CPU: how many times the FLOP/s, how many times the
-# bandwidth? Which of the two ratios is larger, and what does that do to the ridge?
-
-# %%
-guesses["FLOP/s of the last GPU over this CPU"] = None
-guesses["bandwidth of the last GPU over this CPU"] = None
-
-# %% tags=["measured"]
-MACHINES = {
-    f"this CPU, {THREADS} threads": (PEAK, BANDWIDTH),
-    "GTX 580, 2010 (data sheet)": (2 * 512 * 1.544e9, 192.4e9),
-}
-if run:
-    copy = run["limits"]["copy"]["bytes_per_s"]
-    gpu = {p: (run["limits"]["gemm"][p]["flop_per_s"], copy) for p in ("bf16", "tf32", "fp32")}
-    MACHINES |= {f"{m['gpu']}, {p}": gpu[p] for p in gpu}
-machines = pd.DataFrame(MACHINES, index=["peak", "bandwidth"]).T
-machines["ridge / FLOP per B"] = machines["peak"] / machines["bandwidth"]
-machines["peak / CPU"], machines["bandwidth / CPU"] = (
-    machines["peak"] / PEAK,
-    machines["bandwidth"] / BANDWIDTH,
-)
-display(machines.assign(peak=machines["peak"] / 1e9, bandwidth=machines["bandwidth"] / 1e9).round(1))
-compare("FLOP/s of the last GPU over this CPU", machines["peak / CPU"].iloc[-1], "×")
-compare("bandwidth of the last GPU over this CPU", machines["bandwidth / CPU"].iloc[-1], "×")
-
-# %% [markdown]
-# (Peak in GFLOP/s, bandwidth in GB/s; a data sheet's numbers are limits that no program reaches. The last row
-# is float32 arithmetic like this CPU's. Where a recorded run adds TF32 and bfloat16, these are products of
-# *shorter* numbers on units of their own, the Tensor Cores of lecture 04.)
-
-
-# %%
-def rate(row):
-    """GFLOP/s of a row of the recorded run."""
-    return row["flops"] / row["median_s"] / 1e9
-
-
-def recorded_points(run):
-    """Of the recorded run's largest batch: label, marker, intensities and GFLOP/s of the five layers."""
-    N_gpu = max(row["batch"] for row in run["rows"])
-    shown = {("im2col", "fp32"): "s", ("cudnn", "fp32"): "o", ("cudnn_nhwc", "bf16"): "D"}
-    for (method, precision), marker in shown.items():
-        key = (N_gpu, method, precision)
-        rows = [row for row in run["rows"] if (row["batch"], row["method"], row["precision"]) == key]
-        size = 2 if precision == "bf16" else 4  # bytes of a number
-        moved = [traffic(layer, method, N_gpu) * size / 4 for layer in LAYERS]
-        at = [row["flops"] / b for row, b in zip(rows, moved, strict=True)]
-        yield f"recorded: {method}, {precision}, N={N_gpu}", marker, at, [rate(row) for row in rows]
-
-
-# %%
-fig, ax = plt.subplots(figsize=(8.6, 4.8))
-reach = np.logspace(-1, 3.7, 200)
-for i, (name, (peak, bandwidth)) in enumerate(MACHINES.items()):
-    look = {"color": palette[i], "ls": ["-", "--", "-.", ":", (0, (5, 1))][i], "marker": ""}
-    ax.loglog(reach, roofline(reach, peak, bandwidth) / 1e9, label=name, **look)
-here = {"ls": "", "marker": "*", "ms": 9, "color": "black", "label": f"TensorFlow here, N={N}"}
-ax.plot(intensities("TensorFlow"), rates.loc["TensorFlow"], **here)
-for label, marker, at, points in recorded_points(run) if run else ():
-    ax.plot(at, points, ls="", marker=marker, mfc="none", color="black", label=label)
-ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="GFLOP/s")
-ax.set_title("Five layers and more than one roof")
-ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
-plt.show()
-
-# %% [markdown]
-# *(Figure: rooflines of this CPU, of the GTX 580 and of every GPU recorded, each with a slanted and a flat
-# part. The GPUs' roofs lie above the CPU's on both parts. Black markers show TensorFlow's five layers under
-# this CPU's roof and, where there is a recorded run, the same layers under the GPU's.)*
-
 # %%
 if run:
-    gpu_rate = {(r["layer"], r["batch"], r["method"], r["precision"]): rate(r) for r in run["rows"]}
+    gpu_rate = {
+        (r["layer"], r["batch"], r["method"], r["precision"]): r["flops"] / r["median_s"] / 1e9
+        for r in run["rows"]
+    }
     times_faster = pd.DataFrame(index=LAYER_NAMES)
     for batch in (min(run["arguments"]["batches"]), max(run["arguments"]["batches"])):
         for method in ("im2col", "shifted", "cudnn"):
@@ -1305,47 +1315,26 @@ if run:
     display(times_faster.round(1))
 
 # %% [markdown]
-# And what that buys. SURFsara's slide says that training VGG for 50 epochs on ImageNet takes "more than 1
-# ExaFlop", and 19.6 GFLOP an image. Check the units: 19.6 billion is what He et al. give for VGG-19, in
-# *multiply-adds*, and the slide's product counts the forward pass only.
+# ### 1.15 Could the BLAS read the overlapping windows directly?
+#
+# Nearly. For one kernel row the windows are rows of $kC$ numbers that start $C$ apart (at stride 1): a matrix
+# whose *leading dimension* is smaller than its number of columns. BLAS forbids that, and NumPy falls back to
+# a slow loop of its own. But every $k$-th window alone is a legal matrix, since these do not overlap. So
+# there is a convolution of $k \cdot k$ GEMMs of inner dimension $kC$ that copies nothing. Its products must
+# be *added* to $y$, though, which BLAS can do ($\beta = 1$) and NumPy's interface to it cannot (exercise 5).
 
 # %% tags=["measured"]
-images, epochs, multiply_adds = 1.28e6, 50, 19.6e9
-training = 2 * 3 * multiply_adds * images * epochs  # two FLOPs each; forward, dW and dX
-print(f"as on the slide: {multiply_adds * images * epochs:.2e};  FLOPs of the training: {training:.2e}")
-for name, (peak, _) in MACHINES.items():
-    print(f"{name:34} {training / peak / 86400:8.1f} days, if every FLOP ran at its peak")
+line = rng.standard_normal(3002 * 64, dtype=np.float32)  # a row of 3002 pixels, C = 64
+overlapping = sliding_window_view(line, 3 * 64)[::64]  # (3000, 192): windows of three pixels
+filters = rng.standard_normal((192, 64), dtype=np.float32)
+matrices = {"overlapping": overlapping, "copied": overlapping.copy(), "every third": overlapping[::3]}
+times = race({name: lambda m=m: m @ filters for name, m in matrices.items()})
+for name, m in matrices.items():
+    speed = 2 * m.size * filters.shape[1] / times[name].median() / 1e9
+    print(f"{name:12} {m.shape!s:12} strides {m.strides!s:10} {speed:6.1f} GFLOP/s")
 
 # %% [markdown]
-# So, **why did GPUs make convolutional networks possible?** Not because they convolve well. A convolution,
-# written out, *is* a matrix product: many FLOPs for each byte. On the axis above our layers lie to the right
-# of both ridges, so what counts is the flat roof, and the table says what a gaming card of 2010 had over the
-# threads we use today. The matrix form came first, and it helped the CPU just as well: what the GPU added is
-# the height of its roof, to a program that had already been brought to the right place below it. Where the
-# GEMM gets narrow, or the batch small, or one byte too many is moved, the ridge takes it back. That is the
-# subject of lecture 04; how many such machines work on *one* network is the subject of lectures 05 to 10.
-#
-# ## What was learned
-#
-# 1. A convolution layer is one GEMM of $(N H_o W_o) \times (k^2 C)$ by $(k^2 C) \times K$ (im2col), or $k^2$
-#    accumulated GEMMs of inner dimension $C$ (shifted views).
-# 2. Its backward pass is two GEMMs of the same FLOPs; `col2im` *adds*. The error of a gradient check can be
-#    predicted: a V with slopes −1 and 2. A bug is a horizontal line.
-# 3. FLOPs and bytes follow from the shapes. im2col costs less than a factor of $k^2$ in intensity, since
-#    weights and output do not grow.
-# 4. Peak and bandwidth give the roofline. It bounds from above; what lies far below it pays for
-#    *bookkeeping*: the interpreter, new pages, packing.
-# 5. From the loops to the neighbourhood of a vendor's library it took three jumps: out of the interpreter,
-#    into the GEMM, into the cache and on all threads.
-#
-# **Open questions.** (a) With Winograd's algorithm a 3×3 convolution needs 2.25 to 4 times fewer
-# multiplications. Where does it then lie on the roofline, and can it lie above the roof? (b) Which ridge
-# would you *build*: what should a chip for CNNs have more of, FLOP/s or bandwidth, and does the answer change
-# when networks turn to 1×1 and depthwise convolutions? (c) At batch 1 our blocked rung leaves all threads but
-# one idle. How would you share out one image?
-#
-# **Exercises.** Assignment 01, *Convolution as GEMM*, asks for im2col, the forward and the backward pass, and
-# for the count of FLOPs and bytes. Beyond it:
+# ### Exercises
 #
 # 1. Which of the five layers would suffer most from a ridge ten times as high? Predict it from the table in
 #    1.7.
@@ -1353,10 +1342,32 @@ for name, (peak, _) in MACHINES.items():
 #    roofline?
 # 3. Change `THREADS` and run everything again. Which rungs scale, which do not, and where does the ridge go?
 # 4. Store the images as `(N, C, H, W)` and write `conv_blocked` for that layout. How long are the runs now?
-# 5. Find `cblas_sgemm` in NumPy's own BLAS with `ctypes`, and write the convolution that copies nothing (the
-#    last self-check above). When does it win against `conv_blocked`?
+# 5. Find `cblas_sgemm` in NumPy's own BLAS with `ctypes`, and write the convolution of 1.15 that copies
+#    nothing. When does it win against `conv_blocked`?
 # 6. Take the line with `OPENBLAS_THREAD_TIMEOUT` out, set `pause=0`, restart and run all. Which contestants
-#    suffer, and which *seem* to win? What would you have believed, had you seen only that table?
+#    suffer, which *seem* to win, and does the warning notice?
+# 7. Redo the table of tiles for the 32 registers of AVX-512 and of Arm's 64-bit processors.
 #
-# Next: **02, networks that learn**, builds a network from such layers. **03, from LeNet to ResNet**, asks
-# which layers. **04, one device, fast**, comes back to roof and ridge.
+# ### Sources
+#
+# 1. K. Chellapilla, S. Puri, P. Simard, *High performance convolutional neural networks for document
+#    processing*, 2006, [HAL inria-00112631](https://hal.inria.fr/inria-00112631).
+# 2. A. Krizhevsky, I. Sutskever, G. Hinton, *ImageNet classification with deep convolutional neural
+#    networks*, NeurIPS 2012: AlexNet, its layers and its two cards.
+# 3. V. Codreanu, *Deep learning* (SURFsara, PRACE): the slides whose claims are checked here
+#    ([ledger](CLAIMS.md)).
+# 4. S. Williams, A. Waterman, D. Patterson, *Roofline: an insightful visual performance model for multicore
+#    architectures*, Communications of the ACM 52 (4), 2009.
+# 5. K. Goto, R. van de Geijn, *Anatomy of high-performance matrix multiplication*, ACM Transactions on
+#    Mathematical Software 34 (3), 2008, [doi:10.1145/1356052.1356053](https://doi.org/10.1145/1356052.1356053).
+# 6. S. Chetlur et al., *cuDNN: efficient primitives for deep learning*,
+#    [arXiv:1410.0759](https://arxiv.org/abs/1410.0759), 2014.
+# 7. V. W. Lee et al., *Debunking the 100X GPU vs. CPU myth*, ISCA 2010,
+#    [doi:10.1145/1816038.1816021](https://doi.org/10.1145/1816038.1816021). Its table 2 is also figure 4.27
+#    of Hennessy and Patterson, *Computer Architecture*, 5th edition, which notes that these bandwidths are
+#    those of the pins.
+# 8. OpenBLAS, [driver/others/blas_server.c](https://github.com/OpenMathLib/OpenBLAS/blob/develop/driver/others/blas_server.c):
+#    `THREAD_TIMEOUT`, the logarithm of the ticks.
+# 9. NVIDIA, *GeForce GTX 580*, specifications, 2010.
+# 10. K. He, X. Zhang, S. Ren, J. Sun, *Deep residual learning for image recognition*, CVPR 2016,
+#     [arXiv:1512.03385](https://arxiv.org/abs/1512.03385).

@@ -2,15 +2,26 @@
 
 import ast
 import pathlib
+import re
 from dataclasses import asdict
 
 import jupytext
 import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = ROOT / "lectures" / "text" / "01_convolution_as_gemm.py"
-SETTINGS = {"CORES", "THREADS", "blas", "pool", "rng", "LAYERS"}  # values that the functions refer to
+SETTINGS = {
+    "CORES",
+    "THREADS",
+    "blas",
+    "pool",
+    "rng",
+    "LAYERS",
+    "N",
+    "OF_THE_TIME",
+}  # what the functions refer to
 
 # N, C, H, W, K, k, stride, pad
 HOSTILE = {
@@ -117,6 +128,75 @@ def test_bytes_are_those_of_the_arrays(lecture):
     columns, y = lecture["im2col"](x, 3, 2, 1), lecture["conv_im2col"](x, w, 2, 1)
     arrays = {"x": x, "w": w, "y": y, "columns": columns}
     assert lecture["megabytes"](layer, 2) == pytest.approx({n: a.nbytes / 1e6 for n, a in arrays.items()})
+
+
+def test_im2col_costs_less_than_writing_and_reading_the_columns(lecture):
+    """By hand, 4 images of 8x8x2, one 3x3 filter, padding 1: 2048 B in, 72 B weights, 1024 B out; the columns
+    are 18432 B, written and read. Of each layer, the factor stays below 1 + 2 columns / images."""
+    traffic, hand = lecture["traffic"], lecture["Layer"]("hand", C=2, H=8, W=8, K=1, k=3, stride=1, pad=1)
+    assert traffic(hand, "least", 4) == pytest.approx(2048 + 72 + 1024)
+    assert traffic(hand, "im2col", 4) == pytest.approx(2048 + 72 + 1024 + 2 * 18432)
+    for layer in lecture["LAYERS"]:
+        size = lecture["megabytes"](layer, 8)
+        factor = traffic(layer, "im2col", 8) / traffic(layer, "least", 8)
+        assert 1 <= factor < 1 + 2 * size["columns"] / size["x"], layer.name
+
+
+def test_contestants_take_turns(lecture):
+    """Two repeats of two calls, each with an untimed call before it: a row a repeat, so ratios are paired."""
+    order = []
+    times = lecture["race"]({"a": lambda: order.append("a"), "b": lambda: order.append("b")}, 2, pause=1e-3)
+    assert "".join(order) == "aabbaabb"
+    assert times.shape == (2, 2) and list(times) == ["a", "b"] and (times > 0).all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warned"), [([1.0, 1.1, 1.2], False), ([1.0, 3.3, 3.4], True), ([1.0, 1.0, 9.0], False)]
+)
+def test_disturbed_measurement_is_told(lecture, capsys, seconds, warned):
+    """A median far above the best is told; one slow repeat of three is not, since the median ignores it."""
+    lecture["warn"](pd.DataFrame({"GEMM": seconds}))
+    assert ("WARNING: GEMM" in capsys.readouterr().out) == warned
+
+
+def test_gemms_alone_are_those_of_the_blocked_rung(lecture, monkeypatch):
+    """The same products, block for block: else the difference of their times would not be the copies."""
+    products = []
+    monkeypatch.setattr(np, "matmul", lambda a, b, out: products.append((a.shape, b.shape, out.shape)))
+    for layer in lecture["LAYERS"]:
+        x, w = lecture["tensors"](layer, lecture["N"])
+        lecture["conv_blocked"](x, w, layer.stride, layer.pad)
+        blocked = sorted(products)
+        products.clear()
+        lecture["gemms_alone"](layer)()
+        assert sorted(products) == blocked
+        products.clear()
+
+
+@pytest.mark.parametrize(
+    ("m", "v", "share"),
+    [(1, 1, 1 / 8), (2, 1, 1 / 4), (4, 2, 1), (6, 2, 1), (4, 3, 1), (8, 1, 8 / 9)],
+)
+def test_share_of_the_peak_that_a_tile_allows(lecture, m, v, share):
+    """By hand: m·v multiply-adds and m + v loads, two of each a cycle; four cycles until a sum is there."""
+    assert lecture["tile"](m, v) == pytest.approx(share)
+    assert np.isnan(lecture["tile"](8, 2)) and lecture["tile"](8, 2, registers=32) == pytest.approx(1)
+
+
+def test_peaks_of_the_time_are_those_of_the_sources(lecture):
+    """Lee et al. (2010), table 2: 102.4 GFLOP/s, 32 GB/s. NVIDIA's GTX 580: 1,581 GFLOP/s, 192.4 GB/s."""
+    found = [round(1e-9 * number, 1) for machine in lecture["OF_THE_TIME"].values() for number in machine]
+    assert found == [102.4, 32.0, 1581.1, 192.4]
+
+
+def test_every_source_is_cited_and_every_citation_has_its_source():
+    text = "\n".join(
+        c.source for c in jupytext.read(TEXT, fmt="py:percent").cells if c.cell_type == "markdown"
+    )
+    prose, sources = text.split("### Sources")
+    listed = re.findall(r"(?m)^(\d+)\. ", sources)
+    cited = {number for group in re.findall(r"\[(\d+(?:, \d+)*)[\],]", prose) for number in group.split(", ")}
+    assert listed == [str(i + 1) for i in range(len(listed))] and cited == set(listed)
 
 
 def test_gpu_script_measures_the_same_layers(lecture):
