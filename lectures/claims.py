@@ -20,8 +20,10 @@ STATUSES = (
     "arithmetic only",
     "not seen at small scale",
     "contradicted",
+    "out of reach",
     "not yet",
 )
+UNSHOWN = ("out of reach", "not yet")
 FIELDS = {"source", "says", "lecture", "status", "shown", "note"}
 
 
@@ -42,8 +44,10 @@ def faults(data, root=ROOT):
         if claim["status"] not in STATUSES:
             found.append(f"{row}: status {claim['status']!r} is none of {', '.join(STATUSES)}")
         shown = claim.get("shown", [])
-        if (claim["status"] == "not yet") == bool(shown):
+        if (claim["status"] in UNSHOWN) == bool(shown):
             found.append(f"{row} is {claim['status']!r} and is shown by {shown or 'nothing'}")
+        if claim["status"] == "out of reach" and not claim.get("note"):
+            found.append(f"{row} is 'out of reach' and has no note that says what it would take")
         found += [f"{row} points to {p!r}, which is not there" for p in shown if not exists(p, root)]
     seen = collections.Counter((c.get("source"), c.get("says")) for c in data["claim"])
     return found + [

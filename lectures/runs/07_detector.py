@@ -2,14 +2,14 @@
 
 Scenes of 64 x 64 pixels hold items of Fashion-MNIST; the network finds the shoes. Three experiments:
 
-    ranks  1 and 2 ranks, 5 or 16 scenes on each in a step, the same number of scenes in all, for each seed
-    norm   normalisation over 16, 4, 2 or 1 of the 16 scenes of a step, as 1, 4, 8 or 16 ranks do; one process,
-           for each seed
+    ranks  1 and 2 ranks, 5 or 16 scenes on each in a step, the same number of scenes in all, ten seeds
+    norm   normalisation over 16, 4, 2 or 1 of the 16 scenes of a step, as 1, 4, 8 or 16 ranks do; one
+           process, ten seeds
     speed  scenes a second of a rank alone, of two that do not speak to each other, of two that do
 
-07_detector.json holds each job's key, command, versions, machine, date and curves, and the SHA-256 of the script
-that submitted it; 07_detector.npz one network's weights. No job runs twice. All of it takes half an hour on two
-cores, which have nothing else to do while `speed` runs.
+07_detector.json holds each job's key, command, versions, machine, date and curves, and the SHA-256 of this
+script; 07_detector.npz one network's weights. No job runs twice. All of it takes half an hour on two cores,
+which have nothing else to do while `speed` runs.
 """
 
 import argparse

@@ -308,8 +308,8 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # mean: this test needs a *tolerance*. Between ranks it must not have one: an all-reduce hands the same bits
 # to all ([MPI 1.1](https://netlib.org/mpi/mpi-report-1.1/node82.html) requires identical results on all
 # processes). The last columns hardly tell anything: judged by the loss, "the same images" is almost as good
-# as the right version. The loss does not know what you meant to do. (Nor does the picture always: *Further*
-# counts.)
+# as the right version. The loss does not know what you meant to do. (And the picture does not always show
+# it: *Further* counts.)
 #
 # ## 7.3 Which images does the machine see?
 #
@@ -505,7 +505,8 @@ compare("whole checkpoints of 40", ends[~ends.index.str.contains("and|cannot")].
 # The ranks leave the all-reduce together, so they write together. Rank 0 writes, alone; beside the old file,
 # and then renames, so that a job that is killed while it writes leaves the old one whole. The counterpart is
 # forgotten more often: if after a restart only rank 0 has *read* the checkpoint, "no broadcast" of 7.2 is
-# back. And the optimiser's momentum and the step of the schedule belong to it.
+# back. And a checkpoint is more than weights: the optimiser's momentum and the step of the schedule belong
+# to it.
 #
 # ## 7.5 A detector
 #
@@ -634,8 +635,8 @@ plt.show()
 # are there; orange boxes are what a recorded network, trained on two ranks, finds. Most boxes are near a
 # dotted one; shoes that are covered, and a few that are not, are missed.)*
 #
-# And its AP, on 2 ranks against 1, from several seeds? *Further* has it, with intervals: it teaches how
-# large a difference must be before one may believe it.
+# And its AP, on 2 ranks against 1, from several seeds? *Further* has it, with intervals: how large must a
+# difference be before one may believe it?
 
 # %% [markdown]
 # ## 7.6 What does the second rank bring?

@@ -36,6 +36,8 @@ def test_every_deck_has_rows(deck):
         ({"shown": ["lectures/text/99_gone.py"]}, "which is not there"),
         ({"shown": []}, "shown by nothing"),
         ({"status": "not yet"}, "is 'not yet' and is shown by"),
+        ({"shown": [], "status": "out of reach", "note": ""}, "has no note"),
+        ({"status": "out of reach", "note": "a GPU"}, "is 'out of reach' and is shown by"),
         ({"status": "proven"}, "status 'proven' is none of"),
         ({"lecture": "11"}, "is none of 01 to 10"),
         ({"source": "005"}, "is not listed in [sources]"),
