@@ -19,7 +19,12 @@
 # 5. batch normalisation with few images on each rank, and the one line that synchronises it.
 #
 # Notation: $p$ ranks, $n$ images that one rank sees in a step, so $pn$ together; learning rate $\eta$;
-# weights $w$. Guess before you look: write your number in place of `None`, then run the cell.
+# weights $w$. Guess before you look: write your number into `guess`, or into the field below it.
+
+# %% tags=["measured"]
+from cluster.lecture import begin, compare, guess
+
+palette = begin()
 
 # %%
 import difflib
@@ -33,10 +38,6 @@ import time
 import zipfile
 import zlib
 
-os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"  # read when TensorFlow is imported
-
-# %%
 import horovod.tensorflow as hvd
 import keras
 import matplotlib.pyplot as plt
@@ -52,21 +53,7 @@ from cluster.jobs.backends import batch_script
 from cluster.training import models
 from cluster.training.data import CLASSES, fashion_mnist
 
-plt.style.use("cluster.course")
-palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
-tf.config.threading.set_intra_op_parallelism_threads(2)
-print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {len(os.sched_getaffinity(0))} cores")
-
-# %%
-guesses = {}
-
-
-def compare(question, found, unit=""):
-    """Print a number beside what was guessed for it."""
-    guess = guesses.get(question)
-    beside = "you wrote down no guess" if guess is None else f"you guessed {guess:.3g}{unit}"
-    print(f"{question}: {found:.3g}{unit}; {beside}")
-
+os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
 
 # %% [markdown]
 # ## 7.1 A network that fits on a sheet of paper
@@ -246,8 +233,8 @@ def run_all(source, changes, x, y):
 # the training is still the one of a single process with batches of $pn$.
 
 # %%
-guesses["mistakes after which the ranks differ"] = None
-guesses["mistakes that are still the training of one process"] = None
+guess("mistakes after which the ranks differ")
+guess("mistakes that are still the training of one process")
 
 job = submit(run_all, inspect.getsource(p_ranks), BROKEN, x, y, ranks_per_node=2)
 first, second = job.results(progress=False)
@@ -319,8 +306,8 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # share of the images does nobody see in an epoch, for $p = 2$, and for very many ranks?
 
 # %%
-guesses["images that nobody sees, p = 2"] = None  # in %
-guesses["images that nobody sees, p = 256"] = None  # in %
+guess("images that nobody sees, p = 2", unit="%")
+guess("images that nobody sees, p = 256", unit="%")
 
 
 def never_seen(p, N=12_800, own_seed=True):
@@ -336,7 +323,7 @@ for p in (2, 4, 16, 256):
     print(f"p = {p:3}: {never_seen(p):6.1%} unseen, expected (1 - 1/p)^p = {expected:.1%};", end=" ")
     print(f"with one seed {never_seen(p, own_seed=False):.1%}")
 for p in (2, 256):
-    compare(f"images that nobody sees, p = {p}", 100 * never_seen(p), "%")
+    compare(f"images that nobody sees, p = {p}", 100 * never_seen(p))
 
 
 # %% [markdown]
@@ -446,7 +433,7 @@ watch(submit(uneven, ranks_per_node=2, time="00:05:00", rerun=True))
 # times as much does the accuracy of a quarter of them wobble as that of all?
 
 # %%
-guesses["wobble of a quarter"] = None
+guess("wobble of a quarter", unit="×")
 
 w, parts = np.array(STARTS[0]), [np.arange(12), np.arange(12, 16)]
 whole = gradient(w, x[:16], y[:16])
@@ -461,7 +448,7 @@ print(f"weighted       gradient {weighted.round(4)}")
 print(f"mean of means  gradient {np.mean(own, axis=0).round(4)}, accuracy {np.mean(shares):.3f}")
 print(f"rank 0 alone   gradient {own[0].round(4)}, accuracy {shares[0]:.3f}")
 tests = np.random.default_rng(7).choice(hits, (1000, 16))
-compare("wobble of a quarter", tests[:, :4].mean(1).std() / tests.mean(1).std(), "×")
+compare("wobble of a quarter", tests[:, :4].mean(1).std() / tests.mean(1).std())
 
 # %% [markdown]
 # So each image must weigh $1/pn$, wherever it is. For a gradient: equal shards, or a weighted mean. For a
@@ -474,7 +461,7 @@ compare("wobble of a quarter", tests[:, :4].mean(1).std() / tests.mean(1).std(),
 # of the forty are whole?
 
 # %%
-guesses["whole checkpoints of 40"] = None
+guess("whole checkpoints of 40")
 
 
 def all_write(trials=40):
@@ -545,8 +532,8 @@ display(KITTI.round({"hours": 2, "efficiency / %": 1, "by hours / %": 1, "images
 # every 2,000 steps, and if it evaluates after as many *images* as before.
 
 # %%
-guesses["16 GPUs, an evaluation every 2,000 steps"] = None
-guesses["16 GPUs, an evaluation after as many images as before"] = None
+guess("16 GPUs, an evaluation every 2,000 steps", unit="×")
+guess("16 GPUs, an evaluation after as many images as before", unit="×")
 
 one, sixteen = KITTI.loc[0], KITTI.loc[2]
 each = 3 / (one["steps"] // 2000)  # hours of one evaluation
@@ -557,7 +544,7 @@ for after, evaluations in {
 }.items():
     print(f"{evaluations:.0f} evaluations of {60 * each:.1f} minutes on one GPU")
     whole = sixteen["hours"] + evaluations * each
-    compare(f"16 GPUs, an evaluation {after}", (one["hours"] + 3) / whole, "×")
+    compare(f"16 GPUs, an evaluation {after}", (one["hours"] + 3) / whole)
 
 # %% [markdown]
 # Amdahl's law, and a question that comes before it: how often is the serial part *done*? Counted in steps,
@@ -683,8 +670,8 @@ def two_ways(pictures, targets, steps=12):
 
 
 # %% tags=["measured"]
-guesses["messages of a step, one by one"] = None
-guesses["messages of a step, DistributedGradientTape"] = None
+guess("messages of a step, one by one")
+guess("messages of a step, DistributedGradientTape")
 
 job = submit(two_ways, pictures[:32], targets[:32], ranks_per_node=2, timeline=True)
 ways, exchanges = job.results(progress=False)[0], job.timeline().exchanges
@@ -692,8 +679,8 @@ fig, axes = plt.subplots(2, 1, figsize=(8.6, 3.2), sharex=True)
 for ax, (way, (start, end, means)) in zip(axes, ways.items(), strict=True):
     messages = [e for e in exchanges if start <= e.start < end]
     for i, e in enumerate(messages):
-        for begin, finish, color in ((e.start, e.all_ready, "white"), (e.all_ready, e.end, palette[1])):
-            ax.barh(i, 1000 * (finish - begin), left=1000 * (begin - start), color=color, ec=palette[1])
+        for left, right, color in ((e.start, e.all_ready, "white"), (e.all_ready, e.end, palette[1])):
+            ax.barh(i, 1000 * (right - left), left=1000 * (left - start), color=color, ec=palette[1])
     ax.set(title=f"{way}: {len(means)} gradients", ylabel="message", ylim=(14, -1), yticks=[])
     compare(f"messages of a step, {way}", len(messages))
 equal = all(np.array_equal(*pair) for pair in zip(*(means for *_, means in ways.values()), strict=True))
@@ -768,11 +755,11 @@ def draw_efficiencies(quartiles):
 
 
 # %%
-guesses["efficiency of 2 ranks, 5 scenes each"] = None  # in %
+guess("efficiency of 2 ranks, 5 scenes each", unit="%")
 
 quartiles = efficiencies(rows["speed"])
 display(quartiles.round(0))
-compare("efficiency of 2 ranks, 5 scenes each", quartiles.loc[5, ("together", 0.5)], "%")
+compare("efficiency of 2 ranks, 5 scenes each", quartiles.loc[5, ("together", 0.5)])
 draw_efficiencies(quartiles)
 
 # %% [markdown]
@@ -811,8 +798,8 @@ def step_time(p, n, overlap=True, gpus=8):
     return (BACKWARD + FORWARD) * n + ring - hidden
 
 
-guesses["256 images on 256 GPUs against one"] = None
-compare("256 images on 256 GPUs against one", step_time(1, 256) / step_time(256, 1), "×")
+guess("256 images on 256 GPUs against one", unit="×")
+compare("256 images on 256 GPUs against one", step_time(1, 256) / step_time(256, 1))
 
 # %%
 kitti = KITTI[KITTI["GPUs"] > 1].groupby("batch")["efficiency / %"].apply(list)
@@ -973,7 +960,7 @@ display(apart.style.format("{:.1g}", subset=apart.select_dtypes("number").column
 # them: **guess** by how many points its AP differs between the best and the worst rank's statistics.
 
 # %%
-guesses["points between the best and the worst statistics"] = None
+guess("points between the best and the worst statistics", unit=" points")
 
 watched, _ = scenes("train", 8 * 30)
 net, statistics = detector(BatchNorm), []
@@ -994,7 +981,7 @@ for mine in np.split(watched, 8):
 own = np.sort([score(values) for values in statistics])
 average = score([np.mean(values, axis=0) for values in zip(*statistics, strict=True)])
 print("AP / % with the statistics of one rank:", *own.round(1), f"with their average: {average:.1f}")
-compare("points between the best and the worst statistics", own[-1] - own[0], " points")
+compare("points between the best and the worst statistics", own[-1] - own[0])
 
 
 # %% [markdown]
@@ -1135,7 +1122,7 @@ display(die.T.rename_axis("seed", axis=1).round(3))
 # valley than the right version? (Where the ranks agree, one process can compute their path.)
 
 # %%
-guesses["seeds of 40 in which the valley shows the same images"] = None
+guess("seeds of 40 in which the valley shows the same images")
 
 
 def two_ranks(name, seed):
@@ -1188,7 +1175,7 @@ watch(submit(uneven, ranks_per_node=2, time="00:05:00", compiled=False, rerun=Tr
 # 100.
 
 # %%
-guesses["points of AP, 2 ranks against 1, batch 5"] = None
+guess("points of AP, 2 ranks against 1, batch 5", unit=" points")
 STUDENT = {3: 4.303, 5: 2.776, 10: 2.262}  # 97.5% quantile of Student's t, for a mean of so many values
 
 
@@ -1215,7 +1202,7 @@ changes = {
 }  # seed by seed: the same start
 for batch, change in changes.items():
     print(f"batch {batch:2}: 2 ranks against 1: {verdict(change)}")
-compare("points of AP, 2 ranks against 1, batch 5", changes[5].mean(), " points")
+compare("points of AP, 2 ranks against 1, batch 5", changes[5].mean())
 
 # %% [markdown]
 # "Inconclusive" would be a result about the *experiment*: a loss as large as the interval could hide in it,
@@ -1232,7 +1219,7 @@ compare("points of AP, 2 ranks against 1, batch 5", changes[5].mean(), " points"
 # lost with one scene on each of 16 ranks?
 
 # %%
-guesses["points lost with 1 scene on each of 16 ranks"] = None
+guess("points lost with 1 scene on each of 16 ranks", unit=" points")
 
 norm = pd.DataFrame(rows["norm"])
 norm["scenes on a rank"] = record["global"] // norm["groups"]
@@ -1242,7 +1229,7 @@ print(f"RECORDED RUNS of {record['norm_epochs']} epochs: AP / %")
 display(seeds.round(1))
 for size in (4, 2, 1):  # seed by seed: the same start, the same shuffles
     print(f"scenes on a rank, {size} against 16: {verdict(seeds.loc[size] - seeds.loc[16])}")
-compare("points lost with 1 scene on each of 16 ranks", (seeds.loc[16] - seeds.loc[1]).mean(), " points")
+compare("points lost with 1 scene on each of 16 ranks", (seeds.loc[16] - seeds.loc[1]).mean())
 
 # %% [markdown]
 # Where the verdict is "inconclusive", these runs cannot tell a loss from none, and neither can you. One

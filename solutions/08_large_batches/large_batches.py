@@ -1077,9 +1077,9 @@ for errors in (same, differing):
 #   seeds make the interval narrower, as 1 / √m (half a point).
 #
 # **Two points.** "With seed 0 gradual has 14.65 % and sqrt 15.3 %, with seed 2 it is the other way around, so
-# one seed says nothing. Over five seeds the interval of gradual − sqrt is −0.64 to 0.80 points and holds 0: my
-# runs leave it open. Since sqrt has no warmup and gradual has one, I would first run √k with gradual warmup,
-# and both with twenty seeds, which halves the interval."
+# one seed says nothing. Over five seeds the interval of gradual − sqrt is −0.64 to 0.80 points. It holds 0,
+# so my runs leave it open. Since sqrt has no warmup and gradual has one, I would first run √k with gradual
+# warmup, and both with twenty seeds, which halves the interval."
 #
 # **One point.** "The interval holds 0, so I cannot say which one is better. I would train with more seeds, as
 # the interval gets smaller." (No number, and not seen that two things differ.)
