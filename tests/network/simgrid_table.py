@@ -35,7 +35,7 @@ def version() -> str | None:
 
 
 def ask(*words: str) -> dict[str, float]:
-    """What simgrid_side.py prints: virtual `seconds`, and the `wall` time of the simulation."""
+    """What simgrid_side.py prints: virtual `seconds`, and the processor's of the simulation, `busy`."""
     done = subprocess.run([PYTHON, simgrid_side.__file__, *words], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
