@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Placeholder
 from .errors import NoSuchRank, NotSeveralRanks, SizeMismatch
 
 # One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
@@ -71,7 +72,8 @@ class MPICommunicator:
 
     def isend(self, x: Any, dest: int) -> _Send:
         """Begin to send x and go on. MPI holds a copy."""
-        return _Send(self, self._comm.isend(np.asarray(x) if np.isscalar(x) else x, dest=self._check(dest)))
+        array = x if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
+        return _Send(self, self._comm.isend(array, dest=self._check(dest)))
 
     def ireceive(self, source: int, into: Any = None) -> _Receive:
         """Be ready for a message and go on; `wait()` returns it."""

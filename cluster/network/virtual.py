@@ -7,6 +7,7 @@ depends on the machine: the same program and the same network give the same time
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import linecache
 import operator
@@ -331,6 +332,9 @@ class _Engine:
         for comm in self._comms:
             comm._args = copy.deepcopy(args)
             comm._greenlet = greenlet.greenlet(rank, self.hub)
+            comm._greenlet.gr_context = (
+                contextvars.copy_context()
+            )  # where a notebook's prints go, np.errstate
         try:
             self._go()
             self._check_all_has_ended()

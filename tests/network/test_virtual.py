@@ -271,6 +271,20 @@ def test_an_error_says_its_rank():
     assert e.value.__notes__ == ["This was on rank 1 of 2, at 0 s."] and sorted(ended) == [0, 1]
 
 
+def test_ranks_are_in_the_callers_context():
+    """Do ranks see what the caller has set for its context, as NumPy's errstate, and keep theirs to themselves?"""
+
+    def program(comm):
+        before = np.geterr()["divide"]
+        np.seterr(divide="raise" if comm.rank else "warn")
+        comm.sendreceive(X, 1 - comm.rank, 1 - comm.rank)
+        return before, np.geterr()["divide"]
+
+    with np.errstate(divide="ignore"):
+        assert run(program).results == [("ignore", "warn"), ("ignore", "raise")]
+        assert np.geterr()["divide"] == "ignore"
+
+
 def test_a_group_numbers_its_ranks():
     """Do ranks of a group talk by the group's numbers, and is who is not in it told?"""
 
