@@ -332,9 +332,7 @@ class _Engine:
         for comm in self._comms:
             comm._args = copy.deepcopy(args)
             comm._greenlet = greenlet.greenlet(rank, self.hub)
-            comm._greenlet.gr_context = (
-                contextvars.copy_context()
-            )  # where a notebook's prints go, np.errstate
+            comm._greenlet.gr_context = contextvars.copy_context()  # it says where a notebook prints
         try:
             self._go()
             self._check_all_has_ended()

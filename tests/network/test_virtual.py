@@ -272,7 +272,7 @@ def test_an_error_says_its_rank():
 
 
 def test_ranks_are_in_the_callers_context():
-    """Do ranks see what the caller has set for its context, as NumPy's errstate, and keep theirs to themselves?"""
+    """Do ranks see what the caller has set, as NumPy's errstate, and keep what they set to themselves?"""
 
     def program(comm):
         before = np.geterr()["divide"]
