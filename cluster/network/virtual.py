@@ -81,6 +81,7 @@ class Counts:
 
     @property
     def communicating(self) -> float:
+        """Seconds in which the rank sent, received or waited."""
         return self.time - self.adding - self.computing
 
 
@@ -88,8 +89,8 @@ class Counts:
 class Run:
     """What `simulate` returns.
 
-    results: what the function returned on each rank. time: seconds until the last rank had ended. counts: of
-    each rank; `pandas.DataFrame(run.counts)` is a table. messages, spans: in the order in which they began.
+    results: what the function returned on each rank. counts: of each rank; `pandas.DataFrame(run.counts)` is
+    a table of them. messages, spans: in the order in which they were found to begin; empty without `record`.
     """
 
     network: Network
@@ -100,6 +101,7 @@ class Run:
 
     @property
     def time(self) -> float:
+        """Seconds until the last rank had ended."""
         return max(count.time for count in self.counts)
 
     @property
