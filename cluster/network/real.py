@@ -17,12 +17,16 @@ from .errors import NoSuchRank, NotSeveralRanks, SizeMismatch
 
 # One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
+PATIENCE = (
+    200  # looks, of about 1 µs each, until another process may have the core: ranks may be more than cores
+)
 
 
 def on_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
     """Call `function(comm, *args)` on this rank of a job; returns what it returns.
 
-    Raises NotSeveralRanks in a process that MPI did not start.
+    Ranks that wait for each other do so until the job's time is over: `simulate` says at once who waits for
+    whom, so run it first. Raises NotSeveralRanks in a process that MPI did not start.
     """
     return function(world(), *args, **keywords)
 
@@ -54,6 +58,7 @@ class MPICommunicator:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._comm, self._begin = comm, time.perf_counter()
         self._expected: list[_Receive] = []  # in the order in which they were asked for
+        self._looked = 0
 
     def send(self, x: Any, dest: int) -> None:
         """Send x to rank `dest`, and wait until MPI has it, at the latest until it is there."""
@@ -107,7 +112,7 @@ class MPICommunicator:
         return int(other)
 
     def _progress(self) -> None:
-        """Take what has arrived, the oldest request of each source first; then let another process go on."""
+        """Take what has arrived, the oldest request of each source first; now and then let others go on."""
         passed: set[int] = set()  # sources whose oldest request waits
         for request in [*self._expected]:
             if request.source not in passed and (message := self._comm.improbe(source=request.source)):
@@ -115,7 +120,9 @@ class MPICommunicator:
                 request.message, request.there = message.recv(), True
             else:
                 passed.add(request.source)
-        os.sched_yield()
+        self._looked += 1
+        if self._looked % PATIENCE == 0:
+            os.sched_yield()
 
 
 class _Send:

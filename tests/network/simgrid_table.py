@@ -7,6 +7,7 @@ SimGrid's model is that of α and β: see CONFIGURATION in simgrid_side.py.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import platform
 import subprocess
@@ -24,6 +25,7 @@ TABLE = Path(__file__).with_name("simgrid.json")
 PYTHON = "/usr/bin/python3"
 
 
+@functools.cache
 def version() -> str | None:
     """SimGrid's; None where the system's Python has none."""
     code = "import simgrid; print('.'.join(map(str, simgrid.simgrid_version)))"
