@@ -17,9 +17,8 @@ from .errors import NoSuchRank, NotSeveralRanks, SizeMismatch
 
 # One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
-PATIENCE = (
-    200  # looks, of about 1 µs each, until another process may have the core: ranks may be more than cores
-)
+PATIENCE = 200  # looks, of about 1 µs each, until another process may have the core
+
 
 
 def on_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
