@@ -20,7 +20,6 @@ STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
 PATIENCE = 200  # looks, of about 1 µs each, until another process may have the core
 
 
-
 def on_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
     """Call `function(comm, *args)` on this rank of a job; returns what it returns.
 
