@@ -3,8 +3,15 @@
     from cluster.network import Network, simulate
     run = simulate(ring_allreduce, x, ranks=4, network=Network(latency=5e-6, time_per_byte=0.8e-9))
 
-`simulate` is the virtual one (`virtual`), `on_ranks` the real one (`real`); both give the function a
-`Communicator`. `topologies` says what a message costs, `draw` shows what happened.
+`simulate` runs the ranks in virtual time (`virtual`), `on_ranks` is for the ranks of a job (`real`); either
+gives the function a `Communicator`.
+
+    topologies    what a message costs; links that messages share
+    sums          whose parts are in a sum: `check_sum`, and `chunk_history` step by step
+    bandwidth     all-reduces over the size of what they reduce
+    fusion        an iteration with Horovod's cycle and tensor fusion; `resnet50` has the buffers
+    draw          what happened, as pictures
+    algorithms    the all-reduces of lecture 06, and `closed_forms` of what they cost
 """
 
 from .arrays import Placeholder

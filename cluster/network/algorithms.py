@@ -92,8 +92,8 @@ def halving_doubling(comm: Communicator, x: Any) -> Any:
         return x
     if comm.rank < 2 * extra:
         comm.add(x, comm.receive(comm.rank + 1))
-    group = Group(comm, [*range(0, 2 * extra, 2), *range(2 * extra, comm.size)])
-    _halve_and_double(group, x)
+    going_on = [*range(0, 2 * extra, 2), *range(2 * extra, comm.size)] if extra else range(power)
+    _halve_and_double(Group(comm, going_on), x)
     if comm.rank < 2 * extra:
         comm.send(x, comm.rank + 1)
     return x

@@ -27,6 +27,7 @@ class Placeholder:
 
     @property
     def shape(self) -> tuple[int]:
+        """(n,)"""
         return (self.size,)
 
     @property

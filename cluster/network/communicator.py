@@ -75,7 +75,7 @@ class Group:
         if comm.rank not in ranks:
             raise ValueError(f"Rank {comm.rank} is not in the group {list(ranks)}: only its ranks make it.")
         self.size, self.rank = len(ranks), ranks.index(comm.rank)
-        self._comm, self._ranks = comm, list(ranks)
+        self._comm, self._ranks = comm, ranks
         self.add, self.compute, self.time = comm.add, comm.compute, comm.time
 
     def send(self, x: Any, dest: int) -> None:

@@ -50,6 +50,7 @@ class Iteration:
 
     @property
     def computing(self) -> float:
+        """Seconds of both passes."""
         return self.forward + self.backward
 
     @property

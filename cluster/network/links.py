@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -34,7 +35,7 @@ class Links:
 
     def __init__(self, network: Network):
         self._network = network
-        self._on: dict[Hashable, dict[Flow, None]] = {}  # link -> its flows, in the order of their arrival
+        self._on: defaultdict[Hashable, dict[Flow, None]] = defaultdict(dict)  # the flows, as they came
         self._events: list[tuple[float, int, Flow, int]] = []
         self._number = itertools.count()
 
@@ -53,7 +54,7 @@ class Links:
                 if version == 0 and flow.left:  # the latency is over
                     flow.since = time
                     for link in flow.links:
-                        self._on.setdefault(link, {})[flow] = None
+                        self._on[link][flow] = None
                 else:
                     ended.append(flow.message)
                     for link in flow.links if version else ():
@@ -73,34 +74,43 @@ class Links:
         """New rates, and ends, for all flows that the changed links touch."""
         seen: set[Hashable] = set()
         for link in changed:
-            if link in seen:
+            if link in seen or not (on := self._on[link]):
                 continue
-            links, flows = self._touched(link)
-            seen.update(links)
-            rates = self._fair(links) if len(flows) > 1 else {flow: flow.alone for flow in flows}
-            for flow, rate in rates.items():
-                if rate != flow.rate:
-                    flow.left = max(0.0, flow.left - flow.rate * (time - flow.since))
-                    flow.rate, flow.since = rate, time
-                    flow.version += 1
-                    self._push(time + flow.left / rate, flow)
+            flow = next(iter(on))
+            if all(len(self._on[other]) == 1 for other in flow.links):  # it shares nothing
+                seen.update(flow.links)
+                if flow.rate != flow.alone:
+                    self._set_rate(flow, flow.alone, time)
+            else:
+                links = self._touched(link)
+                seen.update(links)
+                for flow, rate in self._fair(links).items():
+                    if flow.rate != rate:
+                        self._set_rate(flow, rate, time)
 
-    def _touched(self, link: Hashable) -> tuple[Iterable[Hashable], Iterable[Flow]]:
-        """The links that are bound to this one by flows, from link to link, and these flows."""
-        links, flows, todo = {link: None}, {}, [link]
+    def _set_rate(self, flow: Flow, rate: float, time: float) -> None:
+        """From now on the flow goes at another rate, and ends at another time."""
+        flow.left = max(0.0, flow.left - flow.rate * (time - flow.since))
+        flow.rate, flow.since = rate, time
+        flow.version += 1
+        self._push(time + flow.left / rate, flow)
+
+    def _touched(self, link: Hashable) -> Iterable[Hashable]:
+        """The links that are bound to this one by flows, from link to link."""
+        links, flows, todo = {link: None}, set(), [link]
         while todo:
-            for flow in self._on.get(todo.pop(), ()):
+            for flow in self._on[todo.pop()]:
                 if flow not in flows:
-                    flows[flow] = None
+                    flows.add(flow)
                     for other in flow.links:
                         if other not in links:
                             links[other] = None
                             todo.append(other)
-        return links, flows
+        return links
 
     def _fair(self, links: Iterable[Hashable]) -> dict[Flow, float]:
         """Max-min fair rates, in bytes/s: the link with the least for each gives its share, then the next."""
-        free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on.get(link)}
+        free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on[link]}
         waiting = {link: len(self._on[link]) for link in free}
         order = [(free[link] / waiting[link], i, link) for i, link in enumerate(free)]
         heapq.heapify(order)

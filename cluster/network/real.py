@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Placeholder
 from .errors import NoSuchRank, NotSeveralRanks, SizeMismatch
 
 # One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
+PATIENCE = 200  # looks, of about 1 µs each, until another process may have the core
 
 
 def on_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
     """Call `function(comm, *args)` on this rank of a job; returns what it returns.
 
-    Raises NotSeveralRanks in a process that MPI did not start.
+    Ranks that wait for each other do so until the job's time is over: `simulate` says at once who waits for
+    whom, so run it first. Raises NotSeveralRanks in a process that MPI did not start.
     """
     return function(world(), *args, **keywords)
 
@@ -53,6 +56,7 @@ class MPICommunicator:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         self._comm, self._begin = comm, time.perf_counter()
         self._expected: list[_Receive] = []  # in the order in which they were asked for
+        self._looked = 0
 
     def send(self, x: Any, dest: int) -> None:
         """Send x to rank `dest`, and wait until MPI has it, at the latest until it is there."""
@@ -71,7 +75,8 @@ class MPICommunicator:
 
     def isend(self, x: Any, dest: int) -> _Send:
         """Begin to send x and go on. MPI holds a copy."""
-        return _Send(self, self._comm.isend(np.asarray(x) if np.isscalar(x) else x, dest=self._check(dest)))
+        array = x if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
+        return _Send(self, self._comm.isend(array, dest=self._check(dest)))
 
     def ireceive(self, source: int, into: Any = None) -> _Receive:
         """Be ready for a message and go on; `wait()` returns it."""
@@ -105,7 +110,7 @@ class MPICommunicator:
         return int(other)
 
     def _progress(self) -> None:
-        """Take what has arrived, the oldest request of each source first; then let another process go on."""
+        """Take what has arrived, the oldest request of each source first; now and then let others go on."""
         passed: set[int] = set()  # sources whose oldest request waits
         for request in [*self._expected]:
             if request.source not in passed and (message := self._comm.improbe(source=request.source)):
@@ -113,7 +118,9 @@ class MPICommunicator:
                 request.message, request.there = message.recv(), True
             else:
                 passed.add(request.source)
-        os.sched_yield()
+        self._looked += 1
+        if self._looked % PATIENCE == 0:
+            os.sched_yield()
 
 
 class _Send:

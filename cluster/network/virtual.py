@@ -7,6 +7,7 @@ depends on the machine: the same program and the same network give the same time
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import linecache
 import operator
@@ -80,6 +81,7 @@ class Counts:
 
     @property
     def communicating(self) -> float:
+        """Seconds in which the rank sent, received or waited."""
         return self.time - self.adding - self.computing
 
 
@@ -87,8 +89,8 @@ class Counts:
 class Run:
     """What `simulate` returns.
 
-    results: what the function returned on each rank. time: seconds until the last rank had ended. counts: of
-    each rank; `pandas.DataFrame(run.counts)` is a table. messages, spans: in the order in which they began.
+    results: what the function returned on each rank. counts: of each rank; `pandas.DataFrame(run.counts)` is
+    a table of them. messages, spans: in the order in which they were found to begin; empty without `record`.
     """
 
     network: Network
@@ -99,6 +101,7 @@ class Run:
 
     @property
     def time(self) -> float:
+        """Seconds until the last rank had ended."""
         return max(count.time for count in self.counts)
 
     @property
@@ -185,7 +188,7 @@ class VirtualCommunicator:
         """into += x, in place; takes γ seconds for each byte of x."""
         if getattr(into, "shape", None) != getattr(x, "shape", ()):
             raise SizeMismatch(
-                f"rank {self.rank} adds {_elements(x)} to {_elements(into)}, {_line().text()}\n"
+                f"rank {self.rank} adds {_elements(x)} to {_elements(into)}, {_text(_line())}\n"
                 "→ Cut the array in the same way on all ranks: a message has the sender's size."
             )
         into += x
@@ -222,12 +225,8 @@ class VirtualCommunicator:
         self.counts.messages_sent += 1
         self.counts.bytes_sent += size
         message = self._engine.partner(self.rank, dest, False)
-        message.sent, message.payload, message.size, message.source_line = (
-            self._clock,
-            payload,
-            size,
-            self._line,
-        )
+        message.sent, message.source_line = self._clock, self._line
+        message.payload, message.size = payload, size
         if message.expected is not None:
             self._engine.begin(message)
         return message
@@ -265,8 +264,8 @@ class VirtualCommunicator:
             return payload
         if into.shape != payload.shape:
             raise SizeMismatch(
-                f"rank {message.source} sends {_elements(payload)}, {message.source_line.text()}\n"
-                f"rank {self.rank} has room for {_elements(into)}, {message.dest_line.text()}\n"
+                f"rank {message.source} sends {_elements(payload)}, {_text(message.source_line)}\n"
+                f"rank {self.rank} has room for {_elements(into)}, {_text(message.dest_line)}\n"
                 "→ Cut the array in the same way on all ranks, also where p does not divide n."
             )
         into[...] = payload
@@ -280,7 +279,7 @@ class VirtualCommunicator:
     def _check(self, other: int, does: str) -> None:
         if not 0 <= operator.index(other) < self.size:
             raise NoSuchRank(
-                f"rank {self.rank} {does} rank {other}, {self._line.text()}\n"
+                f"rank {self.rank} {does} rank {other}, {_text(self._line)}\n"
                 f"→ The ranks are 0 … {self.size - 1}: a ring closes with (rank + 1) % size."
             )
 
@@ -335,6 +334,7 @@ class _Engine:
         for comm in self._comms:
             comm._args = copy.deepcopy(args)
             comm._greenlet = greenlet.greenlet(rank, self.hub)
+            comm._greenlet.gr_context = contextvars.copy_context()  # it says where a notebook prints
         try:
             self._go()
             self._check_all_has_ended()
@@ -408,7 +408,7 @@ def _deadlock(waiting: list[VirtualCommunicator], comms: list[VirtualCommunicato
         other[comm.rank] = message.source if receives else message.dest
         does = "receives from" if receives else f"sends {message.size} bytes to"
         ended = "" if comms[other[comm.rank]]._waits_for else ", which has ended"
-        lines.append(f"rank {comm.rank} {does} rank {other[comm.rank]}{ended}, {comm._line.text()}")
+        lines.append(f"rank {comm.rank} {does} rank {other[comm.rank]}{ended}, {_text(comm._line)}")
     if circle := _circle(other):
         sends = all(not comms[rank]._waits_for[1] for rank in circle)
         way = " → ".join(map(str, [*circle, circle[0]])) if len(circle) <= SHOWN else f"{len(circle)} ranks"
@@ -441,11 +441,11 @@ def _left_over(message: Message) -> str:
     if message.expected is None:
         return (
             f"rank {message.source} sent {message.size} bytes to rank {message.dest}, which did not receive "
-            f"them, {message.source_line.text()}"
+            f"them, {_text(message.source_line)}"
         )
     return (
         f"rank {message.dest} expected a message of rank {message.source}, which sent none, "
-        f"{message.dest_line.text()}"
+        f"{_text(message.dest_line)}"
     )
 
 
@@ -460,22 +460,20 @@ def _elements(x: Any) -> str:
     return f"an array of shape {shape}"
 
 
-class Line(NamedTuple):
-    """A place in the code of whoever called a communicator."""
-
-    code: CodeType
-    instruction: int
-
-    def text(self) -> str:
-        """In words: the line's number in its function or cell, and what stands there."""
-        found = [n for start, end, n in self.code.co_lines() if start <= self.instruction < end and n]
-        number = found[0] if found else self.code.co_firstlineno
-        source = linecache.getline(self.code.co_filename, number).strip()
-        return f"line {number} of {self.code.co_name}" + (f": {source}" if source else "")
+Line = tuple[CodeType, int]  # a place in the code of whoever called a communicator: its instruction
 
 
 def _line() -> Line:
     frame = sys._getframe(2)
     while frame.f_code.co_filename in OWN:
         frame = frame.f_back
-    return Line(frame.f_code, frame.f_lasti)
+    return frame.f_code, frame.f_lasti
+
+
+def _text(line: Line) -> str:
+    """A place in words: the line's number in its file or cell, and what stands there."""
+    code, instruction = line
+    found = [n for start, end, n in code.co_lines() if start <= instruction < end and n]
+    number = found[0] if found else code.co_firstlineno
+    source = linecache.getline(code.co_filename, number).strip()
+    return f"line {number} of {code.co_name}" + (f": {source}" if source else "")

@@ -346,7 +346,8 @@ def test_students_readme_says_how_long_and_how_to_hand_in():
 
 
 def test_package_holds_no_answers_before_its_time(tmp_path):
-    """Do the modules that answer an assignment come only after it, and would an answer be found?"""
+    """Do the modules that answer an assignment come only after it, needs none there one that is not, and
+    would an answer be found?"""
     of_06 = {"cluster/network/algorithms.py"}
     of_07 = of_06 | {"cluster/training/distributed.py", "cluster/training/shards.py"}
     answers = of_07 | {"cluster/training/optimizers.py", "cluster/training/schedules.py"}

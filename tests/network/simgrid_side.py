@@ -1,6 +1,6 @@
 """SimGrid's side of a case, by the system's Python: `python3 simgrid_side.py CASE …` prints seconds as JSON.
 
-    python3 simgrid_side.py --halving-doubling 1024 BYTES
+    python3 simgrid_side.py --halving-doubling RANKS BYTES      # behind a switch, for `make bench`
 
 The programs are those that run in virtual time; here their communicator is made of SimGrid's actors and
 mailboxes, and the platform of its links and routes. Without NumPy: arrays are sizes.
@@ -113,12 +113,29 @@ def platform(simgrid, ranks, network):
     return hosts
 
 
-def run(function, ranks, size, network, further=()):
-    """(seconds until the last actor has ended, of which this machine took so many after the set-up)."""
+def star(simgrid, ranks, network):
+    """The same for a switch of many ranks: a cable each, instead of a route for each pair."""
+    zone = simgrid.NetZone.create_star_zone("all")
+    hosts = [zone.create_host(f"rank {r}", 1e9) for r in range(ranks)]
+    for rank, host in enumerate(hosts):
+        up, down = (
+            zone.create_link(f"{way} {rank}", 1 / network.time_per_byte)
+            .set_latency(network.latency / 2)
+            .seal()
+            for way in ("up", "down")
+        )
+        zone.add_route(host.netpoint, None, None, None, [simgrid.LinkInRoute(up)], False)
+        zone.add_route(None, host.netpoint, None, None, [simgrid.LinkInRoute(down)], False)
+    zone.seal()
+    return hosts
+
+
+def run(function, ranks, size, network, further=(), make=platform):
+    """(seconds until the last actor has ended, seconds of this machine's processor after the set-up)."""
     import simgrid
 
     engine = simgrid.Engine(["side", *(f"--cfg={text}" for text in CONFIGURATION), "--log=root.thres:error"])
-    hosts, ends = platform(simgrid, ranks, network), []
+    hosts, ends = make(simgrid, ranks, network), []
 
     def actor(rank):
         function(Communicator(simgrid, rank, ranks, network), Sizes(size), *further)
@@ -126,10 +143,10 @@ def run(function, ranks, size, network, further=()):
 
     for rank, host in enumerate(hosts):
         simgrid.Actor.create(f"rank {rank}", host, actor, rank)
-    begin = time.perf_counter()
+    begin = time.process_time()
     engine.run()
     assert len(ends) == ranks, "some ranks did not end"
-    return max(ends), time.perf_counter() - begin
+    return max(ends), time.process_time() - begin
 
 
 def main(names):
@@ -144,11 +161,11 @@ def main(names):
     if names[0] == "--halving-doubling":
         ranks, size = map(int, names[1:])
         network = cases.t.Switch(**cases.TEN_GBIT)
-        seconds, wall = run(cases.function("halving_doubling"), ranks, size, network)
+        seconds, busy = run(cases.function("halving_doubling"), ranks, size, network, make=star)
     else:
         name, ranks, size, network, further = cases.CASES[names[0]]
-        seconds, wall = run(cases.function(name), ranks, size, network, further)
-    print(json.dumps({"seconds": seconds, "wall": wall}))
+        seconds, busy = run(cases.function(name), ranks, size, network, further)
+    print(json.dumps({"seconds": seconds, "busy": busy}))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ SimGrid's model is that of α and β: see CONFIGURATION in simgrid_side.py.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import platform
 import subprocess
@@ -24,6 +25,7 @@ TABLE = Path(__file__).with_name("simgrid.json")
 PYTHON = "/usr/bin/python3"
 
 
+@functools.cache
 def version() -> str | None:
     """SimGrid's; None where the system's Python has none."""
     code = "import simgrid; print('.'.join(map(str, simgrid.simgrid_version)))"
@@ -35,7 +37,7 @@ def version() -> str | None:
 
 
 def ask(*words: str) -> dict[str, float]:
-    """What simgrid_side.py prints: virtual `seconds`, and the `wall` time of the simulation."""
+    """What simgrid_side.py prints: virtual `seconds`, and the processor's of the simulation, `busy`."""
     done = subprocess.run([PYTHON, simgrid_side.__file__, *words], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

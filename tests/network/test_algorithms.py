@@ -85,6 +85,16 @@ def test_what_each_rank_sends(name, messages):
         assert (count.messages_received, count.bytes_received) == (messages, 2 * 7 * 400)
 
 
+@pytest.mark.parametrize("ranks", [2, 6, 8, 13])
+@pytest.mark.parametrize("name", [*ALL, "hierarchical"])
+def test_all_send_the_same_in_sum(name, ranks):
+    """Do all ranks together send 2(p − 1) vectors, whatever the algorithm, also where p does not divide n?"""
+    further = (ranks if ranks % 2 else 2,) if name == "hierarchical" else ()
+    x = Placeholder(1001)
+    run = simulate(getattr(algorithms, name), x, *further, ranks=ranks, network=NETWORK)
+    assert run.bytes_sent == 2 * (ranks - 1) * x.nbytes
+
+
 def test_bus_bandwidth():
     """Is that of a ring the link's own where latency counts for nothing, and far from it where it does?"""
     assert bus_bandwidth(8, 2.0, 4) == 6

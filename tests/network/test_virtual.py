@@ -1,10 +1,14 @@
 """Virtual time against arithmetic by hand: what a message takes, what is counted, and what errors say."""
 
+import inspect
+
 import numpy as np
 import pytest
 
-from cluster.network import Group, Network, Placeholder, simulate
+from cluster.network import Communicator, Group, Network, Placeholder, simulate
 from cluster.network.errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
+from cluster.network.real import MPICommunicator
+from cluster.network.virtual import VirtualCommunicator
 
 # Powers of two, so that sums are exact: α = 1 s, β = 1/4 s/byte, o = 1/8 s, γ = 1/2 s/byte.
 NETWORK = Network(latency=1.0, time_per_byte=0.25, overhead=0.125, reduction=0.5)
@@ -269,6 +273,29 @@ def test_an_error_says_its_rank():
     with pytest.raises(KeyError, match="mine") as e:
         run(program)
     assert e.value.__notes__ == ["This was on rank 1 of 2, at 0 s."] and sorted(ended) == [0, 1]
+
+
+def test_ranks_are_in_the_callers_context():
+    """Do ranks see what the caller has set, as NumPy's errstate, and keep what they set to themselves?"""
+
+    def program(comm):
+        before = np.geterr()["divide"]
+        np.seterr(divide="raise" if comm.rank else "warn")
+        comm.sendreceive(X, 1 - comm.rank, 1 - comm.rank)
+        return before, np.geterr()["divide"]
+
+    with np.errstate(divide="ignore"):
+        assert run(program).results == [("ignore", "warn"), ("ignore", "raise")]
+        assert np.geterr()["divide"] == "ignore"
+
+
+@pytest.mark.parametrize("kind", [VirtualCommunicator, MPICommunicator, Group])
+def test_one_interface(kind):
+    """Has each kind of communicator the calls of the Protocol, with the same parameters?"""
+    for name, expected in inspect.getmembers(Communicator, inspect.isfunction):
+        if not name.startswith("_") and not (kind is Group and name in ("add", "compute", "time")):
+            found = inspect.signature(getattr(kind, name)).parameters
+            assert list(found) == list(inspect.signature(expected).parameters), name
 
 
 def test_a_group_numbers_its_ranks():

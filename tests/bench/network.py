@@ -1,0 +1,117 @@
+"""What virtual time costs: messages a second beside SimGrid's, and the growth with ranks and with bytes.
+
+Seconds are those of the processor, not of the clock on the wall: either side computes on one core at a time,
+and what else runs on the machine then counts less. SimGrid is Debian's python3-simgrid; without it our side
+stands alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from cluster.network import Network, Placeholder, Run, Switch, algorithms, simulate
+from tests.network import cases, simgrid_table
+
+from .measure import Found, Row, interleaved, rows, spread
+
+ABOUT = "virtual time: messages a second beside SimGrid, growth with ranks and bytes"
+OURS, SHARED, THEIRS = "cluster.network, own links", "cluster.network, switch", "SimGrid, switch"
+RANKS, BYTES = 1024, 4 << 20
+MESSAGES = 2 * 10 * RANKS  # of halving-doubling: 2 log2 p of each rank
+SECONDS, RATE = 0.5, 50_000  # the aims
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this part."""
+    parser.add_argument("--most", type=int, default=4096, help="the most ranks of the growth (4096)")
+
+
+def versions() -> dict[str, str]:
+    """Of what else is measured."""
+    return {"simgrid": simgrid_table.version() or "not installed"}
+
+
+def speed(options: argparse.Namespace) -> Found:
+    """Halving-doubling of 1,024 ranks: with links of their own, behind a switch, and by SimGrid."""
+    what = f"halving-doubling, {RANKS} ranks"
+    size = Placeholder(BYTES, np.uint8)
+
+    def ours(network: Network) -> Mapping[str, float]:
+        begin = time.process_time()
+        run = simulate(algorithms.halving_doubling, size, ranks=RANKS, network=network)
+        assert sum(count.messages_sent for count in run.counts) == MESSAGES
+        return {what: time.process_time() - begin}
+
+    def theirs() -> Mapping[str, float]:
+        return {what: simgrid_table.ask("--halving-doubling", str(RANKS), str(BYTES))["busy"]}
+
+    sides: dict[str, Callable[[], Mapping[str, float]]] = {
+        OURS: lambda: ours(Network(**cases.TEN_GBIT)),
+        SHARED: lambda: ours(Switch(**cases.TEN_GBIT)),
+    }
+    if simgrid_table.version():
+        sides[THEIRS] = theirs
+    values = interleaved(sides, options.repeats or 5)
+    found = rows(values)
+    found += [Row("messages a second", r.side, "1/s", [MESSAGES / v for v in r.values]) for r in rows(values)]
+    seconds = {side: spread(values[what, side])["median"] for side in sides}
+    aims = []
+    for side in (OURS, SHARED):
+        aims.append((f"{side}: under {SECONDS} s of the processor", seconds[side] < SECONDS))
+        aims.append((f"{side}: {RATE} messages a second", MESSAGES / seconds[side] >= RATE))
+    remarks = ["Seconds of the processor, of the run alone: SimGrid's platform and actors are made before."]
+    if THEIRS in seconds:
+        remarks.append(f"SimGrid takes {seconds[THEIRS] / seconds[SHARED]:.1f} times as long.")
+    return Found(found, aims, remarks)
+
+
+def growth(options: argparse.Namespace) -> Found:
+    """Time and memory for each message: halving-doubling of more ranks, a ring of arrays of more bytes."""
+    sides = {}
+    for ranks in (64, 256, 1024, options.most):
+        sides[f"halving-doubling, {ranks} ranks"] = _halving(ranks)
+    for n in (1 << 8, 1 << 16):
+        sides[f"ring, 64 ranks, arrays of {4 * n >> 10} KiB"] = _ring(n)
+    values = interleaved({side: lambda f=f: _cost(f) for side, f in sides.items()}, options.repeats or 3)
+    found = rows({key: v for key, v in values.items() if key[0] == TIME}, "µs")
+    found += rows({(MEMORY, side): [_memory(f)] for side, f in sides.items()}, "KiB")
+    medians = [spread(values[TIME, side])["median"] for side in sides]
+    largest = f"{options.most} ranks: at most twice the time a message of 64"
+    remark = f"Messages are recorded. {MEMORY}: the most that Python held (tracemalloc)."
+    return Found(found, [(largest, medians[3] <= 2 * medians[0])], [remark])
+
+
+TIME, MEMORY = "time a message", "memory a message"
+
+
+def _halving(ranks: int) -> Callable[[], Run]:
+    x, network = Placeholder(BYTES, np.uint8), Network(**cases.TEN_GBIT)
+    return lambda: simulate(algorithms.halving_doubling, x, ranks=ranks, network=network)
+
+
+def _ring(n: int) -> Callable[[], Run]:
+    x, network = np.zeros(n, np.float32), Network(**cases.TEN_GBIT)
+    return lambda: simulate(algorithms.ring, x, ranks=64, network=network)
+
+
+def _cost(run: Callable[[], Run]) -> dict[str, float]:
+    begin = time.process_time()
+    done = run()
+    return {TIME: 1e6 * (time.process_time() - begin) / len(done.messages)}
+
+
+def _memory(run: Callable[[], Run]) -> float:
+    tracemalloc.start()
+    try:
+        done = run()
+        return tracemalloc.get_traced_memory()[1] / len(done.messages) / 1024
+    finally:
+        tracemalloc.stop()
+
+
+SECTIONS = {"speed": speed, "growth": growth}
