@@ -71,7 +71,10 @@ print(f"CPU         {CPU} at {clock}, {CORES} cores; this lecture uses {THREADS}
 print(f"NumPy       {np.__version__} with {', '.join(libraries) or 'a BLAS whose threads cannot be set'}")
 print(f"TensorFlow  {tf.__version__}, Python {platform.python_version()}, {platform.system()}")
 if hasattr(os, "getloadavg"):
-    print(f"load        {os.getloadavg()[0]:.1f} programs wanted a core during the last minute")
+    load = os.getloadavg()[0]
+    print(f"load        {load:.1f} programs wanted a core during the last minute")
+    if load > CORES / 2:
+        print("WARNING: the machine is busy. Come back when it is quiet.")
 
 # %% [markdown]
 # A load near zero is what you want: other programs make the times below longer, and the contestants suffer
@@ -613,7 +616,8 @@ print(f"measured: NumPy's BLAS {BLAS_PEAK / 1e9:.0f} GFLOP/s, the best {PEAK / 1
 # The system often knows the base clock only, and busy cores may run above it. So look in each column for the
 # row whose clock your processor can have, and at the architecture that NumPy's line above names for its BLAS:
 # *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* for 512. The two columns need not meet in one
-# row: a library uses the widest registers it was written for.
+# row: a library uses the widest registers it was written for. And where the rows that you would expect need
+# less than the base clock, the machine was busy all the time, which no median against a best can tell.
 #
 # Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves at least $2n$. (Many processors
 # also *read* the target before they overwrite it, which one does not see from here.)
@@ -886,7 +890,7 @@ compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
 # How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. But four
 # executions of this comparison on one machine gave best NumPy shares from 0.75 to 0.89: memory is laid out
 # anew each time, and the clock follows the temperature. And on a machine where 1.6 finds TensorFlow with
-# wider registers than the BLAS, expect nearer to a half. Say one digit, and on what.
+# wider registers than the BLAS, expect nearer to a half. Say one digit, and on which machine.
 
 # %%
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
@@ -923,9 +927,9 @@ ratio = rates.loc["pixels"] / rates.loc["windows"]
 print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× to {ratio.max():.1f}×")
 
 # %% [markdown]
-# Three jumps. **Out of the interpreter**, from the loops to any compiled call. (The photograph predicted
-# their minutes roughly right: a multiply-add in Python costs much the same in any loop.) **Into the GEMM**,
-# from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
+# Three jumps. **Out of the interpreter**, from the loops to any compiled call. (A multiply-add in Python
+# costs much the same in any loop, so the photograph predicts their minutes within a factor of about two.)
+# **Into the GEMM**, from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
 #
 # - The second jump is of the kind that the 2006 paper made, but the numbers cannot be compared: theirs is a
 #   whole network against C loops, ours one layer against einsum, on one thread.
@@ -1091,9 +1095,9 @@ machines["ridge / FLOP per B"] = machines["GFLOP/s"] / machines["GB/s"]
 machines["days for VGG"] = training / machines["GFLOP/s"] / 86400
 machines[["GFLOP/s", "GB/s"]] /= 1e9
 display(machines.round(1))
-(cpu_peak, cpu_bandwidth), (gpu_peak, gpu_bandwidth) = OF_THE_TIME.values()
-compare("FLOP/s of the GTX 580 over the i7-960", gpu_peak / cpu_peak, "×")
-compare("bandwidth of the GTX 580 over the i7-960", gpu_bandwidth / cpu_bandwidth, "×")
+(cpu, cpu_bytes), (gpu, gpu_bytes) = OF_THE_TIME.values()
+compare("FLOP/s of the GTX 580 over the i7-960", gpu / cpu, "×")
+compare("bandwidth of the GTX 580 over the i7-960", gpu_bytes / cpu_bytes, "×")
 print(f"VGG for 50 epochs: {training / 6:.2e} multiply-adds forward, {training:.2e} FLOPs for the training")
 
 # %% [markdown]
@@ -1113,6 +1117,10 @@ for name, at in zip(LAYER_NAMES, intensities("least"), strict=True):
     ax.plot([at, at], roofs, color="0.4", ls=":", marker="o", mfc="white", ms=7)
     side = "right" if "conv1" in name else "left"
     ax.text(at, roofs[0] / 1.3, name, rotation=90, fontsize=9, va="top", ha=side)
+for at, ratio in ((0.6, gpu_bytes / cpu_bytes), (1100, gpu / cpu)):
+    low, high = (roofline(at, *machine) / 1e9 for machine in OF_THE_TIME.values())
+    ax.annotate("", (at, high), (at, low), arrowprops={"arrowstyle": "<->"})
+    ax.text(at * 1.08, np.sqrt(low * high), f"{ratio:.1f}×", fontsize=13)
 ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="attainable GFLOP/s", ylim=(8, 3000))
 ax.set_title("Two roofs of the same years")
 ax.legend(loc="upper left")
@@ -1120,8 +1128,9 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: the rooflines of the Core i7-960 and of the GTX 580, each slanted and then flat; the card's lies
-# above on both parts, more so on the flat one, and its ridge lies further right. Dotted lines lift each of
-# the five layers from the lower flat roof to the upper one: all lie to the right of both ridges.)*
+# above on both parts, by the ratio of the bandwidths and by that of the peaks, and its ridge further right.
+# Dotted lines lift each of the five layers from the lower flat roof to the upper one: all lie to the right of
+# both ridges.)*
 #
 # So, **why did GPUs make convolutional networks possible?** Not because they convolve well. A convolution,
 # written out, *is* a matrix product: many FLOPs for each byte. Our layers, even unfolded (1.7), lie to the
