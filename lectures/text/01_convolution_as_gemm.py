@@ -50,7 +50,7 @@ rng = np.random.default_rng(seed=1)
 
 # %% [markdown]
 # *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own; both
-# get two threads.
+# get two threads, where there are two cores.
 
 # %% tags=["measured"]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -521,8 +521,8 @@ for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variab
 
 # %% [markdown]
 # So a training step is three GEMMs of equal FLOPs, one forward and two backward: the **factor 3** that turns
-# the FLOPs of a forward pass into those of training. (How large may the error of a gradient check by finite
-# differences be? 1.12 predicts it.)
+# the FLOPs of a forward pass into those of training. (1.12 predicts how
+# large the error of a gradient check by finite differences may be.)
 
 # %% [markdown]
 # ## 1.6 Two numbers that describe a machine
@@ -699,9 +699,8 @@ print(f"left of the ridge, {RIDGE:.1f} FLOP per byte, lies the im2col of: {', '.
 # %% [markdown]
 # What does im2col cost in intensity? The images alone would be moved $1 + 2k^2$ times instead of once at
 # stride 1, since the columns are written *and* read: the last column. The column before it is smaller, since
-# weights and output are moved in both cases and do not grow. (The 1×1 copies nothing, so its last column does
-# not apply.) And where a layer's im2col still lies right of the ridge, the model says that it costs **no
-# time** here.
+# weights and output are moved in both cases and do not grow. (The 1×1 copies nothing.) And where a layer's
+# im2col still lies right of the ridge, the model says that it costs **no time** here.
 #
 # **Guess:** im2col in NumPy reaches which fraction of the speed of TensorFlow's own convolution (oneDNN, on
 # most CPUs), at the same number of threads? And the best NumPy you can imagine?
@@ -890,7 +889,7 @@ compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
 # How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. But four
 # executions of this comparison on one machine gave best NumPy shares from 0.75 to 0.89: memory is laid out
 # anew each time, and the clock follows the temperature. And on a machine where 1.6 finds TensorFlow with
-# wider registers than the BLAS, expect nearer to a half. Say one digit, and on which machine.
+# wider registers than the BLAS, expect less. Say one digit, and on which machine.
 
 # %%
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
@@ -1138,9 +1137,8 @@ plt.show()
 # bandwidth. The matrix form came first and helped the CPU just as well; what the GPU added is the height of
 # its roof, to a program that had already been brought beneath it. This answer rests on data sheets: no card
 # of those years ran here, and how near a program came to the higher roof we have not measured. (1.14 replays
-# a recorded run on a GPU of today, where there is one.) Where the GEMM gets narrow, the batch small, or one
-# byte too many is moved, the ridge takes the gain back: the subject of lecture 04. How many such machines
-# work on *one* network is the subject of lectures 05 to 10.
+# a run on a GPU of today, once one was recorded.) Where the GEMM gets narrow, the batch small, or one byte
+# too many is moved, the ridge takes the gain back: the subject of lecture 04.
 #
 # ## What was learned
 #
