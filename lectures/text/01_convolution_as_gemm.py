@@ -77,8 +77,7 @@ if hasattr(os, "getloadavg"):
         print("WARNING: the machine is busy. Come back when it is quiet.")
 
 # %% [markdown]
-# A load near zero is what you want: other programs make the times below longer, and the contestants suffer
-# unequally.
+# A load near zero is what you want: other programs disturb the contestants unequally.
 #
 # Before each measurement you are asked for a **guess**. Write a number in place of `None`; the cell that
 # measures prints it beside the result.
@@ -417,7 +416,7 @@ print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['colum
 #
 # With stride $s$ a pixel lies in about $(k/s)^2$ windows: the last two columns agree up to the borders.
 # Conv2, with 5×5 and stride 1, is hit hardest. A 1×1 convolution needs no im2col at all: its images *are* the
-# matrix. That is one reason why bottlenecks are cheap.
+# matrix.
 # </details>
 #
 # The GTX 580, on which AlexNet was trained, came with 1.5 or 3 GB, for all layers together. One way out is to
@@ -426,7 +425,7 @@ print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['colum
 # %% [markdown]
 # ## 1.4 The same GEMMs with no im2col
 #
-# Swap the loops, as with Sobel: for each of the $k^2$ positions $(i, j)$ in the kernel, take the whole image
+# For each of the $k^2$ positions $(i, j)$ in the kernel, take the whole image
 # *shifted* by $(i, j)$, multiply its $C$ channels by the $C \times K$ matrix $w_{ij}$, and add up.
 #
 # ![Shifted views: the same 4 × 4 image four times. In each, a 2 × 2 box of the size of the output is shaded:
@@ -732,12 +731,12 @@ inside = race(
 )
 warn(inside)
 parts = 1e3 * quartiles(inside)
-parts["predicted"] = 1e3 * np.array([columns.nbytes / BANDWIDTH] * 2 + [layer.flops(N) / PEAK])
+parts["predicted"] = 1e3 * np.array([columns.nbytes / BANDWIDTH] * 2 + [layer.flops(N) / BLAS_PEAK])
 display(parts.round(1))  # milliseconds
 fresh, used, gemm = inside.median()
 print(f"im2col spends {fresh / (fresh + gemm):.0%} of its time on writing the columns;")
 print(f"into memory used before, the same copy takes {used / fresh:.0%} as long.")
-print(f"The GEMM runs at {layer.flops(N) / gemm / PEAK:.0%} of the peak.")
+print(f"The GEMM runs at {layer.flops(N) / gemm / BLAS_PEAK:.0%} of the peak of NumPy's BLAS.")
 
 # %% [markdown]
 # The model does not know that
@@ -792,9 +791,9 @@ def conv_blocked(x, w, stride, pad, block_bytes=2 * 2**20):
 # ## 1.9 The ladder
 #
 # All rungs, all five layers, TensorFlow beside them, in one run. One contestant is no convolution: *GEMMs
-# alone* does the products of the blocked rung, block for block, on columns that lie ready. What is left
-# between it and the peak is no copy of ours. The three slow rungs run on a part, and their time is scaled up
-# by FLOPs: the loops on four output pixels of two filters, the others on one image.
+# alone* does the products of the blocked rung, block for block, on columns that lie ready. The three slow
+# rungs run on a part, and their time is scaled up by FLOPs: the loops on four output pixels of two filters,
+# the others on one image.
 
 
 # %%
@@ -942,6 +941,7 @@ print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× 
 fig, ax = plt.subplots(figsize=(8.6, 4.9))
 reach = np.logspace(-0.6, 3.1, 200)
 ax.loglog(reach, roofline(reach) / 1e9, color="black", marker="", ls="-")
+ax.loglog(reach, roofline(reach, BLAS_PEAK) / 1e9, color="0.5", marker="", ls="--", label="NumPy's BLAS")
 ax.axvline(RIDGE, color="0.5", ls=":", marker="")
 ax.text(RIDGE, PEAK / 700e9, f" ridge\n {RIDGE:.1f} FLOP/B", color="0.3", fontsize=9)
 shown = {"shifted": "v", "im2col": "s", "blocked": "o", "TensorFlow": "*"}
@@ -962,9 +962,10 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
-# flat roof. Each layer has a colour and its name above the roof, at the intensity of its blocked rung and
-# TensorFlow, filled markers near the flat roof. Thin lines lead from blocked to im2col, further left, and to
-# the shifted GEMMs, further left still; those of conv1 lie by far the lowest, under the slanted part.)*
+# flat roof; dashed and no higher, that of NumPy's BLAS. Each layer has a colour and its name above the roof,
+# at the intensity of its blocked rung and TensorFlow, filled markers near the flat roof. Thin lines lead from
+# blocked to im2col, further left, and to the shifted GEMMs, further left still; those of conv1 lie by far the
+# lowest, under the slanted part.)*
 #
 # - The loops have the intensity of blocked, and lie orders of magnitude below the frame. The roofline says
 #   how fast a program *may* be; far below it, the problem is one of instructions.
@@ -1050,6 +1051,7 @@ for i, (name, marker) in enumerate(looks.items()):
         ax.errorbar(
             j + 0.16 * (i - 1.5), middle, yerr=[[middle - low], [high - middle]], label=label, **style
         )
+ax.axhline(PEAK / BLAS_PEAK, color="0.5", ls="--", marker="", label="at the peak of NumPy's BLAS")
 ax.axhline(1, color="black", ls=":", marker="", label="all FLOPs at peak")
 ax.set_xticks(range(5), [layer.name.replace(" ", "\n", 1) for layer in LAYERS])
 ax.set(
@@ -1061,13 +1063,15 @@ plt.show()
 # %% [markdown]
 # *(Figure: for each layer four markers of time, with bars from quartile to quartile, in units of the time
 # that its FLOPs take at peak. im2col is the highest for most layers; the blocked rung lies lower, its GEMMs
-# alone a little below it, and TensorFlow about there or lower.)*
+# alone a little below it, and TensorFlow lowest or near it. A dashed line marks the peak of NumPy's BLAS, a
+# dotted one at 1 the machine's.)*
 #
 # Between im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the
-# copies that are left. From there to one: **inside the BLAS**, packing and narrow tiles. A library for
-# convolutions (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for the shape of *this* layer,
-# may use wider registers, packs the weights once, and reads the windows straight from the image: there are no
-# columns at all. NVIDIA's cuDNN has the same idea for GPUs, the *implicit* GEMM [6].
+# copies that are left. From there to the dashed line: **inside the BLAS**, packing and narrow tiles. And
+# where the dashed line lies above the dotted one, registers that the BLAS does not use. A library for
+# convolutions (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for *this* layer and *this*
+# processor, packs the weights once, and reads the windows straight from the image: there are no columns at
+# all. NVIDIA's cuDNN has the same idea for GPUs, the *implicit* GEMM [6].
 #
 # ## 1.11 The same GEMM on a GPU
 #
@@ -1100,7 +1104,7 @@ compare("bandwidth of the GTX 580 over the i7-960", gpu_bytes / cpu_bytes, "×")
 print(f"VGG for 50 epochs: {training / 6:.2e} multiply-adds forward, {training:.2e} FLOPs for the training")
 
 # %% [markdown]
-# A data sheet's numbers are limits that no program reaches, on either side: after tuning *both*, Lee et al.
+# A data sheet's numbers are limits that no program reaches: after tuning *both*, Lee et al.
 # found the GTX 280 2.5 times faster on average over fourteen kernels. The last column is what a peak buys: a
 # slide of SURFsara's says that training VGG for 50 epochs on ImageNet takes "more than 1 ExaFlop", with 19.6
 # GFLOP an image. But 19.6 billion is what He et al. [10] give for VGG-19, in *multiply-adds*, and the slide
@@ -1154,7 +1158,7 @@ plt.show()
 #
 # **Open questions.** (a) With Winograd's algorithm a 3×3 convolution needs 2.25 to 4 times fewer
 # multiplications. Can it lie above the roof? (b) What should a chip for CNNs have more of, FLOP/s or
-# bandwidth, and does the answer change when networks turn to 1×1 and depthwise convolutions? (c) At batch 1
+# bandwidth? (c) At batch 1
 # our blocked rung leaves all threads but one idle. How would you share out one image?
 #
 # Next: **02, networks that learn**, builds a network from such layers. **03, from LeNet to ResNet**, asks
@@ -1265,7 +1269,7 @@ fig, ax = plt.subplots()
 for layer in (LAYERS[2], LAYERS[3]):
     low, middle, high = (layer.flops(N) / contest[layer.name].quantile(q) / 1e9 for q in (0.75, 0.5, 0.25))
     ax.errorbar(sizes, middle, yerr=[middle - low, high - middle], label=layer.name)
-ax.axhline(PEAK / 1e9, color="0.3", ls=":", label="peak: large GEMM")
+ax.axhline(BLAS_PEAK / 1e9, color="0.3", ls=":", marker="", label="peak of NumPy's BLAS")
 ax.set_xscale("log", base=2)
 ax.set(
     xlabel="size of a block of columns / MiB",
@@ -1273,7 +1277,7 @@ ax.set(
     ylim=(0, None),
     title="How much to unfold at a time",
 )
-ax.legend(loc="lower right")
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
