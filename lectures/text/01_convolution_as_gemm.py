@@ -866,6 +866,8 @@ median = pd.DataFrame({layer.name: measured[layer.name].median() for layer in LA
 rates = np.array([layer.flops(N) for layer in LAYERS]) / median / 1e9  # GFLOP/s, rungs by layers
 print("GFLOP/s, from the medians:")
 display(rates.map("{:.3g}".format))
+if rates.max(axis=None) > 1.3 * PEAK / 1e9:
+    print("WARNING: far above the measured peak. The machine was busy while 1.6 measured it: run all again.")
 
 
 def share(rungs):
