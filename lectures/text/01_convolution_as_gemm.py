@@ -51,7 +51,7 @@ rng = np.random.default_rng(seed=1)
 
 # %% [markdown]
 # *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own; both
-# get two threads.
+# get two threads, where there are two cores.
 
 # %% tags=["measured"]
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -72,11 +72,13 @@ print(f"CPU         {CPU} at {clock}, {CORES} cores; this lecture uses {THREADS}
 print(f"NumPy       {np.__version__} with {', '.join(libraries) or 'a BLAS whose threads cannot be set'}")
 print(f"TensorFlow  {tf.__version__}, Python {platform.python_version()}, {platform.system()}")
 if hasattr(os, "getloadavg"):
-    print(f"load        {os.getloadavg()[0]:.1f} programs wanted a core during the last minute")
+    load = os.getloadavg()[0]
+    print(f"load        {load:.1f} programs wanted a core during the last minute")
+    if load > CORES / 2:
+        print("WARNING: the machine is busy. Come back when it is quiet.")
 
 # %% [markdown]
-# A load near zero is what you want: other programs make the times below longer, and the contestants suffer
-# unequally.
+# A load near zero is what you want: other programs disturb the contestants unequally.
 #
 # Before each measurement you are asked for a **guess**. Write a number in place of `None`; the cell that
 # measures prints it beside the result.
@@ -415,7 +417,7 @@ print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['colum
 #
 # With stride $s$ a pixel lies in about $(k/s)^2$ windows: the last two columns agree up to the borders.
 # Conv2, with 5×5 and stride 1, is hit hardest. A 1×1 convolution needs no im2col at all: its images *are* the
-# matrix. That is one reason why bottlenecks are cheap.
+# matrix.
 # </details>
 #
 # The GTX 580, on which AlexNet was trained, came with 1.5 or 3 GB, for all layers together. One way out is to
@@ -424,7 +426,7 @@ print(f"columns of AlexNet conv2 at batch 256: {megabytes(LAYERS[1], 256)['colum
 # %% [markdown]
 # ## 1.4 The same GEMMs with no im2col
 #
-# Swap the loops, as with Sobel: for each of the $k^2$ positions $(i, j)$ in the kernel, take the whole image
+# For each of the $k^2$ positions $(i, j)$ in the kernel, take the whole image
 # *shifted* by $(i, j)$, multiply its $C$ channels by the $C \times K$ matrix $w_{ij}$, and add up.
 #
 # ![Shifted views: the same 4 × 4 image four times. In each, a 2 × 2 box of the size of the output is shaded:
@@ -519,8 +521,8 @@ for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variab
 
 # %% [markdown]
 # So a training step is three GEMMs of equal FLOPs, one forward and two backward: the **factor 3** that turns
-# the FLOPs of a forward pass into those of training. (How large may the error of a gradient check by finite
-# differences be? 1.12 predicts it.)
+# the FLOPs of a forward pass into those of training. (1.12 predicts how
+# large the error of a gradient check by finite differences may be.)
 
 # %% [markdown]
 # ## 1.6 Two numbers that describe a machine
@@ -614,7 +616,8 @@ print(f"measured: NumPy's BLAS {BLAS_PEAK / 1e9:.0f} GFLOP/s, the best {PEAK / 1
 # The system often knows the base clock only, and busy cores may run above it. So look in each column for the
 # row whose clock your processor can have, and at the architecture that NumPy's line above names for its BLAS:
 # *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* for 512. The two columns need not meet in one
-# row: a library uses the widest registers it was written for.
+# row: a library uses the widest registers it was written for. And where the rows that you would expect need
+# less than the base clock, the machine was busy all the time, which no median against a best can tell.
 #
 # Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves at least $2n$. (Many processors
 # also *read* the target before they overwrite it, which one does not see from here.)
@@ -696,9 +699,8 @@ print(f"left of the ridge, {RIDGE:.1f} FLOP per byte, lies the im2col of: {', '.
 # %% [markdown]
 # What does im2col cost in intensity? The images alone would be moved $1 + 2k^2$ times instead of once at
 # stride 1, since the columns are written *and* read: the last column. The column before it is smaller, since
-# weights and output are moved in both cases and do not grow. (The 1×1 copies nothing, so its last column does
-# not apply.) And where a layer's im2col still lies right of the ridge, the model says that it costs **no
-# time** here.
+# weights and output are moved in both cases and do not grow. (The 1×1 copies nothing.) And where a layer's
+# im2col still lies right of the ridge, the model says that it costs **no time** here.
 #
 # **Guess:** im2col in NumPy reaches which fraction of the speed of TensorFlow's own convolution (oneDNN, on
 # most CPUs), at the same number of threads? And the best NumPy you can imagine?
@@ -730,12 +732,12 @@ inside = race(
 )
 warn(inside)
 parts = 1e3 * quartiles(inside)
-parts["predicted"] = 1e3 * np.array([columns.nbytes / BANDWIDTH] * 2 + [layer.flops(N) / PEAK])
+parts["predicted"] = 1e3 * np.array([columns.nbytes / BANDWIDTH] * 2 + [layer.flops(N) / BLAS_PEAK])
 display(parts.round(1))  # milliseconds
 fresh, used, gemm = inside.median()
 print(f"im2col spends {fresh / (fresh + gemm):.0%} of its time on writing the columns;")
 print(f"into memory used before, the same copy takes {used / fresh:.0%} as long.")
-print(f"The GEMM runs at {layer.flops(N) / gemm / PEAK:.0%} of the peak.")
+print(f"The GEMM runs at {layer.flops(N) / gemm / BLAS_PEAK:.0%} of the peak of NumPy's BLAS.")
 
 # %% [markdown]
 # The model does not know that
@@ -790,9 +792,9 @@ def conv_blocked(x, w, stride, pad, block_bytes=2 * 2**20):
 # ## 1.9 The ladder
 #
 # All rungs, all five layers, TensorFlow beside them, in one run. One contestant is no convolution: *GEMMs
-# alone* does the products of the blocked rung, block for block, on columns that lie ready. What is left
-# between it and the peak is no copy of ours. The three slow rungs run on a part, and their time is scaled up
-# by FLOPs: the loops on four output pixels of two filters, the others on one image.
+# alone* does the products of the blocked rung, block for block, on columns that lie ready. The three slow
+# rungs run on a part, and their time is scaled up by FLOPs: the loops on four output pixels of two filters,
+# the others on one image.
 
 
 # %%
@@ -865,6 +867,8 @@ median = pd.DataFrame({layer.name: measured[layer.name].median() for layer in LA
 rates = np.array([layer.flops(N) for layer in LAYERS]) / median / 1e9  # GFLOP/s, rungs by layers
 print("GFLOP/s, from the medians:")
 display(rates.map("{:.3g}".format))
+if rates.max(axis=None) > 1.3 * PEAK / 1e9:
+    print("WARNING: far above the measured peak. The machine was busy while 1.6 measured it: run all again.")
 
 
 def share(rungs):
@@ -887,7 +891,7 @@ compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
 # How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. But four
 # executions of this comparison on one machine gave best NumPy shares from 0.75 to 0.89: memory is laid out
 # anew each time, and the clock follows the temperature. And on a machine where 1.6 finds TensorFlow with
-# wider registers than the BLAS, expect nearer to a half. Say one digit, and on what.
+# wider registers than the BLAS, expect less. Say one digit, and on which machine.
 
 # %%
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
@@ -924,9 +928,9 @@ ratio = rates.loc["pixels"] / rates.loc["windows"]
 print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× to {ratio.max():.1f}×")
 
 # %% [markdown]
-# Three jumps. **Out of the interpreter**, from the loops to any compiled call. (The photograph predicted
-# their minutes roughly right: a multiply-add in Python costs much the same in any loop.) **Into the GEMM**,
-# from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
+# Three jumps. **Out of the interpreter**, from the loops to any compiled call. (A multiply-add in Python
+# costs much the same in any loop, so the photograph predicts their minutes within a factor of about two.)
+# **Into the GEMM**, from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
 #
 # - The second jump is of the kind that the 2006 paper made, but the numbers cannot be compared: theirs is a
 #   whole network against C loops, ours one layer against einsum, on one thread.
@@ -940,6 +944,7 @@ print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× 
 fig, ax = plt.subplots(figsize=(8.6, 4.9))
 reach = np.logspace(-0.6, 3.1, 200)
 ax.loglog(reach, roofline(reach) / 1e9, color="black", marker="", ls="-")
+ax.loglog(reach, roofline(reach, BLAS_PEAK) / 1e9, color="0.5", marker="", ls="--", label="NumPy's BLAS")
 ax.axvline(RIDGE, color="0.5", ls=":", marker="")
 ax.text(RIDGE, PEAK / 700e9, f" ridge\n {RIDGE:.1f} FLOP/B", color="0.3", fontsize=9)
 shown = {"shifted": "v", "im2col": "s", "blocked": "o", "TensorFlow": "*"}
@@ -960,9 +965,10 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
-# flat roof. Each layer has a colour and its name above the roof, at the intensity of its blocked rung and
-# TensorFlow, filled markers near the flat roof. Thin lines lead from blocked to im2col, further left, and to
-# the shifted GEMMs, further left still; those of conv1 lie by far the lowest, under the slanted part.)*
+# flat roof; dashed and no higher, that of NumPy's BLAS. Each layer has a colour and its name above the roof,
+# at the intensity of its blocked rung and TensorFlow, filled markers near the flat roof. Thin lines lead from
+# blocked to im2col, further left, and to the shifted GEMMs, further left still; those of conv1 lie by far the
+# lowest, under the slanted part.)*
 #
 # - The loops have the intensity of blocked, and lie orders of magnitude below the frame. The roofline says
 #   how fast a program *may* be; far below it, the problem is one of instructions.
@@ -1048,6 +1054,7 @@ for i, (name, marker) in enumerate(looks.items()):
         ax.errorbar(
             j + 0.16 * (i - 1.5), middle, yerr=[[middle - low], [high - middle]], label=label, **style
         )
+ax.axhline(PEAK / BLAS_PEAK, color="0.5", ls="--", marker="", label="at the peak of NumPy's BLAS")
 ax.axhline(1, color="black", ls=":", marker="", label="all FLOPs at peak")
 ax.set_xticks(range(5), [layer.name.replace(" ", "\n", 1) for layer in LAYERS])
 ax.set(
@@ -1059,13 +1066,15 @@ plt.show()
 # %% [markdown]
 # *(Figure: for each layer four markers of time, with bars from quartile to quartile, in units of the time
 # that its FLOPs take at peak. im2col is the highest for most layers; the blocked rung lies lower, its GEMMs
-# alone a little below it, and TensorFlow about there or lower.)*
+# alone a little below it, and TensorFlow lowest or near it. A dashed line marks the peak of NumPy's BLAS, a
+# dotted one at 1 the machine's.)*
 #
 # Between im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the
-# copies that are left. From there to one: **inside the BLAS**, packing and narrow tiles. A library for
-# convolutions (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for the shape of *this* layer,
-# may use wider registers, packs the weights once, and reads the windows straight from the image: there are no
-# columns at all. NVIDIA's cuDNN has the same idea for GPUs, the *implicit* GEMM [6].
+# copies that are left. From there to the dashed line: **inside the BLAS**, packing and narrow tiles. And
+# where the dashed line lies above the dotted one, registers that the BLAS does not use. A library for
+# convolutions (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for *this* layer and *this*
+# processor, packs the weights once, and reads the windows straight from the image: there are no columns at
+# all. NVIDIA's cuDNN has the same idea for GPUs, the *implicit* GEMM [6].
 #
 # ## 1.11 The same GEMM on a GPU
 #
@@ -1092,13 +1101,13 @@ machines["ridge / FLOP per B"] = machines["GFLOP/s"] / machines["GB/s"]
 machines["days for VGG"] = training / machines["GFLOP/s"] / 86400
 machines[["GFLOP/s", "GB/s"]] /= 1e9
 display(machines.round(1))
-(cpu_peak, cpu_bandwidth), (gpu_peak, gpu_bandwidth) = OF_THE_TIME.values()
-compare("FLOP/s of the GTX 580 over the i7-960", gpu_peak / cpu_peak, "×")
-compare("bandwidth of the GTX 580 over the i7-960", gpu_bandwidth / cpu_bandwidth, "×")
+(cpu, cpu_bytes), (gpu, gpu_bytes) = OF_THE_TIME.values()
+compare("FLOP/s of the GTX 580 over the i7-960", gpu / cpu, "×")
+compare("bandwidth of the GTX 580 over the i7-960", gpu_bytes / cpu_bytes, "×")
 print(f"VGG for 50 epochs: {training / 6:.2e} multiply-adds forward, {training:.2e} FLOPs for the training")
 
 # %% [markdown]
-# A data sheet's numbers are limits that no program reaches, on either side: after tuning *both*, Lee et al.
+# A data sheet's numbers are limits that no program reaches: after tuning *both*, Lee et al.
 # found the GTX 280 2.5 times faster on average over fourteen kernels. The last column is what a peak buys: a
 # slide of SURFsara's says that training VGG for 50 epochs on ImageNet takes "more than 1 ExaFlop", with 19.6
 # GFLOP an image. But 19.6 billion is what He et al. [10] give for VGG-19, in *multiply-adds*, and the slide
@@ -1114,6 +1123,10 @@ for name, at in zip(LAYER_NAMES, intensities("least"), strict=True):
     ax.plot([at, at], roofs, color="0.4", ls=":", marker="o", mfc="white", ms=7)
     side = "right" if "conv1" in name else "left"
     ax.text(at, roofs[0] / 1.3, name, rotation=90, fontsize=9, va="top", ha=side)
+for at, ratio in ((0.6, gpu_bytes / cpu_bytes), (1100, gpu / cpu)):
+    low, high = (roofline(at, *machine) / 1e9 for machine in OF_THE_TIME.values())
+    ax.annotate("", (at, high), (at, low), arrowprops={"arrowstyle": "<->"})
+    ax.text(at * 1.08, np.sqrt(low * high), f"{ratio:.1f}×", fontsize=13)
 ax.set(xlabel="arithmetic intensity / FLOP per byte", ylabel="attainable GFLOP/s", ylim=(8, 3000))
 ax.set_title("Two roofs of the same years")
 ax.legend(loc="upper left")
@@ -1121,8 +1134,9 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: the rooflines of the Core i7-960 and of the GTX 580, each slanted and then flat; the card's lies
-# above on both parts, more so on the flat one, and its ridge lies further right. Dotted lines lift each of
-# the five layers from the lower flat roof to the upper one: all lie to the right of both ridges.)*
+# above on both parts, by the ratio of the bandwidths and by that of the peaks, and its ridge further right.
+# Dotted lines lift each of the five layers from the lower flat roof to the upper one: all lie to the right of
+# both ridges.)*
 #
 # So, **why did GPUs make convolutional networks possible?** Not because they convolve well. A convolution,
 # written out, *is* a matrix product: many FLOPs for each byte. Our layers, even unfolded (1.7), lie to the
@@ -1130,9 +1144,8 @@ plt.show()
 # bandwidth. The matrix form came first and helped the CPU just as well; what the GPU added is the height of
 # its roof, to a program that had already been brought beneath it. This answer rests on data sheets: no card
 # of those years ran here, and how near a program came to the higher roof we have not measured. (1.14 replays
-# a recorded run on a GPU of today, where there is one.) Where the GEMM gets narrow, the batch small, or one
-# byte too many is moved, the ridge takes the gain back: the subject of lecture 04. How many such machines
-# work on *one* network is the subject of lectures 05 to 10.
+# a run on a GPU of today, once one was recorded.) Where the GEMM gets narrow, the batch small, or one byte
+# too many is moved, the ridge takes the gain back: the subject of lecture 04.
 #
 # ## What was learned
 #
@@ -1148,7 +1161,7 @@ plt.show()
 #
 # **Open questions.** (a) With Winograd's algorithm a 3×3 convolution needs 2.25 to 4 times fewer
 # multiplications. Can it lie above the roof? (b) What should a chip for CNNs have more of, FLOP/s or
-# bandwidth, and does the answer change when networks turn to 1×1 and depthwise convolutions? (c) At batch 1
+# bandwidth? (c) At batch 1
 # our blocked rung leaves all threads but one idle. How would you share out one image?
 #
 # Next: **02, networks that learn**, builds a network from such layers. **03, from LeNet to ResNet**, asks
@@ -1259,7 +1272,7 @@ fig, ax = plt.subplots()
 for layer in (LAYERS[2], LAYERS[3]):
     low, middle, high = (layer.flops(N) / contest[layer.name].quantile(q) / 1e9 for q in (0.75, 0.5, 0.25))
     ax.errorbar(sizes, middle, yerr=[middle - low, high - middle], label=layer.name)
-ax.axhline(PEAK / 1e9, color="0.3", ls=":", label="peak: large GEMM")
+ax.axhline(BLAS_PEAK / 1e9, color="0.3", ls=":", marker="", label="peak of NumPy's BLAS")
 ax.set_xscale("log", base=2)
 ax.set(
     xlabel="size of a block of columns / MiB",
@@ -1267,7 +1280,7 @@ ax.set(
     ylim=(0, None),
     title="How much to unfold at a time",
 )
-ax.legend(loc="lower right")
+ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
