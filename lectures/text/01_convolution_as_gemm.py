@@ -45,6 +45,8 @@ from matplotlib import cbook
 from numpy.lib.stride_tricks import sliding_window_view
 from threadpoolctl import ThreadpoolController
 
+from cluster.lecture import compare, guess
+
 plt.style.use("cluster.course")
 palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
 rng = np.random.default_rng(seed=1)
@@ -80,20 +82,11 @@ if hasattr(os, "getloadavg"):
 # %% [markdown]
 # A load near zero is what you want: other programs disturb the contestants unequally.
 #
-# Before each measurement you are asked for a **guess**. Write a number in place of `None`; the cell that
-# measures prints it beside the result.
+# Before each measurement you are asked for a **guess**. Write a number into `guess`, or into the field below
+# it; the cell that measures prints it beside the result.
+
 
 # %%
-guesses = {}
-
-
-def compare(question, measured, unit=""):
-    """Print a measured number beside what was guessed for it."""
-    guess = guesses.get(question)
-    words = "you wrote down no guess" if guess is None else f"you guessed {guess:.3g}{unit}"
-    print(f"{question}: measured {measured:.3g}{unit}; {words}")
-
-
 def seconds(call):
     """Wall-clock seconds of one call, and its result."""
     start = time.perf_counter()
@@ -154,7 +147,7 @@ def filter_vectorised(x, w):
 # **Guess:** how many times faster is `filter_vectorised`?
 
 # %%
-guesses["vectorised over loops"] = None
+guess("vectorised over loops", unit="×")
 
 # %% tags=["measured"]
 slow, gx = seconds(lambda: filter_loops(grey, sobel_x))
@@ -163,7 +156,7 @@ assert np.allclose(gx, gx_fast, atol=1e-5)
 adds = gx.size * sobel_x.size
 for name, t in {"loops": slow, "vectorised": fast}.items():
     print(f"{name:10} {1e3 * t:8.1f} ms = {1e9 * t / adds:7.2f} ns for each multiply-add")
-compare("vectorised over loops", slow / fast, "×")
+compare("vectorised over loops", slow / fast)
 
 # %% [markdown]
 # The arithmetic is the same. In the loops nearly all of each multiply-add is Python: looking up names,
@@ -706,8 +699,8 @@ print(f"left of the ridge, {RIDGE:.1f} FLOP per byte, lies the im2col of: {', '.
 # most CPUs), at the same number of threads? And the best NumPy you can imagine?
 
 # %%
-guesses["im2col / TensorFlow"] = None
-guesses["best NumPy / TensorFlow"] = None
+guess("im2col / TensorFlow")
+guess("best NumPy / TensorFlow")
 
 # %% [markdown]
 # ## 1.8 Measure, and be surprised
@@ -1086,8 +1079,8 @@ plt.show()
 # **Guess:** how many times the FLOP/s, how many times the bandwidth? What does that do to the ridge?
 
 # %%
-guesses["FLOP/s of the GTX 580 over the i7-960"] = None
-guesses["bandwidth of the GTX 580 over the i7-960"] = None
+guess("FLOP/s of the GTX 580 over the i7-960", unit="×")
+guess("bandwidth of the GTX 580 over the i7-960", unit="×")
 
 # %% tags=["measured"]
 OF_THE_TIME = {  # peak in FLOP/s and bandwidth in bytes/s, by data sheet
@@ -1102,8 +1095,8 @@ machines["days for VGG"] = training / machines["GFLOP/s"] / 86400
 machines[["GFLOP/s", "GB/s"]] /= 1e9
 display(machines.round(1))
 (cpu, cpu_bytes), (gpu, gpu_bytes) = OF_THE_TIME.values()
-compare("FLOP/s of the GTX 580 over the i7-960", gpu / cpu, "×")
-compare("bandwidth of the GTX 580 over the i7-960", gpu_bytes / cpu_bytes, "×")
+compare("FLOP/s of the GTX 580 over the i7-960", gpu / cpu)
+compare("bandwidth of the GTX 580 over the i7-960", gpu_bytes / cpu_bytes)
 print(f"VGG for 50 epochs: {training / 6:.2e} multiply-adds forward, {training:.2e} FLOPs for the training")
 
 # %% [markdown]
@@ -1184,7 +1177,7 @@ plt.show()
 # **Guess:** at which step $h$ is the check sharpest, and how sharp?
 
 # %%
-guesses["best step h"] = None
+guess("best step h")
 v = rng.standard_normal(x64.shape)
 y, y_v = (conv_im2col(a, w64, 2, 1) for a in (x64, v))
 r = rng.standard_normal(y.shape)
