@@ -197,3 +197,22 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, words):
     found = read(tmp_path)
     assert time.process_time() - began < 10
     assert words in found.problem and bool(words) == bool(found.problem) == (found.notebook is None)
+
+
+def test_files_of_odd_names_from_hand_in_to_report(many):
+    """Does no command stumble over a file's name, from grading by either way to feedback and report?"""
+    from cluster.staff.feedback import class_report
+
+    many.hand_in("ada")
+    folder = many.course.folder("submitted", "ada", NAME)
+    for name in malformed.NAMES:
+        (folder / os.fsdecode(name)).write_bytes(b"1")
+    (folder / "runs").write_text("a file where the assignment may have a folder")
+    assert many.run().graded == ["ada"] and many.points()["ada"] == FULL
+    there = os.listdir(many.course.folder("autograded", "ada", NAME))
+    assert {os.fsdecode(name) for name in malformed.NAMES} < set(there)
+    given, failed, _ = give.give_back(many.course, NAME)
+    assert (given, failed) == (1, {})
+    assert class_report.facts(many.root, many.course, NAME)["students"][0]["points"] == 3
+    assert many.run().unchanged == ["ada"]
+    many.course.autograde(NAME, "ada")
