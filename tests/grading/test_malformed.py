@@ -7,6 +7,7 @@ import time
 
 import nbformat
 import pytest
+from nbgrader.nbgraderformat import MetadataValidator
 
 from cluster.staff.classes import collect, give, prepare, store
 from cluster.system.text import encodable, printable
@@ -39,6 +40,7 @@ def faults(found, source):
     if found.problem or found.notebook is None:
         return wrong + ([] if found.problem and found.notebook is None else ["neither graded nor refused"])
     nbformat.validate(found.notebook)
+    MetadataValidator().validate_nb(found.notebook)
     nbformat.writes(found.notebook).encode()
     store.key(found, {}, {})
     names = [cell.metadata.nbgrader.grade_id for cell in found.notebook.cells if "nbgrader" in cell.metadata]
