@@ -239,6 +239,7 @@ class Head:
         import nbformat
 
         notebook = nbformat.from_dict(verdict["notebook"])
+        gradebook.show_figures(notebook, found.path)
         notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.store.void())
         points = {name: points[name] for name in points if self.only in (None, name)}

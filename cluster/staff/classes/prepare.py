@@ -37,6 +37,7 @@ class Submission:
     folder: Path
     name: str
     notebook: object = None  # NotebookNode, sanitised
+    path: Path | None = None  # of the notebook as it was handed in
     problem: str = ""
     files: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -152,7 +153,7 @@ def read_submission(student, folder, source, sanitiser):
     path = choose(found)
     if path is None:
         return found
-    notebook = parse(found, path)
+    found.path, notebook = path, parse(found, path)
     if notebook is None:
         return found
     found.notes += remarks(notebook, source, found)
@@ -270,7 +271,7 @@ class Sanitiser:
         from nbgrader.preprocessors import ClearOutput
 
         self.source = source
-        # Its CheckCellMetadata, four fifths of the time of reading a submission, has nothing to find any more:
+        # CheckCellMetadata, four fifths of the time of reading a submission, has nothing to find any more:
         # all roles are the course's (keep_known_roles).
         kinds = (ClearOutput, overwrite_with(source))
         self.steps = [kind(config=config) for kind in kinds]
@@ -280,6 +281,7 @@ class Sanitiser:
         notebook = copy.deepcopy(notebook)
         for word in ("unreadable", "told"):  # words of ours
             notebook.metadata.pop(word, None)
+        notebook.metadata["undrawn"] = [cell["id"] for cell in notebook.cells if "figures" in cell.metadata]
         set_apart(notebook, self.source)
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec

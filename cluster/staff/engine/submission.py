@@ -87,6 +87,8 @@ class Work:
             "cpu": int(self.limits.total * 4),
         }
         task = {"limits": limits, "output": self.limits.output, "cell": self.limits.cell}
+        undrawn = self.notebook.metadata.get("undrawn", ())
+        task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
         task["given"] = [definitions(text) for _, text in self.given]
         where = "before its first cell"
         try:
