@@ -10,6 +10,7 @@ import pytest
 from nbgrader.nbgraderformat import MetadataValidator
 
 from cluster.staff.classes import collect, give, prepare, store
+from cluster.staff.engine.outputs import Outputs
 from cluster.system.text import encodable, printable
 
 from . import malformed
@@ -117,6 +118,18 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
             ended += 1
             if ended == 6:
                 return
+
+
+def test_forged_outputs_are_brought_into_form():
+    """Is an output nested deep left out, whatever its kind, and is text in no encoding replaced and said?"""
+    deep = "x"
+    for _ in range(900):
+        deep = {"a": [deep]}
+    kept = Outputs(10**6)
+    shown = {"output_type": "display_data", "data": {"application/json": deep}, "metadata": {}}
+    printed = {"output_type": "stream", "name": "stdout", "text": "half \ud83d"}
+    found = kept.take({"outputs": [shown, printed, deep, {"output_type": deep}]})
+    assert [output.text for output in found] == ["half \N{REPLACEMENT CHARACTER}"] and kept.replaced
 
 
 def test_text_in_no_encoding_is_graded_and_said(many):

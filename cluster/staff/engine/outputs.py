@@ -7,6 +7,7 @@ import nbformat
 from cluster.system.text import encodable_tree
 
 MOST = 1000  # outputs of one cell
+DEEPEST = 30  # lists and dicts within each other
 
 
 class Outputs:
@@ -23,10 +24,9 @@ class Outputs:
         self.cut = self.cut or bool(message.get("cut")) or len(found) > MOST
         kept = []
         for output in found[:MOST]:
-            try:
-                self.room -= len(json.dumps(output))
-            except RecursionError:  # nested as deep as it could be read, and a little deeper here
+            if too_deep(output):
                 continue
+            self.room -= len(json.dumps(output))
             if self.room < 0:
                 self.cut = True
                 break
@@ -57,3 +57,16 @@ class Outputs:
         made = encodable_tree(value)
         self.replaced = self.replaced or made != value
         return made
+
+
+def too_deep(value):
+    """Is this nested deeper than what copies it, and writes it down, should have to follow?"""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for one in level
+            if isinstance(one, dict | list)
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)
