@@ -72,11 +72,16 @@ class Work:
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
             raise starved(limit)
 
-    def held_up(self, since):
-        """Seconds for which a cell, begun at a Moment, is waited for when its limit is over."""
-        limit, went = self.limits.cell, time.monotonic() - since.at
-        over = went > STRETCH * limit + GRACE or time.monotonic() > self.end
-        return 0.0 if over or not self.pace.starved(since, limit) else self.rest(limit)
+    def waits(self, since):
+        """Seconds for which a cell, begun at a Moment, is waited for again when its limit is over.
+
+        The last are for it to end by itself: it looks at its own time a little later than the engine does.
+        """
+        limit = self.limits.cell
+        end = min(since.at + STRETCH * limit + GRACE, self.end)
+        while time.monotonic() < end and self.pace.starved(since, limit):
+            yield GRACE
+        yield self.rest(GRACE)
 
     def run_cells(self, channel):
         """Have the student's side run all cells but the checks. Raises Ended, Starved."""
@@ -96,8 +101,8 @@ class Work:
             channel.send(task | {"cells": [cell.source for cell in self.cells]})
             for number, cell in enumerate(self.cells, 1):
                 where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
-                patience = partial(self.held_up, since)
-                reply = channel.receive(self.rest(self.limits.cell + GRACE), patience)
+                more = partial(next, self.waits(since), 0.0)
+                reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
                 if isinstance(reply, dict) and reply.get("over"):
                     self.own(since, self.limits.cell)
                 cell.outputs = self.outputs.take(reply)

@@ -9,6 +9,7 @@ import time
 
 OWN = 0.9  # of the limit: who has computed that long has had its time
 WAITED = 0.1  # of the limit: who has waited less for a processor was not held up by others
+STEP = 2  # seconds until it is asked again: less than the engine waits for a cell to end by itself
 STRETCH = 8  # times the limit, and then it is over however it was
 
 
@@ -30,7 +31,7 @@ class OwnTime:
         if own >= OWN * self.limit or waited() - self.waited < WAITED * self.limit:
             return 0.0
         end = self.began + STRETCH * self.limit - time.monotonic()
-        return max(0.0, min(end, self.limit - own))
+        return max(0.0, min(end, self.limit - own, STEP))
 
 
 def used():
