@@ -12,6 +12,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from cluster.pages import copies
 from cluster.system.text import printable
@@ -20,6 +21,13 @@ from ..course import CourseError
 from ..release import variant_codes
 from ..work_files import Unfit, work_files
 from . import notebook_file, store
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from nbgrader.api import BaseCell, Gradebook, SourceCell
+    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.preprocessors import OverwriteCells
+    from traitlets.config import Config
 
 NAMED = 20  # names in one sentence
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
@@ -36,7 +44,7 @@ class Submission:
     student: str
     folder: Path
     name: str
-    notebook: object = None  # NotebookNode, sanitised
+    notebook: NotebookNode | None = None  # sanitised
     path: Path | None = None  # of the notebook as it was handed in
     problem: str = ""
     files: dict[str, Path] = field(default_factory=dict)
@@ -50,7 +58,7 @@ class Source:
     It answers the three questions that nbgrader's OverwriteCells asks a gradebook.
     """
 
-    def __init__(self, book, assignment):
+    def __init__(self, book: Gradebook, assignment: str):
         from nbgrader.api import MissingEntry
 
         try:
@@ -77,7 +85,7 @@ class Source:
         self.released, self.codes = {}, None
 
     @classmethod
-    def from_gradebook(cls, coursedir, assignment):
+    def from_gradebook(cls, coursedir: CourseDirectory, assignment: str) -> Source:
         """The Source of an assignment from nbgrader's database and the release of a CourseDirectory."""
         from nbgrader.api import Gradebook
 
@@ -88,11 +96,11 @@ class Source:
         made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
         return made
 
-    def order(self):
+    def order(self) -> list[str]:
         """The names of all cells that nbgrader knows, in the order of the release, else of the database."""
         return [name for name in self.released if name in self.cells] or list(self.cells)
 
-    def role(self, name):
+    def role(self, name: str) -> dict[str, Any]:
         """nbgrader's metadata of a cell, as it was released."""
         kinds = {kind: {cell.name: cell for cell in cells} for kind, cells in self.kinds.items()}
         cell, graded = self.cells[name], kinds["grade_cells"].get(name) or kinds["task_cells"].get(name)
@@ -108,7 +116,7 @@ class Source:
         }
         return made | ({"points": graded.max_score} if graded else {})
 
-    def know_release(self, folder):
+    def know_release(self, folder: Path | str) -> None:
         """Remember the text of the released checks, so that a change of them can be told."""
         import nbformat
 
@@ -118,17 +126,17 @@ class Source:
                 if name := cell.metadata.get("nbgrader", {}).get("grade_id"):
                     self.released[name] = cell.source
 
-    def find_notebook(self, name, assignment):
+    def find_notebook(self, name: str, assignment: str) -> SimpleNamespace:
         return SimpleNamespace(**self.kinds)
 
-    def find_source_cell(self, name, notebook, assignment):
+    def find_source_cell(self, name: str, notebook: str, assignment: str) -> SimpleNamespace:
         from nbgrader.api import MissingEntry
 
         if name not in self.cells:
             raise MissingEntry(name)
         return self.cells[name]
 
-    def find_graded_cell(self, name, notebook, assignment):
+    def find_graded_cell(self, name: str, notebook: str, assignment: str) -> SimpleNamespace:
         from nbgrader.api import MissingEntry
 
         for cell in self.kinds["grade_cells"]:
@@ -137,12 +145,12 @@ class Source:
         raise MissingEntry(name)
 
 
-def plain(cell):
+def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
     """A row of nbgrader's database as an object without one."""
     return SimpleNamespace(**{key: getattr(cell, key, None) for key in CELL})
 
 
-def read_submission(student, folder, source, sanitiser):
+def read_submission(student: str, folder: Path | str, source: Source, sanitiser: Sanitiser) -> Submission:
     """The Submission of one student; with `problem` set where there is no notebook that can be graded."""
     found = Submission(student, Path(folder), source.name)
     try:
@@ -167,7 +175,7 @@ def read_submission(student, folder, source, sanitiser):
     return found
 
 
-def choose(found):
+def choose(found: Submission) -> Path | None:
     """The path of the notebook to grade, or None with the problem said."""
     path = found.folder / f"{found.name}.ipynb"
     others = [p for name, p in found.files.items() if name.endswith(".ipynb")]
@@ -187,13 +195,13 @@ def choose(found):
     return None
 
 
-def listed(names):
+def listed(names: list[str]) -> str:
     """Names from outside in a sentence; of many the first."""
     shown = ", ".join(printable(name, 60) for name in names[:NAMED])
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
 
 
-def parse(found, path):
+def parse(found: Submission, path: Path) -> NotebookNode | None:
     """The notebook of a path (NotebookNode), or None with the problem said."""
     try:
         notebook, changed = notebook_file.read(path)
@@ -205,7 +213,7 @@ def parse(found, path):
     return notebook
 
 
-def remarks(notebook, source, found):
+def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[str]:
     """What an instructor should know of a submission that can be read, in words; copies are set apart."""
     notes = differences(notebook, source)
     found.told += [copies.sentence(name, what) for name, what in set_apart(notebook, source).items()]
@@ -213,7 +221,7 @@ def remarks(notebook, source, found):
     return notes + ([code_note] if code_note else [])
 
 
-def set_apart(notebook, source):
+def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
     """Leave each name to one cell; {name: what becomes of its copies}, see `copies.set_apart`."""
 
     def unchanged(cell):
@@ -224,7 +232,7 @@ def set_apart(notebook, source):
     return copies.set_apart(notebook, lambda name: source.cells[name].locked, unchanged)
 
 
-def keep_known_roles(notebook, source):
+def keep_known_roles(notebook: NotebookNode, source: Source) -> None:
     """Take nbgrader's metadata from cells that the course does not know, and give the others theirs back."""
     from nbformat import from_dict
 
@@ -235,7 +243,7 @@ def keep_known_roles(notebook, source):
             cell.metadata["nbgrader"] = from_dict(source.role(name))
 
 
-def differences(notebook, source):
+def differences(notebook: NotebookNode, source: Source) -> list[str]:
     """What happened to the cells, in words: deleted, doubled, or with another text than was released."""
     seen = {}
     for cell in notebook.cells:
@@ -267,7 +275,7 @@ def differences(notebook, source):
 class Sanitiser:
     """nbgrader's sanitising of a notebook, as its Autograde does it, that asks a Source, not a database."""
 
-    def __init__(self, config, source):
+    def __init__(self, config: Config, source: Source):
         from nbgrader.preprocessors import ClearOutput
 
         self.source = source
@@ -276,7 +284,7 @@ class Sanitiser:
         kinds = (ClearOutput, overwrite_with(source))
         self.steps = [kind(config=config) for kind in kinds]
 
-    def __call__(self, notebook, student=None):
+    def __call__(self, notebook: NotebookNode, student: str | None = None) -> NotebookNode:
         """A sanitised copy of the notebook, with the student's own numbers where there are variants."""
         notebook = copy.deepcopy(notebook)
         for word in ("unreadable", "told"):  # words of ours
@@ -297,7 +305,7 @@ class Sanitiser:
         return notebook
 
 
-def overwrite_with(source):
+def overwrite_with(source: Source) -> type[OverwriteCells]:
     """nbgrader's OverwriteCells, asking `source`. It also restores given cells: nbgrader restores checks
     only, and stumbles where the cell before one is gone too.
     """

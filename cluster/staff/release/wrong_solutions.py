@@ -5,6 +5,11 @@ from __future__ import annotations
 import runpy
 import textwrap
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 STUB, SOLUTION = "stub", "solution"
 
@@ -19,12 +24,12 @@ class Mutant:
 
     name: str
     misunderstanding: str = ""
-    fails: set = field(default_factory=set)
-    replace: dict = field(default_factory=dict)
-    may_fail: set = field(default_factory=set)
+    fails: set[str] = field(default_factory=set)
+    replace: dict[str, str] = field(default_factory=dict)
+    may_fail: set[str] = field(default_factory=set)
 
 
-def load(path, notebook):
+def load(path: Path, notebook: NotebookNode) -> Mutant:
     """The mutant of a file, examined against the notebook (of solutions/) whose holes it fills."""
     named = runpy.run_path(str(path))
     found = {name for name in named if name.isupper()}
@@ -45,13 +50,13 @@ def load(path, notebook):
     return Mutant(path.stem, named["MISUNDERSTANDING"], set(named["FAILS"]), dict(named["REPLACE"]), luck)
 
 
-def load_all(root, assignment, notebook):
+def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
     """All mutants of an assignment, sorted by name; their folder is named by the assignment's number."""
     folder = root / "tests" / "mutants" / assignment[:2]
     return [load(path, notebook) for path in sorted(folder.glob("*.py"))]
 
 
-def cells_of(notebook, role):
+def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
     """{slug: cell} of the notebook's cells of a role of nbgrader's ("solution", "grade")."""
     found = {}
     for cell in notebook.cells:
@@ -61,12 +66,12 @@ def cells_of(notebook, role):
     return found
 
 
-def points(notebook):
+def points(notebook: NotebookNode) -> dict[str, float]:
     """{check: points} of a notebook."""
     return {name: cell.metadata.nbgrader.points for name, cell in cells_of(notebook, "grade").items()}
 
 
-def fill(release, source, replace=None):
+def fill(release: NotebookNode, source: NotebookNode, replace: dict[str, str] | None = None) -> NotebookNode:
     """The release with its holes filled: as in the `source` notebook, unless `replace` says otherwise."""
     answers = cells_of(source, "solution")
     for name, cell in cells_of(release, "solution").items():
@@ -74,7 +79,7 @@ def fill(release, source, replace=None):
     return release
 
 
-def refill(source, text=None):
+def refill(source: str, text: str | None = None) -> str:
     """A solution cell without its marks; with `text`, that stands where the solution stood."""
     lines, inside = [], False
     for line in source.splitlines():
