@@ -3,10 +3,12 @@
 Drawing takes as long as most notebooks compute, and nothing is graded by it.
 """
 
+from collections.abc import Callable
+
 NOT_DRAWN = "bm90IGRyYXdu"  # stands for a picture's base64
 
 
-def leave_undrawn(is_undrawn):
+def leave_undrawn(is_undrawn: Callable[[], bool]) -> None:
     """Have Jupyter's inline figures be NOT_DRAWN while `is_undrawn()`, whatever format is asked for."""
     from IPython.core import pylabtools
 
