@@ -21,7 +21,7 @@ class Unfit(Exception):
     """Too much to be copied and graded; what, in words."""
 
 
-def work_files(folder: Path) -> dict[str, Path]:
+def work_files(folder: Path | str) -> dict[str, Path]:
     """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own.
 
     Links, pipes and devices are left out. Raises Unfit for more than the limits above; nothing is read.
@@ -38,7 +38,7 @@ def work_files(folder: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def entries(folder: Path, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
+def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
     """(relative path, os.DirEntry) of all in a folder, no link followed. Raises Unfit, OSError.
 
     passed_over: names of folders into which it does not look.

@@ -7,8 +7,10 @@ import time
 
 import nbformat
 import pytest
+from nbgrader.nbgraderformat import MetadataValidator
 
 from cluster.staff.classes import collect, give, prepare, store
+from cluster.staff.engine.outputs import Outputs
 from cluster.system.text import encodable, printable
 
 from . import malformed
@@ -39,6 +41,7 @@ def faults(found, source):
     if found.problem or found.notebook is None:
         return wrong + ([] if found.problem and found.notebook is None else ["neither graded nor refused"])
     nbformat.validate(found.notebook)
+    MetadataValidator().validate_nb(found.notebook)
     nbformat.writes(found.notebook).encode()
     store.key(found, {}, {})
     names = [cell.metadata.nbgrader.grade_id for cell in found.notebook.cells if "nbgrader" in cell.metadata]
@@ -115,6 +118,18 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
             ended += 1
             if ended == 6:
                 return
+
+
+def test_forged_outputs_are_brought_into_form():
+    """Is an output nested deep left out, whatever its kind, and is text in no encoding replaced and said?"""
+    deep = "x"
+    for _ in range(900):
+        deep = {"a": [deep]}
+    kept = Outputs(10**6)
+    shown = {"output_type": "display_data", "data": {"application/json": deep}, "metadata": {}}
+    printed = {"output_type": "stream", "name": "stdout", "text": "half \ud83d"}
+    found = kept.take({"outputs": [shown, printed, deep, {"output_type": deep}]})
+    assert [output.text for output in found] == ["half \N{REPLACEMENT CHARACTER}"] and kept.replaced
 
 
 def test_text_in_no_encoding_is_graded_and_said(many):
@@ -197,3 +212,22 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, words):
     found = read(tmp_path)
     assert time.process_time() - began < 10
     assert words in found.problem and bool(words) == bool(found.problem) == (found.notebook is None)
+
+
+def test_files_of_odd_names_from_hand_in_to_report(many):
+    """Does no command stumble over a file's name, from grading by either way to feedback and report?"""
+    from cluster.staff.feedback import class_report
+
+    many.hand_in("ada")
+    folder = many.course.folder("submitted", "ada", NAME)
+    for name in malformed.NAMES:
+        (folder / os.fsdecode(name)).write_bytes(b"1")
+    (folder / "runs").write_text("a file where the assignment may have a folder")
+    assert many.run().graded == ["ada"] and many.points()["ada"] == FULL
+    there = os.listdir(many.course.folder("autograded", "ada", NAME))
+    assert {os.fsdecode(name) for name in malformed.NAMES} < set(there)
+    given, failed, _ = give.give_back(many.course, NAME)
+    assert (given, failed) == (1, {})
+    assert class_report.facts(many.root, many.course, NAME)["students"][0]["points"] == 3
+    assert many.run().unchanged == ["ada"]
+    many.course.autograde(NAME, "ada")

@@ -93,7 +93,7 @@ def user(number: int) -> str:
         return f"user {number}"
 
 
-def walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """(path relative to the folder, its lstat) of all in it. Raises Refused for links and special files."""
     try:
         size = 0

@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,7 @@ class Head:
         self.waiting[student, key] = found
 
     @contextlib.contextmanager
-    def apart(self, student):
+    def apart(self, student: str) -> Iterator[None]:
         """What goes wrong with one submission is said of it, and ends the grading of no other."""
         try:
             yield
@@ -185,13 +185,13 @@ class Head:
             self.leave()
             raise
 
-    def send_alone(self):
+    def send_alone(self) -> None:
         """Send out what was starved by others: the first, or on Slurm, where nodes are shared out, all."""
         chosen = self.alone if self.backend.kind == "slurm" else self.alone[:1]
         self.alone = self.alone[len(chosen) :]
         self.send(chosen, alone=True)
 
-    def send(self, items, alone=False):
+    def send(self, items: list[store.Item], alone: bool = False) -> None:
         """Stage items and send them out as one dispatch. alone: each for itself."""
         groups = {}
         for item in items:
@@ -255,6 +255,7 @@ class Head:
         import nbformat
 
         notebook = nbformat.from_dict(verdict["notebook"])
+        gradebook.show_figures(notebook, found.path)
         notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.store.void())
         points = {name: points[name] for name in points if self.only in (None, name)}

@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any
 from cluster.system import files
 from cluster.system.text import printable
 
+from ..engine.inside.figures import NOT_DRAWN
 from ..work_files import copy_work
+from . import notebook_file
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -32,6 +34,7 @@ TOLD = {
     "output_replaced": "What your notebook printed when it was graded holds characters that are in no"
     " encoding; they were replaced by �.",
 }
+AS_HANDED_IN = "[figures as they were handed in: grading does not draw them anew]\n"
 WIDE = 110  # characters of a line
 
 
@@ -50,9 +53,31 @@ def marks(
     return given
 
 
-def told_of(verdict):
+def told_of(verdict: dict[str, Any]) -> list[str]:
     """What a student is told of how the work was graded, in words."""
     return [TOLD[fact] for fact in TOLD if verdict.get(fact)]
+
+
+def show_figures(notebook: NotebookNode, path: Path) -> None:
+    """Put the figures of the notebook handed in at `path` where grading has not drawn them, and say so."""
+    import nbformat
+
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    undrawn = {
+        cell.get("id"): found
+        for cell in cells
+        if (found := [o for o in cell.outputs if o.get("data", {}).get("image/png") == NOT_DRAWN])
+    }
+    handed_in = notebook_file.handed_in_figures(path) if undrawn else {}
+    for cell in cells:
+        figures = iter(handed_in.get(cell.get("id"), ()))
+        for output in undrawn.get(cell.get("id"), ()):
+            if (figure := next(figures, None)) is None:
+                del output.data["image/png"]
+            else:
+                output.data["image/png"] = figure
+        if cell.get("id") in undrawn:
+            cell.outputs.append(nbformat.v4.new_output("stream", name="stdout", text=AS_HANDED_IN))
 
 
 def unanswered(notebook: NotebookNode, name: str) -> bool:

@@ -101,6 +101,7 @@ class Judge(Step):
                 key, verdict = self.verdict(work, where)
                 told = notebook.metadata.get("told", [])
                 notebook = graded = gradebook.wrapped(nbformat.from_dict(verdict["notebook"]))
+                gradebook.show_figures(graded, work.folder / f"{work.name}.ipynb")
                 graded.metadata["told"] = told + gradebook.told_of(verdict)
                 points = gradebook.marks(self.source, graded, verdict, where.void())
             mark, old = {"key": key, "problem": problem}, where.recorded(self.student)

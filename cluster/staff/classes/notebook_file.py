@@ -1,7 +1,7 @@
 """A notebook that was handed in, read within bounds and brought into the few forms that grading knows.
 
 Whatever a file holds, it ends in a notebook whose parts are all as nbformat wants them, or in Unreadable with
-a sentence. Of outputs and metadata only the names of cells are kept: grading makes the others anew.
+a sentence. Of outputs and metadata are kept the names of cells and their figures; the rest is made anew.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LARGEST = 50 * 2**20  # bytes of a notebook, its outputs among them: more would fill the memory
 MOST = 2000  # cells: forty times those of an assignment
 LONGEST = 2 * 2**20  # characters of all cells together
+SEVERAL = 100  # outputs of a cell that are looked at for figures
+PICTURE = 2 * 2**20  # characters of a figure
+PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/=\s]*")
 KINDS = ("code", "markdown", "raw")
 ROLE = {
     *("grade_id", "grade", "solution", "task", "locked"),
@@ -96,12 +99,14 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
     if kind not in KINDS:
         raise Unreadable(f"is no notebook: its cell {number} is of no kind that there is")
     source = cell.get("source")
-    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+    if strings(source):
         source = "".join(source)
     if not isinstance(source, str):
         raise Unreadable(f"is no notebook: its cell {number} has no text")
     made = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
     if kind == "code":
+        if there := figures(cell.get("outputs")):
+            made["metadata"]["figures"] = there
         return made | {"outputs": [], "execution_count": None}
     return made | ({"attachments": there} if (there := attachments(cell.get("attachments"))) else {})
 
@@ -115,6 +120,32 @@ def role(metadata: Any) -> dict[str, Any]:
         return {}
     kept = {key: found[key] for key in sorted(ROLE) if isinstance(found.get(key), str | int | float)}
     return {"nbgrader": {key: encodable(v) if isinstance(v, str) else v for key, v in kept.items()}}
+
+
+def figures(outputs: Any) -> list[str]:
+    """The pictures (PNG, base64) among the outputs of a cell, in their order."""
+    found = []
+    for output in outputs[:SEVERAL] if isinstance(outputs, list) else ():
+        data = output.get("data") if isinstance(output, dict) else None
+        picture = data.get("image/png") if isinstance(data, dict) else None
+        picture = "".join(picture) if strings(picture) else picture
+        if isinstance(picture, str) and len(picture) <= PICTURE and PNG.fullmatch(picture):
+            found.append(picture)
+    return found
+
+
+def strings(value: Any) -> bool:
+    """Is this a list of texts, as nbformat may write one?"""
+    return isinstance(value, list) and all(isinstance(line, str) for line in value)
+
+
+def handed_in_figures(path: Path) -> dict[str, list[str]]:
+    """{id of a cell: its figures} of a notebook that was handed in; {} where it cannot be read."""
+    try:
+        found, _ = read(path)
+    except (Unreadable, OSError):
+        return {}
+    return {cell["id"]: cell.metadata["figures"] for cell in found.cells if "figures" in cell.metadata}
 
 
 def attachments(found: Any) -> dict[str, dict[str, str]]:

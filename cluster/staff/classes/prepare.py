@@ -45,6 +45,7 @@ class Submission:
     folder: Path
     name: str
     notebook: NotebookNode | None = None  # sanitised
+    path: Path | None = None  # of the notebook as it was handed in
     problem: str = ""
     files: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -160,7 +161,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
     path = choose(found)
     if path is None:
         return found
-    notebook = parse(found, path)
+    found.path, notebook = path, parse(found, path)
     if notebook is None:
         return found
     found.notes += remarks(notebook, source, found)
@@ -194,7 +195,7 @@ def choose(found: Submission) -> Path | None:
     return None
 
 
-def listed(names):
+def listed(names: list[str]) -> str:
     """Names from outside in a sentence; of many the first."""
     shown = ", ".join(printable(name, 60) for name in names[:NAMED])
     return f"{shown} and {len(names) - NAMED} more" if len(names) > NAMED else shown
@@ -220,7 +221,7 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
     return notes + ([code_note] if code_note else [])
 
 
-def set_apart(notebook, source):
+def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
     """Leave each name to one cell; {name: what becomes of its copies}, see `copies.set_apart`."""
 
     def unchanged(cell):
@@ -231,7 +232,7 @@ def set_apart(notebook, source):
     return copies.set_apart(notebook, lambda name: source.cells[name].locked, unchanged)
 
 
-def keep_known_roles(notebook, source):
+def keep_known_roles(notebook: NotebookNode, source: Source) -> None:
     """Take nbgrader's metadata from cells that the course does not know, and give the others theirs back."""
     from nbformat import from_dict
 
@@ -275,10 +276,12 @@ class Sanitiser:
     """nbgrader's sanitising of a notebook, as its Autograde does it, that asks a Source, not a database."""
 
     def __init__(self, config: Config, source: Source):
-        from nbgrader.preprocessors import CheckCellMetadata, ClearOutput
+        from nbgrader.preprocessors import ClearOutput
 
         self.source = source
-        kinds = (ClearOutput, overwrite_with(source), CheckCellMetadata)
+        # CheckCellMetadata, four fifths of the time of reading a submission, has nothing to find any more:
+        # all roles are the course's (keep_known_roles).
+        kinds = (ClearOutput, overwrite_with(source))
         self.steps = [kind(config=config) for kind in kinds]
 
     def __call__(self, notebook: NotebookNode, student: str | None = None) -> NotebookNode:
@@ -286,6 +289,7 @@ class Sanitiser:
         notebook = copy.deepcopy(notebook)
         for word in ("unreadable", "told"):  # words of ours
             notebook.metadata.pop(word, None)
+        notebook.metadata["undrawn"] = [cell["id"] for cell in notebook.cells if "figures" in cell.metadata]
         set_apart(notebook, self.source)
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec

@@ -22,7 +22,7 @@ class Progress:
 
     def __init__(self, total: int, what: str = "graded", path: Path | None = None):
         self.total, self.done, self.again, self.what, self.path = total, 0, 0, what, path
-        self.noted = None
+        self.noted = self.told = None
         self.begun, self.shown, self.text = time.monotonic(), 0.0, ""
         self.tty = sys.stdout.isatty()
 
@@ -39,13 +39,13 @@ class Progress:
         """Draw the line anew if something has changed; `status`: what there is to say of the workers."""
         self.note()
         now, every = time.monotonic(), 0.5 if self.tty else 20.0
-        last = self.done == self.total
+        last = self.done == self.total and self.done != self.told
         if not self.total or (now - self.shown < every and not last):
             return
         text = self.line(status)
         if text == self.text:
             return
-        self.shown, self.text = now, text
+        self.shown, self.text, self.told = now, text, self.done
         if self.tty:
             sys.stdout.write(f"\r\x1b[K{text[:110]}")
             sys.stdout.flush()

@@ -37,22 +37,15 @@ def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, l
             store.write(head.store.folder / "void.json", json.dumps(sorted(names)))
         students = []
         for student in head.chosen(None):
-            found = None
             with head.apart(student):
                 old = head.store.recorded(student).get("key")
                 found = submission_of(head, student)
-            if found is None:
-                continue
-            if (
-                not old
-                or not found.notebook
-                or theirs(found.notebook) != theirs(prepared(head, student, old))
-            ):
-                head.result.notes[student] = ["not graded yet, or handed in anew: grade run"]
-                continue
-            students.append(student)
-            if recount(head, found, old):
-                anew.append(student)
+                if not old or not found.notebook or not same_answers(head, found, old):
+                    head.result.notes[student] = ["not graded yet, or handed in anew: grade run"]
+                    continue
+                students.append(student)
+                if recount(head, found, old):
+                    anew.append(student)
         return students
 
     return head.grade(before=before), anew
@@ -61,6 +54,11 @@ def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, l
 def submission_of(head: Head, student: str) -> prepare.Submission:
     folder = head.course.folder("submitted", student, head.assignment)
     return prepare.read_submission(student, folder, head.source, head.sanitiser)
+
+
+def same_answers(head: Head, found: prepare.Submission, key: str) -> bool:
+    """Has the student handed in nothing else since the verdict of this key?"""
+    return theirs(found.notebook) == theirs(prepared(head, found.student, key))
 
 
 def recount(head: Head, found: prepare.Submission, old: str) -> bool:

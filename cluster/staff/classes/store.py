@@ -67,7 +67,7 @@ def load(path: Path | str) -> Any:
         return None
 
 
-def of_the_machine(error):
+def of_the_machine(error: BaseException) -> bool:
     """Is this a failure, such as a full disk, that the next submission would meet as well?"""
     return isinstance(error, OSError) and error.errno in MACHINE
 

@@ -104,10 +104,11 @@ def grade(engine: Engine, item: Path) -> None:
         notebook = nbformat.read(item / "prepared.ipynb", as_version=4)
         verdict = engine.grade(notebook, item / "files").to_json()
         verdict = json.loads(verdict) if isinstance(verdict, str) else verdict
+        text = json.dumps({"key": item.name, "verdict": verdict})
     except Exception as error:
-        verdict = again(f"{type(error).__name__}: {error}")
+        text = json.dumps({"key": item.name, "verdict": again(f"{type(error).__name__}: {error}")})
     try:
-        store.write(item / "verdict.json", json.dumps({"key": item.name, "verdict": verdict}))
+        store.write(item / "verdict.json", text)
     except OSError as error:  # a full disk: without a verdict the head sends the item out again
         print(f"{item}: {error}", file=sys.stderr)
 

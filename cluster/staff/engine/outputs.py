@@ -1,21 +1,26 @@
 """Outputs for the graded notebook: from a student's process only what nbformat allows, up to a size."""
 
+from __future__ import annotations
+
 import json
+from typing import Any
 
 import nbformat
+from nbformat import NotebookNode
 
 from cluster.system.text import encodable_tree
 
 MOST = 1000  # outputs of one cell
+DEEPEST = 30  # lists and dicts within each other
 
 
 class Outputs:
     """Counts the bytes of all cells together."""
 
-    def __init__(self, room):
+    def __init__(self, room: int):
         self.room, self.cut, self.replaced = 2 * room, False, False
 
-    def take(self, message):
+    def take(self, message: Any) -> list[NotebookNode]:
         """The outputs in a student's message, less what is none and what does not fit."""
         found = message.get("outputs") if isinstance(message, dict) else None
         if not isinstance(found, list):
@@ -23,10 +28,9 @@ class Outputs:
         self.cut = self.cut or bool(message.get("cut")) or len(found) > MOST
         kept = []
         for output in found[:MOST]:
-            try:
-                self.room -= len(json.dumps(output))
-            except RecursionError:  # nested as deep as it could be read, and a little deeper here
+            if too_deep(output):
                 continue
+            self.room -= len(json.dumps(output))
             if self.room < 0:
                 self.cut = True
                 break
@@ -34,7 +38,7 @@ class Outputs:
                 kept += self.valid(output)
         return kept
 
-    def of_check(self, printed, error):
+    def of_check(self, printed: str, error: str) -> list[NotebookNode]:
         """The outputs of a check: what it printed, and its error."""
         printed, error = self.encodable(printed), self.encodable(error)
         found = [nbformat.v4.new_output("stream", name="stdout", text=printed)] if printed else []
@@ -43,7 +47,7 @@ class Outputs:
             found.append(nbformat.v4.new_output("error", ename=kind, evalue=text, traceback=[error]))
         return found
 
-    def valid(self, output):
+    def valid(self, output: Any) -> list[NotebookNode]:
         """[output] if nbformat says that it is one, else []; text that is in no encoding is replaced."""
         try:
             node = nbformat.from_dict(self.encodable(output))
@@ -52,8 +56,21 @@ class Outputs:
             return []
         return [node]
 
-    def encodable(self, value):
+    def encodable(self, value: Any) -> Any:
         """The value with each text as every file takes it."""
         made = encodable_tree(value)
         self.replaced = self.replaced or made != value
         return made
+
+
+def too_deep(value: Any) -> bool:
+    """Is this nested deeper than what copies it, and writes it down, should have to follow?"""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            item
+            for one in level
+            if isinstance(one, dict | list)
+            for item in (one.values() if isinstance(one, dict) else one)
+        ]
+    return bool(level)

@@ -3,14 +3,16 @@
 import ast
 import os
 import time
+from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from .. import failures
 from ..hidden import without_hidden
 from .inside.channel import Late, Lost
 from .inside.own_time import STRETCH
 from .outputs import Outputs
-from .pace import Pace
+from .pace import Moment, Pace
 from .verdict import Check
 
 GRACE = 5  # seconds beyond a limit before the process is ended
@@ -62,21 +64,26 @@ class Work:
         """All code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
-    def paced(self, pid):
+    def paced(self, pid: int) -> None:
         """The student's side runs in the sandbox of this process: from now on it may be starved."""
         self.pace = Pace(pid)
         self.began = self.pace.now()
 
-    def own(self, since, limit):
+    def own(self, since: Moment, limit: float) -> None:
         """Raise Starved where this limit, met since a Moment, was not the student's own."""
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
             raise starved(limit)
 
-    def held_up(self, since):
-        """Seconds for which a cell, begun at a Moment, is waited for when its limit is over."""
-        limit, went = self.limits.cell, time.monotonic() - since.at
-        over = went > STRETCH * limit + GRACE or time.monotonic() > self.end
-        return 0.0 if over or not self.pace.starved(since, limit) else self.rest(limit)
+    def waits(self, since: Moment) -> Iterator[float]:
+        """Seconds for which a cell, begun at a Moment, is waited for again when its limit is over.
+
+        The last are for it to end by itself: it looks at its own time a little later than the engine does.
+        """
+        limit = self.limits.cell
+        end = min(since.at + STRETCH * limit + GRACE, self.end)
+        while time.monotonic() < end and self.pace.starved(since, limit):
+            yield GRACE
+        yield self.rest(GRACE)
 
     def run_cells(self, channel):
         """Have the student's side run all cells but the checks. Raises Ended, Starved."""
@@ -87,6 +94,8 @@ class Work:
             "cpu": int(self.limits.total * 4),
         }
         task = {"limits": limits, "output": self.limits.output, "cell": self.limits.cell}
+        undrawn = self.notebook.metadata.get("undrawn", ())
+        task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
         task["given"] = [definitions(text) for _, text in self.given]
         where = "before its first cell"
         try:
@@ -94,8 +103,8 @@ class Work:
             channel.send(task | {"cells": [cell.source for cell in self.cells]})
             for number, cell in enumerate(self.cells, 1):
                 where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
-                patience = partial(self.held_up, since)
-                reply = channel.receive(self.rest(self.limits.cell + GRACE), patience)
+                more = partial(next, self.waits(since), 0.0)
+                reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
                 if isinstance(reply, dict) and reply.get("over"):
                     self.own(since, self.limits.cell)
                 cell.outputs = self.outputs.take(reply)
@@ -147,7 +156,7 @@ class Work:
             cell.metadata["hidden_failure"] = True
         return bool(reply["gone"])
 
-    def hold_to_limit(self, reply, since):
+    def hold_to_limit(self, reply: dict[str, Any], since: Moment) -> None:
         """Have a check that began at a Moment fail where its own time is over. Raises HeldUp, Starved."""
         limit = self.limits.check
         if time.monotonic() - since.at < limit or "broken" in reply:
@@ -169,7 +178,7 @@ class Work:
         return max(0.1, min(seconds, self.end - time.monotonic()))
 
 
-def starved(limit):
+def starved(limit: float) -> Starved:
     """The exception that says so."""
     return Starved(f"a limit of {limit:g} s was met while others used the processors")
 

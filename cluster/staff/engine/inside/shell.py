@@ -8,6 +8,8 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+from .figures import leave_undrawn
+
 CUT = "[the output was cut here: it is too long]\n"
 
 
@@ -16,6 +18,7 @@ class Record:
 
     def __init__(self, room):
         self.room, self.cut, self.outputs = room, False, []
+        self.undrawn = False  # the figures of this cell need not be drawn
 
     def add(self, output):
         """Keep an output if there is room for it."""
@@ -117,6 +120,7 @@ def prepare():
     """The shell of this process, with all that IPython loads for a first cell; a fork server calls this."""
     shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.record = Record(0)
+    leave_undrawn(lambda: shell.record.undrawn)
     shell.run_cell("pass", silent=True)
     return shell
 
