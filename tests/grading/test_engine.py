@@ -91,11 +91,11 @@ def test_assignment_solution_and_stub(engine):
     solution, _ = assignment()
     verdict = engine.grade(filled(solution))
     assert {n: c.error for n, c in verdict.checks.items() if c.score != c.max_score} == {}
-    assert sum(c.score for c in verdict.checks.values()) == 20
+    assert sum(c.score for c in verdict.checks.values()) == 18  # and two for a written answer
     json.dumps(verdict.to_json())
     assert "image/png" in shown(verdict) and "[[1. 2. 3.]" in shown(verdict)
     stub = engine.grade(filled(solution, text=STUB))
-    assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 14
+    assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 15
 
 
 @pytest.mark.parametrize(
