@@ -120,7 +120,7 @@ FILES = {
 }
 L1, L2 = {"lecture 01"}, {"lecture 02"}
 R1, R2 = {"release 01"}, {"release 02"}
-M1 = {"01 stub", "01 solution", "01 flipped", "01 turned"}
+M1 = {"01 stub", "01 solution", "01 flipped", "01 turned", "01 by_hand"}
 M2 = {"02 stub", "02 solution", "02 dropped"}
 A1, A2 = {"attack first"}, {"attack second"}
 ALL = L1 | L2 | R1 | R2 | M1 | M2 | A1 | A2
