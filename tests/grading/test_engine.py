@@ -109,6 +109,48 @@ def test_mutants_lose_their_points(engine, name):
     assert mutants[name].fails <= lost and len(lost) <= len(mutants[name].fails) + 1
 
 
+# What lecture 01 prints, in the names of assignment 01.
+LECTURE = {
+    "im2col": """
+padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(1, 2))[:, ::stride, ::stride]
+columns = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, k * k * x.shape[-1])
+""",
+    "forward": """
+columns = im2col(x, k, stride, padding)
+y = (columns @ w.reshape(-1, K)).reshape(N, H_out, W_out, K) + b
+""",
+    "filter_gradient": """
+rows = dy.reshape(-1, K)
+dw = (im2col(x, k, stride, padding).T @ rows).reshape(k, k, C, K)
+db = rows.sum(axis=0)
+""",
+    "input_gradient": """
+columns = dy.reshape(-1, K) @ w.reshape(-1, K).T
+padded = np.zeros((N, H + 2 * padding, W + 2 * padding, C), dy.dtype)
+taps = columns.reshape(N, H_out, W_out, k, k, C)
+for i in range(k):
+    for j in range(k):
+        padded[:, i : i + stride * H_out : stride, j : j + stride * W_out : stride] += taps[:, :, :, i, j]
+dx = padded[:, padding : padding + H, padding : padding + W]
+""",
+    "layer_flops": """
+flops = 2 * N * H_out * W_out * K * k**2 * C
+""",
+    "layer_bytes": """
+x, w, y, columns = N * H * W * C, k * k * C * K, N * H_out * W_out * K, N * H_out * W_out * k * k * C
+moved = itemsize * (x + w + K + y + (2 * columns if with_im2col else 0))
+""",
+}
+
+
+def test_the_code_of_the_lecture_is_not_the_assignment(engine):
+    """Has who copies it well under half of assignment 01's 20 points?"""
+    solution, _ = assignment()
+    verdict = engine.grade(filled(solution, LECTURE))
+    assert 0 < sum(check.score for check in verdict.checks.values()) <= 7
+
+
 def test_errors_are_said_and_hidden_ones_marked(engine):
     """Is an assertion's text kept, and is a failure of a hidden line told from one of a shown line?"""
     check = "assert double(1) == {}, 'shown'\n### BEGIN HIDDEN TESTS\nassert double(2) == 4, 'secret'\n"
