@@ -477,7 +477,8 @@ expect(np.tensordot(x, folded_w, 3) + folded_b, after, name="20 outputs far from
 # is the **identity** where shapes agree. Only where they do not, it is a 1 × 1 convolution with that stride
 # and without bias, and a batch normalisation.
 #
-# Two tools are given. `conv` makes one such convolution with its normalisation.
+# Two tools are given. `conv` makes one such convolution, with the padding that all have here, and its
+# normalisation.
 
 
 # %% given="conv"
@@ -516,7 +517,7 @@ def try_block(kernel, beta, C=1, maps=1, stride=1):
     for weight in model.weights:
         if weight.name == "kernel":
             w = np.zeros(weight.shape, np.float32)
-            w[weight.shape[0] // 2, weight.shape[1] // 2] = kernel
+            w[tuple(n // 2 for n in weight.shape[:-2])] = kernel  # the weights in the middle of a filter
             weight.assign(w)
         elif weight.name in ("gamma", "beta"):
             value = math.sqrt(1 + 1e-3) if weight.name == "gamma" else beta  # 1e-3: the ε of Keras
@@ -530,7 +531,8 @@ def try_block(kernel, beta, C=1, maps=1, stride=1):
 def fill(model, seed):
     """Set each weight of a network by its kind, its shape and the seed alone."""
     for weight in model.weights:
-        draw = np.random.default_rng([seed, *weight.name.encode(), *weight.shape])
+        sizes = [n for n in weight.shape if n > 1]  # a 1 × 1 convolution has the weights of a dense layer
+        draw = np.random.default_rng([seed, *weight.name.encode(), *sizes])
         values = draw.uniform(-1, 1, weight.shape)
         if weight.name == "kernel":
             values *= math.sqrt(6 / math.prod(weight.shape[:-1]))  # outputs about as large as inputs
