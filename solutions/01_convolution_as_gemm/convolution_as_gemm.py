@@ -797,8 +797,8 @@ for A, B in products:  # im2col and gemm, without forward, are a convolution, to
     used.append(((3, 3, 4, 2) if turned else (A.shape, B.shape), y))
 [(shape, y)] = used
 assert shape == (3, 3, 4, 2), (
-    f"the filters of the layer were {shape}; those of w are (3, 3, 2, 4), and what was a channel is a filter on "
-    "the way back"
+    f"the filters of the layer were {shape}; those of w are (3, 3, 2, 4), and what was a channel is a filter "
+    "on the way back"
 )
 expect(y.reshape(-1), dx.reshape(-1), name="what the layer computed")
 expect(result, 3 * dx, name="dx, with a layer that gives three times the result,")
