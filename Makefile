@@ -8,7 +8,7 @@ WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test test-all lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub bench lock clean
+.PHONY: help setup setup-book setup-test lab demo drill test test-all lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -24,7 +24,7 @@ test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, 
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-test-all: setup-test  ## the same, and every slow result made again, not only what has changed and a sample
+test-all: setup-test  ## the same, and every slow result made again; those with another key are recorded
 	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)
@@ -57,7 +57,7 @@ student: setup  ## make the folder student/: what students get, never this repos
 doctor: setup  ## say what this machine has for jobs: Slurm, MPI, Gloo, data
 	$(PY) -m cluster doctor
 
-slurm: setup  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
+slurm: setup-slurm  ## a real Slurm on this machine: four nodes with two GPUs each (needs root)
 	$(PY) -m cluster.staff.one_machine_slurm start
 
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
@@ -86,7 +86,10 @@ roster-there:  # before minutes go into an environment
 	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) is not there, or cannot be read."; exit 1; }
 
 setup-hub:
-	@cluster/setup.sh hub
+	@cluster/setup.sh hub $(if $(findstring --slurm,$(HUB_ARGS)),slurm)
+
+setup-slurm:
+	@cluster/setup.sh slurm
 
 setup-test:
 	@cluster/setup.sh test
@@ -100,7 +103,7 @@ format:  ## format the code and the notebooks' text twins
 	@ruff format .
 
 lock: setup  ## resolve the pins of pyproject.toml anew into constraints.txt
-	$(PY) cluster/staff/lock.py
+	$(PY) cluster/staff/pins.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

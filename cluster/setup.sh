@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
 # Builds the course's environment in $VENV (default .venv): system packages, Python packages, Horovod.
 #   cluster/setup.sh         what the course needs
-#   cluster/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy
+#   cluster/setup.sh slurm   and what `make slurm` needs: Slurm, its accounting's database
+#   cluster/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy (hub slurm: with a Slurm)
 #   cluster/setup.sh book    and what `make book` needs: Sphinx
 #   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
 # A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-want=${1:-course}
-hub=; case $want in hub | test) hub=yes ;; esac
+want=" ${*:-course} "
+hub= slurm=
+case $want in *" hub "* | *" test "*) hub=yes ;; esac
+case $want in *" slurm "* | *" test "*) slurm=yes ;; esac
 VENV=${VENV:-.venv}
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
 hub_packages="bubblewrap"
 command -v node >/dev/null || hub_packages="$hub_packages nodejs"
 command -v npm >/dev/null || hub_packages="$hub_packages npm"
-test_packages="slurm-wlm slurmdbd munge mariadb-server-core mariadb-client-core postgresql"
+slurm_packages="slurm-wlm slurmdbd munge mariadb-server-core mariadb-client-core"
+test_packages="postgresql"
 command -v chromium >/dev/null || test_packages="$test_packages chromium"  # for the tests of pages
 
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
@@ -101,7 +105,8 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
 # --- system packages: only Debian's are known by name --------------------------------------------------
 packages=$course_packages
 [ -n "$hub" ] && packages="$packages $hub_packages"
-[ "$want" = test ] && packages="$packages $test_packages"
+[ -n "$slurm" ] && packages="$packages $slurm_packages"
+[ "$want" = " test " ] && packages="$packages $test_packages"
 install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     # shellcheck disable=SC2086
@@ -188,8 +193,8 @@ pins=$({ grep -h '==' pyproject.toml; cat constraints.txt cluster/pages/cluster-
 compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
 steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
-[ "$want" = book ] && steps+=("book@$pins")
-[ "$want" = test ] && steps+=("test@$pins")
+[ "$want" = " book " ] && steps+=("book@$pins")
+[ "$want" = " test " ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 [ -n "${todo:-}" ] || exit 0
 
@@ -201,6 +206,6 @@ step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)"
 step "${steps[4]}" "Horovod imports and has Gloo" check
 [ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
-[ "$want" = book ] && step "book@$pins" "Sphinx, for the book" install_book
-[ "$want" = test ] && step "test@$pins" "test tools" install_test
+[ "$want" = " book " ] && step "book@$pins" "Sphinx, for the book" install_book
+[ "$want" = " test " ] && step "test@$pins" "test tools" install_test
 bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

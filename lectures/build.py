@@ -60,8 +60,11 @@ def generate(text):
     return notebook
 
 
-def execute(notebook, name, timeout=600):
-    """Run the notebook in lectures/, in place, with a progress line; raise BuildError at a bad cell."""
+def execute(notebook, name, runs, timeout=600):
+    """Run the notebook in lectures/, in place, with a progress line; raise BuildError at a bad cell.
+
+    runs: the folder of its jobs.
+    """
     total = sum(cell.cell_type == "code" for cell in notebook.cells)
     done = 0
 
@@ -85,7 +88,7 @@ def execute(notebook, name, timeout=600):
             on_cell_executed=progress,
         )
         try:
-            client.execute()
+            client.execute(env=os.environ | {"CLUSTER_RUNS": runs})
         except CellExecutionError as error:
             raise BuildError(f"{name}: {error}") from None
     for cell in notebook.cells:
@@ -200,8 +203,7 @@ def build(text, check):
     notebook = generate(text)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="lecture-runs-") as runs:
-        os.environ["CLUSTER_RUNS"] = runs
-        execute(notebook, text.stem)
+        execute(notebook, text.stem, runs)
     seconds = time.perf_counter() - start
     nbformat.validate(notebook)
     if check:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+from itertools import combinations, pairwise
+from statistics import fmean
 
 from . import ROOT, imports
 
-PICTURE = ROOT / "cluster" / "rooms.svg"
+PICTURE, README = ROOT / "cluster" / "rooms.svg", ROOT / "cluster" / "README.md"
 TITLES = {"cluster": "the package", "cluster.jobs": "jobs", "cluster.staff": "staff"}
+
+# (room, floor): the room itself on its own floor; on another the arrows to it, which pass by
+Stop = tuple[str, int]
+Link = tuple[Stop, Stop]
 
 
 def between(package: str, found: set[imports.Arrow]) -> set[imports.Arrow]:
@@ -32,10 +38,7 @@ def needed(found: set[imports.Arrow]) -> set[imports.Arrow]:
 
 def text() -> str:
     """All that the picture shows, as lines of text: what decides whether it is of today."""
-    floors, found = (
-        imports.order((ROOT / "cluster/README.md").read_text(encoding="utf-8")),
-        imports.arrows(ROOT),
-    )
+    floors, found = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
     lines = []
     for package, names in floors.items():
         lines += [f"{package}: " + " > ".join(" ".join(floor) for floor in names)]
@@ -43,46 +46,144 @@ def text() -> str:
     return "\n".join(lines)
 
 
+def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[list[Stop]], set[Link]]:
+    """The stops of each floor, and the links between those of neighbouring floors that make up the arrows.
+
+    An arrow over several floors passes each between them at a stop of its own kind, where no room stands; the
+    arrows to one room share theirs, and so come together on their way.
+    """
+    level = {name: number for number, names in enumerate(floors) for name in names}
+    rows = [[(name, number) for name in names] for number, names in enumerate(floors)]
+    links = set()
+    for a, b in sorted(arrows):
+        way = [(a, level[a]), *((b, number) for number in range(level[a] + 1, level[b] + 1))]
+        links |= set(pairwise(way))
+        for stop in way[1:-1]:
+            if stop not in rows[stop[1]]:
+                rows[stop[1]].append(stop)
+    return rows, links
+
+
+def crossings(rows: list[list[Stop]], links: set[Link]) -> int:
+    """How many pairs of links cross each other."""
+    at = {stop: i for row in rows for i, stop in enumerate(row)}
+    pairs = combinations(sorted((a[1], at[a], at[b]) for a, b in links), 2)
+    return sum(a[0] == b[0] and (a[1] - b[1]) * (a[2] - b[2]) < 0 for a, b in pairs)
+
+
+def untangled(rows: list[list[Stop]], links: set[Link]) -> list[list[Stop]]:
+    """The floors with their stops in an order of few crossings: by the middle of what each is linked to, from
+    above and from below in turn, then by swapping neighbours."""
+    best = rows
+    for sweep in range(12):
+        rows = [list(row) for row in rows]
+        for row in rows[1:] if sweep % 2 else rows[-2::-1]:
+            at = {stop: i / len(each) for each in rows for i, stop in enumerate(each)}
+            ends = {stop: [at[a] for a, b in links if b == stop] for stop in row}
+            if not sweep % 2:
+                ends = {stop: [at[b] for a, b in links if a == stop] for stop in row}
+            middle = {stop: fmean(ends[stop] or [at[stop]]) for stop in row}
+            row.sort(key=lambda stop, middle=middle: (middle[stop], stop))
+        best = min(best, rows, key=lambda each: crossings(each, links))
+    for _ in range(4):
+        for number, row in enumerate(best):
+            for i in range(len(row) - 1):
+                swapped = [*row[:i], row[i + 1], row[i], *row[i + 2 :]]
+                other = [*best[:number], swapped, *best[number + 1 :]]
+                if crossings(other, links) < crossings(best, links):
+                    best, row = other, swapped
+    return best
+
+
+def width(stop: Stop, floors: list[list[str]]) -> float:
+    """The room that a stop takes on its floor, in letters."""
+    name, number = stop
+    return len(name) + 4 if name in floors[number] else 2.5
+
+
+def spread(wanted: list[float], widths: list[float]) -> list[float]:
+    """Where things of these widths stand that overlap nowhere and keep their order, as near as can be to
+    where they want to (least squares: what would overlap stands together, around its mean)."""
+    left = [sum(widths[:i]) + width / 2 for i, width in enumerate(widths)]
+    groups: list[list[float]] = []
+    for x, offset in zip(wanted, left, strict=True):
+        groups.append([x - offset])
+        while len(groups) > 1 and fmean(groups[-2]) > fmean(groups[-1]):
+            groups[-2:] = [groups[-2] + groups[-1]]
+    starts = [fmean(group) for group in groups for _ in group]
+    return [start + offset for start, offset in zip(starts, left, strict=True)]
+
+
+def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]]) -> dict[Stop, float]:
+    """How far to the right each stop lies, in letters: near what it is linked to, and the straighter where
+    it only passes by. All are drawn to the middle a little."""
+    at = {stop: 0.0 for row in rows for stop in row}
+    for _ in range(100):
+        for row in rows:
+            wanted = []
+            for stop in row:
+                near = [
+                    at[b] if a == stop else at[a]
+                    for a, b in sorted(links)
+                    for _ in range(6 if a[0] == b[0] else 1)
+                    if stop in (a, b)
+                ]
+                wanted.append((at[stop] + 3 * fmean([0.0, *near])) / 4)
+            at |= zip(row, spread(wanted, [width(stop, floors) for stop in row]), strict=True)
+    return at
+
+
 def draw() -> None:
-    """Write the picture."""
+    """Write the picture. Lines keep to the space between boxes: each belongs to the boxes that it touches."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
-    from matplotlib.patches import FancyArrowPatch
+    from matplotlib.patches import FancyArrowPatch, PathPatch
+    from matplotlib.path import Path
 
     mpl.rcParams |= {"svg.hashsalt": "rooms", "svg.fonttype": "path", "font.size": 9}
-    floors, found = (
-        imports.order((ROOT / "cluster/README.md").read_text(encoding="utf-8")),
-        imports.arrows(ROOT),
-    )
-    tallest = max(map(len, floors.values()))
+    packages, found = imports.order(README.read_text(encoding="utf-8")), imports.arrows(ROOT)
+    tallest = max(map(len, packages.values()))
+    drawn = {}
+    for package, floors in packages.items():
+        rows, links = layered(floors, needed(between(package, found)))
+        rows = untangled(rows, links)
+        drawn[package] = floors, links, positions(rows, links, floors)
+    sides = {
+        package: (
+            min(x - width(stop, floors) / 2 for stop, x in at.items()),
+            max(x + width(stop, floors) / 2 for stop, x in at.items()),
+        )
+        for package, (floors, _, at) in drawn.items()
+    }
+    widths = [right - left for left, right in sides.values()]
     figure = Figure(figsize=(16, 0.62 * tallest + 0.6), layout="constrained")
-    widths = [2.5 + max(map(len, names)) for names in floors.values()]
-    panels = figure.subplots(1, len(floors), width_ratios=widths)
-    for axes, (package, names) in zip(panels, floors.items(), strict=True):
+    panels = figure.subplots(1, len(packages), width_ratios=widths)
+    for axes, (package, (floors, links, at)) in zip(panels, drawn.items(), strict=True):
         axes.set_title(TITLES[package], fontweight="bold")
         axes.set_axis_off()
-        widest = max(map(len, names))
-        at = {}
-        for down, floor in enumerate(names):
-            y = -down * (tallest - 1) / (len(names) - 1)
-            for i, name in enumerate(floor):
-                shift = 0.22 * (down % 2) if len(floor) < widest else 0
-                at[name] = ((i + 0.5 + shift) * widest / len(floor), y)
-        for a, b in sorted(needed(between(package, found))):
-            (x0, y0), (x1, y1) = at[a], at[b]
-            bend = 0.0 if abs(y1 - y0) < 1.5 * (tallest - 1) / (len(names) - 1) else 0.18
-            axes.add_patch(
-                FancyArrowPatch(
-                    (x0, y0 - 0.17), (x1, y1 + 0.2), arrowstyle="-|>", mutation_scale=8, lw=0.9,
-                    color="#555555", connectionstyle=f"arc3,rad={bend}", zorder=1,
+        step = (tallest - 1) / (len(floors) - 1)
+        for a, b in sorted(links):
+            (x0, y0), (x1, y1) = (at[a], -a[1] * step), (at[b], -b[1] * step)
+            top, bottom = y0 - (0.2 if a[0] in floors[a[1]] else -0.2), y1 + 0.2
+            middle = (y0 + y1) / 2
+            curve = Path(
+                [(x0, top), (x0, y0 - 0.2), (x0, middle), (x1, middle), (x1, bottom)],
+                [Path.MOVETO, Path.LINETO, Path.CURVE4, Path.CURVE4, Path.CURVE4],
+            )
+            line = {"color": "#555555", "lw": 0.9, "zorder": 1}
+            if b[0] in floors[b[1]]:
+                axes.add_patch(
+                    FancyArrowPatch(path=curve, arrowstyle="-|>", mutation_scale=8, shrinkB=0, **line)
                 )
-            )  # fmt: skip
-        for name, (x, y) in at.items():
-            axes.text(
-                x, y, name, ha="center", va="center", zorder=2, fontsize=8.5,
-                bbox={"boxstyle": "round,pad=0.35", "facecolor": "#E8F1FA", "edgecolor": "#0072B2"},
-            )  # fmt: skip
-        axes.set_xlim(-0.1, widest + 0.1)
+            else:
+                axes.add_patch(PathPatch(curve, fill=False, **line))
+        for stop, x in at.items():
+            if stop[0] in floors[stop[1]]:
+                axes.text(
+                    x, -stop[1] * step, stop[0], ha="center", va="center", zorder=2, fontsize=8.5,
+                    bbox={"boxstyle": "round,pad=0.35", "facecolor": "#E8F1FA", "edgecolor": "#0072B2"},
+                )  # fmt: skip
+        axes.set_xlim(*sides[package])
         axes.set_ylim(-(tallest - 1) - 0.5, 0.5)
     figure.savefig(PICTURE, metadata={"Date": None, "Description": text()})
 

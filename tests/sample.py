@@ -1,7 +1,8 @@
 """Which slow results `make test` makes again: those whose key is another, and a sample of the others.
 
 The sample is chosen by the hash of the commit: the same for all who test this commit, another for the next,
-so that in time each result is made again although nothing says that it has to be. `make test-all` makes all.
+so that in time each result is made again although nothing says that it has to be. `make test-all` makes all,
+and records those whose key is another, where they are as they should be.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from cluster.staff import keys
 
 ROOT = Path(__file__).parents[1]
 ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in ("", "0")
+SAMPLE, ALL_ARE = NOT_CHANGED = "sample", "all are"  # why what has today's key is made again
 UNCHANGED = "the recorded result has today's key: make test-all makes it again"
 
 
@@ -43,12 +45,12 @@ def sample(names, one_in=10, seed=None):
 def to_redo(why, one_in=10):
     """{name: why it is made again} of `why`, {name: why its key is another, "" if it is not}."""
     if ALL:
-        return {name: words or "all are" for name, words in why.items()}
+        return {name: words or ALL_ARE for name, words in why.items()}
     chosen = sample(why, one_in)
-    return {name: words or "sample" for name, words in why.items() if words or name in chosen}
+    return {name: words or SAMPLE for name, words in why.items() if words or name in chosen}
 
 
 def note(record_property, what, why):
     """Have pytest's summary say what was made again because of a change, and why."""
-    if why not in ("sample", "all are"):
+    if why not in NOT_CHANGED:
         record_property("another key", f"{what}: {why}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff import keys, results
+from cluster.staff import keys, results, syntax
 
 from . import sample
 
@@ -59,7 +59,8 @@ FILES = {
     "cluster/plugin.py": "from cluster.feedback import write",
     "cluster/feedback/__init__.py": "write = FOLDER / 'templates' / 'page.html'",
     "cluster/feedback/templates/page.html": "<html>",
-    path_of(keys.__name__): "import cluster.unrelated",
+    path_of(keys.__name__): f"import cluster.unrelated, {syntax.__name__}",
+    path_of(syntax.__name__): "x = 1",
     path_of(keys.RELEASE): f"from {keys.__name__} import key",
     path_of(keys.MUTANTS): "from cluster import engine",
     path_of(keys.ATTACKS): "import cluster.engine as engine",
@@ -199,6 +200,7 @@ CHANGES = [
     ("cluster/__init__.py", "getattr(", "(getattr)(", ALL),
     ("cluster/unrelated.py", "1", "2", set()),  # named by a file that is executed for other ends
     (path_of(keys.__name__), "import", "import sys, ", set()),  # takes no part in a result
+    (path_of(syntax.__name__), "1", "2", set()),
     ("cluster/README.md", "Read", "Do read", set()),
     ("lectures/runs/02_experiment.py", "beside_it", "beside_it  # x", L2),  # a script that is run by path
     ("lectures/runs/beside_it.py", "1", "2", L2),  # a helper beside it

@@ -1,7 +1,9 @@
 """Does the package keep to the layout of cluster/README.md: no circle, downwards only, no staff outside?"""
 
+import ast
 import html
 import shutil
+from itertools import pairwise
 
 import pytest
 
@@ -11,6 +13,8 @@ from . import ROOT, imports, rooms
 
 # The one way in from outside: `python -m cluster grade`, which says so where there is no staff.
 ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
+# What `python -m cluster grade` runs to grade one submission: its types are still to come.
+UNTYPED = "cluster.staff.engine"
 README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 
 
@@ -26,6 +30,31 @@ def faults(root):
         if b.startswith("cluster.staff") and not a.startswith("cluster.staff")
     ]
     return wrong
+
+
+def untyped(tree, prefix=""):
+    """The public functions and methods of a module that lack the type of a parameter or of the result."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If | ast.Try | ast.ExceptHandler):
+            yield from untyped(node, prefix)
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from untyped(node, f"{prefix}{node.name}.")
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            a, made = node.args, node.name == "__init__"
+            named = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
+            lacking = [x for x in named if x.annotation is None and x.arg not in ("self", "cls")]
+            if (made or not node.name.startswith("_")) and (lacking or not (made or node.returns)):
+                yield f"{prefix}{node.name}"
+
+
+def all_untyped(root):
+    """As `untyped`, of all modules of the package at `root` but the engine's."""
+    return [
+        f"{module}.{name}"
+        for module, path in imports.modules(root).items()
+        if not module.startswith(UNTYPED)
+        for name in untyped(ast.parse(path.read_text(encoding="utf-8")))
+    ]
 
 
 def test_imports_run_downwards():
@@ -76,6 +105,29 @@ def test_a_planted_fault_is_found(tmp_path, module, line, words):
     assert any(words in fault for fault in faults(tmp_path)), faults(tmp_path)
 
 
+def test_public_functions_have_types():
+    """Have the parameters and the result of each public function a type?"""
+    assert all_untyped(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    "text, name",
+    [
+        ("def f(x: int, y) -> int: ...", "f"),
+        ("def f(x: int): ...", "f"),
+        ("def f(*x, **y: int) -> None: ...", "f"),
+        ("class A:\n    async def f(self, *, x=1) -> int: ...", "A.f"),
+        ("class A:\n    def __init__(self, x): ...", "A.__init__"),
+        ("try:\n    import a\nexcept ImportError:\n    def f(): ...", "f"),
+        ("def _f(x): ...\nclass _A:\n    def f(self): ...", None),
+        ("class A:\n    def __init__(self, x: int): ...\n    def f(self, x: int) -> int: ...", None),
+    ],
+)
+def test_a_missing_type_is_found(text, name):
+    """Is a parameter or a result without a type found, in a class, too, and nothing else?"""
+    assert list(untyped(ast.parse(text))) == ([name] if name else [])
+
+
 def test_students_get_what_lies_outside_staff():
     """Is the package of the students' folder all of `cluster` but the staff's, with all that it imports?"""
     files = {path.relative_to(ROOT).as_posix() for path in student_folder.chosen(ROOT, after="10")}
@@ -92,3 +144,21 @@ def test_students_get_what_lies_outside_staff():
 def test_the_picture_is_of_today():
     """Are the rooms and arrows of cluster/rooms.svg those that the imports have (`python -m tests.rooms`)?"""
     assert html.escape(rooms.text(), quote=False) in rooms.PICTURE.read_text(encoding="utf-8")
+
+
+def test_no_line_of_the_picture_passes_behind_a_box():
+    """Have boxes and lines that pass by each a place of their own on every floor?"""
+    found = imports.arrows(ROOT)
+    for package, floors in imports.order(README).items():
+        rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, found)))
+        at = rooms.positions(rooms.untangled(rows, links), links, floors)
+        for row in rows:
+            row.sort(key=at.get)
+            for a, b in pairwise(row):
+                least = (rooms.width(a, floors) + rooms.width(b, floors)) / 2
+                assert at[b] - at[a] > least - 1e-9, (package, a, b)
+
+
+def test_what_overlaps_is_spread():
+    """Do things that want to the same place stand beside each other there, and others where they want to?"""
+    assert rooms.spread([0.0, 0.0, 10.0], [2.0, 4.0, 2.0]) == [-1.5, 1.5, 10.0]

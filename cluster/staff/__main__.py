@@ -1,7 +1,10 @@
 """python -m cluster.staff: release assignments, prove their checks, grade a class, show the whole loop."""
 
+from __future__ import annotations
+
 import argparse
 import sys
+from collections.abc import Sequence
 
 from . import commands as class_commands
 from . import results
@@ -9,7 +12,7 @@ from .course import CourseError, find_root
 from .release import wrong_solutions
 
 
-def parser(prog="python -m cluster.staff"):
+def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     text = __doc__.split(": ")[1]
     main = argparse.ArgumentParser(prog=prog, description=text[0].upper() + text[1:])
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -30,7 +33,7 @@ def parser(prog="python -m cluster.staff"):
         "--only", nargs="+", metavar="NAME", help="these submissions only (stub, solution, …)"
     )
     prove_checks.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
-    class_commands.add(commands, command)
+    class_commands.add(command)
     command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
     student_folder = command("student", "make the folder student/: lectures, exercises and what they need")
     student_folder.add_argument("--to", help="the folder (default: student/ in the course root)")
@@ -40,7 +43,7 @@ def parser(prog="python -m cluster.staff"):
     return main
 
 
-def main(argv=None, prog="python -m cluster.staff"):
+def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff") -> int:
     options = parser(prog).parse_args(argv)
     from . import demo
     from .classes import prove_checks

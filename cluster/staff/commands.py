@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .classes import exchange
 from .course import Course, CourseError, assignments, opened, say, scored
 
+if TYPE_CHECKING:
+    from .classes.dispatch import Backend
+    from .classes.grade import Result
+
 ONE = "the assignment, by the beginning of its name: 01"
 
 
-def add(commands, command):
-    """Add the commands to a parser; `command(name, text)` makes one."""
+def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
+    """Add the commands; `command(name, text)` makes the parser of one."""
     c = command("run", "grade a class: all that was handed in, on this machine or as one Slurm array")
     c.add_argument("assignment", help=ONE)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
@@ -90,14 +97,14 @@ def add(commands, command):
     c.set_defaults(run=give_back)
 
 
-def number(text):
+def number(text: str) -> int:
     n = int(text) if text.isdecimal() else 0
     if n < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
     return n
 
 
-def limit(text):
+def limit(text: str) -> tuple[str, float]:
     """(name, value) of a limit: seconds, or bytes with K, M, G."""
     from .engine import Limits
 
@@ -115,7 +122,7 @@ def limit(text):
     return name, int(found) if isinstance(known[name], int) else found
 
 
-def grade_class(root, options):
+def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade a class; returns what an instructor has to do about, line by line."""
     from sqlalchemy.exc import OperationalError
 
@@ -133,7 +140,7 @@ def grade_class(root, options):
     return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
 
 
-def chosen_backend(options, limits):
+def chosen_backend(options: argparse.Namespace, limits: dict[str, float]) -> Backend:
     """Where the workers run."""
     from cluster.jobs import backends
     from cluster.jobs.errors import BackendError
@@ -158,7 +165,7 @@ def chosen_backend(options, limits):
     return Local(options.jobs)
 
 
-def tell(root, assignment, result):
+def tell(root: Path, assignment: str, result: Result) -> None:
     """Print what became of a class."""
     counts = [
         (len(result.graded), "graded now"),
@@ -180,7 +187,7 @@ def tell(root, assignment, result):
         say(f"  points: median {statistics.median(got):g}, {min(got):g} … {max(got):g} of {most:g}")
 
 
-def collect(root, options):
+def collect(root: Path, options: argparse.Namespace) -> list[str]:
     """Collect an assignment; returns what was refused."""
     from .classes import collect as collecting
     from .classes import late, notices
@@ -203,7 +210,7 @@ def collect(root, options):
     return wrong + [f"{student}: {why}" for student, why in sorted(untold.items())]
 
 
-def variants(root, options):
+def variants(root: Path, options: argparse.Namespace) -> list[str]:
     """Prove some variants, then write the students' codes."""
     from .classes import variants as making
     from .course import alone
@@ -222,7 +229,7 @@ def variants(root, options):
     return []
 
 
-def regrade(root, options):
+def regrade(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade one check anew."""
     from .classes import grade
     from .classes import regrade as again
@@ -236,10 +243,8 @@ def regrade(root, options):
     return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
 
 
-def report(root, options):
+def report(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the report."""
-    from pathlib import Path
-
     from .classes import store
     from .feedback import class_report as reporting
     from .feedback import report_page
@@ -255,10 +260,8 @@ def report(root, options):
     return []
 
 
-def export(root, options):
+def export(root: Path, options: argparse.Namespace) -> list[str]:
     """Write final points."""
-    from pathlib import Path
-
     from .classes import store
     from .feedback import export as exporting
 
@@ -275,7 +278,7 @@ def export(root, options):
     return []
 
 
-def hand_out(root, options):
+def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
     """Generate and release an assignment."""
     from .classes import give
 
@@ -285,7 +288,7 @@ def hand_out(root, options):
     return told(course)
 
 
-def give_back(root, options):
+def give_back(root: Path, options: argparse.Namespace) -> list[str]:
     """Generate and release feedback."""
     from .classes import give
 
@@ -297,7 +300,7 @@ def give_back(root, options):
     return told(course) + [f"{student} was given nothing: {why}" for student, why in sorted(failed.items())]
 
 
-def due(root, options):
+def due(root: Path, options: argparse.Namespace) -> list[str]:
     """Set or show a due date."""
     from .classes import late
 
@@ -310,7 +313,7 @@ def due(root, options):
     return told(course) if options.when else []
 
 
-def extend(root, options):
+def extend(root: Path, options: argparse.Namespace) -> list[str]:
     """Give an extension."""
     from .classes import late
 
@@ -321,7 +324,7 @@ def extend(root, options):
     return told(course)
 
 
-def told(course):
+def told(course: Course) -> list[str]:
     """Bring students' own notices up to date; returns what could not be written, line by line."""
     from .classes import notices
 

@@ -4,6 +4,8 @@ They run with nbgrader_config.py of the course root, so that they do what nbgrad
 With `private` another folder than .grading/ the instructor's gradebook is not touched.
 """
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import logging
@@ -11,16 +13,24 @@ import os
 import shutil
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
+
+if TYPE_CHECKING:
+    from nbgrader.api import Gradebook
+    from nbgrader.converters.base import BaseConverter
+    from nbgrader.exchange.default import Exchange
+    from traitlets.config import Config
 
 
 class CourseError(Exception):
     """A step of nbgrader failed; the message holds what it said last and where the whole log lies."""
 
 
-def find_root(start=None):
+def find_root(start: Path | str | None = None) -> Path:
     """The course root: the nearest folder from here upwards that holds nbgrader_config.py."""
     here = Path(start or Path.cwd()).resolve()
     for folder in (here, *here.parents):
@@ -29,7 +39,7 @@ def find_root(start=None):
     raise CourseError(f"no nbgrader_config.py in {here} or above it: run this inside the course's repository")
 
 
-def assignments(root, wanted=None):
+def assignments(root: Path, wanted: str | None = None) -> list[str]:
     """Names of the assignments (folders of solutions/ with a text twin), or the one that `wanted` begins.
 
     A number may lack its zero: 1 is 01. Raises CourseError where none, or more than one, begins so.
@@ -48,7 +58,7 @@ def assignments(root, wanted=None):
 class Course:
     """The course at `root`, with its private files under `private` (default: .grading/ of the root)."""
 
-    def __init__(self, root, private=None, **directories):
+    def __init__(self, root: Path | str, private: Path | str | None = None, **directories: Path | str):
         import nbgrader.api
         from nbgrader.coursedir import CourseDirectory
         from traitlets.config import PyFileConfigLoader
@@ -70,13 +80,13 @@ class Course:
             settings[name] = str(path)
         self.coursedir = CourseDirectory(config=self.config)
 
-    def folder(self, step, student, assignment):
+    def folder(self, step: str, student: str, assignment: str) -> Path:
         """Where nbgrader keeps `step` ("submitted", "autograded", "feedback") of one student's assignment."""
         return Path(
             self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
         )
 
-    def generate(self, assignment, whole=True):
+    def generate(self, assignment: str, whole: bool = True) -> None:
         """Write the release of one assignment and put its cells and hidden tests into the gradebook.
 
         whole: execute the solution to its end, so that an error anywhere in it is found. Without it the same
@@ -95,12 +105,12 @@ class Course:
             extra = Config(GenerateAssignment={"preprocessors": steps})
         self._run(GenerateAssignment, assignment, ".", extra)
 
-    def autograde(self, assignment, student):
+    def autograde(self, assignment: str, student: str) -> None:
         from nbgrader.converters import Autograde
 
         self._run(Autograde, assignment, student)
 
-    def feedback(self, assignment, student):
+    def feedback(self, assignment: str, student: str) -> list[Path]:
         """Write the feedback as HTML; returns its paths."""
         from nbgrader.converters import GenerateFeedback
         from traitlets.config import Config
@@ -109,11 +119,11 @@ class Course:
         self._run(GenerateFeedback, assignment, student, extra)
         return sorted(self.folder("feedback", student, assignment).glob("*.html"))
 
-    def give(self, step, assignment, student="*"):
+    def give(self, step: type[Exchange], assignment: str, student: str = "*") -> None:
         """Run a step of nbgrader's exchange, such as ExchangeReleaseFeedback."""
         self._run(step, assignment, student)
 
-    def scores(self, assignment, student):
+    def scores(self, assignment: str, student: str) -> dict[str, tuple[float | None, float]]:
         """{check: (points got, points to get)} of one graded submission, in the order of the notebook."""
         from nbgrader.api import Gradebook
 
@@ -122,7 +132,9 @@ class Course:
             grades = [grade for notebook in submission.notebooks for grade in notebook.grades]
             return {grade.name: (grade.score, grade.max_score) for grade in grades}
 
-    def _run(self, step, assignment, student, extra=None):
+    def _run(
+        self, step: type[BaseConverter | Exchange], assignment: str, student: str, extra: Config | None = None
+    ) -> None:
         handler = logging.FileHandler(self.log_file)
         log = logging.getLogger("traitlets")
         level, propagate, start = log.level, log.propagate, self.log_file.stat().st_size
@@ -167,7 +179,7 @@ def newest_schema() -> str:
     return ScriptDirectory(ALEMBIC_DIR).get_current_head()
 
 
-def telling(log):
+def telling(log: list[str]) -> list[str]:
     """The lines of nbgrader's log that say what went wrong: the notebook's own error, or the last lines."""
     for i, line in enumerate(log):
         if line.startswith("Runtime error from the kernel"):
@@ -176,7 +188,7 @@ def telling(log):
 
 
 @contextlib.contextmanager
-def quiet_stderr(log_file):
+def quiet_stderr(log_file: Path) -> Iterator[None]:
     """Send what this process and its kernels write to stderr into `log_file` instead."""
     sys.stderr.flush()
     saved = os.dup(2)
@@ -191,7 +203,7 @@ def quiet_stderr(log_file):
 
 
 @contextlib.contextmanager
-def alone(folder):
+def alone(folder: Path) -> Iterator[Path]:
     """An empty private folder for one run of a command; a second run at the same time is refused."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with files.lock(folder.with_name(folder.name + ".lock"), wait=False) as held:
@@ -202,19 +214,21 @@ def alone(folder):
         yield folder
 
 
-def say(*words, **how):
+def say(*words: object, **how: Any) -> None:
     """Progress goes to the terminal at once, also through a pipe."""
     print(*words, **how, flush=True)
 
 
-def opened(course):
+def opened(course: Course) -> Gradebook:
     """nbgrader's database of a course, as a context."""
     from nbgrader.api import Gradebook
 
     return Gradebook(course.coursedir.db_url, course.coursedir.course_id)
 
 
-def scored(root, assignment, private=None):
+def scored(
+    root: Path | str, assignment: str, private: Path | str | None = None
+) -> dict[str, tuple[float, float]]:
     """{student: (points, of)} in nbgrader's database, lateness not taken off."""
     with opened(Course(root, private)) as book:
         found = book.assignment_submissions(assignment)

@@ -10,14 +10,19 @@ jobs are forked from one process that has imported TensorFlow (`forked_ranks`). 
 that the solution runs to its end, so the release executes it only as far as it has to.
 """
 
+from __future__ import annotations
+
 import asyncio
 import base64
 import contextlib
 import io
+import os
 import shutil
 import time
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.jobs.backends import forked_ranks
 
@@ -26,22 +31,27 @@ from .course import Course, CourseError, alone, quiet_stderr, say
 from .release.release import release
 from .release.wrong_solutions import MutantError, cells_of, fill, load_all, points
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
 # The misunderstandings of the half-right student, names of files in tests/mutants/NN/.
 HALF = {
     "01_convolution_as_gemm": ["padding_only_one_side", "bias_for_every_product"],
     "07_data_parallel_training": ["warmup_starts_at_zero", "mean_of_means"],
 }
+Work = tuple[str, str]  # (assignment, student)
+
 STUDENTS = ("student_right", "student_half", "student_empty")
 
 
-def run_demo(root):
+def run_demo(root: Path) -> list[str]:
     """Run the loop, print the score table and where the results lie; return what is not as expected."""
     with alone(root / ".grading" / "demo") as private:
         return loop(root, private)
 
 
-def loop(root, private):
-    """As `run`, in the empty folder `private`."""
+def loop(root: Path, private: Path) -> list[str]:
+    """As `run_demo`, in the empty folder `private`."""
     import nbformat
 
     start = time.monotonic()
@@ -95,7 +105,7 @@ def loop(root, private):
 
 
 @contextlib.contextmanager
-def stage(name):
+def stage(name: str) -> Iterator[None]:
     """Say what begins, and how long it took; what the step itself prints is dropped."""
     say(f"{name:<56}", end=" ")
     start = time.monotonic()
@@ -104,7 +114,7 @@ def stage(name):
     say(f"{time.monotonic() - start:5.1f} s")
 
 
-def half_right(root, assignment, source):
+def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[str, str], set[str]]:
     """The half-right student's answers {hole: text} and the checks these must lose."""
     mutants = {mutant.name: mutant for mutant in load_all(root, assignment, source)}
     answers, lost = {}, set()
@@ -118,12 +128,12 @@ def half_right(root, assignment, source):
     return answers, lost
 
 
-async def work_all(tasks):
+async def work_all(tasks: list[tuple[Path, NotebookNode, dict[str, str]]]) -> None:
     """`work` of all tasks, at the same time."""
     await asyncio.gather(*(work(*task) for task in tasks))
 
 
-async def work(path, source, answers):
+async def work(path: Path, source: NotebookNode, answers: dict[str, str]) -> None:
     """Fill the holes of a released notebook and execute it where it lies, as a student would."""
     import nbformat
     from nbclient import NotebookClient
@@ -136,18 +146,23 @@ async def work(path, source, answers):
         allow_errors=True,
         resources={"metadata": {"path": str(path.parent)}},
     )
-    await client.async_execute()
+    # Without CLUSTER_RUNS: recorded runs are handed in with the notebook they lie beside.
+    await client.async_execute(env={k: v for k, v in os.environ.items() if k != "CLUSTER_RUNS"})
     nbformat.write(notebook, path)
 
 
-def hand_in(course, folder, assignment, student):
+def hand_in(course: Course, folder: Path, assignment: str, student: str) -> None:
     """What `collect` leaves behind: the student's folder, runs included, and when it was handed in."""
     target = course.folder("submitted", student, assignment)
     shutil.copytree(folder, target)
     (target / "timestamp.txt").write_text(datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
 
 
-def table(expected, got, course):
+def table(
+    expected: dict[Work, dict[str, float]],
+    got: dict[Work, dict[str, tuple[float | None, float]]],
+    course: Course,
+) -> list[str]:
     """Print expected and obtained points; return the submissions where any check differs."""
     wrong = []
     say(f"\n  {'assignment':28}{'student':16}{'expected':>9}{'got':>6}{'of':>5}")
@@ -163,7 +178,7 @@ def table(expected, got, course):
     return wrong
 
 
-def reason(folder, check):
+def reason(folder: Path, check: str) -> str:
     """How a check of a graded notebook ended, in one line."""
     import nbformat
 
@@ -175,23 +190,26 @@ def reason(folder, check):
     return "It was not graded."
 
 
-def replayed(course, graded):
+def replayed(course: Course, graded: Collection[Work]) -> list[str]:
     """Say how many recorded runs were handed in; return where grading ran them again."""
-    wrong = []
+    wrong, found = [], False
     for assignment, student in graded:
         handed_in = course.folder("submitted", student, assignment) / "runs"
         runs = [run.name for run in handed_in.glob("*") if run.is_dir()]
         if not runs:
             continue
+        found = True
         replays = shown(course.folder("autograded", student, assignment)).count("not run again")
         if replays:
             say(f"  {student}, {assignment}: {len(runs)} recorded runs handed in, {replays} of them replayed")
         else:
             wrong.append(f"{student}, {assignment}: grading ran the jobs instead of replaying {sorted(runs)}")
+    if graded and not found:
+        wrong.append("nobody's recorded runs were handed in: they do not lie beside the notebooks")
     return wrong
 
 
-def shown(folder):
+def shown(folder: Path) -> str:
     """What the cells of the notebooks in a folder have printed."""
     import nbformat
 
@@ -199,7 +217,7 @@ def shown(folder):
     return "".join(output.get("text", "") for cell in cells for output in cell.get("outputs", []))
 
 
-def training_curve(folder, private):
+def training_curve(folder: Path, private: Path) -> Path:
     """The picture that the student's notebook drew from the metrics of its jobs, as a PNG file."""
     import nbformat
 

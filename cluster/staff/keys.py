@@ -25,8 +25,6 @@ Source is hashed as it stands, comments and docstrings too: inspect, tracebacks 
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import gzip
 import hashlib
 import json
@@ -37,12 +35,13 @@ import sys
 import textwrap
 import tomllib
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
+
+from .syntax import Names, code_cells, imports_of, names_in, python_of
 
 PACKAGE = "cluster"
 RELEASE, MUTANTS = (
@@ -60,7 +59,9 @@ IMPORTED = re.compile(rf"\b(?:from\s+({PACKAGE}[\w.]*)\s+import\s+\(?([\w, ]+)|i
 A_PATH = re.compile(r"[\w.][\w./ -]{0,120}")
 
 # What computes keys and keeps results takes no part in them, though it is imported beside what does.
-NO_PART = tuple(f"{__name__.rpartition('.')[0].replace('.', '/')}/{name}.py" for name in ("keys", "results"))
+NO_PART = tuple(
+    f"{__name__.rpartition('.')[0].replace('.', '/')}/{name}.py" for name in ("keys", "results", "syntax")
+)
 Parts = dict[str, str]  # {part: hash}
 
 
@@ -79,142 +80,6 @@ def changed(before: Parts, after: Parts) -> list[str]:
     words = [f"{part} has changed" for part in after if part in before and before[part] != after[part]]
     words += [f"{part} is new" for part in after if part not in before]
     return words + [f"{part} is no longer read" for part in before if part not in after]
-
-
-# --- what a piece of code names --------------------------------------------------------------------------
-
-
-@dataclass
-class Names:
-    """What a file or a cell names: modules, members of modules (`from m import n`), strings."""
-
-    modules: set[str] = field(default_factory=set)
-    tops: set[str] = field(
-        default_factory=set
-    )  # `import a.b` binds a, of which a.b and all else can be asked
-    members: set[tuple[str, str]] = field(default_factory=set)
-    strings: set[str] = field(default_factory=set)
-    started: set[str] = field(default_factory=set)  # by -m
-    bound: set[str] = field(default_factory=set)  # the file's own names at its top level
-    lazy: Names | None = None  # of the file's __getattr__
-
-
-class _Reader(ast.NodeVisitor):
-    """Collects the Names of a syntax tree; `package` is what a relative import starts from."""
-
-    def __init__(self, package: list[str]):
-        self.package, self.names = package, Names()
-
-    def visit_Import(self, node: ast.Import) -> None:
-        self.names.modules |= {alias.name for alias in node.names}
-        self.names.tops |= {alias.name.partition(".")[0] for alias in node.names if not alias.asname}
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        above = self.package[: len(self.package) - node.level + 1] if node.level else []
-        module = ".".join([*above, *([node.module] if node.module else [])])
-        self.names.members |= {(module, alias.name) for alias in node.names}
-
-    def visit_If(self, node: ast.If) -> None:
-        if ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
-            for child in node.orelse:
-                self.visit(child)
-        else:
-            self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):  # a docstring runs nothing
-            self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        first = node.args[0] if node.args else None
-        if function in ("import_module", "__import__", "run_module") and _text(first):
-            self.names.modules.add(_text(first))
-            node.args, arguments = node.args[1:], node.args
-            self.generic_visit(node)
-            node.args = arguments
-            return
-        self._started(node.args)
-        if function in ("Path", "glob", "iglob", "join", "listdir", "rglob", "scandir", "walk"):
-            self._folders(node.args)
-        self.generic_visit(node)
-
-    def visit_BinOp(self, node: ast.BinOp) -> None:
-        if isinstance(node.op, ast.Div):
-            self._folders([node.left, node.right])
-        self.generic_visit(node)
-
-    def visit_List(self, node: ast.List | ast.Tuple) -> None:
-        self._started(node.elts)
-        self.generic_visit(node)
-
-    visit_Tuple = visit_List
-
-    def _started(self, words: list[ast.expr]) -> None:
-        for option, module in pairwise(words):
-            if _text(option) == "-m" and _text(module):
-                self.names.started.add(_text(module))
-
-    def _folders(self, words: list[ast.expr]) -> None:
-        """Words that stand where a path is made may be folders: as a string that ends with /."""
-        self.names.strings |= {f"{_text(word).rstrip('/')}/" for word in words if _text(word)}
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        self.names.strings.add("".join(_text(value) or "_" for value in node.values))
-        self.generic_visit(node)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str):
-            self.names.strings.add(node.value)
-
-
-def _text(node: ast.expr | None) -> str:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
-
-
-def names_in(source: str, package: Iterable[str] = (), where: str = "the code") -> Names:
-    """The Names of Python source. Raises ValueError, with `where`, if it is none."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError as error:
-        raise ValueError(f"{where} is not Python, so nobody knows what it imports: {error}") from None
-    package = list(package)
-    reader = _Reader(package)
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__getattr__":
-            later = _Reader(package)
-            later.visit(node)
-            reader.names.lazy = later.names
-            continue
-        reader.visit(node)
-        for part in ast.walk(node) if not isinstance(node, _SCOPES) else [node]:
-            if isinstance(part, _SCOPES):
-                reader.names.bound.add(part.name)
-            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                reader.names.bound.add(part.id)
-            elif isinstance(part, ast.alias) and not _only_for_types(node):
-                reader.names.bound.add((part.asname or part.name).partition(".")[0])
-    return reader.names
-
-
-def imports_of(names: Names) -> Names:
-    """The imports among Names, also those in strings that are code."""
-    found = Names(set(names.modules), set(names.tops), set(names.members))
-    for text in names.strings:
-        if "import" in text:
-            with contextlib.suppress(ValueError):
-                inside = imports_of(names_in(textwrap.dedent(text)))
-                found.modules |= inside.modules
-                found.tops |= inside.tops
-                found.members |= inside.members
-    return found
-
-
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-
-
-def _only_for_types(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
 # --- a tree of files, and what is reached in it ----------------------------------------------------------
@@ -312,7 +177,7 @@ class Links:
     """What a file or a piece of code reaches at once."""
 
     files: set[Path] = field(default_factory=set)
-    asked: set[Path] = field(default_factory=set)  # packages of which it can ask what they import lazily
+    lazy: set[Path] = field(default_factory=set)  # modules that it can make import what they import lazily
 
 
 class Linker:
@@ -328,7 +193,7 @@ class Linker:
 
     def follow(self, names: Names) -> None:
         for module in names.modules | names.tops:
-            self.module(module, asked=True)
+            self.module(module, lazy=True)
         for module, name in names.members:
             self.member(module, name)
         for module in names.started:
@@ -337,12 +202,12 @@ class Linker:
         for text in names.strings:
             self.string(text)
 
-    def module(self, dotted: str, asked: bool = False) -> None:
-        """A module; `asked`: for attributes, which a lazy package then imports."""
+    def module(self, dotted: str, lazy: bool = False) -> None:
+        """A module; `lazy`: with attributes of it, which a lazy package then imports."""
         found = self.tree.module(dotted, self.folder)
         self.links.files.update(found)
-        if asked and found:
-            self.links.asked.add(found[-1])
+        if lazy and found:
+            self.links.lazy.add(found[-1])
 
     def member(self, module: str, name: str) -> None:
         """`from module import name`."""
@@ -351,14 +216,14 @@ class Linker:
             return
         self.module(module)
         if name == "*":
-            self.links.asked.add(found[-1])
+            self.links.lazy.add(found[-1])
             for each in self.tree.names(found[-1]).strings:  # those of __all__ among them
                 if each.isidentifier():
                     self.module(f"{module}.{each}")
         elif self.tree.module(f"{module}.{name}", self.folder):
-            self.module(f"{module}.{name}", asked=True)
+            self.module(f"{module}.{name}", lazy=True)
         elif name not in self.tree.names(found[-1]).bound:
-            self.links.asked.add(found[-1])
+            self.links.lazy.add(found[-1])
 
     def string(self, text: str) -> None:
         for match in DOTTED.finditer(text):
@@ -370,7 +235,7 @@ class Linker:
             except ValueError:  # prose, or code with holes in it
                 for module, members, imported in IMPORTED.findall(text):
                     if imported:
-                        self.module(imported, asked=True)
+                        self.module(imported, lazy=True)
                     for name in members.replace(",", " ").split():
                         self.member(module, name)
         if A_PATH.fullmatch(text):
@@ -388,18 +253,18 @@ class Linker:
         if not rest and package and (whole or (end and dotted.endswith("."))):
             files = [path for path in self.tree.files(found[-1].parent) if path.suffix == ".py"]
             self.links.files.update(files)
-            self.links.asked.update(files)
+            self.links.lazy.update(files)
         elif not rest and started:
             self.module(f"{module}.__main__")
         elif rest and package:
             style = set(found[-1].parent.glob(f"{rest[0]}.*"))  # of matplotlib's: cluster.course
             self.links.files |= style
-            self.links.asked |= set() if style else {found[-1]}
+            self.links.lazy |= set() if style else {found[-1]}
 
     def path(self, text: str) -> None:
         """A string that may be a path: of a file, of a folder (then it ends with /), or how some begin."""
-        for place in self.above:
-            name = os.path.normpath(os.path.join(place, text))
+        for folder in self.above:
+            name = os.path.normpath(os.path.join(folder, text))
             exists = os.path.exists(name)
             if not exists and ("/" not in text or self.in_package):
                 continue
@@ -413,7 +278,7 @@ class Linker:
                     self.links.files.add(path)
             elif path.is_file():
                 self.links.files.add(path)
-            elif place == self.tree.root:  # nothing is executed there: a folder's name is another word
+            elif folder == self.tree.root:  # nothing is executed there: a folder's name is another word
                 continue
             elif text.endswith("/"):
                 self.links.files.update(self.tree.files(path))
@@ -425,7 +290,7 @@ class Reach:
     """All files that code reaches in a Tree: `files`."""
 
     def __init__(self, tree: Tree, *modules: str):
-        self.tree, self.files, self._asked = tree, set(), set()
+        self.tree, self.files, self._lazy = tree, set(), set()
         for module in modules:
             if not (found := tree.module(module)):
                 raise ValueError(f"{tree.root} has no module {module}")
@@ -434,7 +299,7 @@ class Reach:
     def copy(self) -> Reach:
         """A Reach that starts from what this one has reached."""
         new = Reach(self.tree)
-        new.files, new._asked = set(self.files), set(self._asked)
+        new.files, new._lazy = set(self.files), set(self._lazy)
         return new
 
     def code(self, source: str, folder: Path, where: str) -> Reach:
@@ -456,11 +321,11 @@ class Reach:
         while todo:
             links = todo.pop()
             new = {path for path in links.files - self.files if self.tree.name(path) not in NO_PART}
-            asked = links.asked - self._asked
+            lazy = links.lazy - self._lazy
             self.files |= new
-            self._asked |= asked
+            self._lazy |= lazy
             todo += [self.tree.links(path) for path in new if path.suffix == ".py"]
-            todo += [self.tree.lazy(path) for path in asked]
+            todo += [self.tree.lazy(path) for path in lazy]
         return self
 
 
@@ -574,30 +439,3 @@ def fashion_mnist() -> str:
             except (OSError, EOFError, zlib.error):  # damaged, so at least not what was used before
                 content.update(packed)
     return content.hexdigest()[:16]
-
-
-# --- notebooks as text -----------------------------------------------------------------------------------
-
-
-def code_cells(text: Path) -> list[str]:
-    """The code cells of a text in jupytext's percent format, each with its header in the first line."""
-    cells, header, lines = [], "", []
-
-    def end() -> None:
-        body = "\n".join(lines).strip("\n")
-        if not re.match(r"# %%.*\[(markdown|md|raw)\]", header) and (header or body):
-            cells.append(f"{header}\n{body}")
-
-    for line in text.read_text(encoding="utf-8").splitlines():
-        if re.match(r"# %%(\s|$)", line):
-            end()
-            header, lines = line.rstrip(), []
-        else:
-            lines.append(line)
-    end()
-    return cells
-
-
-def python_of(cell: str) -> str:
-    """A cell's Python: IPython's own lines (%magic, !command, ?help) become comments."""
-    return re.sub(r"(?m)^(\s*)([%!?].*)$", r"\1pass  # \2", cell)

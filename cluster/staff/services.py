@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ class Trouble(RuntimeError):
 
 
 Say = Callable[[str], None]
+PATIENCE = 600.0  # seconds that a command waits for another one: longer than any of them works
 
 
 def start_group(group: list[Daemon], state: Path, say: Say) -> None:
@@ -97,9 +100,33 @@ def tail(path: Path, lines: int = 12) -> str:
     return "\n".join(f"    {line}" for line in text[-lines:]) or "    (empty)"
 
 
-def locked(state: Path) -> contextlib.AbstractContextManager[bool]:
-    """Wait for another start or stop to end; none begins while the body runs."""
-    return files.lock(state / "lock")
+@contextlib.contextmanager
+def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterator[None]:
+    """Wait for the command that changes a state folder now; none begins while the body runs.
+
+    Nobody but the folder's owner can open the lock, so no student can hold it. Whoever waits is told for
+    whom, at once and then every minute. Raises Trouble after `patience` seconds.
+    """
+    path, began, told = state / "lock", time.monotonic(), 0
+    if path.exists() and path.lstat().st_mode & 0o077:  # of an earlier version: others may have it open
+        path.unlink()
+    while True:
+        with files.lock_file(path, wait=False, mode=0o600) as held:
+            if held is not None:
+                command = " ".join(sys.orig_argv[1:])
+                path.write_text(f"process {os.getpid()} ({command}) since {time.strftime('%H:%M:%S')}")
+                yield
+                return
+        waited, holder = time.monotonic() - began, path.read_text(errors="replace") or "another command"
+        if waited >= patience:
+            raise Trouble(
+                f"{state} is in use by {holder}. This command has waited {waited / 60:.0f} minutes and gives "
+                "up; it has changed nothing. See what that process does; if it hangs, end it and try again."
+            )
+        if waited >= 60 * told:
+            told += 1
+            say(f"  … {state} is in use by {holder}: waiting for its end")
+        time.sleep(0.2)
 
 
 def process_ledger(state: Path) -> processes.Ledger:

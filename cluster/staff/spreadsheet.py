@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 
 
-def text(rows):
+def text(rows: Iterable[Iterable[object]]) -> str:
     """CSV that a spreadsheet opens without taking a student's text for a formula."""
     made = io.StringIO()
     writer = csv.writer(made, lineterminator="\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
 
 
-def work_files(folder):
+def work_files(folder: Path | str) -> dict[str, Path]:
     """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own."""
     found = {}
     for path in sorted(Path(folder).rglob("*")):
@@ -19,7 +19,7 @@ def work_files(folder):
     return found
 
 
-def copy_work(folder, target, source_files):
+def copy_work(folder: Path, target: Path, source_files: dict[str, Path]) -> None:
     """Copy a submission's files, the assignment's own over them; notebooks stay out: one is graded."""
     target.mkdir(mode=0o700)
     chosen = {n: p for n, p in work_files(folder).items() if not n.endswith(".ipynb")} | source_files

@@ -5,13 +5,15 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 import types
 from pathlib import Path
 
 import pytest
 
-from cluster.staff.classes import store
+from cluster.staff.classes import collect, store
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
@@ -71,7 +73,14 @@ def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
         (HEAD + "Ada,ada,student,\nBen,ada,student,\n", "line 3: the user 'ada' is there twice"),
         (HEAD + "Ada, Countess,ada,student,\n", "line 2: it has more or fewer fields"),
         (HEAD + "Ada,ada\n", "line 2: it has more or fewer fields"),
-        (HEAD + "A:da,ada,student,\n", "without ':'"),
+        (HEAD + "A:da,ada,student,\n", "':' cannot be in a name"),
+        (
+            HEAD + "Ada <script>alert(1)</script>,ada,student,\n",
+            "line 2: name = 'Ada <script>.*'<', '>' cannot",
+        ),
+        (HEAD + "Ada \u202eecnI,ada,student,\n", r"name = 'Ada \\u202eecnI'"),
+        (HEAD + "A\x1b[2Jda,ada,student,\n", "cannot be in a name"),
+        (HEAD + " ,ada,student,\n", "a name is wanted"),
         ("name,user,role,grade\n", "no column 'grade'"),
     ],
 )
@@ -278,6 +287,43 @@ def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
         course_files.check(tmp_path)
 
 
+def test_a_course_that_students_can_enter_is_refused():
+    """Is a folder whose solutions everybody can read refused, with the command that closes it?"""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
+            Path(folder, name).mkdir(parents=True)
+        os.chmod(folder, 0o755)
+        with pytest.raises(Trouble, match=f"could read {folder}/solutions.*chmod o-rwx '{folder}'"):
+            course_files.check(Path(folder))
+        os.chmod(folder, 0o750)
+        course_files.check(Path(folder))
+
+
+def test_names_of_real_people_are_read():
+    """Are apostrophes, hyphens, accents, other scripts and their joiners no reason to refuse a roster?"""
+    names = ["Seán O’Néill", "O'Brien-Łukasz", "Nguyễn Thị Ánh", "मीरा", "می‌نو", "李明"]
+    people = roster.people_in(HEAD + "".join(f"{name},u{i},student,\n" for i, name in enumerate(names)))
+    assert [person.name for person in people] == names
+
+
+def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
+    """Are they not in a folder of /tmp that belongs to whoever opened a lecture first?"""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
+    (tmp_path / "home/course").mkdir(parents=True)
+    c = executed(config_files.SERVER)
+    kept = c.ContentsManager.checkpoints_class(root_dir=str(tmp_path / "home"))
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "course" not in str(path) and access(path, mode))
+    home = tmp_path / "home"
+    assert (
+        kept.checkpoint_path("checkpoint", "mine.ipynb") == f"{home}/.ipynb_checkpoints/mine-checkpoint.ipynb"
+    )
+    path = kept.checkpoint_path("checkpoint", "course/01.ipynb")
+    assert path == f"{home}/.local/share/jupyter/checkpoints/course/01-checkpoint.ipynb"
+    assert Path(path).parent.is_dir()
+
+
 def test_students_would_see_a_solution(tmp_path):
     """Is a solution among what students get noticed before it is placed?"""
     root = Path(__file__).parents[2]
@@ -359,6 +405,36 @@ def test_a_purge_asks(tmp_path):
     os.write(leader, f"{state}\n".encode())
     subprocess.run(command, capture_output=True, text=True, stdin=terminal, check=True)
     assert not state.exists()
+
+
+def test_a_backup_takes_of_the_inbox_what_can_be_collected(tmp_path, monkeypatch):
+    """Does a hole of 4 TB, a pipe, a link or a name in no encoding neither stop it nor fill the disk?"""
+    inbox = tmp_path / "inbound"
+    for name in ("ada+1", "ben+1", "cem+1"):
+        (inbox / name).mkdir(parents=True)
+    (inbox / "ada+1/a.ipynb").write_text("ada's")
+    os.link(inbox / "ada+1/a.ipynb", inbox / "ada+1/again.ipynb")
+    os.mkfifo(inbox / "ada+1/pipe")
+    (inbox / "ada+1/link").symlink_to("/etc/passwd")
+    Path(os.fsdecode(os.fsencode(inbox) + b"/ada+1/bad\xff.txt")).write_text("x")
+    with open(inbox / "ben+1/hole", "wb") as file:
+        file.truncate(4 * 10**12)
+    for i in range(4):
+        (inbox / f"cem+1/{i}").touch()
+    os.mkfifo(inbox / "dora\n+1")
+    monkeypatch.setattr(collect, "MOST", 3)
+    with tarfile.open(tmp_path / "b.tar.gz", "w:gz") as tar:
+        left_out = backup._inbox(tar, inbox, "inbound")
+    assert [line.split(":")[0] for line in left_out] == ["ben+1", "cem+1", "dora\\n+1"]
+    assert "500 MiB" in left_out[0]
+    with tarfile.open(tmp_path / "b.tar.gz") as tar:
+        held = {m.name: m.isfile() and tar.extractfile(m).read() for m in tar}
+    assert held == {
+        "inbound": False,
+        "inbound/ada+1/a.ipynb": b"ada's",
+        "inbound/ada+1/again.ipynb": b"ada's",
+        "inbound/ada+1/bad\udcff.txt": b"x",
+    }
 
 
 def test_a_backup_waits_for_a_grading(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster.staff import services
 from cluster.staff.one_machine_slurm import machine, status
 from cluster.staff.one_machine_slurm.description import Cluster
 from cluster.staff.one_machine_slurm.state import remove
@@ -124,6 +125,32 @@ def test_a_lock_goes_on_to_a_child(tmp_path):
         child.wait()
     with files.lock(path, wait=False) as held:
         assert held
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
+    """Can no student open it; is one of an earlier version replaced; is a wait told, and does it end?"""
+    state = tmp_path / "state"
+    state.mkdir()
+    for folder in (state, tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    lock, lines = state / "lock", []
+    lock.touch()
+    lock.chmod(0o666)
+    theirs = subprocess.Popen(["flock", lock, "sleep", "60"], user="nobody")
+    try:
+        time.sleep(0.5)
+        with services.locked(state, lines.append, 1.0):
+            assert lines == [], "it waited for a student"
+            refused = subprocess.run(["flock", "-n", lock, "true"], user="nobody", capture_output=True)
+            assert refused.returncode != 0 and b"denied" in refused.stderr
+            words = rf"in use by process {os.getpid()} \(.*pytest.*has waited 0 minutes"
+            with pytest.raises(Trouble, match=words), services.locked(state, lines.append, 1.0):
+                pass
+            assert len(lines) == 1 and f"process {os.getpid()}" in lines[0]
+    finally:
+        theirs.kill()
+        theirs.wait()
 
 
 def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):

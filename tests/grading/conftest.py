@@ -4,9 +4,38 @@ import shutil
 
 import pytest
 
+from cluster.staff.release.release import generate, release
+
 from .. import ROOT
 from .classes import Class
 from .courses import make_course
+
+
+class Releases:
+    """Releases of the course's own assignments, each executed to its end, for all tests of the session."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def keep(self, root, assignment, into, private):
+        """As `release.generate`, and remember what it has made."""
+        made = generate(root, assignment, into, private)
+        shutil.copytree(private, self.folder / assignment / "private")
+        shutil.copytree(made, self.folder / assignment / "release")
+        return made
+
+    def generate(self, root, assignment, into, private=None, whole=True):
+        """As `release.generate`; a release that is kept is not made again."""
+        if not (self.folder / assignment / "release").exists():
+            return generate(root, assignment, into, private, whole)
+        shutil.copytree(self.folder / assignment / "private", private, dirs_exist_ok=True)
+        return shutil.copytree(self.folder / assignment / "release", into / assignment)
+
+
+@pytest.fixture(scope="session")
+def releases(tmp_path_factory):
+    """What grading the mutants of an assignment has released, its comparison with exercises/ takes."""
+    return Releases(tmp_path_factory.mktemp("releases"))
 
 
 @pytest.fixture
@@ -18,17 +47,21 @@ def course(tmp_path):
 @pytest.fixture(scope="session")
 def released(tmp_path_factory):
     """The root of a course whose assignment is released: made once, copied by each test."""
-    from cluster.staff.release.release import release
-
     root = make_course(tmp_path_factory.mktemp("released"))
     release(root)
     return root
 
 
 @pytest.fixture
-def many(released, tmp_path, monkeypatch):
+def released_course(released, tmp_path):
+    """The root of a course as `course`, whose assignment is released: a copy for one test."""
+    return shutil.copytree(released, tmp_path / "course")
+
+
+@pytest.fixture
+def many(released_course, tmp_path, monkeypatch):
     """The course, with nothing handed in yet."""
     (tmp_path / "seen").mkdir()
     monkeypatch.setenv("STANDIN", str(tmp_path / "seen"))
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return Class(shutil.copytree(released, tmp_path / "course"), tmp_path / "seen")
+    return Class(released_course, tmp_path / "seen")

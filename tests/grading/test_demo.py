@@ -107,6 +107,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     need()
     (meet := tmp_path / "meet").mkdir()
     monkeypatch.setenv("DEMO_MEETS", str(meet))
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "elsewhere"))  # as whoever runs the demo may have it
     monkeypatch.setattr(demo, "HALF", {"99_doubling": ["as_it_is"]})
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
     monkeypatch.setattr(demo, "training_curve", lambda folder, place: place / "no curve")

@@ -16,7 +16,6 @@ from cluster.staff.classes import gradebook
 from cluster.staff.course import Course, assignments
 from cluster.staff.feedback import explain, feedback, markdown
 from cluster.staff.hidden import hidden_lines
-from cluster.staff.release.release import release
 from cluster.staff.release.wrong_solutions import fill, points
 
 from .. import ROOT
@@ -28,11 +27,11 @@ from .courses import write_mutant
     "answer, hidden, thinks",
     [("2 * x", False, False), ("2.0 * min(x, 5)", True, False), ("3 * x", False, True)],
 )
-def test_feedback_hides_hidden_checks(course, answer, hidden, thinks):
+def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     """Are source and failures of hidden checks blanked, while points and visible failures stay?"""
+    course = released_course
     write_mutant(course, "at_most_five", {"double-of-others"}, "2.0 * min(x, 5)")
     write_mutant(course, "thrice", {"double-of-one", "double-of-others"}, "3 * x")
-    release(course)
     source = nbformat.read(course / "solutions/99_doubling/doubling.ipynb", as_version=4)
     book = fill(
         nbformat.read(course / "exercises/99_doubling/doubling.ipynb", 4),

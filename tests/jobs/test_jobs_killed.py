@@ -29,6 +29,8 @@ STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 def backend(request, tmp_path, monkeypatch):
     """This machine, or a stand-in for Slurm that takes each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # which killable.ask sets anew, here too
+    monkeypatch.setenv("CALLED", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(backends, "CUT_OFF", 0.2)
     monkeypatch.setattr(client, "FRESH", 0.3)

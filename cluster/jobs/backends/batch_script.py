@@ -1,7 +1,7 @@
 """The batch script of a job, as text. Pure: the same run gives the same script (pinned by golden files).
 
-Only texts that `spec` has checked get in here, and each is quoted; paths stand in the body alone, where the
-shell's own rules of quoting hold.
+Only texts that `options` has checked get in here, and each is quoted; paths stand in the body alone, where
+the shell's own rules of quoting hold.
 """
 
 from __future__ import annotations

@@ -43,7 +43,10 @@ def _commands(report: Report) -> bool:
         student = (
             "Jobs run on this machine, by the local backend. For a cluster, log in to its login machine."
         )
-        report.add("warn", "Slurm", "no sbatch on PATH", student, "Install Slurm's client commands here.")
+        administrator = (
+            "Install Slurm's client commands here; for one on this machine alone: sudo make slurm."
+        )
+        report.add("warn", "Slurm", "no sbatch on PATH", student, administrator)
         return False
     if absent:
         student = "A module may have to be loaded: module avail slurm."

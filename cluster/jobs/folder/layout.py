@@ -1,6 +1,6 @@
 """Job folders on disk: made whole and then renamed into place, private, and checked before use.
 
-A folder `runs/<name>-<key12>/` holds, in the order they appear:
+A folder `runs/<name>-<key12>/` holds, in the order they appear (their paths: `run_folder`):
 
     lock             held by whoever starts the job, then by its launcher: free means that no one does
     run.json         what was asked, with what versions, on what machine, when, and how to make it again
@@ -12,7 +12,7 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear:
     ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
     out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
     out-R.part-N     the end of what it printed, while that is more than its log may hold, and
-    out-R.joining-N  the same while it is appended to the log (see `output`)
+    out-R.joining-N  the same while it is appended to the log (see `rank_log`)
     interrupted.json when Slurm was first seen to have ended it, and to be about to start it again
     cancel.json      someone asked for its end
     end.json         how it ended, once and for all, with the hashes of the results

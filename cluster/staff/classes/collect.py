@@ -14,13 +14,18 @@ import pwd
 import re
 import shutil
 import stat
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.system import files
 
 from ..course import CourseError
 from . import store
+
+if TYPE_CHECKING:
+    from nbgrader.coursedir import CourseDirectory
 
 LARGEST = 500 * 2**20  # bytes of one submission
 MOST = 5000  # files of one submission
@@ -41,7 +46,7 @@ class Handed:
     when: datetime.datetime
 
 
-def found(inbox, assignment, check_owner=True):
+def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[Handed], dict[str, str]]:
     """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox."""
     if not inbox.is_dir():
         raise CourseError(f"no inbox at {inbox}; name the folder that students submit to with --inbox")
@@ -54,7 +59,7 @@ def found(inbox, assignment, check_owner=True):
     return taken, refused
 
 
-def examine(folder, assignment, check_owner):
+def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     student = folder.name.partition(f"+{assignment}+")[0]
     if not NAME.fullmatch(student):
         raise Refused(f"{student!r} is no name of a student")
@@ -73,14 +78,14 @@ def examine(folder, assignment, check_owner):
     return Handed(folder, student, owner, when)
 
 
-def user(number):
+def user(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"user {number}"
 
 
-def walk(folder):
+def walk(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     """(path relative to the folder, its lstat) of all in it. Raises Refused for links and special files."""
     count = size = 0
     waiting = [folder]
@@ -103,7 +108,7 @@ def walk(folder):
             yield name, about
 
 
-def copy(source, target, owners):
+def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
     """Copy without following a link, whatever is put in another's place meanwhile; 0700 and 0600.
 
     owners: the user numbers whose files are taken, or None for anybody's.
@@ -132,7 +137,9 @@ def copy(source, target, owners):
         os.close(descriptor)
 
 
-def newest(taken, due=None):
+def newest(
+    taken: list[Handed], due: Callable[[str], datetime.datetime | None] | None = None
+) -> dict[str, Handed]:
     """{student: the Handed that counts}: the newest, or with `due` (of a student) the newest in time."""
     chosen = {}
     for one in sorted(taken, key=lambda one: one.when):
@@ -143,7 +150,7 @@ def newest(taken, due=None):
     return chosen
 
 
-def take(coursedir, assignment, one, check_owner=True):
+def take(coursedir: CourseDirectory, assignment: str, one: Handed, check_owner: bool = True) -> bool:
     """Put one submission into the course's folder; False where this very one is there already."""
     target = Path(coursedir.format_path(coursedir.submitted_directory, one.student, assignment))
     facts = {"folder": one.folder.name, "owner": one.owner, "received": one.when.isoformat()}
@@ -165,7 +172,15 @@ def take(coursedir, assignment, one, check_owner=True):
     return True
 
 
-def collect(coursedir, assignment, where, *, student=None, check_owner=True, due=None):
+def collect(
+    coursedir: CourseDirectory,
+    assignment: str,
+    where: Path | str,
+    *,
+    student: str | None = None,
+    check_owner: bool = True,
+    due: Callable[[str], datetime.datetime | None] | None = None,
+) -> tuple[dict[str, Handed], list[str], dict[str, str]]:
     """Collect from the folder `where` all students' work, or one's.
 
     Returns {student: Handed} of what is new, the students with nothing new, and {folder: why it is refused}.

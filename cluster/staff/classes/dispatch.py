@@ -6,6 +6,9 @@ import json
 import shutil
 import time
 import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
 
 from ..course import CourseError
 from . import store
@@ -14,8 +17,33 @@ ATTEMPTS = 3
 LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
 
 
-def parts(items, attempt, slots, largest):
-    """Divide items among `places` workers; after a failure into ever smaller parts, at last one by one.
+class Backend(Protocol):
+    """Where the parts of a dispatch run: `on_this_machine.Local` or `on_slurm.Array`."""
+
+    kind: str  # "local" or "slurm"
+    settle: float  # seconds in which a verdict may still be seen after its worker has ended
+    slots: int  # parts that run at a time
+    workers: int  # submissions that a part grades at a time
+    largest: int  # submissions of a part, at most
+
+    def fit(self) -> None:
+        """Take no more than there is room for. Raises CourseError where nothing would ever run."""
+
+    def start(self, dispatch: Dispatch) -> None:
+        """Start its parts. Raises CourseError where nothing of it has started, or will."""
+
+    def running(self, dispatch: Dispatch) -> set[int] | None:
+        """The parts that wait or run; None where nobody knows."""
+
+    def end(self, dispatch: Dispatch) -> None:
+        """End what is left of it."""
+
+    def status(self) -> str:
+        """What there is to say of the workers while one waits, or ""."""
+
+
+def parts(items: list[list[str]], attempt: int, slots: int, largest: int) -> list[list[list[str]]]:
+    """Divide items among `slots` workers; after a failure into ever smaller parts, at last one by one.
 
     A submission that brings its worker down so ends up alone, and takes nobody with it.
     """
@@ -27,14 +55,21 @@ def parts(items, attempt, slots, largest):
 class Dispatch:
     """A folder with plan.json. `backend` (see on_this_machine, on_slurm) runs its parts."""
 
-    def __init__(self, folder, plan, backend):
+    def __init__(self, folder: Path, plan: dict[str, Any], backend: Backend):
         self.folder, self.plan, self.backend = folder, plan, backend
         self.open = [{tuple(item) for item in part} for part in plan["parts"]]
         self.empty = 0.0  # when the last item was settled
         self.gone = {}  # part: when it was first seen not to run any more
 
     @classmethod
-    def send(cls, where, backend, groups, engine, limits):
+    def send(
+        cls,
+        where: store.Store,
+        backend: Backend,
+        groups: Iterable[tuple[int, list[list[str]]]],
+        engine: str,
+        limits: dict[str, float] | None,
+    ) -> Dispatch:
         """Write a plan for `groups` ([(attempt, items)]), and only then start it. Raises CourseError."""
         backend.fit()
         number = uuid.uuid4().hex[:12]
@@ -63,12 +98,12 @@ class Dispatch:
             raise
         return made
 
-    def settle(self, item):
+    def settle(self, item: store.Item) -> None:
         """This item needs no more of this dispatch."""
         for part in self.open:
             part.discard(item)
 
-    def lost(self):
+    def lost(self) -> dict[store.Item, str]:
         """{item: why} of what has no verdict though its part has ended; to be asked after the verdicts."""
         running, found = self.backend.running(self), {}
         if running is None:  # nobody knows
@@ -86,7 +121,7 @@ class Dispatch:
             self.settle(item)
         return found
 
-    def why(self, number):
+    def why(self, number: int) -> str:
         """The last words of a part's worker."""
         try:
             lines = (self.folder / f"part-{number}.log").read_text(errors="replace").strip().splitlines()
@@ -94,7 +129,7 @@ class Dispatch:
             lines = []
         return lines[-1][:300] if lines else "its worker ended without a word"
 
-    def through(self):
+    def through(self) -> bool:
         """Has each item been settled, and has each part left its word, or had the time to?"""
         if any(self.open):
             return False
@@ -102,7 +137,7 @@ class Dispatch:
         told = len(list(self.folder.glob("ended-*.json")))
         return told == len(self.open) or time.monotonic() - self.empty > LAST_WORD
 
-    def close(self, where):
+    def close(self, where: store.Store) -> None:
         """Call it off: a worker that comes late finds no plan. What its parts took goes into the journal."""
         told = [facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := store.load(path))]
         for facts in told:

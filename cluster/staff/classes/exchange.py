@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..course import CourseError
+from ..course import Course, CourseError
 from . import store
 
+if TYPE_CHECKING:
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config import Config
 
-def inbox(coursedir, config):
+
+def inbox(coursedir: CourseDirectory, config: Config) -> Path:
     """The folder of nbgrader's exchange that this course's students submit to."""
     from nbgrader.exchange.default import ExchangeCollect
 
@@ -16,21 +21,21 @@ def inbox(coursedir, config):
     return Path(root) / coursedir.course_id / "inbound"
 
 
-def course_folder(course):
+def course_folder(course: Course) -> Path:
     """The course's folder in the exchange. Raises CourseError where there is no exchange."""
     if lacking := no_exchange(course):
         raise CourseError(lacking)
     return exchange_root(course) / course.coursedir.course_id
 
 
-def exchange_root(course):
+def exchange_root(course: Course) -> Path:
     """Where the exchange should lie."""
     from nbgrader.exchange.default import ExchangeCollect
 
     return Path(ExchangeCollect(coursedir=course.coursedir, config=course.config).root)
 
 
-def no_exchange(course):
+def no_exchange(course: Course) -> str:
     """What is missing for an exchange, and the remedy, in words; "" where there is one."""
     root = exchange_root(course)
     if root.is_dir():
@@ -41,7 +46,7 @@ def no_exchange(course):
     )
 
 
-def given(course, student, assignment, notebooks):
+def given(course: Course, student: str, assignment: str, notebooks: list[str]) -> bool:
     """Can the student fetch feedback that is not older than the marks?"""
     from nbgrader.utils import notebook_hash
 

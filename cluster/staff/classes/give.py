@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from nbgrader.exchange.default import ExchangeReleaseAssignment
 
 from cluster.system import files
 
-from ..course import CourseError
+from ..course import Course, CourseError
 from ..release import release
 from .exchange import course_folder, no_exchange
 from .progress import Progress
 
 
-def hand_out(course, assignment):
+def hand_out(course: Course, assignment: str) -> str:
     """Generate an assignment, and put it where students fetch it; returns what was done, in words.
 
     What leaks a solution is refused, and the release that was there stays. A second time changes nothing.
@@ -29,7 +30,9 @@ def hand_out(course, assignment):
     return "handed out anew; who has fetched it keeps that" if again else "students can fetch it"
 
 
-def give_back(course, assignment, students=None):
+def give_back(
+    course: Course, assignment: str, students: Collection[str] | None = None
+) -> tuple[int, dict[str, str], list[str]]:
     """Write the feedback of all that is graded, or of the named students, and let them fetch it.
 
     Without an exchange it is written all the same, for the instructor to hand out (`to_fetch`).
@@ -54,20 +57,20 @@ def give_back(course, assignment, students=None):
                 failed[student] = str(error)
             progress.done += 1
             progress.show()
-    said = notes(course, assignment, set(chosen) - set(failed), graded)
+    remarks = notes(course, assignment, set(chosen) - set(failed), graded)
     if lacking:
-        said.insert(0, f"students cannot fetch it by themselves, for {lacking}")
-    return len(chosen) - len(failed), failed, said
+        remarks.insert(0, f"students cannot fetch it by themselves, for {lacking}")
+    return len(chosen) - len(failed), failed, remarks
 
 
-def to_fetch(course, assignment):
+def to_fetch(course: Course, assignment: str) -> str:
     """Where the feedback that was given back is, in words."""
     if no_exchange(course):
         return f"in {course.folder('feedback', 'STUDENT', assignment)}"
     return "to fetch"
 
 
-def notes(course, assignment, given, graded):
+def notes(course: Course, assignment: str, given: Collection[str], graded: Collection[str]) -> list[str]:
     """Who waits for a person's look, and who for grading."""
     from ..course import opened
 
@@ -81,7 +84,7 @@ def notes(course, assignment, given, graded):
     ]
 
 
-def those_with(course, step, assignment):
+def those_with(course: Course, step: str, assignment: str) -> list[str]:
     """The students who have a folder of this step."""
     pattern = course.folder(step, "*", assignment)
     return sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{assignment}"))
@@ -94,7 +97,7 @@ class HandOut(ExchangeReleaseAssignment):
     check that the feedback could not hide is refused here, too, whatever has generated the release.
     """
 
-    def copy_files(self):
+    def copy_files(self) -> None:
         if shown := release.not_hidden_in_feedback(
             self.coursedir, self.coursedir.assignment_id, Path(self.src_path)
         ):

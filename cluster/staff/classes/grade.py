@@ -9,35 +9,49 @@ from __future__ import annotations
 import shutil
 import time
 from collections import Counter
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..course import Course, CourseError, say
 from . import gradebook, late, prepare, store
-from .dispatch import ATTEMPTS, Dispatch
+from .dispatch import ATTEMPTS, Backend, Dispatch
 from .on_slurm import Array
 from .on_this_machine import Local
 from .progress import Progress
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from nbgrader.coursedir import CourseDirectory
 
 ENGINE = "cluster.staff.engine:Engine"
 
 
 @dataclass
 class Result:
-    """What became of a class: names of students; `notes` and `ungraded` are {student: words}."""
+    """What became of a class: names of students; `unreadable`, `ungraded` and `notes` say why."""
 
-    students: list = field(default_factory=list)
-    unchanged: list = field(default_factory=list)
-    graded: list = field(default_factory=list)
-    unreadable: dict = field(default_factory=dict)
-    ungraded: dict = field(default_factory=dict)
-    notes: dict = field(default_factory=dict)
+    students: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    graded: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    ungraded: dict[str, str] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Head:
     """One run over the submissions of an assignment. `backend` (Local or Array): where the workers run."""
 
-    def __init__(self, course, assignment, backend, *, engine=ENGINE, limits=None):
+    def __init__(
+        self,
+        course: Course,
+        assignment: str,
+        backend: Backend,
+        *,
+        engine: str = ENGINE,
+        limits: dict[str, float] | None = None,
+    ):
         self.course, self.coursedir, self.assignment = course, course.coursedir, assignment
         self.backend, self.engine, self.limits = backend, engine, limits
         self.store = store.Store(store.runs(self.coursedir), assignment)
@@ -48,7 +62,9 @@ class Head:
         self.only = None  # the name of a check, where the marks of the others are to stay as they are
         self.result, self.waiting, self.tries, self.live = Result(), {}, Counter(), []
 
-    def grade(self, students=None, before=None):
+    def grade(
+        self, students: Collection[str] | None = None, before: Callable[[Head], list[str]] | None = None
+    ) -> Result:
         """Grade all students, or the named; returns the Result.
 
         before: a function of this head, called under the lock, that returns the students.
@@ -66,7 +82,7 @@ class Head:
             late.charge_all(self.book, self.course.config, self.result.students)
         return self.result
 
-    def chosen(self, students):
+    def chosen(self, students: Collection[str] | None) -> list[str]:
         """The students who handed something in; those of `students` where some are named."""
         pattern = self.course.folder("submitted", "*", self.assignment)
         there = sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{self.assignment}"))
@@ -76,7 +92,7 @@ class Head:
             raise CourseError(f"nobody handed in {self.assignment}: no {pattern}; see `grade collect`")
         return [student for student in there if not students or student in students]
 
-    def survey(self, student, known):
+    def survey(self, student: str, known: gradebook.Recorded | None) -> None:
         """Read one submission: record what needs no execution, remember the others as waiting."""
         folder = self.course.folder("submitted", student, self.assignment)
         try:
@@ -107,7 +123,7 @@ class Head:
         self.store.again(student, key)
         self.waiting[student, key] = found
 
-    def take_up(self):
+    def take_up(self) -> None:
         """Find what a killed head had sent out: arrays that may still run are followed, others called off."""
         for folder in sorted(self.store.dispatches.iterdir()):
             plan = store.load(folder / "plan.json")
@@ -121,7 +137,7 @@ class Head:
             else:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def execute(self):
+    def execute(self) -> None:
         """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
@@ -143,7 +159,7 @@ class Head:
             self.leave()
             raise
 
-    def send(self, items):
+    def send(self, items: list[store.Item]) -> None:
         """Stage items and send them out as one dispatch."""
         groups = {}
         for item in items:
@@ -154,7 +170,7 @@ class Head:
             Dispatch.send(self.store, self.backend, sorted(groups.items()), self.engine, self.limits)
         )
 
-    def verdicts(self):
+    def verdicts(self) -> dict[store.Item, str]:
         """Take what has a verdict; {item: why} of those that have to be graded again."""
         failed = {}
         for item in list(self.waiting):
@@ -170,7 +186,7 @@ class Head:
                 failed[item] = self.store.again(*item)
         return failed
 
-    def losses(self):
+    def losses(self) -> dict[store.Item, str]:
         """{item: why} of items whose worker is gone; dispatches that are through are closed."""
         failed = {}
         for dispatch in list(self.live):
@@ -183,17 +199,17 @@ class Head:
         # What the killed head had sent out a second time is lost when the second time is.
         return {item: why for item, why in failed.items() if not self.sent(item)}
 
-    def sent(self, item):
+    def sent(self, item: store.Item) -> bool:
         """Is it still to come from some dispatch?"""
         return any(item in part for dispatch in self.live for part in dispatch.open)
 
-    def leave(self):
+    def leave(self) -> None:
         """Interrupted: local workers end, an array goes on and is taken up by the next run."""
         for dispatch in self.live:
             if dispatch.plan["kind"] == "local":
                 dispatch.close(self.store)
 
-    def record(self, found, key, verdict):
+    def record(self, found: prepare.Submission, key: str, verdict: dict[str, Any]) -> None:
         """Into the graded folder, into the gradebook, and then the note that both are done."""
         import nbformat
 
@@ -204,14 +220,21 @@ class Head:
         self.write(found, points, notebook, {"key": key, "problem": ""})
         self.store.tidy(found.student, key)
 
-    def refuse(self, found, mark):
+    def refuse(self, found: prepare.Submission, mark: dict[str, str | None]) -> None:
         """What cannot be read has 0 points for now, and a person has to look at it."""
         notebook = gradebook.unreadable(found, self.sanitiser)
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
         points = {cell.name: 0.0 for cell in self.source.kinds["grade_cells"]}
         self.write(found, points, None, mark, look=True)
 
-    def write(self, found, points, notebook, mark, look=False):
+    def write(
+        self,
+        found: prepare.Submission,
+        points: dict[str, float | None],
+        notebook: NotebookNode | None,
+        mark: dict[str, str | None],
+        look: bool = False,
+    ) -> None:
         old = self.store.recorded(found.student)
         new = {name: old.get(name) for name in mark} != mark
         gradebook.record(
@@ -220,12 +243,12 @@ class Head:
         )  # fmt: skip
         self.store.note(found.student, mark | {"time": time.time()})
 
-    def published(self, found):
+    def published(self, found: prepare.Submission) -> Path:
         """Where the graded notebook of a student lies."""
         return self.course.folder("autograded", found.student, self.assignment) / f"{self.source.name}.ipynb"
 
 
-def source_files(coursedir, assignment):
+def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]:
     """{relative path: path} of the assignment's own files, which replace a student's of the same name."""
     from nbgrader.utils import find_all_files
 
@@ -235,12 +258,21 @@ def source_files(coursedir, assignment):
     return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(found)}
 
 
-def environment(engine, limits):
+def environment(engine: str, limits: dict[str, float] | None) -> dict[str, Any]:
     """What a verdict depends on beside the submission."""
     return store.environment() | {"engine": engine, "limits": limits}
 
 
-def grade_class(root, assignment, students=None, *, private=None, backend=None, engine=ENGINE, limits=None):
+def grade_class(
+    root: Path | str,
+    assignment: str,
+    students: Collection[str] | None = None,
+    *,
+    private: Path | str | None = None,
+    backend: Backend | None = None,
+    engine: str = ENGINE,
+    limits: dict[str, float] | None = None,
+) -> Result:
     """Grade an assignment's class; returns the Result. backend: Local() where none is given."""
     head = Head(Course(root, private), assignment, backend or Local(), engine=engine, limits=limits)
     return head.grade(students)

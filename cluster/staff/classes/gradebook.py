@@ -7,19 +7,32 @@ comments) is never touched.
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import textwrap
+from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
 
 from .. import work_files
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from nbgrader.api import Comment, Grade, Gradebook, SubmittedAssignment
+
+    from .prepare import Sanitiser, Source, Submission
+
+Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # when handed in, extension
+
 WIDE = 110  # characters of a line
 
 
-def marks(source, notebook, verdict, void=()):
+def marks(
+    source: Source, notebook: NotebookNode, verdict: dict[str, Any], void: Collection[str] = ()
+) -> dict[str, float | None]:
     """{grade cell: points, or None where a person has to look} of a graded submission.
 
     void: names of checks that count as passed for everybody.
@@ -32,7 +45,7 @@ def marks(source, notebook, verdict, void=()):
     return given
 
 
-def unanswered(notebook, name):
+def unanswered(notebook: NotebookNode, name: str) -> bool:
     """Is this cell as it was released?"""
     from nbgrader.utils import compute_checksum
 
@@ -40,7 +53,18 @@ def unanswered(notebook, name):
     return any(cell.metadata.nbgrader.get("checksum") == compute_checksum(cell) for cell in cells)
 
 
-def record(book, source, student, points, notebook=None, *, when=None, extension=None, new=True, look=False):
+def record(
+    book: Gradebook,
+    source: Source,
+    student: str,
+    points: dict[str, float | None],
+    notebook: NotebookNode | None = None,
+    *,
+    when: datetime.datetime | None = None,
+    extension: datetime.timedelta | None = None,
+    new: bool = True,
+    look: bool = False,
+) -> None:
     """Write the marks of a student's notebook: all or nothing.
 
     points: {grade cell: points or None}; cells that are not named keep what they have. when: the time it was
@@ -64,7 +88,7 @@ def record(book, source, student, points, notebook=None, *, when=None, extension
         raise
 
 
-def mark(grade, points, new, look):
+def mark(grade: Grade, points: float | None, new: bool, look: bool) -> None:
     """Set a check's own score; as nbgrader does, ask for a look where a person's score stands beside it."""
     changed = new or grade.auto_score != points
     grade.auto_score = points
@@ -74,13 +98,13 @@ def mark(grade, points, new, look):
         grade.needs_manual_grade = True
 
 
-def of_task(comment):
+def of_task(comment: Comment) -> bool:
     from nbgrader.api import TaskCell
 
     return isinstance(comment.cell, TaskCell)
 
 
-def rows(book, source, student):
+def rows(book: Gradebook, source: Source, student: str) -> SubmittedAssignment:
     """nbgrader's SubmittedAssignment with a row for each cell that the assignment has now; not committed."""
     from nbgrader import api
 
@@ -110,7 +134,9 @@ def rows(book, source, student):
     return submitted
 
 
-def publish(target, submission, notebook, source_files):
+def publish(
+    target: Path, submission: Submission, notebook: NotebookNode, source_files: dict[str, Path]
+) -> None:
     """Put the graded notebook, the files that came with it and the time into nbgrader's folder `target`."""
     import nbformat
 
@@ -130,7 +156,7 @@ def publish(target, submission, notebook, source_files):
     files.replace_folder(new, target)
 
 
-def wrapped(notebook):
+def wrapped(notebook: NotebookNode) -> NotebookNode:
     """The notebook with the errors of its checks in lines that Formgrader shows without cutting them off."""
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.metadata.get("nbgrader", {}).get("grade"):
@@ -141,7 +167,7 @@ def wrapped(notebook):
     return notebook
 
 
-def unreadable(submission, sanitiser):
+def unreadable(submission: Submission, sanitiser: Sanitiser) -> NotebookNode:
     """The notebook that stands for one that cannot be read: why, and the checks, each failed."""
     import nbformat
 
@@ -160,7 +186,7 @@ def unreadable(submission, sanitiser):
     return notebook
 
 
-def recorded(book, assignment):
+def recorded(book: Gradebook, assignment: str) -> dict[str, Recorded]:
     """{student: (when, extension)} of the submissions that nbgrader's database holds."""
     from nbgrader import api
 
@@ -169,7 +195,7 @@ def recorded(book, assignment):
     return {row.student_id: (row.timestamp, row.extension) for row in found}
 
 
-def handed_in(folder):
+def handed_in(folder: Path | str) -> tuple[datetime.datetime | None, str]:
     """(when, note) from a submission's timestamp.txt, read as nbgrader reads it: naive, UTC, or None."""
     from nbgrader.utils import parse_utc
 

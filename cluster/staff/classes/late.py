@@ -11,12 +11,20 @@ import json
 import math
 import re
 import zoneinfo
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nbgrader.plugins import LateSubmissionPlugin
 from traitlets import Float, Integer
 
-from ..course import CourseError
+from ..course import Course, CourseError
 from . import store
+
+if TYPE_CHECKING:
+    from nbgrader.api import Assignment, Gradebook
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config import Config
 
 DAY = 86400.0
 ONE_DAY = datetime.timedelta(days=1)
@@ -34,13 +42,13 @@ class LatePenalty(LateSubmissionPlugin):
     ).tag(config=True)
     grace = Integer(0, min=0, help="minutes that do not count as late").tag(config=True)
 
-    def late_submission_penalty(self, student_id, score, total_seconds_late):
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
         """The points that nbgrader takes off one notebook."""
         asking = self.parent
         days = self.charged(asking.gradebook, student_id).get(asking.assignment_id, 0)
         return self.share(days) * score
 
-    def charged(self, book, student):
+    def charged(self, book: Gradebook, student: str) -> dict[str, int]:
         """{assignment: late days that cost something}; free days go in the order of the due dates."""
         from nbgrader.api import MissingEntry
 
@@ -56,17 +64,17 @@ class LatePenalty(LateSubmissionPlugin):
             free = max(0, free - days)
         return found
 
-    def share(self, days):
+    def share(self, days: int) -> float:
         """The share of the score that so many charged days cost."""
         return min(1.0, self.per_day * days)
 
 
-def days_begun(seconds, grace=0):
+def days_begun(seconds: float, grace: int = 0) -> int:
     """Days of lateness, each counted whole once it has begun; `grace` minutes are none."""
     return math.ceil(seconds / DAY) if seconds > 60 * grace else 0
 
 
-def charge_all(book, config, students):
+def charge_all(book: Gradebook, config: Config, students: Iterable[str]) -> dict[tuple[str, str], int]:
     """Set the penalty of all that these students handed in; returns {(student, assignment): charged days}."""
     from nbgrader.api import MissingEntry
 
@@ -89,7 +97,7 @@ def charge_all(book, config, students):
     return found
 
 
-def moment(text):
+def moment(text: str) -> datetime.datetime:
     """A date with time and zone as naive UTC, as nbgrader keeps it. Raises CourseError for anything less."""
     match = FORM.fullmatch(text.strip())
     if not match:
@@ -110,7 +118,7 @@ def moment(text):
     return aware.astimezone(datetime.UTC).replace(tzinfo=None)
 
 
-def named(zone):
+def named(zone: str) -> datetime.tzinfo:
     """The tzinfo of Z, UTC, +01:00 or a name such as Europe/Berlin. Raises ValueError."""
     if zone in ("Z", "UTC", "GMT"):
         return datetime.UTC
@@ -125,13 +133,15 @@ def named(zone):
     raise ValueError(f"{zone!r} is no time zone (abbreviations such as PST or CET mean different things)")
 
 
-def extensions(coursedir):
+def extensions(coursedir: CourseDirectory) -> tuple[Path, dict[str, dict[str, dict[str, Any]]]]:
     """The path of the extensions, and {assignment or EACH: {student: {"days": n} or {"until": text}}}."""
     path = store.runs(coursedir).with_name("extensions.json")
     return path, store.load(path) or {}
 
 
-def extension(coursedir, book, student, assignment):
+def extension(
+    coursedir: CourseDirectory, book: Gradebook, student: str, assignment: str
+) -> datetime.timedelta | None:
     """The extension of a student as a timedelta, or None."""
     known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
     given = [one for of in (assignment, EACH) if (one := known.get(of, {}).get(student))]
@@ -141,13 +151,13 @@ def extension(coursedir, book, student, assignment):
     return max([datetime.timedelta(0), *more]) or None
 
 
-def extended(coursedir, assignment):
+def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
     """The students who have an extension for this assignment, or for each."""
     known = extensions(coursedir)[1]
     return sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys())
 
 
-def standing(book, course, days):
+def standing(book: Gradebook, course: Course, days: dict[str, int]) -> list[str]:
     """So many days more for each assignment, {student: days}; returns what was changed, in words."""
     path, known = extensions(course.coursedir)
     old, new = known.get(EACH, {}), {student: {"days": n} for student, n in days.items() if n}
@@ -161,7 +171,7 @@ def standing(book, course, days):
     return [f"{s}: {n} day{'s' * (n != 1)} more for each assignment" for s, n in now.items()]
 
 
-def found(book, assignment):
+def found(book: Gradebook, assignment: str) -> Assignment:
     """nbgrader's Assignment. Raises CourseError where it was not released yet."""
     from nbgrader.api import MissingEntry
 
@@ -173,14 +183,14 @@ def found(book, assignment):
         ) from None
 
 
-def set_due(book, course, assignment, text):
+def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
     """Set the due date ("none" takes it back), and what follows from it for all who handed in."""
     found(book, assignment).duedate = None if text == "none" else moment(text)
     book.db.commit()
     settle(book, course, assignment)
 
 
-def settle(book, course, assignment):
+def settle(book: Gradebook, course: Course, assignment: str) -> None:
     """Put extensions and penalties into the gradebook as they follow from the dates now."""
     rows = book.assignment_submissions(assignment)
     for row in rows:
@@ -189,7 +199,15 @@ def settle(book, course, assignment):
     charge_all(book, course.config, [row.student_id for row in rows])
 
 
-def extend(book, course, student, assignment, *, days=None, until=None):
+def extend(
+    book: Gradebook,
+    course: Course,
+    student: str,
+    assignment: str,
+    *,
+    days: int | None = None,
+    until: str | None = None,
+) -> str:
     """Give an extension, replace it, or take it back (days=0); returns the new due date in words."""
     due = found(book, assignment).duedate
     if due is None:
@@ -210,11 +228,11 @@ def extend(book, course, student, assignment, *, days=None, until=None):
     return f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)))}{new}"
 
 
-def handed_in(book, assignment):
+def handed_in(book: Gradebook, assignment: str) -> set[str]:
     return {row.student_id for row in book.assignment_submissions(assignment)}
 
 
-def told(book, course, assignment):
+def told(book: Gradebook, course: Course, assignment: str) -> str:
     """The due date and the extensions in words."""
     due = found(book, assignment).duedate
     if due is None:
@@ -226,7 +244,7 @@ def told(book, course, assignment):
     return "\n".join(lines)
 
 
-def deadlines(book, course, assignment):
+def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str], datetime.datetime | None]:
     """A function of a student: until when (naive, UTC) the student may hand in, None without a due date."""
     due = found(book, assignment).duedate
     given = extended(course.coursedir, assignment)
@@ -234,6 +252,6 @@ def deadlines(book, course, assignment):
     return lambda student: due and due + (more.get(student) or datetime.timedelta(0))
 
 
-def shown(when):
+def shown(when: datetime.datetime) -> str:
     """A naive UTC moment in words."""
     return f"{when:%Y-%m-%d %H:%M} UTC"

@@ -1,5 +1,7 @@
 """nbgrader's own commands and Formgrader's buttons, by the rules of `grade collect` and `grade hand-out`."""
 
+from __future__ import annotations
+
 from nbgrader.api import Gradebook
 from nbgrader.exchange.default import ExchangeCollect
 
@@ -10,14 +12,14 @@ from . import collect, exchange, notices
 class Collect(ExchangeCollect):
     """nbgrader's plug-in: nbgrader_config.py names it as ExchangeFactory.collect."""
 
-    def init_src(self):
+    def init_src(self) -> None:
         if not self.coursedir.assignment_id:
             self.fail("No assignment id specified: nbgrader collect ASSIGNMENT")
         self.inbox = exchange.inbox(self.coursedir, self.config)
         if not self.inbox.is_dir():
             self.fail(f"Course not found: {self.inbox}")
 
-    def copy_files(self):
+    def copy_files(self) -> None:
         student = self.coursedir.student_id
         new, same, refused = collect.collect(
             self.coursedir,

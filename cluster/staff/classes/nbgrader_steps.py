@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any, TextIO
 
 import nbformat
 from nbconvert.exporters import NotebookExporter
@@ -22,7 +23,7 @@ from . import grade, gradebook, late, prepare, store, worker
 class Step(NbGraderPreprocessor):
     """A step of Autograde that knows the course and the assignment."""
 
-    def open(self, resources):
+    def open(self, resources: dict[str, Any]) -> None:
         found = resources["nbgrader"]
         self.assignment, self.student, self.name = (
             found[name] for name in ("assignment", "student", "notebook")
@@ -30,7 +31,7 @@ class Step(NbGraderPreprocessor):
         self.coursedir = self.parent.parent.coursedir  # of the Autograde whose exporter this is a part of
         self.source = prepare.Source.from_gradebook(self.coursedir, self.assignment)
 
-    def work(self, notebook):
+    def work(self, notebook: nbformat.NotebookNode) -> prepare.Submission:
         """The submission that this step works on."""
         folder = self.coursedir.format_path(self.coursedir.submitted_directory, self.student, self.assignment)
         return prepare.Submission(self.student, Path(folder), self.name, notebook)
@@ -39,7 +40,9 @@ class Step(NbGraderPreprocessor):
 class Reader(NotebookExporter):
     """Reads a notebook; for one that cannot be read there is an empty one that says why."""
 
-    def from_file(self, file_stream, resources=None, **kw):
+    def from_file(
+        self, file_stream: TextIO, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[str, dict[str, Any]]:
         path = Path(file_stream.name)
         found = prepare.Submission("", path.parent, path.stem)
         notebook = prepare.parse(found, path)
@@ -51,7 +54,9 @@ class Reader(NotebookExporter):
 class Sanitise(Step):
     """What is graded of a notebook: the very steps of `grade run`."""
 
-    def preprocess(self, notebook, resources):
+    def preprocess(
+        self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
+    ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
         self.open(resources)
         work = self.work(notebook)
         if problem := not notebook.cells and notebook.metadata.get("unreadable"):
@@ -66,7 +71,9 @@ class Sanitise(Step):
 class Judge(Step):
     """The engine's verdict: the one that is there, or a new one. Writes the marks into the gradebook."""
 
-    def preprocess(self, notebook, resources):
+    def preprocess(
+        self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
+    ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
         """The graded notebook. Raises CourseError, and leaves the marks alone, where none could be had."""
         self.open(resources)
         work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
@@ -91,7 +98,7 @@ class Judge(Step):
                 where.tidy(self.student, key)
         return notebook, resources
 
-    def verdict(self, work, where):
+    def verdict(self, work: prepare.Submission, where: store.Store) -> tuple[str, dict[str, Any]]:
         """(key, verdict) of a submission, executed here where there is none."""
         files = grade.source_files(self.coursedir, self.assignment)
         key = store.key(work, files, grade.environment(grade.ENGINE, None))

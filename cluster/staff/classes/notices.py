@@ -16,19 +16,25 @@ import json
 import os
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from . import exchange, late, store
+
+if TYPE_CHECKING:
+    from nbgrader.api import Gradebook
+
+    from ..course import Course
 
 NAME = "notice.json"
 
 
-def folder(course):
+def folder(course: Course) -> Path | None:
     """The folder of the students' own folders, or None where the course has none."""
     named = course.config.get("Notices", {}).get("folder")
     return Path(named) if named else None
 
 
-def tell(course, book):
+def tell(course: Course, book: Gradebook) -> dict[str, str]:
     """Write everybody's notice anew; returns {student: why} of those who could not be told."""
     root, failed = folder(course), {}
     if root is None:
@@ -42,7 +48,7 @@ def tell(course, book):
     return failed
 
 
-def notices(course, book):
+def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, Any]]]:
     """{student: notice} of all students of the gradebook."""
 
     found = {student.id: {} for student in book.students}
@@ -62,13 +68,13 @@ def notices(course, book):
     return found
 
 
-def received(course, student, assignment):
+def received(course: Course, student: str, assignment: str) -> str | None:
     """When the newest work that was collected had come in, by the server's clock, in ISO form; or None."""
     facts = store.load(course.folder("submitted", student, assignment) / "received.json")
     return facts.get("received") if facts else None
 
 
-def put(own, text):
+def put(own: Path, text: str) -> None:
     """Into a folder that the student may write to as well: no link and no file put there is opened."""
     beside = own / f".{NAME}.{secrets.token_hex(8)}"
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -83,6 +89,6 @@ def put(own, text):
         raise
 
 
-def iso(when):
+def iso(when: datetime.datetime) -> str:
     """A moment as nbgrader keeps it, naive UTC, in ISO form."""
     return when.replace(tzinfo=datetime.UTC).isoformat()

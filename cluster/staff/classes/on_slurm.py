@@ -13,11 +13,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import cluster
 from cluster.slurm import client
 
 from ..course import CourseError
+
+if TYPE_CHECKING:
+    from .dispatch import Dispatch
 
 ASK = 2.0  # seconds between two questions to Slurm
 ANSWER = 30  # seconds Slurm has to answer one: an array of hundreds of tasks takes it longer than a job
@@ -50,11 +54,11 @@ class Array:
     kind = "slurm"
     settle = 15.0  # seconds a shared file system may take to show what a worker wrote before it ended
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.workers, self.slots, self.largest = self.cpus, self.tasks, LARGEST
         self.remembered, self.answers = {}, {}
 
-    def fit(self):
+    def fit(self) -> None:
         """Take no more, of time for a task and of a node, than the partition offers, if Slurm tells it.
 
         Raises CourseError where not even one submission would ever be started.
@@ -79,7 +83,7 @@ class Array:
             " or grade on this machine with --backend local"
         )
 
-    def request(self, cpus, submissions):
+    def request(self, cpus: int, submissions: int) -> dict[str, Any]:
         """What a task asks for, in the words of `cluster.jobs`."""
         return {
             "partition": self.partition, "nodes": 1, "ranks_per_node": 1, "gpus_per_rank": 0,
@@ -87,11 +91,11 @@ class Array:
             "time": 60 * self.minutes(cpus, submissions),
         }  # fmt: skip
 
-    def minutes(self, cpus, submissions):
+    def minutes(self, cpus: int, submissions: int) -> int:
         """The time limit of a task that grades so many submissions, as many at a time as it has CPUs."""
         return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
 
-    def start(self, dispatch):
+    def start(self, dispatch: Dispatch) -> None:
         """sbatch the array. Raises CourseError where Slurm refuses it; without an answer the queue tells."""
         text = script(dispatch.plan, dispatch.folder, self)
         (dispatch.folder / "array.sh").write_text(text)
@@ -106,7 +110,7 @@ class Array:
                 " --cpus and --limit memory=…, or grade on this machine with --backend local"
             ) from None
 
-    def running(self, dispatch):
+    def running(self, dispatch: Dispatch) -> set[int] | None:
         """The parts that wait or run; None when Slurm does not say."""
         name = dispatch.plan["job"]
         at, answer = self.remembered.get(name, (-1e9, None))
@@ -125,7 +129,7 @@ class Array:
             return None
         return {int(number) for number, state, _ in answer if state not in OVER}
 
-    def refuse_to_wait(self, dispatch, reason):
+    def refuse_to_wait(self, dispatch: Dispatch, reason: str) -> None:
         """Where Slurm will never start the array: call it off. Raises CourseError, which says why."""
         from cluster.slurm import states
 
@@ -139,11 +143,11 @@ class Array:
                 " lost. See --account, --partition, --cpus and --limit total=…, or --backend local"
             )
 
-    def end(self, dispatch):
+    def end(self, dispatch: Dispatch) -> None:
         """Nothing is cancelled: a task that finds no plan any more ends by itself."""
         self.answers.pop(dispatch.plan["job"], None)
 
-    def status(self):
+    def status(self) -> str:
         """How many tasks wait, and why, in Slurm's words and in ours."""
         if None in self.answers.values():
             return "Slurm does not answer; asking again"
@@ -155,7 +159,7 @@ class Array:
         return f"{len(waiting)} tasks wait: {states.reason(waiting[0][2]).what}"
 
 
-def script(plan, folder, array, python=sys.executable):
+def script(plan: dict[str, Any], folder: Path, array: Array, python: str = sys.executable) -> str:
     """The batch script of a plan, as text."""
     longest = max(len(part) for part in plan["parts"])
     output_folder = str(folder).replace("%", "%%")

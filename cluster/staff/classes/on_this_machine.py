@@ -7,8 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cluster
+
+if TYPE_CHECKING:
+    from .dispatch import Dispatch
 
 THREADS = 4  # submissions that one worker process grades at a time
 
@@ -18,20 +22,20 @@ class Local:
 
     kind, settle, largest = "local", 0.0, 10**6
 
-    def __init__(self, jobs=None):
+    def __init__(self, jobs: int | None = None):
         jobs = jobs or len(os.sched_getaffinity(0))
         self.workers = min(jobs, THREADS)
         self.slots = max(1, jobs // self.workers)
         self.waiting, self.live = [], []  # [(dispatch, part)], [(dispatch, part, process)]
 
-    def fit(self):
+    def fit(self) -> None:
         """This machine takes what it is given."""
 
-    def start(self, dispatch):
+    def start(self, dispatch: Dispatch) -> None:
         self.waiting += [(dispatch, number) for number in range(len(dispatch.plan["parts"]))]
         self.fill()
 
-    def fill(self):
+    def fill(self) -> None:
         """Start as many parts as there is room for."""
         while self.waiting and len(self.live) < self.slots:
             dispatch, number = self.waiting.pop(0)
@@ -51,7 +55,7 @@ class Local:
                 )
             self.live.append((dispatch, number, process))
 
-    def running(self, dispatch):
+    def running(self, dispatch: Dispatch) -> set[int]:
         """The parts of a dispatch that run or wait."""
         for entry in [entry for entry in self.live if entry[2].poll() is not None]:
             entry[2].stdin.close()
@@ -59,7 +63,7 @@ class Local:
         self.fill()
         return {entry[1] for entry in [*self.waiting, *self.live] if entry[0] is dispatch}
 
-    def end(self, dispatch):
+    def end(self, dispatch: Dispatch) -> None:
         """End what is left of a dispatch."""
         self.waiting = [entry for entry in self.waiting if entry[0] is not dispatch]
         for entry in [entry for entry in self.live if entry[0] is dispatch]:
@@ -72,12 +76,12 @@ class Local:
                 entry[2].wait()
             self.live.remove(entry)
 
-    def status(self):
+    def status(self) -> str:
         """What there is to say of the workers while one waits."""
         return ""
 
 
-def path():
+def path() -> str:
     """PYTHONPATH of a worker: this very package, before all others."""
     here = str(Path(cluster.__file__).parents[1])
     return os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -12,11 +12,19 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from .. import work_files
 from ..course import CourseError
 from ..release import variant_codes
 from . import store
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from nbgrader.api import BaseCell, Gradebook, SourceCell
+    from nbgrader.coursedir import CourseDirectory
+    from nbgrader.preprocessors import OverwriteCells
+    from traitlets.config import Config
 
 LARGEST = 50 * 1024 * 1024  # bytes of a notebook: more is no work of a student's, and would fill the memory
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
@@ -29,7 +37,7 @@ class Submission:
     student: str
     folder: Path
     name: str
-    notebook: object = None  # NotebookNode, sanitised
+    notebook: NotebookNode | None = None  # sanitised
     problem: str = ""
     notes: list[str] = field(default_factory=list)
 
@@ -40,7 +48,7 @@ class Source:
     It answers the three questions that nbgrader's OverwriteCells asks a gradebook.
     """
 
-    def __init__(self, book, assignment):
+    def __init__(self, book: Gradebook, assignment: str):
         from nbgrader.api import MissingEntry
 
         try:
@@ -67,7 +75,7 @@ class Source:
         self.released, self.codes = {}, None
 
     @classmethod
-    def from_gradebook(cls, coursedir, assignment):
+    def from_gradebook(cls, coursedir: CourseDirectory, assignment: str) -> Source:
         """The Source of an assignment from nbgrader's database and the release of a CourseDirectory."""
         from nbgrader.api import Gradebook
 
@@ -78,11 +86,11 @@ class Source:
         made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
         return made
 
-    def order(self):
+    def order(self) -> list[str]:
         """The names of all cells that nbgrader knows, in the order of the release, else of the database."""
         return [name for name in self.released if name in self.cells] or list(self.cells)
 
-    def role(self, name):
+    def role(self, name: str) -> dict[str, Any]:
         """nbgrader's metadata of a cell, as it was released."""
         kinds = {kind: {cell.name: cell for cell in cells} for kind, cells in self.kinds.items()}
         cell, graded = self.cells[name], kinds["grade_cells"].get(name) or kinds["task_cells"].get(name)
@@ -98,7 +106,7 @@ class Source:
         }
         return made | ({"points": graded.max_score} if graded else {})
 
-    def know_release(self, folder):
+    def know_release(self, folder: Path | str) -> None:
         """Remember the text of the released checks, so that a change of them can be told."""
         import nbformat
 
@@ -108,17 +116,17 @@ class Source:
                 if name := cell.metadata.get("nbgrader", {}).get("grade_id"):
                     self.released[name] = cell.source
 
-    def find_notebook(self, name, assignment):
+    def find_notebook(self, name: str, assignment: str) -> SimpleNamespace:
         return SimpleNamespace(**self.kinds)
 
-    def find_source_cell(self, name, notebook, assignment):
+    def find_source_cell(self, name: str, notebook: str, assignment: str) -> SimpleNamespace:
         from nbgrader.api import MissingEntry
 
         if name not in self.cells:
             raise MissingEntry(name)
         return self.cells[name]
 
-    def find_graded_cell(self, name, notebook, assignment):
+    def find_graded_cell(self, name: str, notebook: str, assignment: str) -> SimpleNamespace:
         from nbgrader.api import MissingEntry
 
         for cell in self.kinds["grade_cells"]:
@@ -127,12 +135,12 @@ class Source:
         raise MissingEntry(name)
 
 
-def plain(cell):
+def plain(cell: BaseCell | SourceCell) -> SimpleNamespace:
     """A row of nbgrader's database as an object without one."""
     return SimpleNamespace(**{key: getattr(cell, key, None) for key in CELL})
 
 
-def read_submission(student, folder, source, sanitiser):
+def read_submission(student: str, folder: Path | str, source: Source, sanitiser: Sanitiser) -> Submission:
     """The Submission of one student; with `problem` set where there is no notebook that can be graded."""
     found = Submission(student, Path(folder), source.name)
     path = choose(found)
@@ -151,7 +159,7 @@ def read_submission(student, folder, source, sanitiser):
     return found
 
 
-def choose(found):
+def choose(found: Submission) -> Path | None:
     """The path of the notebook to grade, or None with the problem said."""
     path = found.folder / f"{found.name}.ipynb"
     others = sorted(p for p in work_files.work_files(found.folder).values() if p.suffix == ".ipynb")
@@ -171,7 +179,7 @@ def choose(found):
     return None
 
 
-def parse(found, path):
+def parse(found: Submission, path: Path) -> NotebookNode | None:
     """The notebook of a path (NotebookNode), or None with the problem said."""
     import nbformat
 
@@ -195,13 +203,13 @@ def parse(found, path):
         return None
 
 
-def remarks(notebook, source, found):
+def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[str]:
     """What an instructor should know of a submission that can be read, in words."""
     code_note = source.codes.entered(found.student, found.folder) if source.codes else ""
     return differences(notebook, source) + ([code_note] if code_note else [])
 
 
-def differences(notebook, source):
+def differences(notebook: NotebookNode, source: Source) -> list[str]:
     """What happened to the cells, in words: deleted, doubled, or with another text than was released."""
     seen = {}
     for cell in notebook.cells:
@@ -233,14 +241,14 @@ def differences(notebook, source):
 class Sanitiser:
     """nbgrader's sanitising of a notebook, as its Autograde does it, that asks a Source, not a database."""
 
-    def __init__(self, config, source):
+    def __init__(self, config: Config, source: Source):
         from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 
         self.source = source
         kinds = (ClearOutput, DeduplicateIds, overwrite_with(source), CheckCellMetadata)
         self.steps = [kind(config=config) for kind in kinds]
 
-    def __call__(self, notebook, student=None):
+    def __call__(self, notebook: NotebookNode, student: str | None = None) -> NotebookNode:
         """A sanitised copy of the notebook, with the student's own numbers where there are variants."""
         notebook = copy.deepcopy(notebook)
         notebook.metadata.pop("unreadable", None)  # a word of ours
@@ -259,7 +267,7 @@ class Sanitiser:
         return notebook
 
 
-def without_broken_roles(notebook):
+def without_broken_roles(notebook: NotebookNode) -> None:
     """Take nbgrader's metadata from cells where it is no role: nbgrader would stumble over them."""
     for cell in notebook.cells:
         role = cell.metadata.get("nbgrader")
@@ -267,7 +275,7 @@ def without_broken_roles(notebook):
             del cell.metadata["nbgrader"]
 
 
-def overwrite_with(source):
+def overwrite_with(source: Source) -> type[OverwriteCells]:
     """nbgrader's OverwriteCells, asking `source`. It also gives known cells their role back and restores
     given cells: nbgrader restores checks only, and stumbles where the cell before one is gone too.
     """

@@ -20,10 +20,15 @@ non-zero. What the checks that fail together say about a student, the feedback a
 mutants.
 """
 
+from __future__ import annotations
+
 import os
 import textwrap
 import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cluster.system import settings
 
@@ -41,11 +46,20 @@ from ..release.wrong_solutions import (
     points,
 )
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+    from ..engine import Engine
+
+Scores = dict[str, tuple[float, float]]  # {check: (points got, points to get)}
+
 SHOWN = {"lost": "✗", "unexpected": "!", "kept": "KEPT", "passed": "·"}
 TRIES = 3  # gradings of one submission where the machine, not the submission, is at fault
 
 
-def submissions(root, assignment, folder):
+def submissions(
+    root: Path, assignment: str, folder: Path
+) -> tuple[dict[str, Mutant], dict[str, NotebookNode], dict[str, float]]:
     """Generate the release and fill it in as the solution and as each mutant, prepared as students' work is.
 
     Returns {name: Mutant}, stub and solution first, unusual ones last, {name: prepared notebook} and the
@@ -77,7 +91,7 @@ def submissions(root, assignment, folder):
     return {mutant.name: mutant for mutant in table}, books, worth
 
 
-def verdict(mutant, scores, worth):
+def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str, str]:
     """{check: "lost" | "unexpected" | "kept" | "passed"} of one graded submission, in order."""
     outcome = {}
     for check in worth:
@@ -90,7 +104,7 @@ def verdict(mutant, scores, worth):
     return outcome
 
 
-def defects(mutant, outcome):
+def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     """What is wrong with the grading of this submission, in words; empty when it is as it should be."""
     kept = [check for check, what in outcome.items() if what == "kept"]
     lost = [check for check, what in outcome.items() if what == "unexpected"]
@@ -100,12 +114,12 @@ def defects(mutant, outcome):
     return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
 
 
-def table_of(root, assignment):
+def table_of(root: Path, assignment: str) -> results.Table:
     """The table of what stub, solution and mutants of an assignment got when they were graded last."""
     return results.Table(root / results.FOLDER / f"mutants-{assignment[:2]}.json")
 
 
-def result(scores, worth):
+def result(scores: Scores, worth: dict[str, float]) -> dict[str, Any]:
     """What is recorded of a graded submission: its points, and the checks that it lost points of."""
     got = {check: scores.get(check, (0, 0))[0] or 0 for check in worth}
     points = sum(got.values())
@@ -113,7 +127,7 @@ def result(scores, worth):
     return {"points": points, "failed": [check for check in worth if got[check] < worth[check]]}
 
 
-def differences(mutant, recorded, found):
+def differences(mutant: Mutant, recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
     """How a result is another than the recorded one, in words; what is lost by luck is left out."""
     before, now = (set(r["failed"]) - mutant.may_fail for r in (recorded, found))
     words = [f"loses {check}, which is recorded as kept" for check in sorted(now - before)]
@@ -123,11 +137,17 @@ def differences(mutant, recorded, found):
     return [f"{mutant.name} {each}" for each in words]
 
 
-def prove(root, wanted=None, only=None, workers=None, keep=False):
+def prove(
+    root: Path,
+    wanted: str | None = None,
+    only: Collection[str] | None = None,
+    workers: int | None = None,
+    keep: bool = False,
+) -> list[str]:
     """Grade stub, solution and mutants of each assignment; print the tables; return the defects found.
 
-    A result that is another than the recorded one is a defect too; with `keep` it is recorded instead,
-    where the assignment has no defects.
+    A result that is another than the recorded one is a defect too, but where `keep` is given and the key
+    is another: then it is recorded instead, where the assignment has no defects.
     """
     found = []
     for assignment in assignments(root, wanted):
@@ -142,7 +162,14 @@ def prove(root, wanted=None, only=None, workers=None, keep=False):
     return found
 
 
-def prove_one(root, assignment, folder, only=None, workers=None, keep=False):
+def prove_one(
+    root: Path,
+    assignment: str,
+    folder: Path,
+    only: Collection[str] | None = None,
+    workers: int | None = None,
+    keep: bool = False,
+) -> list[str]:
     """As `prove`, for one assignment in the empty `folder`."""
     start = time.monotonic()
     parts = (
@@ -161,15 +188,16 @@ def prove_one(root, assignment, folder, only=None, workers=None, keep=False):
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {folder}")
     found = [d for name in table for d in defects(table[name], outcomes[name])]
     recorded, made = table_of(root, assignment), {name: result(scores[name], worth) for name in table}
+    known = [name for name in table if name in recorded.results]
+    if keep:
+        known = [name for name in known if not recorded.why(name, parts[0], parts[1][name])]
+    found += [d for n in known for d in differences(table[n], recorded.results[n], made[n])]
     if keep and not found:
         recorded.keep(*parts, made)
-    elif not keep:
-        known = [name for name in table if name in recorded.results]
-        found += [d for n in known for d in differences(table[n], recorded.results[n], made[n])]
     return [f"{assignment}: {d}" for d in found]
 
 
-def grade_all(folder, books, workers=None):
+def grade_all(folder: Path, books: dict[str, NotebookNode], workers: int | None = None) -> dict[str, Scores]:
     """{name: {check: (points got, points to get)}} of all, `workers` at a time (default: one a core)."""
     from ..engine import Engine
 
@@ -183,7 +211,7 @@ def grade_all(folder, books, workers=None):
     return scores
 
 
-def grade(engine, folder, name, book):
+def grade(engine: Engine, folder: Path, name: str, book: NotebookNode) -> Scores:
     """Grade one submission with the reference's runs, and write its notebook into `folder`."""
     import nbformat
 
@@ -195,7 +223,12 @@ def grade(engine, folder, name, book):
     raise CourseError(f"{name} could not be graded: {verdict.why}")
 
 
-def show(table, outcomes, scores, worth):
+def show(
+    table: dict[str, Mutant],
+    outcomes: dict[str, dict[str, str]],
+    scores: dict[str, Scores],
+    worth: dict[str, float],
+) -> str:
     """The table of submissions against checks, as text."""
     checks = list(worth)
     legend = "checks: " + ", ".join(f"{i + 1} {c} ({worth[c]:g})" for i, c in enumerate(checks))

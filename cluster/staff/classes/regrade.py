@@ -9,12 +9,18 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from ..course import CourseError
 from . import prepare, store
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
-def regrade(head, check, void=None):
+    from .grade import Head, Result
+
+
+def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, list[str]]:
     """Grade one check anew; returns (Result, students whose verdict was counted anew).
 
     head: a Head that has not run. void: True or False, whether the check counts as passed for everybody from
@@ -48,12 +54,12 @@ def regrade(head, check, void=None):
     return head.grade(before=before), anew
 
 
-def submission_of(head, student):
+def submission_of(head: Head, student: str) -> prepare.Submission:
     folder = head.course.folder("submitted", student, head.assignment)
     return prepare.read_submission(student, folder, head.source, head.sanitiser)
 
 
-def recount(head, found, old):
+def recount(head: Head, found: prepare.Submission, old: str) -> bool:
     """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
     key, verdict = store.key(found, head.files, head.environment), head.store.verdict(found.student, old)
     if key == old or not verdict or texts(found.notebook) != texts(prepared(head, found.student, old)):
@@ -70,18 +76,18 @@ def recount(head, found, old):
     return True
 
 
-def prepared(head, student, key):
+def prepared(head: Head, student: str, key: str) -> NotebookNode:
     """The notebook that a verdict was given on."""
     import nbformat
 
     return nbformat.read(head.store.item(student, key) / "prepared.ipynb", as_version=4)
 
 
-def texts(notebook):
+def texts(notebook: NotebookNode) -> list[tuple[str, str]]:
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
-def theirs(notebook):
+def theirs(notebook: NotebookNode) -> list[tuple[str, str]]:
     """The texts that are the student's own."""
     cells = [cell for cell in notebook.cells if not cell.metadata.get("nbgrader", {}).get("locked")]
     return [(cell.cell_type, cell.source) for cell in cells]

@@ -19,24 +19,42 @@ import importlib.metadata
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cluster.system import files
 
 from ..course import CourseError
 from ..work_files import copy_work, work_files
 
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from nbgrader.coursedir import CourseDirectory
+
 PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
 CODE = ("system", "slurm", "checks", "jobs", "training", "staff/engine")
 
 
-def write(path, text):
+Item = tuple[str, str]  # (student, key)
+
+
+class Prepared(Protocol):
+    """What is read of a submission here (a `prepare.Submission`, which stands above this module)."""
+
+    student: str
+    folder: Path
+    name: str
+    notebook: NotebookNode | None
+
+
+def write(path: Path, text: str) -> None:
     """For the owner only; a reader sees all or nothing, also after a crash."""
     files.write(path, text, mode=0o600, sync=True)
 
 
-def load(path):
+def load(path: Path | str) -> Any:
     """The JSON of a file, or None where there is none that can be read."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8"))
@@ -44,7 +62,7 @@ def load(path):
         return None
 
 
-def runs(coursedir):
+def runs(coursedir: CourseDirectory) -> Path:
     """The folder <runs> of a course: beside the folder of the graded notebooks, entered by its owner only."""
     return Path(coursedir.format_path(coursedir.autograded_directory, "-", "-")).parents[2] / "runs"
 
@@ -52,22 +70,22 @@ def runs(coursedir):
 class Store:
     """The folder of one assignment's grading."""
 
-    def __init__(self, runs, assignment):
+    def __init__(self, runs: Path | str, assignment: str):
         self.folder = Path(runs) / assignment
         self.items = self.folder / "items"
         self.dispatches = self.folder / "dispatches"
         for folder in (self.items, self.dispatches):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def item(self, student, key):
+    def item(self, student: str, key: str) -> Path:
         return self.items / student / key
 
-    def verdict(self, student, key):
+    def verdict(self, student: str, key: str) -> dict[str, Any] | None:
         """The verdict of an item as plain data, or None."""
         found = load(self.item(student, key) / "verdict.json")
         return found["verdict"] if found and found.get("key") == key else None
 
-    def again(self, student, key):
+    def again(self, student: str, key: str) -> str:
         """Why an item has to be graded again; the verdict that said so is removed. "" where there is none."""
         verdict = self.verdict(student, key)
         if not verdict or verdict["outcome"] == "graded":
@@ -75,25 +93,25 @@ class Store:
         (self.item(student, key) / "verdict.json").unlink(missing_ok=True)
         return verdict["why"] or "the infrastructure failed"
 
-    def recorded(self, student):
+    def recorded(self, student: str) -> dict[str, Any]:
         """What `note` wrote last of a student, or {}."""
         return load(self.items / student / "recorded.json") or {}
 
-    def note(self, student, facts):
+    def note(self, student: str, facts: dict[str, Any]) -> None:
         """Remember what of a student's stands in the gradebook: the key of the work, or its problem."""
         (self.items / student).mkdir(mode=0o700, exist_ok=True)
         write(self.items / student / "recorded.json", json.dumps(facts))
 
-    def void(self):
+    def void(self) -> list[str]:
         """The names of the checks that count as passed for everybody."""
         return load(self.folder / "void.json") or []
 
-    def journal(self, facts):
+    def journal(self, facts: dict[str, Any]) -> None:
         """Add a line to what the grading of this assignment took."""
         with open(self.folder / "journal.jsonl", "a", opener=lambda p, f: os.open(p, f, 0o600)) as file:
             file.write(json.dumps(facts) + "\n")
 
-    def stage(self, submission, key, source_files):
+    def stage(self, submission: Prepared, key: str, source_files: dict[str, Path]) -> Path:
         """Write what a worker needs for one submission; whole or not at all. Returns its folder."""
         import nbformat
 
@@ -112,7 +130,7 @@ class Store:
         files.replace_folder(new, target)
         return target
 
-    def tidy(self, student, key):
+    def tidy(self, student: str, key: str) -> None:
         """Remove what is no longer needed once a verdict is in the gradebook: older items, staged files."""
         for old in (self.items / student).iterdir():
             if old.name != key and old.is_dir():
@@ -120,7 +138,7 @@ class Store:
         shutil.rmtree(self.item(student, key) / "files", ignore_errors=True)
 
     @contextlib.contextmanager
-    def alone(self):
+    def alone(self) -> Iterator[None]:
         """Hold the lock of the assignment; a second head is refused."""
         path = self.folder / "lock"
         with files.lock(path, wait=False) as held:
@@ -133,7 +151,7 @@ class Store:
             yield
 
 
-def key(submission, source_files, environment):
+def key(submission: Prepared, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
     """The hash of a prepared submission: its cells, its files, the assignment's, and the environment."""
     cells = [
         [cell.cell_type, cell.source, cell.metadata.get("nbgrader", {})] for cell in submission.notebook.cells
@@ -146,7 +164,7 @@ def key(submission, source_files, environment):
 
 
 @cache
-def environment():
+def environment() -> dict[str, str]:
     """What a verdict depends on beside the submission: versions, and the course's own code."""
     import platform
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ..course import CourseError
+from ..course import Course, CourseError
 from ..release import wrong_solutions
 from ..release.variant_codes import Codes, has_variants, stamp
 from ..spreadsheet import text
 from . import prove_checks, store
 
+if TYPE_CHECKING:
+    from nbgrader.api import Gradebook
 
-def prove(root, assignment, folder, samples):
+
+def prove(root: Path, assignment: str, folder: Path, samples: int) -> tuple[int, list[str]]:
     """Grade stub, solution and wrong solutions with the sample's numbers and with `samples` random variants.
 
     folder: an empty one. Returns (number of gradings, what is not as it should be, in words): in a variant
@@ -34,7 +40,9 @@ def prove(root, assignment, folder, samples):
     return len(books), found
 
 
-def give(course, book, assignment, students, target):
+def give(
+    course: Course, book: Gradebook, assignment: str, students: Collection[str] | None, target: Path
+) -> int:
     """Write the codes of the class, or of `students`, as CSV for its owner only; returns how many."""
     people = {person.id: person.email for person in book.students}
     names = sorted(students or people)

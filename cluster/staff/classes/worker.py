@@ -14,13 +14,18 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..course import CourseError
 from . import store
 
+if TYPE_CHECKING:
+    from ..engine import Engine
 
-def main(argv=None):
+
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m cluster.staff.classes.worker", description=__doc__)
     parser.add_argument("dispatch", type=Path, help="the folder of the dispatch")
     parser.add_argument("part", type=int, help="which part of its plan")
@@ -35,14 +40,14 @@ def main(argv=None):
         return 1
 
 
-def watch(stream):
+def watch(stream: TextIO) -> None:
     """End this process when the head has gone: its end of the pipe is closed then, however it died."""
     while stream.read(4096):
         pass
     os._exit(3)
 
 
-def work(dispatch, part):
+def work(dispatch: Path, part: int) -> int:
     """Grade the items of a part; returns 0 when each has a verdict or the dispatch was called off."""
     plan = store.load(dispatch / "plan.json")
     if plan is None:
@@ -64,7 +69,7 @@ def work(dispatch, part):
     return ended(dispatch, part, began, plan["workers"])
 
 
-def ended(dispatch, part, began, cores):
+def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
     """Leave word that the part is through, and what it took."""
     facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
     if (dispatch / "plan.json").exists():
@@ -72,7 +77,7 @@ def ended(dispatch, part, began, cores):
     return 0
 
 
-def make_engine(name, workers, limits):
+def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Engine:
     """The engine `module:Class`; `limits` is {name: value} for the Limits of its module, or None."""
     module, _, kind = name.partition(":")
     module = importlib.import_module(module)
@@ -80,7 +85,7 @@ def make_engine(name, workers, limits):
     return getattr(module, kind)(workers=workers, **more)
 
 
-def drain(engine, waiting, dispatch):
+def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path) -> None:
     """Grade items until none is left."""
     while (dispatch / "plan.json").exists():
         try:
@@ -91,7 +96,7 @@ def drain(engine, waiting, dispatch):
             grade(engine, item)
 
 
-def grade(engine, item):
+def grade(engine: Engine, item: Path) -> None:
     """Write the verdict of one item. What goes wrong here is the infrastructure's fault: grade again."""
     import nbformat
 
@@ -107,7 +112,7 @@ def grade(engine, item):
         print(f"{item}: {error}", file=sys.stderr)
 
 
-def again(why):
+def again(why: str) -> dict[str, Any]:
     """The verdict of an item that has to be graded again."""
     return {"outcome": "again", "why": why, "checks": {}, "notebook": None, "seconds": 0.0}
 

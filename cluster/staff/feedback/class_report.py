@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .. import failures
 from ..classes import late, store
-from ..course import CourseError
+from ..course import Course, CourseError
 from ..release import variant_codes
 from ..spreadsheet import text
 from . import core_hours, explain
 
+if TYPE_CHECKING:
+    from nbgrader.api import Gradebook, SubmittedAssignment
+
+    from ..release.wrong_solutions import Mutant
+
 UNKNOWN = "something else"
 
 
-def facts(root, course, assignment):
+def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
     """All that the report shows, as plain data. Raises CourseError where nothing is graded."""
     from nbgrader.api import Gradebook
 
@@ -50,7 +58,13 @@ def facts(root, course, assignment):
     }
 
 
-def student(book, policy, where, row, mutants):
+def student(
+    book: Gradebook,
+    policy: late.LatePenalty,
+    where: store.Store,
+    row: SubmittedAssignment,
+    mutants: Iterable[Mutant],
+) -> dict[str, Any]:
     """One student: points, lateness, time, what failed and what that points to."""
     key = where.recorded(row.student_id).get("key")
     verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
@@ -73,17 +87,17 @@ def student(book, policy, where, row, mutants):
     }
 
 
-def waits(grade):
+def waits(grade: Any) -> bool:
     """Is this a written answer that nobody has graded yet? It is neither right nor wrong."""
     return grade.auto_score is None and grade.manual_score is None
 
 
-def failure(check):
+def failure(check: dict[str, Any]) -> explain.Failure:
     """The Failure of a verdict's check; verdicts from before the kind was recorded have the error only."""
     return explain.Failure.from_error(check["error"], check.get("kind", ""), check.get("hidden", False))
 
 
-def shows(failed, mutants):
+def shows(failed: dict[str, explain.Failure], mutants: Iterable[Mutant]) -> list[str]:
     """What the failed checks {name: Failure} point to, in words: what the feedback says, else UNKNOWN."""
     found = explain.misunderstandings(failed, mutants)
     known = frozenset().union(*(one.checks for one in found))
@@ -91,7 +105,7 @@ def shows(failed, mutants):
     return [*dict.fromkeys(one.words for one in found), *([UNKNOWN] if wrong - known else [])]
 
 
-def counted(students):
+def counted(students: list[dict[str, Any]]) -> list[tuple[str, int]]:
     """[(misunderstanding, how many students show it)], the most frequent first."""
     counts = Counter(text for row in students for text in set(row["shows"]))
     empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
@@ -99,7 +113,7 @@ def counted(students):
     return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a hole left empty", empty)] if n]
 
 
-def check(name, worth, students):
+def check(name: str, worth: float, students: list[dict[str, Any]]) -> dict[str, Any]:
     """One check over the class."""
     scores = [row["scores"].get(name, 0.0) for row in students]
     scores = [score for score in scores if score is not None] or [0.0]
@@ -116,17 +130,17 @@ def check(name, worth, students):
     }
 
 
-def first_line(error):
+def first_line(error: str) -> str:
     """What a check said, in one line."""
     return "a hole left empty" if is_empty(error) else error.partition("\n")[0]
 
 
-def is_empty(error):
+def is_empty(error: str) -> bool:
     """Has a check met a hole that is still empty?"""
     return failures.kind(error) == failures.EMPTY
 
 
-def time_used(where, students):
+def time_used(where: store.Store, students: list[dict[str, Any]]) -> dict[str, Any]:
     """Seconds of students' work, and the hours of cores that workers had reserved, by where they ran."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
     hours, note = core_hours.used(where.folder / "journal.jsonl")
@@ -139,7 +153,7 @@ def time_used(where, students):
     }
 
 
-def tables(found):
+def tables(found: dict[str, Any]) -> dict[str, str]:
     """{file name: CSV} of the students and of the checks."""
     checks = [row["check"] for row in found["checks"]]
     own = any("variant" in row for row in found["students"])  # numbers of their own

@@ -9,6 +9,8 @@ from __future__ import annotations
 import datetime
 import json
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 from cluster.slurm import client
 
@@ -16,7 +18,7 @@ FORMAT = "--format=JobName,CPUTimeRAW,State"
 THROUGH = ("COMPLETED", "COMPLETING", "RUNNING")
 
 
-def used(journal):
+def used(journal: Path) -> tuple[dict[str, float], str]:
     """({"local" or "slurm": core hours}, what is to be said about them) from the path of a journal."""
     try:
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
@@ -37,7 +39,7 @@ def used(journal):
     return {kind: round(value, 4) for kind, value in sorted(hours.items())}, "; ".join(notes)
 
 
-def accounted(arrays):
+def accounted(arrays: list[dict[str, Any]]) -> tuple[float, int] | None:
     """(core hours, tasks that did not complete) of these arrays by sacct; None if it lacks one."""
     names = {one["job"] for one in arrays}
     first = datetime.datetime.fromtimestamp(min(one["sent"] for one in arrays) - 60)

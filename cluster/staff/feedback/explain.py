@@ -24,6 +24,8 @@ from urllib.parse import quote
 from .. import failures
 
 if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
     from ..release.wrong_solutions import Mutant
 
 MARKS = "?/:@!$&'()*+,;="  # that nbconvert leaves as they are in the id of a heading
@@ -116,7 +118,7 @@ def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure])
 
 
 @cache
-def mutants_of(root, assignment):
+def mutants_of(root: Path, assignment: str) -> tuple[Mutant, ...]:
     from ..release.wrong_solutions import load_all
 
     notebook = source_of(root, assignment)
@@ -124,7 +126,7 @@ def mutants_of(root, assignment):
 
 
 @cache
-def source_of(root, assignment):
+def source_of(root: Path, assignment: str) -> NotebookNode | None:
     """The instructor's notebook of an assignment, or None."""
     import nbformat
 
@@ -133,7 +135,7 @@ def source_of(root, assignment):
 
 
 @cache
-def where(root, assignment, check):
+def where(root: Path, assignment: str, check: str) -> str:
     """The places to read again, in words, or ""."""
     notebook, heading = source_of(root, assignment), ""
     for cell in notebook.cells if notebook else ():
@@ -145,7 +147,7 @@ def where(root, assignment, check):
     return ""
 
 
-def above(heading):
+def above(heading: str) -> str:
     """A link to a heading of the page, by nbconvert's id for it; only words where it has formulas or code."""
     words = f"“{heading}” above"
     if re.search(r"[`$*_<>&\[\]]", heading):
@@ -153,7 +155,7 @@ def above(heading):
     return f"[{words}](<#{quote(heading.replace(' ', '-'), safe=MARKS)}>)"
 
 
-def lecture_section(root, assignment, see):
+def lecture_section(root: Path, assignment: str, see: str | None) -> str:
     """The section of the lecture that see="1.3" names, in words; "" without one. Raises ValueError."""
     import nbformat
 

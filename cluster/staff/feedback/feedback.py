@@ -5,9 +5,13 @@ explain, and the exporter. Its pages (templates/teach) work without a network: n
 MathML, and a policy that lets nothing be loaded.
 """
 
+from __future__ import annotations
+
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nbconvert.exporters import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
@@ -18,6 +22,9 @@ from .. import failures
 from ..hidden import has_hidden, hidden_lines, replaced
 from .explain import Failure, explain
 from .markdown import in_line
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
@@ -47,7 +54,7 @@ POLICY = (
 class Marks(GetGrades):
     """nbgrader's step that reads the marks, and whether a person has to look at one before it counts."""
 
-    def _get_score(self, cell, resources):
+    def _get_score(self, cell: NotebookNode, resources: dict[str, Any]) -> None:
         super()._get_score(cell, resources)
         name = cell.metadata.nbgrader["grade_id"]
         grade = self.gradebook.find_grade(name, self.notebook_id, self.assignment_id, self.student_id)
@@ -63,7 +70,9 @@ class HideHiddenTests(Preprocessor):
 
     enabled = Bool(True, help="Whether hidden checks are blanked.").tag(config=True)
 
-    def preprocess_cell(self, cell, resources, index):
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
         if not has_hidden(cell.source):
             return cell, resources
         if cell.cell_type == "code":
@@ -74,7 +83,7 @@ class HideHiddenTests(Preprocessor):
         return cell, resources
 
 
-def hide(output, cell):
+def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
     """An output of a check with hidden lines as its student may see it.
 
     The engine runs the shown part of all checks before any hidden one, and marks the cell of which the hidden
@@ -103,7 +112,9 @@ class Contents(Preprocessor):
 
     enabled = Bool(True, help="Whether the page has a list of checks.").tag(config=True)
 
-    def preprocess(self, notebook, resources):
+    def preprocess(
+        self, notebook: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
         about = resources["nbgrader"]
         about["checks"] = [listed(cell) for cell in notebook.cells if worth_a_line(cell)]
         about["banners"] = sorted(
@@ -122,20 +133,20 @@ class Contents(Preprocessor):
         return notebook, resources
 
 
-def worth_a_line(cell):
+def worth_a_line(cell: NotebookNode) -> bool:
     """Is this cell one with points, or one with a comment that a person wrote?"""
     role = cell.metadata.get("nbgrader", {})
     return role.get("grade") or role.get("task") or role.get("comment", NOTHING) not in (None, "", NOTHING)
 
 
-def listed(cell):
+def listed(cell: NotebookNode) -> NotebookNode:
     """What the template shows of a cell: nbgrader's metadata and a title, as HTML of one line."""
     role = cell.metadata.nbgrader
     role["title"] = in_line(title(cell))
     return role
 
 
-def title(cell):
+def title(cell: NotebookNode) -> str:
     """The first line of a check's docstring (Markdown), without its points; else what kind of cell it is."""
     role = cell.metadata.nbgrader
     if not role.get("solution") and cell.cell_type == "code":
@@ -147,7 +158,7 @@ def title(cell):
     return "Written answer" if role.get("grade") else "Task" if role.get("task") else "Your answer"
 
 
-def heading(cells):
+def heading(cells: list[NotebookNode]) -> str:
     """The first heading of the first order in a notebook's texts, or ""."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
     found = re.search(r"^# +(.+)$", text, re.MULTILINE)
@@ -162,7 +173,9 @@ class Explain(Preprocessor):
 
     enabled = Bool(True, help="Whether failed checks are explained.").tag(config=True)
 
-    def preprocess(self, notebook, resources):
+    def preprocess(
+        self, notebook: NotebookNode, resources: dict[str, Any]
+    ) -> tuple[NotebookNode, dict[str, Any]]:
         root = Path(self.config.CourseDirectory.root)
         assignment = resources["nbgrader"]["assignment"]
         failed = dict(failed_checks(notebook))
@@ -177,7 +190,7 @@ class Explain(Preprocessor):
         return notebook, resources
 
 
-def failed_checks(notebook):
+def failed_checks(notebook: NotebookNode) -> Iterator[tuple[str, Failure]]:
     """(name, Failure) of each check that failed."""
     for cell in notebook.cells:
         role, error = cell.metadata.get("nbgrader", {}), error_of(cell)
@@ -187,7 +200,7 @@ def failed_checks(notebook):
             yield role["grade_id"], Failure.from_error(error, kind, hidden)
 
 
-def in_words(error):
+def in_words(error: str) -> str:
     """An error as a student reads it: an assertion's text stands for itself."""
     name, _, text = error.partition(": ")
     if name in SAY_IT and text.strip():
@@ -195,7 +208,7 @@ def in_words(error):
     return error.rstrip(": \n") if name not in SAY_IT else "An assertion of this check is not true."
 
 
-def error_of(cell):
+def error_of(cell: NotebookNode) -> str:
     """The error ("Name: text") that a cell ended with, or ""."""
     errors = [o for o in cell.get("outputs", ()) if o.output_type == "error"]
     return f"{errors[0].ename}: {errors[0].evalue}" if errors else ""
@@ -204,12 +217,14 @@ def error_of(cell):
 class Feedback(HTMLExporter):
     """A page of its own, without what needs a network or could run."""
 
-    def __init__(self, **kw):
+    def __init__(self, **kw: Any):
         # Given as arguments, these count more than the template that nbgrader names in the configuration.
         folder = str(Path(__file__).with_name("templates"))
         super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
 
-    def from_notebook_node(self, nb, resources=None, **kw):
+    def from_notebook_node(
+        self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
+    ) -> tuple[str, dict[str, Any]]:
         page, resources = super().from_notebook_node(nb, resources, **kw)
         page = SCRIPTS.sub("", page)
         return page.replace("<head>", f"<head>\n{POLICY}", 1), resources

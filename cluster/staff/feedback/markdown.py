@@ -1,5 +1,7 @@
 """HTML of Markdown that anybody may have written: nothing in it runs or is loaded, formulas are MathML."""
 
+from __future__ import annotations
+
 import re
 from functools import cache
 
@@ -16,7 +18,7 @@ MATH = re.compile(r"(<math\b.*?</math>)", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL)
 
 
-def markdown(source):
+def markdown(source: str) -> str:
     """HTML of a Markdown text that anybody may have written: no script, formulas as MathML."""
     import bleach
     from nbconvert.filters import markdown2html
@@ -45,19 +47,19 @@ def in_line(source: str) -> str:
     )
 
 
-def picture(tag, name, value):
+def picture(tag: str, name: str, value: str) -> bool:
     """Is this attribute of an <img> allowed? A picture from elsewhere would tell who looks at it."""
     return name in ("alt", "title", "width", "height") or (name == "src" and value.startswith("data:image/"))
 
 
 @cache
-def mathml(text, display):
+def mathml(text: str, display: str) -> str:
     from latex2mathml.converter import convert
 
     return convert(text, display=display)
 
 
-def formula(found):
+def formula(found: re.Match[str]) -> str:
     """A formula as MathML, or as it was written where it is none."""
     from html import unescape
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 import base64
 import html
 import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PLACES = {"local": "this machine", "slurm": "Slurm"}
 STYLE = """
@@ -16,7 +22,7 @@ img { max-width: 100%; } code { font-size: 0.9em; }
 """
 
 
-def page(found):
+def page(found: dict[str, Any]) -> str:
     """The HTML of `report.facts`."""
     students, took = found["students"], found["time"]
     looks = [row["student"] for row in students if row["look"]]
@@ -70,7 +76,7 @@ def page(found):
     return head + "\n".join(parts) + "</html>\n"
 
 
-def table(columns, rows):
+def table(columns: list[str], rows: Sequence[Sequence[str | float | None]]) -> str:
     """An HTML table; numbers stand right, and so do the heads of their columns."""
 
     def is_number(value):
@@ -86,7 +92,7 @@ def table(columns, rows):
     return "<table>" + "\n".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-def picture(figure, words):
+def picture(figure: Figure, words: str) -> str:
     """A figure as an image inside the page."""
     data = io.BytesIO()
     figure.savefig(data, format="svg", metadata={"Date": None})
@@ -94,7 +100,7 @@ def picture(figure, words):
     return f'<img alt="{html.escape(words)}" src="data:image/svg+xml;base64,{text}">'
 
 
-def drawing(width, height):
+def drawing(width: float, height: float) -> tuple[Figure, Axes]:
     """A figure and its axes in the course's style, without a display."""
     from matplotlib import style
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -106,7 +112,7 @@ def drawing(width, height):
         return figure, figure.add_subplot()
 
 
-def distribution(found):
+def distribution(found: dict[str, Any]) -> Figure:
     """How many students have how many points."""
     import numpy as np
 
@@ -125,7 +131,7 @@ def distribution(found):
     return figure
 
 
-def failures(found):
+def failures(found: dict[str, Any]) -> Figure:
     """The share of students that lose points in each check, in the order of the notebook."""
     checks = found["checks"]
     figure, axes = drawing(7.2, 0.8 + 0.26 * len(checks))

@@ -77,7 +77,7 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
 
     chosen = _started(state)
     people = roster.read_people(args.roster)
-    with states.locked(state):
+    with states.locked(state, say):
         changed = sync.sync(state, chosen, people, say)
         sync.keep(state, args.roster.absolute())
     say(f"{len(people)} people, {len(changed)} changes")

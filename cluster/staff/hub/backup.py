@@ -9,18 +9,23 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import itertools
 import json
 import os
 import shutil
 import sqlite3
+import stat
 import tarfile
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from cluster.system import files, processes
 
 from .. import services
+from ..classes import collect
 from ..services import Say, start_group, step
 from . import COURSE, daemons, postgres, sync, users
 from . import state as states
@@ -41,7 +46,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
         raise Trouble(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
     with contextlib.ExitStack() as last:
         _no_grading(private / "runs", wait, say, last)
-        last.enter_context(states.locked(state))
+        last.enter_context(states.locked(state, say))
         with step("collecting what was handed in", say) as note:
             note("; ".join(_collect(state, settings, exchange)))
         with step(str(file), say):
@@ -54,8 +59,10 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
                 _text(tar, sync.KEPT, (state / sync.KEPT).read_bytes())
                 _text(tar, *_book(state, settings, private))
                 tar.add(private, "grading", filter=_kept)
-                for name in (*OURS, "inbound"):
+                for name in OURS:
                     tar.add(exchange / name, f"exchange/{name}", filter=_kept)
+                for line in _inbox(tar, exchange / "inbound", "exchange/inbound"):
+                    say(f"    left out: {line}")
             noted = {"file": str(file), "time": time.time()}
             files.write_json(state / states.BACKED_UP, noted, mode=0o600)
 
@@ -66,7 +73,7 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
     What was there is kept beside, as .grading.before; what students have handed in since stays in the
     exchange, to be collected.
     """
-    with states.locked(state):
+    with states.locked(state, say):
         with _opened(file) as tar:
             about = _about(tar, file)
             book = tar.extractfile(about["book"]).read()
@@ -162,6 +169,59 @@ def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     name = Path(info.name).name
     kind = info.isreg() or info.isdir()
     return info if kind and not name.startswith((BOOK, ".gradebook.copy")) else None
+
+
+def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
+    """Add what can be collected of the folders that students handed in; what is left out and why, in words.
+
+    Students can change these folders meanwhile: no link of theirs is followed, no pipe is waited for, and of
+    a file is read what it held when it was opened.
+    """
+    left_out = []
+    tar.add(inbox, name, recursive=False)
+    for entry in sorted(os.scandir(inbox), key=lambda entry: entry.name):
+        shown = ascii(entry.name)[1:-1]
+        if not entry.is_dir(follow_symlinks=False):
+            left_out.append(f"{shown}: no folder")
+            continue
+        if _cannot_be_collected(Path(entry)):
+            left_out.append(
+                f"{shown}: more than {collect.LARGEST // 2**20} MiB or {collect.MOST} files, which cannot be "
+                "collected either"
+            )
+            continue
+        room = collect.LARGEST
+        for path, file in itertools.islice(_regular(Path(entry)), collect.MOST):
+            info = tar.gettarinfo(arcname=f"{name}/{path.relative_to(inbox)}", fileobj=file)
+            with tempfile.TemporaryFile() as copy:  # of one size, whatever becomes of the file meanwhile
+                left = min(os.fstat(file.fileno()).st_size, room)
+                while left > 0 and (block := file.read(min(left, 2**20))):
+                    copy.write(block)
+                    left -= len(block)
+                info.type, info.linkname, info.size = tarfile.REGTYPE, "", copy.tell()
+                room -= info.size
+                copy.seek(0)
+                tar.addfile(info, copy)
+    return left_out
+
+
+def _cannot_be_collected(folder: Path) -> bool:
+    """Whether it is over the limits of `collect`; a hole counts as what it stands for."""
+    found = itertools.islice(_regular(folder), collect.MOST + 1)
+    sizes = [os.fstat(file.fileno()).st_size for _, file in found]
+    return len(sizes) > collect.MOST or sum(sizes) > collect.LARGEST
+
+
+def _regular(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
+    """Each regular file below a folder, opened; what vanishes or cannot be opened meanwhile is left out."""
+    for root, folders, names, here in os.fwalk(folder):
+        folders.sort()
+        for name in sorted(names):
+            with contextlib.suppress(OSError):
+                number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=here)
+                with open(number, "rb") as file:
+                    if stat.S_ISREG(os.fstat(number).st_mode):
+                        yield Path(root, name), file
 
 
 def _text(tar: tarfile.TarFile, name: str, data: bytes) -> None:

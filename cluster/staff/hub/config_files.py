@@ -266,6 +266,7 @@ import os
 
 from jupyter_server._tz import utcnow
 from jupyter_server.base.handlers import AuthenticatedFileHandler
+from jupyter_server.services.contents.filecheckpoints import AsyncFileCheckpoints
 from jupyter_server.services.kernels.kernelmanager import AsyncMappingKernelManager
 
 
@@ -294,9 +295,23 @@ class Files(AuthenticatedFileHandler):
         return super().validate_absolute_path(root, absolute_path)
 
 
+class Checkpoints(AsyncFileCheckpoints):
+    """Those of read-only notebooks lie at home: Jupyter would take a folder in /tmp, one for all users."""
+
+    def checkpoint_path(self, checkpoint_id, path):
+        folder, _, name = path.strip("/").rpartition("/")
+        if os.access(self._get_os_path(folder), os.W_OK):
+            return super().checkpoint_path(checkpoint_id, path)
+        kept = os.path.expanduser(os.path.join("~/.local/share/jupyter/checkpoints", folder))
+        os.makedirs(kept, mode=0o700, exist_ok=True)
+        stem, kind = os.path.splitext(name)
+        return os.path.join(kept, f"{stem}-{checkpoint_id}{kind}")
+
+
 c = get_config()  # noqa: F821
 c.ServerApp.kernel_manager_class = Kernels
 c.ContentsManager.files_handler_class = Files
+c.ContentsManager.checkpoints_class = Checkpoints
 '''
 
 STUDENT = """\

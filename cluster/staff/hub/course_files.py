@@ -55,6 +55,11 @@ def check(root: Path) -> None:
     needed = ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py")
     if absent := [name for name in needed if not (root / name).exists()]:
         raise Trouble(f"{root} is not the course's repository: it has no {', '.join(absent)} (--course).")
+    if all(folder.stat().st_mode & 0o001 for folder in (root, *root.parents)):
+        raise Trouble(
+            f"Every user of this machine can enter {root}, so students could read {root}/solutions. "
+            f"Close it, and give the same command again: chmod o-rwx '{root}'"
+        )
 
 
 def students(root: Path, state: Path, settings: Settings) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from .settings import NAME, Trouble
 
 COLUMNS = ("name", "user", "role", "extension")
 ROLES = ("student", "instructor")
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # Unicode's embeddings and overrides
 EXAMPLE = """\
 name,user,role,extension
 Ada Example,ada,student,
@@ -70,6 +72,11 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
     return list(people.values())
 
 
+def _odd(c: str) -> bool:
+    """Whether a character is none of a name's: a mark of Unix or HTML, a control, one that turns the line."""
+    return c in ":<>" or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp") or c in TURNING
+
+
 def _person(row: dict, line: str) -> Person:
     if None in row or None in row.values():
         raise Trouble(
@@ -80,8 +87,11 @@ def _person(row: dict, line: str) -> Person:
         raise Trouble(
             f"{line}: user = {value['user']!r}: lower-case letters, digits, '_' and '-', at most 32."
         )
-    if not value["name"] or any(c in value["name"] for c in ":\n\r"):
-        raise Trouble(f"{line}: name = {value['name']!r}: a name without ':' is wanted.")
+    if not value["name"]:
+        raise Trouble(f"{line}: name = '': a name is wanted.")
+    if odd := sorted(set(filter(_odd, value["name"]))):
+        these = ", ".join(map(ascii, odd))
+        raise Trouble(f"{line}: name = {value['name']!a}: {these} cannot be in a name.")
     role = value["role"].lower()
     if role not in ROLES:
         raise Trouble(f"{line}: role = {value['role']!r}: one of {', '.join(ROLES)}.")

@@ -34,7 +34,7 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
     daemons.proxy_program()
     course_files.check(root)
     states.begin(state)
-    with states.locked(state):
+    with states.locked(state, say):
         _same(state, settings)
         with step("environment of the hub", say) as note:
             fresh = environment.make(state)

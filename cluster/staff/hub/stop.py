@@ -35,7 +35,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
         say(f"No hub was started in {state}.")
         return
     settings = states.settings(state)
-    with states.locked(state):
+    with states.locked(state, say):
         _end(state, ORDER, say)
         made = states.accounts(state, settings).all()
         numbers = {there.pw_uid for user in made if (there := users.unix_user(user))}

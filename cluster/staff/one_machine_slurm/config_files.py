@@ -5,6 +5,8 @@ from __future__ import annotations
 from .description import Cluster, clock, span
 from .machine import Machine
 
+PRIVATE = "accounts,jobs,reservations,usage,users"  # whose are shown to their owners only
+
 
 def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
     """{path under the state folder: text}. `slurm.conf` is for users, `etc/` for the daemons."""
@@ -29,6 +31,8 @@ SlurmctldPort={cluster.port}
 SlurmUser=slurm
 AuthType=auth/munge
 CredType=cred/munge
+# Of jobs, accounts and usage everybody sees their own; root, Slurm's user and operators see all.
+PrivateData={PRIVATE}
 # A requeued job waits as long as a credential lives, so that none serves twice: 120 s by default.
 AuthInfo=cred_expire=15
 StateSaveLocation={state}/controller
@@ -155,6 +159,7 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=slurm
 StorageLoc=slurm_acct_db
+PrivateData={PRIVATE}
 {loopback}"""
 
 

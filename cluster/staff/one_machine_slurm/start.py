@@ -21,7 +21,7 @@ def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | 
         raise Trouble(f"Slurm cannot be started here: {why}.")
     here = machine.look(cluster, state)
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
-    with services.locked(state):
+    with services.locked(state, say):
         states.configure(cluster, here)
         munged, mariadbd, slurmdbd, slurmctld, *nodes = daemons.all_daemons(cluster, here)
         if not munged.answers():

@@ -28,7 +28,7 @@ def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
     if states.record(state) is None:
         say(f"No one-machine Slurm was started in {state}.")
         return
-    with services.locked(state):
+    with services.locked(state, say):
         ledger = services.process_ledger(state)
         nodes = [n for n in ledger.all() if n not in SERVICES]
         running = {n: r for n, r in ledger.all().items() if processes.alive(r)}

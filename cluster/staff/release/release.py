@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,9 @@ MARKS = (
 TRIVIAL = 12  # characters: shorter lines (`return x`, `else:`) say nothing
 
 
-def generate(root, assignment, into, private=None, whole=True):
+def generate(
+    root: Path, assignment: str, into: Path, private: Path | None = None, whole: bool = True
+) -> Path:
     """Generate one assignment's release into the folder `into`/`assignment`; return that folder.
 
     The notebook in solutions/ is written anew from its twin first. `private` holds nbgrader's database
@@ -46,13 +49,19 @@ def generate(root, assignment, into, private=None, whole=True):
     return Path(into) / assignment
 
 
-def offered_ranks(text):
+def offered_ranks(text: str) -> contextlib.AbstractContextManager[None]:
     """Where code with this text submits jobs with Horovod: fork their ranks (`forked_ranks.offered`)."""
     needed = "submit(" in text and "horovod" in text and forked_ranks.VARIABLE not in os.environ
     return forked_ranks.offered(forked_ranks.LIBRARIES) if needed else contextlib.nullcontext()
 
 
-def release(root, wanted=None, target=None, private=None, whole=True):
+def release(
+    root: Path,
+    wanted: str | None = None,
+    target: Path | str | None = None,
+    private: Path | None = None,
+    whole: bool = True,
+) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
     An assignment is swapped in when it is complete and holds nothing secret; until then the old one stays.
@@ -78,26 +87,28 @@ def release(root, wanted=None, target=None, private=None, whole=True):
             say(f"{assignment}: released to {old}")
 
 
-def table_of(root):
+def table_of(root: Path) -> results.Table:
     """The table of the releases in exercises/: their files' hashes, under the keys of what made them."""
     return results.Table(root / results.FOLDER / "releases.json")
 
 
-def record(root, wanted=None):
+def record(root: Path, wanted: str | None = None) -> None:
     """Record that the releases in exercises/ were made from what there is now."""
     tree, chosen = keys.Tree(root), assignments(root, wanted)
     own = {name: keys.release(tree, name) for name in assignments(root)}
     made = {name: {"files": hashes(root / "exercises" / name)} for name in chosen}
-    table_of(root).keep({}, own, made)
+    (root / ".grading").mkdir(exist_ok=True)
+    with files.lock(root / ".grading" / "releases.lock"):  # what another records at the same time stays
+        table_of(root).keep({}, own, made)
 
 
-def hashes(folder):
+def hashes(folder: Path) -> dict[str, str]:
     """{relative path: hash} of a folder's files."""
     paths = sorted(p for p in Path(folder).rglob("*") if p.is_file())
     return {p.relative_to(folder).as_posix(): keys.digest(p.read_bytes()) for p in paths}
 
 
-def check(root, wanted=None, target=None):
+def check(root: Path, wanted: str | None = None, target: Path | str | None = None) -> list[str]:
     """Compare the committed release with one generated now; return what differs or leaks, line by line.
 
     The solution is executed as far as the release depends on it; `mutants` asks whether it passes its checks.
@@ -122,7 +133,7 @@ def check(root, wanted=None, target=None):
     return wrong
 
 
-def secrets(root, assignment):
+def secrets(root: Path, assignment: str) -> set[str]:
     """Every line of a solution or hidden test of `assignment` that students see nowhere else."""
     hidden, shown = set(), set()
     for twin in sorted((root / "solutions" / assignment).glob("*.py")):
@@ -160,7 +171,7 @@ def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: 
     return found
 
 
-def find_leaks(folder, secret_lines, marks=MARKS):
+def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[str] = MARKS) -> list[str]:
     """What in `folder` students must not see: nbgrader's marks, secret lines, text twins, outputs."""
     import nbformat
 
@@ -182,12 +193,12 @@ def find_leaks(folder, secret_lines, marks=MARKS):
     return found
 
 
-def shorten(lines, most=10):
+def shorten(lines: list[str], most: int = 10) -> list[str]:
     """The first lines, and how many more there are."""
     return lines if len(lines) <= most else [*lines[:most], f"and {len(lines) - most} more"]
 
 
-def same_files(a, b):
+def same_files(a: Path, b: Path) -> bool:
     """Do two folders hold the same files with the same bytes?"""
     trees = [{p.relative_to(f): p.read_bytes() for p in Path(f).rglob("*") if p.is_file()} for f in (a, b)]
     return trees[0] == trees[1]

@@ -1,5 +1,7 @@
 """The folder that students get: lectures, exercises and what they need to run, never this repository."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import shutil
@@ -51,7 +53,7 @@ Restart the kernel and run all cells once before you hand in.
 """
 
 
-def make(root, target=None, after=None):
+def make(root: Path, target: Path | str | None = None, after: str | None = None) -> list[str]:
     """Make (or make anew) the students' folder; return what must not be in it, line by line.
 
     `after` is the number of the last assignment whose answers the package may hold: "07" (default: none).
@@ -89,7 +91,7 @@ def make(root, target=None, after=None):
     return []
 
 
-def hashes(folder):
+def hashes(folder: Path) -> dict[str, str]:
     """{path: sha256} of the files in a folder, but for what Python and Jupyter leave behind."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
     return {
@@ -99,14 +101,14 @@ def hashes(folder):
     }
 
 
-def changed(folder):
+def changed(folder: Path) -> list[str]:
     """The files of a students' folder that this command did not write, or not as they are now."""
     manifest = folder / MANIFEST
     written = json.loads(manifest.read_text()) if manifest.exists() else {}
     return sorted(name for name, digest in hashes(folder).items() if written.get(name) != digest)
 
 
-def chosen(root, after=None):
+def chosen(root: Path, after: str | None = None) -> list[Path]:
     """The files of the repository that students get."""
     kept_back = {name for number, names in ANSWERS.items() if number > (after or "") for name in names}
     paths = sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()})
@@ -120,7 +122,7 @@ def chosen(root, after=None):
     ]
 
 
-def leaks(root, folder, after=None):
+def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
     """What of solutions, hidden tests or mutants is in `folder`.
 
     The exercises are searched for secret lines, and so is cluster/training, for the assignments that come

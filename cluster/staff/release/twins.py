@@ -13,18 +13,24 @@ Everything else in a header (tags, even nbgrader's own metadata written out) goe
 are the slugs, or a hash of the cell's text, so generating twice gives the same bytes.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..course import CourseError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 ROLES = ("solution", "check", "given", "explain")
 GRADED = ("check", "explain")
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 
 
-def notebook(text_file):
+def notebook(text_file: Path | str) -> NotebookNode:
     """The notebook (NotebookNode) that the percent script `text_file` describes, without outputs."""
     import jupytext
     import nbformat
@@ -52,7 +58,7 @@ def notebook(text_file):
     return node
 
 
-def role(metadata, cell_type, text_file):
+def role(metadata: dict[str, Any], cell_type: str, text_file: Path | str) -> dict[str, Any]:
     """A cell's metadata with the course's shorthand replaced by nbgrader's."""
     roles = [r for r in ROLES if r in metadata]
     if not roles:
@@ -86,7 +92,7 @@ def role(metadata, cell_type, text_file):
     return metadata
 
 
-def write_notebook(text_file, target=None):
+def write_notebook(text_file: Path | str, target: Path | str | None = None) -> Path:
     """Write the notebook beside its twin (or to `target`) unless it is there already; return its path."""
     import nbformat
 

@@ -16,11 +16,15 @@ import re
 import secrets
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cluster.checks.variant import FILE, READ_AS, SAMPLE, with_check
 
 from ..course import CourseError
 from ..work_files import work_files
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 CELL = "variant"  # the name of the given cell that draws the numbers
 CALL = re.compile(r"""\bvariant\((["'])(\w+)\1\)""")
@@ -30,10 +34,10 @@ LETTERS = 10  # of a code, 50 bits, and two that check it
 class Codes:
     """The codes of one assignment; `private` is the folder of the instructor's files, .grading/."""
 
-    def __init__(self, private, assignment):
+    def __init__(self, private: Path | str, assignment: str):
         self.file, self.assignment = Path(private) / "variants.key", assignment
 
-    def make_key(self):
+    def make_key(self) -> None:
         """Make the key where there is none. It is never changed: codes that were given out depend on it."""
         with (
             contextlib.suppress(FileExistsError),
@@ -42,7 +46,7 @@ class Codes:
             file.write(secrets.token_hex(32) + "\n")
 
     @cached_property
-    def key(self):
+    def key(self) -> bytes:
         """The key as bytes. Raises CourseError where there is none, or others could have read it."""
         try:
             about, text = self.file.stat(), self.file.read_text().strip()
@@ -55,20 +59,20 @@ class Codes:
             raise CourseError(f"{self.file} can be read by others, or is too short: chmod 600, or a new key")
         return text.encode()
 
-    def code_of(self, student):
+    def code_of(self, student: str) -> str:
         """The code of a student, always the same."""
         message = f"{self.assignment}\0{student}".encode()
         digest = hmac.new(self.key, message, hashlib.sha256).digest()
         return self.complete(base64.b32encode(digest).decode().lower()[:LETTERS])
 
-    def any(self):
+    def any(self) -> str:
         """A code drawn at random, for trials."""
         return self.complete(base64.b32encode(secrets.token_bytes(10)).decode().lower()[:LETTERS])
 
-    def complete(self, body):
+    def complete(self, body: str) -> str:
         return with_check(self.assignment[:2], body)
 
-    def entered(self, student, folder):
+    def entered(self, student: str, folder: Path) -> str:
         """What is to be said of the code that the student of this submission worked with, or ""."""
         path = work_files(folder).get(FILE)
         text = path.read_text(errors="replace")[:100] if path else SAMPLE
@@ -83,7 +87,7 @@ class Codes:
         return f"{FILE} holds {whom}; graded with their own numbers"
 
 
-def stamp(notebook, code):
+def stamp(notebook: NotebookNode, code: str) -> NotebookNode:
     """Write a code into the notebook's given cell `variant`. Raises CourseError where it does not draw."""
     for cell in notebook.cells:
         if cell.metadata.get("nbgrader", {}).get("grade_id") == CELL:
@@ -95,6 +99,6 @@ def stamp(notebook, code):
     return notebook
 
 
-def has_variants(notebook):
+def has_variants(notebook: NotebookNode) -> bool:
     """Has this notebook a cell that draws a student's numbers?"""
     return any(cell.metadata.get("nbgrader", {}).get("grade_id") == CELL for cell in notebook.cells)

@@ -2,7 +2,9 @@
 
 import contextlib
 import fcntl
+import os
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -21,8 +23,14 @@ def claim(folder):
 
 
 def sweep():
-    """Remove folders that no engine uses any more, and empty control groups."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*/"):
+    """Remove folders that no engine uses any more, and empty control groups.
+
+    Only this user's own: anybody can make a folder of such a name, with a pipe in it that nobody writes to.
+    """
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+        about = folder.lstat()
+        if about.st_uid != os.geteuid() or not stat.S_ISDIR(about.st_mode):
+            continue
         with contextlib.suppress(OSError), open(folder / "in-use") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)

@@ -6,6 +6,8 @@ The oldest Python decides: a newer one may be given packages that the older cann
 3.11.2). Horovod is left out: it is compiled on the machine, and only from source.
 """
 
+from __future__ import annotations
+
 import json
 import subprocess
 import sys
@@ -18,7 +20,7 @@ OLDEST = "3.11.0"
 HEAD = f"# Made by `make lock` from the pins of pyproject.toml, resolved for Python {OLDEST}.\n"
 
 
-def main():
+def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = {name: pins for name, pins in project["optional-dependencies"].items() if name != "compiled"}
     pins = sum(groups.values(), project["dependencies"])

@@ -1,0 +1,141 @@
+"""Is what the code names in our own modules there, also inside functions and in tests that are skipped?"""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from cluster.staff import syntax
+
+from . import ROOT
+
+FOLDERS = ("cluster", "tests", "solutions", "lectures", "exercises")
+ELSEWHERE = ROOT / "tests" / "former"  # as an earlier version wrote it: test_former opens it
+
+
+@cache
+def file_of(module):
+    """The file of one of our modules, or None."""
+    path = ROOT.joinpath(*module.split("."))
+    found = [path / "__init__.py", path.with_suffix(".py")]
+    return next((each for each in found if each.is_file()), path if path.is_dir() else None)
+
+
+@cache
+def names_of(module):
+    """The names that a module has; where it imports some when they are asked for, all that it mentions."""
+    path = file_of(module)
+    if path.is_dir():
+        return set()
+    names = syntax.names_in(path.read_text(encoding="utf-8"), module.split("."))
+    mentioned = names.strings if names.lazy else set()
+    return names.bound | mentioned | {"__doc__", "__file__", "__name__", "__path__"}
+
+
+def has(module, name):
+    """Has this module of ours the name, or a module of that name?"""
+    return name in names_of(module) or file_of(f"{module}.{name}") is not None
+
+
+def ours(module):
+    return module.partition(".")[0] in ("cluster", "tests") and file_of(module) is not None
+
+
+def missing(text, package):
+    """What Python source names of our modules and they have not, as `module.name`, each with its line.
+
+    package: that of the source. A name is a module where it is bound to that one and to nothing else.
+    """
+    tree, modules, lacking = ast.parse(text), {}, []
+    others = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            others.add(node.id)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
+            for alias in node.names:
+                if module.partition(".")[0] in ("cluster", "tests") and alias.name != "*":
+                    if not ours(module) or not has(module, alias.name):
+                        lacking.append((node.lineno, f"{module}.{alias.name}"))
+                    full = f"{module}.{alias.name}"
+                    if file_of(full) and alias.name not in names_of(module):
+                        modules.setdefault(alias.asname or alias.name, set()).add(full)
+                        continue
+                others.add(alias.asname or alias.name)
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.partition(".")[0] in ("cluster", "tests") and not ours(alias.name):
+                    lacking.append((node.lineno, alias.name))
+                if alias.asname and ours(alias.name):
+                    modules.setdefault(alias.asname, set()).add(alias.name)
+                else:
+                    others.add(alias.asname or alias.name.partition(".")[0])
+    known = {name: min(found) for name, found in modules.items() if len(found) == 1 and name not in others}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in known:
+            module, name = known[node.value.id], node.attr
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("setattr", "delattr"):
+            first, second = [*node.args, None, None][:2]
+            if isinstance(first, ast.Constant) and str(first.value).startswith("cluster."):
+                module, _, name = first.value.rpartition(".")
+            elif getattr(first, "id", "") in known and isinstance(second, ast.Constant):
+                module, name = known[first.id], second.value
+            else:
+                continue
+        else:
+            continue
+        if not (file_of(module) and has(module, name)):
+            lacking.append((node.lineno, f"{module}.{name}"))
+    return [f"line {line}: {name}" for line, name in sorted(set(lacking))]
+
+
+def sources():
+    """(name, package, text) of all Python there is, the cells of the notebooks' texts included."""
+    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
+        if not path.is_relative_to(ELSEWHERE) and not {".venv", "runs"} & set(path.relative_to(ROOT).parts):
+            text = path.read_text(encoding="utf-8")
+            if "\n# %%" in f"\n{text}":
+                text = "\n".join(map(syntax.python_of, syntax.code_cells(path)))
+            yield path.relative_to(ROOT).as_posix(), path.relative_to(ROOT).parts[:-1], text
+
+
+def test_what_is_named_is_there():
+    """Does each import from our modules, each attribute of one and each name a test replaces in one exist?"""
+    found = {name: lines for name, package, text in sources() if (lines := missing(text, package))}
+    assert found == {}
+
+
+def test_what_the_makefile_starts_is_there():
+    """Are the modules and scripts that make starts there?"""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    modules, scripts = (
+        re.findall(r"-m ((?:cluster|tests)[\w.]*)", text),
+        re.findall(r"\s((?:cluster|tests|lectures)/[\w/]+\.\w+)", text),
+    )
+    assert modules and scripts
+    assert [name for name in modules if not file_of(name)] == []
+    assert [name for name in scripts if not Path(ROOT, name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "lacking"),
+    [
+        ("from cluster.staff.keys import nothing", ["line 1: cluster.staff.keys.nothing"]),
+        ("def f():\n    from . import lock", ["line 2: cluster.staff.lock"]),
+        ("import cluster.nothing", ["line 1: cluster.nothing"]),
+        ("from . import keys\nkeys.nothing()", ["line 2: cluster.staff.keys.nothing"]),
+        ("from . import keys\npatch.setattr(keys, 'nothing', 1)", ["line 2: cluster.staff.keys.nothing"]),
+        ("patch.setattr('cluster.staff.keys.nothing', 1)", ["line 1: cluster.staff.keys.nothing"]),
+        (
+            "from . import keys\nkeys.digest(keys.NO_PART)\nfrom cluster import submit, jobs\njobs.submit()",
+            [],
+        ),
+        ("from . import keys\ndef f(keys):\n    keys.anything()", []),
+    ],
+)
+def test_what_is_missing_is_found(text, lacking):
+    """Is a name that no module has found wherever it stands, and nothing else?"""
+    assert missing(text, ["cluster", "staff"]) == lacking
