@@ -17,10 +17,11 @@ HOLE = "NotImplementedError"
 LATE = "reached its time limit"  # of a job that a check has started
 # A check of a job's results says with which error a rank ended (assignment 07).
 ENDED = re.compile(r"\bended with (an? )?\w*(Error|Exception|Exit|Interrupt)\b")
-# The words of values.py, and any mention of a shape or a dtype by a check of its own words.
+# The words of checks/compare.py, and any mention of a shape or a dtype by a check of its own words; also what
+# the engine says of a changed argument, which is right or wrong whatever the values are.
 OF_FORM = re.compile(
     r"\bshapes?\b|\bdtypes?\b|; it should (be|have) |expected keys|elements too many"
-    r"|(is|holds) a float; an exact value",
+    r"|(is|holds) a float; an exact value|has changed .+, which it was given",
 )
 
 

@@ -167,7 +167,7 @@ class TheWay:
     def read(self, page):
         """What the feedback must show, and what not."""
         text = page.locator("body").inner_text()
-        assert re.search(rf"{self.points} (of|/) {self.points}", text), text[:2000]
+        assert re.search(rf"{self.points} (of|/) {self.of}", text), text[:2000]
         assert self.hidden not in text
         assert "$" not in text
         if self.formulas:
@@ -196,7 +196,8 @@ class TheWay:
 class TestSmall(TheWay):
     """With an assignment and a lecture of the tests' own; the instructor grades on the class page."""
 
-    number, assignment, notebook, points, hidden = "99", "99_doubling", "doubling", 3, "double(17) == 34"
+    number, assignment, notebook, hidden = "99", "99_doubling", "doubling", "double(17) == 34"
+    points, of = 3, 3
     last_words, patience, formulas = "the answer is 42", 120, True
 
     @pytest.fixture(scope="class")
@@ -252,7 +253,8 @@ class TestSmall(TheWay):
 class TestWhole(TheWay):
     """With lecture 01 and assignment 01; the instructor grades in Formgrader."""
 
-    assignment, notebook, points = "01_convolution_as_gemm", "convolution_as_gemm", 20
+    assignment, notebook = "01_convolution_as_gemm", "convolution_as_gemm"
+    points, of = 18, 20  # the written answer waits for a person
     hidden = "not square, one column of pixels left over"
     last_words, patience, formulas = "days, if every FLOP ran at its peak", 600, False
 

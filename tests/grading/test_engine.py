@@ -91,11 +91,11 @@ def test_assignment_solution_and_stub(engine):
     solution, _ = assignment()
     verdict = engine.grade(filled(solution))
     assert {n: c.error for n, c in verdict.checks.items() if c.score != c.max_score} == {}
-    assert sum(c.score for c in verdict.checks.values()) == 20
+    assert sum(c.score for c in verdict.checks.values()) == 18  # and two for a written answer
     json.dumps(verdict.to_json())
     assert "image/png" in shown(verdict) and "[[1. 2. 3.]" in shown(verdict)
     stub = engine.grade(filled(solution, text=STUB))
-    assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 14
+    assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 15
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,48 @@ def test_mutants_lose_their_points(engine, name):
     checks = engine.grade(filled(solution, mutants[name].replace)).checks
     lost = {check for check, result in checks.items() if result.score == 0}
     assert mutants[name].fails <= lost and len(lost) <= len(mutants[name].fails) + 1
+
+
+# What lecture 01 prints, in the names of assignment 01.
+LECTURE = {
+    "im2col": """
+padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
+windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axis=(1, 2))[:, ::stride, ::stride]
+columns = windows.transpose(0, 1, 2, 4, 5, 3).reshape(-1, k * k * x.shape[-1])
+""",
+    "forward": """
+columns = im2col(x, k, stride, padding)
+y = (columns @ w.reshape(-1, K)).reshape(N, H_out, W_out, K) + b
+""",
+    "filter_gradient": """
+rows = dy.reshape(-1, K)
+dw = (im2col(x, k, stride, padding).T @ rows).reshape(k, k, C, K)
+db = rows.sum(axis=0)
+""",
+    "input_gradient": """
+columns = dy.reshape(-1, K) @ w.reshape(-1, K).T
+padded = np.zeros((N, H + 2 * padding, W + 2 * padding, C), dy.dtype)
+taps = columns.reshape(N, H_out, W_out, k, k, C)
+for i in range(k):
+    for j in range(k):
+        padded[:, i : i + stride * H_out : stride, j : j + stride * W_out : stride] += taps[:, :, :, i, j]
+dx = padded[:, padding : padding + H, padding : padding + W]
+""",
+    "layer_flops": """
+flops = 2 * N * H_out * W_out * K * k**2 * C
+""",
+    "layer_bytes": """
+x, w, y, columns = N * H * W * C, k * k * C * K, N * H_out * W_out * K, N * H_out * W_out * k * k * C
+moved = itemsize * (x + w + K + y + (2 * columns if with_im2col else 0))
+""",
+}
+
+
+def test_the_code_of_the_lecture_is_not_the_assignment(engine):
+    """Has who copies it well under half of assignment 01's 20 points?"""
+    solution, _ = assignment()
+    verdict = engine.grade(filled(solution, LECTURE))
+    assert 0 < sum(check.score for check in verdict.checks.values()) <= 7
 
 
 def test_errors_are_said_and_hidden_ones_marked(engine):

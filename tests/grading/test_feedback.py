@@ -16,7 +16,7 @@ from cluster.staff.classes import gradebook
 from cluster.staff.course import Course, assignments
 from cluster.staff.feedback import explain, feedback, markdown
 from cluster.staff.hidden import hidden_lines
-from cluster.staff.release.wrong_solutions import fill
+from cluster.staff.release.wrong_solutions import fill, points
 
 from .. import ROOT
 from .courses import write_mutant
@@ -176,7 +176,8 @@ def test_a_hidden_region_is_what_nbgrader_takes_for_one(begin, kind):
     assert shown.source == f"assert double(1) == 2\n{feedback.INSTEAD}\n"
 
 
-FIRST, SEVENTH = "01_convolution_as_gemm", "07_data_parallel_training"
+FIRST, THIRD = "01_convolution_as_gemm", "03_from_lenet_to_resnet"
+SEVENTH = "07_data_parallel_training"
 VALUE = "AssertionError: dw has 3 of 9 values wrong, the first at [0, 0], where it is 1.0."
 
 
@@ -190,12 +191,12 @@ def explained(assignment, errors, hidden=()):
 
 def test_what_fits_alone_is_said():
     """Is it the mutant whose checks these are, below each of them, with the places to read again?"""
-    wrong = {m.name: m for m in explain.mutants_of(ROOT, FIRST)}["dw_averaged_over_batch"]
-    found = explained(FIRST, dict.fromkeys(wrong.fails, VALUE), hidden={"bias-gradient"})
-    assert set(found) == {"filter-gradient", "bias-gradient"}
+    wrong = {m.name: m for m in explain.mutants_of(ROOT, THIRD)}["reduction_for_nothing"]
+    found = explained(THIRD, dict.fromkeys(wrong.fails, VALUE), hidden={"break-even"})
+    assert set(found) == {"reduction-cost", "break-even"}
     for words in found.values():
-        assert f"**Perhaps you think:** {wrong.misunderstanding}" in words and words.count("Perhaps") == 1
-        assert "lecture 01, section “1.5 Backward" in words
+        assert f"**Perhaps you think:** {wrong.misunderstanding.rstrip('.')}" in words
+        assert words.count("Perhaps") == 1 and "lecture 03, section “3.5" in words
     assert "1.5" in explained(FIRST, {"bias-gradient": "NotImplementedError: "})["bias-gradient"]
 
 
@@ -209,7 +210,7 @@ NO_TENSOR = (
     "AssertionError: on rank 0 the trial 'metric' ended with AttributeError in average_metric(): 'float'"
     " object has no attribute 'dtype'"
 )
-WINDOWS = ["im2col-stride-padding", "forward-equals-loops", "filter-gradient"]
+WINDOWS = ["im2col-stride-padding", "im2col-dilation"]
 FILTERS, BIAS = "filter-gradient", "bias-gradient"
 
 
@@ -229,7 +230,7 @@ FILTERS, BIAS = "filter-gradient", "bias-gradient"
         (FIRST, {"flops-by-hand": FLOAT, "flops-of-layers": FLOAT}),
         (FIRST, {FILTERS: VALUE, BIAS: LIKELY}),  # the check has recognised something else than the mutant
         (FIRST, {FILTERS: VALUE}),
-        (FIRST, dict.fromkeys(WINDOWS, VALUE)),  # of three mutants
+        (FIRST, dict.fromkeys(WINDOWS, VALUE)),  # of several mutants
     ],
 )
 def test_nobody_is_accused_of_what_is_not_known(assignment, errors):
@@ -283,9 +284,8 @@ def test_places_exist(assignment):
     source = explain.source_of(ROOT, assignment)
     if source is None:
         pytest.skip("its notebook has not been made yet")
-    for cell in source.cells:
-        if cell.metadata.get("nbgrader", {}).get("grade"):
-            assert "above" in explain.where(ROOT, assignment, cell.metadata.nbgrader.grade_id)
+    for check in points(source):
+        assert "above" in explain.where(ROOT, assignment, check)
 
 
 @pytest.mark.parametrize(

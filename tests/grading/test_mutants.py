@@ -74,6 +74,23 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
     assert "also loses double-of-others" in capsys.readouterr().out
 
 
+def test_an_unusual_right_solution_that_loses_points_is_a_defect(course):
+    """Is it graded beside the mutants, and said what it lost; is one that is no such file refused?"""
+    folder = course / "tests" / "unusual" / "99"
+    folder.mkdir(parents=True)
+    text = 'UNUSUAL = "{}"\nREPLACE = {{"double": "return {}"}}\n'
+    (folder / "by_a_sum.py").write_text(text.format("A sum.", "sum([x, x])"))
+    (folder / "by_a_shift.py").write_text(text.format("Bits are shifted.", "int(x) << 1"))
+    assert run(course) == ["99_doubling: unusual solution by_a_shift loses double-of-others"]
+    (folder / "by_a_shift.py").write_text('UNUSUAL = "It fails."\nFAILS = {"double-of-one"}\nREPLACE = {}\n')
+    with pytest.raises(wrong_solutions.MutantError, match="an unusual solution defines"):
+        run(course)
+    (folder / "by_a_shift.py").unlink()
+    write_mutant(course, "by_a_sum", {"double-of-one"}, "0")
+    with pytest.raises(wrong_solutions.MutantError, match="two submissions called by_a_sum"):
+        run(course)
+
+
 def test_a_stub_with_points_and_a_wrong_solution_are_defects(course):
     """Are a check that passes on the empty release, and one that the solution fails, found?"""
     twin = course / "solutions" / "99_doubling" / "doubling.py"
@@ -139,6 +156,14 @@ def test_every_assignment_has_five_mutants(assignment):
     assert uncaught <= {"recorded-run"}, f"no mutant fails {sorted(uncaught)}"
 
 
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_unusual_solutions_are_well_formed(assignment):
+    """Are there, where there are any, at least five right but unusual solutions, of holes that exist?"""
+    source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
+    table = wrong_solutions.load_all_unusual(ROOT, assignment, source)
+    assert len(table) >= 5 or not table
+
+
 def chosen(assignment):
     """{submission: why it is graded}: those with another key; one mutant in ten, and stub or solution."""
     shared, own = keys.mutants(sample.tree(), assignment)
@@ -170,7 +195,8 @@ def test_recorded_results_are_as_they_should_be(assignment):
     worth = wrong_solutions.points(source)
     table = [wrong_solutions.Mutant("stub", fails=set(worth)), wrong_solutions.Mutant("solution")]
     recorded = prove_checks.table_of(ROOT, assignment).results
-    for mutant in [*table, *wrong_solutions.load_all(ROOT, assignment, source)]:
+    table += wrong_solutions.load_all(ROOT, assignment, source)
+    for mutant in [*table, *wrong_solutions.load_all_unusual(ROOT, assignment, source)]:
         if found := recorded.get(mutant.name):
             assert set(found["failed"]) - mutant.may_fail == mutant.fails - mutant.may_fail
             assert mutant.may_fail or found["points"] <= sum(worth[c] for c in set(worth) - mutant.fails)

@@ -87,7 +87,7 @@ def student(
     }
 
 
-def waits(grade):
+def waits(grade: Any) -> bool:
     """Is this a written answer that nobody has graded yet? It is neither right nor wrong."""
     return grade.auto_score is None and grade.manual_score is None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import runpy
 import textwrap
+from collections.abc import Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -40,14 +41,14 @@ def load(path: Path, notebook: NotebookNode) -> Mutant:
     return Mutant(path.stem, named["MISUNDERSTANDING"], set(named["FAILS"]), dict(named["REPLACE"]), luck)
 
 
-def load_unusual(path, notebook):
+def load_unusual(path: Path, notebook: NotebookNode) -> Mutant:
     """The right but unusual solution of a file: a Mutant that fails nothing."""
     named = read(path, {"UNUSUAL", "REPLACE"})
     examine(path, notebook, named["REPLACE"])
     return Mutant(path.stem, replace=dict(named["REPLACE"]))
 
 
-def read(path, needed, optional=frozenset()):
+def read(path: Path, needed: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
     """The names in capitals that a file defines; raises MutantError where they are not those."""
     named = {name: value for name, value in runpy.run_path(str(path)).items() if name.isupper()}
     if set(named) - optional != needed:
@@ -56,7 +57,7 @@ def read(path, needed, optional=frozenset()):
     return named
 
 
-def examine(path, notebook, replace, **checks):
+def examine(path: Path, notebook: NotebookNode, replace: dict[str, str], **checks: Set[str]) -> None:
     """Raise MutantError unless `replace` names holes of the notebook, and each of `checks` its checks."""
     if not replace:
         raise MutantError(f"{path}: REPLACE is empty")
@@ -71,12 +72,12 @@ def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant
     return [load(path, notebook) for path in files_of(root, "mutants", assignment)]
 
 
-def load_all_unusual(root, assignment, notebook):
+def load_all_unusual(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
     """All right but unusual solutions of an assignment, sorted by name."""
     return [load_unusual(path, notebook) for path in files_of(root, "unusual", assignment)]
 
 
-def files_of(root, kind, assignment):
+def files_of(root: Path, kind: str, assignment: str) -> list[Path]:
     """The files of a kind (a folder of tests/), sorted; an assignment's folder is named by its number."""
     return sorted((root / "tests" / kind / assignment[:2]).glob("*.py"))
 
@@ -98,7 +99,7 @@ def points(notebook: NotebookNode) -> dict[str, float]:
     return {name: cell.metadata.nbgrader.points for name, cell in graded if name not in answers}
 
 
-def written(notebook):
+def written(notebook: NotebookNode) -> set[str]:
     """The slugs of the answers in words, which a person grades."""
     return set(cells_of(notebook, "grade")) - set(points(notebook))
 

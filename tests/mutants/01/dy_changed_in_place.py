@@ -1,0 +1,18 @@
+MISUNDERSTANDING = "dy is a temporary: it may be scaled in place, and the result scaled back."
+FAILS = {
+    "input-gradient",
+    "input-gradient-is-a-convolution",
+}
+REPLACE = {
+    "input_gradient": """
+dy *= 0.5
+margin = dilation * (k - 1)
+spread = np.zeros((N, H + margin, W + margin, K), dy.dtype)
+first = margin - padding
+spread[:, first : first + stride * H_out : stride, first : first + stride * W_out : stride] = dy
+turned = w[::-1, ::-1].reshape(k, k, C_group, groups, K // groups).transpose(0, 1, 4, 3, 2)
+turned = turned.reshape(k, k, K // groups, C)
+dx = forward(spread, turned, np.zeros(C, dy.dtype), dilation=dilation, groups=groups)
+dx = 2 * dx
+""",
+}
