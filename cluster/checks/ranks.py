@@ -126,8 +126,12 @@ def innermost(frames: Iterable[FrameType]) -> str:
 
 def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
     """{name: (bytes, SHA-256, inode)} of the regular files in a folder; no link is followed."""
+    try:
+        paths = sorted(folder.iterdir()) if not folder.is_symlink() else []
+    except OSError:  # it has been removed, or closed
+        return {}
     found = {}
-    for path in sorted(folder.iterdir()):
+    for path in paths:
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with open(fd, "rb") as file:
@@ -155,7 +159,7 @@ def _as_a_job(
         except JobFailed as error:  # a rank that was killed, or returned what is no plain data
             ended = [{"error": f"{type(error).__name__}: {error}"[:LONGEST]}] * len(inputs)
     folders = [job.folder / _own(rank) for rank in range(len(inputs))]
-    seen = [files_in(folder) if folder.is_dir() else {} for folder in folders]
+    seen = [files_in(folder) for folder in folders]
     return [Outcome(**one, files=files) for one, files in zip(ended, seen, strict=True)]
 
 

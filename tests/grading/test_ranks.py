@@ -182,6 +182,21 @@ CRASHES = {
     "the parents killed": "import os, signal\ndef total(number):\n    os.kill(os.getppid(), signal.SIGKILL)",
     "an object": "def total(number):\n    return hvd",
     "a large array": "import numpy as np\ndef total(number):\n    return np.zeros(20_000_000)",
+    "its folder removed": "import os\ndef total(number):\n    os.rmdir(os.getcwd())",
+    "its folder a link": """
+import os
+def total(number):
+    here = os.getcwd()
+    os.rmdir(here)
+    os.symlink("/etc", here)
+""",
+    "its folder closed": "import os\ndef total(number):\n    os.chmod('.', 0), os.chmod('/tmp', 0)",
+    "the disk filled": """
+def total(number):
+    with open("a", "wb") as file:
+        while True:
+            file.write(bytes(2**20))
+""",
     "exit": "import sys\ndef total(number):\n    sys.exit(0)",
 }
 
@@ -192,8 +207,14 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     """Is it graded, without points, and is the engine there for the next?"""
     if kind == "cold" and not how.endswith("killed"):
         pytest.skip("the same on the inside")
-    found = check(request.getfixturevalue(kind), CRASHES[how], trial=TRIAL.replace("return ", "return 0, "))
-    assert found.score == 0 and found.error and not found.hidden
+    second = "assert on_ranks(try_own, [{'number': 1}])[0].value == 1"
+    own = "\n\ndef try_own(number):\n    return number\n"
+    book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
+    verdict = request.getfixturevalue(kind).grade(book)
+    found = verdict.checks["check"]
+    assert verdict.outcome == "graded" and found.score == 0 and found.error and not found.hidden
+    second = verdict.checks["second"]  # who kills the supervisor has no ranks any more
+    assert second.score == (0 if how.endswith("killed") else 1), second.error
 
 
 def test_files_are_seen_from_outside(engine):

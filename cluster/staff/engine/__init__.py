@@ -1,6 +1,6 @@
 """Grades one submission: no student code runs outside a sandbox, and no mark is decided inside it.
 
-engine       starts the two processes, watches the clock, writes the verdict
+engine       starts the processes, watches the clock, writes the verdict
 submission   one submission on its way through it; inputs, outputs: the files it gets, the cells' outputs
 sandbox/     bubblewrap around each process; unprivileged: never as root; cgroups: limits of all together
              leftovers: what an engine that was killed has left, removed by the next

@@ -8,7 +8,11 @@ from .channel import Late, Lost
 from .codec import pack, unpack
 from .remote import Gone
 
-MEETING = 60  # seconds that ranks have to find each other
+MEETING = 120  # seconds that ranks have to find each other
+
+
+class Unmet(BaseException):
+    """The ranks could not be started: nothing is known of the student's work. No check may catch it."""
 
 
 class Ranks:
@@ -43,6 +47,8 @@ class Ranks:
             for message in given:
                 self.channel.send(message)
             reply = self.channel.receive(MEETING + request["seconds"] + 60)
+            if "unmet" in reply:
+                raise Unmet(reply["unmet"])
             found = [outcome(one) for one in reply["ranks"]]
         except (Lost, Late, KeyError, TypeError, ValueError) as error:
             self.gone = f"the ranks' process cannot be asked any more: {error}"
