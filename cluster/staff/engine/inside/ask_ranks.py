@@ -2,7 +2,7 @@
 
 import json
 
-from cluster.checks.ranks import Outcome
+from cluster.checks.ranks import SLOWEST, Outcome
 
 from .channel import Late, Lost
 from .codec import pack, unpack
@@ -46,7 +46,7 @@ class Ranks:
             self.channel.send(request)
             for message in given:
                 self.channel.send(message)
-            reply = self.channel.receive(MEETING + request["seconds"] + 60)
+            reply = self.channel.receive(MEETING + SLOWEST * request["seconds"] + 60)
             if "unmet" in reply:
                 raise Unmet(reply["unmet"])
             found = [outcome(one) for one in reply["ranks"]]

@@ -20,7 +20,7 @@ import time
 import types
 from pathlib import Path
 
-from cluster.checks.ranks import GRACE, attempt, files_in
+from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 from cluster.jobs.rank import rendezvous
 
@@ -82,6 +82,7 @@ def supervise(channel, task):
     status = 1
     try:
         request = channel.receive()
+        request["seconds"] *= crowding()
         folder = Path(tempfile.mkdtemp())
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
         channel.send(call(channel, ranks, request["seconds"]))
