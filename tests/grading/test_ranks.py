@@ -6,6 +6,7 @@ import pytest
 
 from cluster.checks import on_ranks
 from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.inside import ask_ranks
 
 from .sandboxes import cell, need
 
@@ -279,6 +280,32 @@ def test_functions_may_be_inputs(engine):
         check(engine, RIGHT, text + "assert [r.value for r in found] == [7.0, 7.0], found", trial=trial).score
         == 2
     )
+
+
+class Slow:
+    """A channel to ranks of which, the first time, so many do not end."""
+
+    def __init__(self, unfinished):
+        self.calls, self.unfinished = 0, unfinished
+
+    def send(self, message):
+        self.calls += "function" in message
+
+    def receive(self, seconds):
+        ended = [{"value": 7, "files": {}}] * 2
+        late = [{"unfinished": "total", "files": {}}] * self.unfinished
+        return {"ranks": (late + ended)[:2] if self.calls == 1 else ended}
+
+
+@pytest.mark.parametrize(("unfinished", "calls"), [(0, 1), (1, 1), (2, 2)])
+def test_where_no_rank_ends_they_are_asked_once_more(unfinished, calls):
+    """Is a machine that was too slow for a moment not taken for ranks that wait for each other?"""
+    channel = Slow(unfinished)
+    found = ask_ranks.Ranks(channel, lambda function: function.__name__)(
+        swap, [{"number": 1}] * 2, 5, False, ""
+    )
+    assert channel.calls == calls
+    assert [one.unfinished for one in found].count("total") == unfinished % 2
 
 
 def swap(hold, number):
