@@ -953,15 +953,15 @@ def few_images(seed):
     return rng.random((129, 28, 28, 1), np.float32), rng.integers(0, 10, 129)
 
 
-def trained(x, y, shards=None, seed=0, **options):
-    """What try_training returns on two ranks; with `shards`, rank r has the images of shards[r], else nan."""
+def trained(trial, x, y, shards=None, seed=0, **options):
+    """What a training returns on two ranks; with `shards`, rank r has the images of shards[r], else nan."""
     inputs = []
     for rank in range(2):
         own = slice(None) if shards is None else shards[rank]
         images = np.full_like(x, np.nan)
         images[own] = x[own]
         inputs.append({"x": images, "y": y, "seed": seed} | FEW)
-    return evidence(try_training, inputs, **options)
+    return evidence(trial, inputs, **options)
 
 
 # %% given="own-checks"
@@ -1018,19 +1018,19 @@ def losses_agree(found, reference, within=1e-4):
 """After eight steps all ranks have the same weights, to the last bit: those of one training."""
 if not follows(TRAINING):
     x, y = few_images(1)
-    weights_agree(trained(x, y))
+    weights_agree(trained(try_training, x, y))
 ### BEGIN HIDDEN TESTS
 if not follows(TRAINING):
     x, y = few_images(23)
     shards = [np.random.default_rng([5, 0]).permutation(129)[:128][rank::2] for rank in range(2)]
-    weights_agree(trained(x, y, shards, seed=5), one_process(x, y, seed=5, **FEW)[1])
+    weights_agree(trained(try_training, x, y, shards, seed=5), one_process(x, y, seed=5, **FEW)[1])
 ### END HIDDEN TESTS
 
 # %% check="two-ranks-one-process" points=3 see="7.2"
 """Two ranks give the trajectory of one process on the same global batch, step by step."""
 if not follows(TRAINING):
     x, y = few_images(1)
-    losses_agree(trained(x, y), one_process(x, y, **FEW)[0])
+    losses_agree(trained(try_training, x, y), one_process(x, y, **FEW)[0])
 ### BEGIN HIDDEN TESTS
 ours = {
     "": "",
@@ -1053,7 +1053,8 @@ def average_gradient(tape, loss, variables):
 }[follows(TRAINING)]
 x, y = few_images(23)
 shards = [np.random.default_rng([5, 0]).permutation(129)[:128][rank::2] for rank in range(2)]
-losses_agree(trained(x, y, shards, seed=5, instead=ours), one_process(x, y, seed=5, **FEW)[0])
+found = trained(try_training, x, y, shards, seed=5, instead=ours)
+losses_agree(found, one_process(x, y, seed=5, **FEW)[0])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1342,6 +1343,8 @@ diagnosis = {"twins": "B", "deck": "C", "echo": "F", "restart": "G", "wait": "D"
 # %% check="diagnosis-shuffles" points=1 see="7.8"
 """What is wrong with twins, deck and wait (1 point)."""
 for name in ("twins", "deck", "wait"):
+    if diagnosis[name] is None:
+        raise NotImplementedError(f"{name} has no letter yet")
     assert diagnosis[name] in BUGS, f"{name}: {diagnosis[name]!r} is none of the letters {', '.join(BUGS)}"
 ### BEGIN HIDDEN TESTS
 found = {name: diagnosis[name] for name in ("twins", "deck", "wait")}
@@ -1351,6 +1354,8 @@ assert found == {"twins": "B", "deck": "C", "wait": "D"}, f"not all of {found} a
 # %% check="diagnosis-messages" points=1 see="7.8"
 """What is wrong with echo, restart and best (1 point)."""
 for name in ("echo", "restart", "best"):
+    if diagnosis[name] is None:
+        raise NotImplementedError(f"{name} has no letter yet")
     assert diagnosis[name] in BUGS, f"{name}: {diagnosis[name]!r} is none of the letters {', '.join(BUGS)}"
 ### BEGIN HIDDEN TESTS
 found = {name: diagnosis[name] for name in ("echo", "restart", "best")}
