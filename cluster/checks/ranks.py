@@ -31,7 +31,8 @@ from typing import Any
 
 from .calls import ENGINE
 
-SECONDS = 20.0  # that a function has before its rank counts as one that waits for ever
+SECONDS = 20.0  # that a function has before its rank counts as one that waits for ever, on an idle machine
+SLOWEST = 4.0  # times as long on a crowded one
 GRACE = 5.0  # seconds between the first rank that says so and the last
 LONGEST = 2000  # characters of an error's text
 TOGETHER = "together"  # folder in which the ranks of a job tell each other that they have ended
@@ -86,6 +87,11 @@ def has_failed(check: str) -> bool:
 # --- on a rank, wherever it runs ---------------------------------------------------------------------------
 
 
+def crowding() -> float:
+    """How many times as long things take while others use the machine: the load per core, 1 to SLOWEST."""
+    return min(SLOWEST, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+
+
 def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
     """{"value": …}, {"error": …} or {"unfinished": …} of a call, as Outcome has them.
 
@@ -126,8 +132,12 @@ def innermost(frames: Iterable[FrameType]) -> str:
 
 def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
     """{name: (bytes, SHA-256, inode)} of the regular files in a folder; no link is followed."""
+    try:
+        paths = sorted(folder.iterdir()) if not folder.is_symlink() else []
+    except OSError:  # it has been removed, or closed
+        return {}
     found = {}
-    for path in sorted(folder.iterdir()):
+    for path in paths:
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with open(fd, "rb") as file:
@@ -147,7 +157,7 @@ def _as_a_job(
     """The ranks as a job of this machine. Raises a JobError where none can be submitted."""
     from cluster.jobs import JobFailed, submit
 
-    options = {"ranks_per_node": len(inputs), "backend": "local", "time": "00:03:00", "rerun": again}
+    options = {"ranks_per_node": len(inputs), "backend": "local", "time": "00:04:00", "rerun": again}
     with _forked(), contextlib.redirect_stdout(io.StringIO()):
         job = submit(_on_rank, function, inputs, seconds, **options, folder=_folder())
         try:
@@ -155,7 +165,7 @@ def _as_a_job(
         except JobFailed as error:  # a rank that was killed, or returned what is no plain data
             ended = [{"error": f"{type(error).__name__}: {error}"[:LONGEST]}] * len(inputs)
     folders = [job.folder / _own(rank) for rank in range(len(inputs))]
-    seen = [files_in(folder) if folder.is_dir() else {} for folder in folders]
+    seen = [files_in(folder) for folder in folders]
     return [Outcome(**one, files=files) for one, files in zip(ended, seen, strict=True)]
 
 
@@ -170,6 +180,7 @@ def _on_rank(function: Callable, inputs: list[dict[str, Any]], seconds: float) -
     own = run_folder() / _own(rank)
     own.mkdir(parents=True)
     os.chdir(own)
+    seconds *= crowding()
     found = attempt(functools.partial(function, **inputs[rank]), seconds)
     ended.mkdir(exist_ok=True)
     (ended / str(rank)).touch()

@@ -9,6 +9,7 @@ import pytest
 
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.inside import names
 from cluster.staff.release import twins
 from tests.attacks import corpus
 
@@ -57,3 +58,30 @@ def test_a_forgery_that_is_none_has_points(engine):
     )
     checks = engine.grade(empty(assignment, rate)).checks
     assert {name for name, check in checks.items() if check.score} == {"warmup-by-hand", "warmup-values"}
+
+
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_ranks_are_asked_by_the_referee(assignment):
+    """Is no given function with which a check asks for ranks left to the notebook's process?
+
+    A given cell that uses a name of the student's runs there only: so a trial is handed to it as an argument.
+    """
+    notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
+    checks = {c.source for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")}
+    given = [(c.metadata.nbgrader.grade_id, c.source) for c in notebook.cells if is_given(c)]
+    known = set().union(*(names.defined(code) for _, code in names.independent(given)))
+    left = [name for text in checks for name in names.missing(names.compiled(text, "check"), known)]
+    wrong = {name for name in left if asks_for_ranks(name, [(text,) for _, text in given])}
+    assert not wrong, f"{sorted(wrong)} use names of the student's: hand them over as arguments"
+
+
+def is_given(cell):
+    role = cell.metadata.get("nbgrader", {})
+    return (
+        cell.cell_type == "code" and role.get("locked") and not role.get("grade") and not role.get("solution")
+    )
+
+
+def asks_for_ranks(name, cells):
+    """Does a function of the cells, or one that it calls, use on_ranks?"""
+    return any("on_ranks" in names.used(code) for _, code in names.needed_by([name], cells))

@@ -6,6 +6,7 @@ import pytest
 
 from cluster.checks import on_ranks
 from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.inside import ask_ranks
 
 from .sandboxes import cell, need
 
@@ -182,6 +183,21 @@ CRASHES = {
     "the parents killed": "import os, signal\ndef total(number):\n    os.kill(os.getppid(), signal.SIGKILL)",
     "an object": "def total(number):\n    return hvd",
     "a large array": "import numpy as np\ndef total(number):\n    return np.zeros(20_000_000)",
+    "its folder removed": "import os\ndef total(number):\n    os.rmdir(os.getcwd())",
+    "its folder a link": """
+import os
+def total(number):
+    here = os.getcwd()
+    os.rmdir(here)
+    os.symlink("/etc", here)
+""",
+    "its folder closed": "import os\ndef total(number):\n    os.chmod('.', 0), os.chmod('/tmp', 0)",
+    "the disk filled": """
+def total(number):
+    with open("a", "wb") as file:
+        while True:
+            file.write(bytes(2**20))
+""",
     "exit": "import sys\ndef total(number):\n    sys.exit(0)",
 }
 
@@ -192,8 +208,14 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     """Is it graded, without points, and is the engine there for the next?"""
     if kind == "cold" and not how.endswith("killed"):
         pytest.skip("the same on the inside")
-    found = check(request.getfixturevalue(kind), CRASHES[how], trial=TRIAL.replace("return ", "return 0, "))
-    assert found.score == 0 and found.error and not found.hidden
+    second = "assert on_ranks(try_own, [{'number': 1}])[0].value == 1"
+    own = "\n\ndef try_own(number):\n    return number\n"
+    book = notebook(CRASHES[how], trial=TRIAL.replace("return ", "return 0, ") + own, second=second)
+    verdict = request.getfixturevalue(kind).grade(book)
+    found = verdict.checks["check"]
+    assert verdict.outcome == "graded" and found.score == 0 and found.error and not found.hidden
+    second = verdict.checks["second"]  # who kills the supervisor has no ranks any more
+    assert second.score == (0 if how.endswith("killed") else 1), second.error
 
 
 def test_files_are_seen_from_outside(engine):
@@ -258,6 +280,32 @@ def test_functions_may_be_inputs(engine):
         check(engine, RIGHT, text + "assert [r.value for r in found] == [7.0, 7.0], found", trial=trial).score
         == 2
     )
+
+
+class Slow:
+    """A channel to ranks of which, the first time, so many do not end."""
+
+    def __init__(self, unfinished):
+        self.calls, self.unfinished = 0, unfinished
+
+    def send(self, message):
+        self.calls += "function" in message
+
+    def receive(self, seconds):
+        ended = [{"value": 7, "files": {}}] * 2
+        late = [{"unfinished": "total", "files": {}}] * self.unfinished
+        return {"ranks": (late + ended)[:2] if self.calls == 1 else ended}
+
+
+@pytest.mark.parametrize(("unfinished", "calls"), [(0, 1), (1, 1), (2, 2)])
+def test_where_no_rank_ends_they_are_asked_once_more(unfinished, calls):
+    """Is a machine that was too slow for a moment not taken for ranks that wait for each other?"""
+    channel = Slow(unfinished)
+    found = ask_ranks.Ranks(channel, lambda function: function.__name__)(
+        swap, [{"number": 1}] * 2, 5, False, ""
+    )
+    assert channel.calls == calls
+    assert [one.unfinished for one in found].count("total") == unfinished % 2
 
 
 def swap(hold, number):

@@ -1,6 +1,6 @@
 """Grades one submission: no student code runs outside a sandbox, and no mark is decided inside it.
 
-engine       starts the two processes, watches the clock, writes the verdict
+engine       starts the processes, watches the clock, writes the verdict
 pace         whether a limit of time was the submission's own, or others had the processors
 submission   one submission on its way through it; inputs, outputs: the files it gets, the cells' outputs
 sandbox/     bubblewrap around each process; unprivileged: never as root; cgroups: limits of all together

@@ -20,7 +20,7 @@ import time
 import types
 from pathlib import Path
 
-from cluster.checks.ranks import GRACE, attempt, files_in
+from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 from cluster.jobs.rank import rendezvous
 
@@ -68,11 +68,13 @@ def end_all():
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, 0):
             pass
-    for entry in (entry for folder in PRIVATE for entry in os.scandir(folder)):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            os.unlink(entry.path)
+    for folder in PRIVATE:
+        os.chmod(folder, 0o700)
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
 
 
 def supervise(channel, task):
@@ -80,10 +82,10 @@ def supervise(channel, task):
     status = 1
     try:
         request = channel.receive()
+        request["seconds"] *= crowding()
         folder = Path(tempfile.mkdtemp())
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
-        found = call(channel, ranks, request["seconds"])
-        channel.send({"ranks": found})
+        channel.send(call(channel, ranks, request["seconds"]))
         status = 0
     except Lost:
         pass
@@ -92,21 +94,22 @@ def supervise(channel, task):
 
 
 def call(channel, ranks, seconds):
-    """What each of the ranks came to, as messages; their inputs are the next messages on the channel."""
+    """What each of the ranks came to, as a message; their inputs are the next messages on the channel."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
+    met = [rank.answer(end) for rank in ranks]
+    if any(answer != {"met": True} for answer in met):  # before a line of the student's has run
+        return {"unmet": f"the ranks have not met in {MEETING} s: {met}"}
+    for rank, given in zip(ranks, inputs, strict=True):
+        with contextlib.suppress(Lost):  # it has ended, and its answer will say so
+            rank.channel.send(given)
+    end = time.monotonic() + seconds + GRACE
     found = [rank.answer(end) for rank in ranks]
-    if all(answer == {"met": True} for answer in found):
-        for rank, given in zip(ranks, inputs, strict=True):
-            with contextlib.suppress(Lost):  # it has ended, and its answer will say so
-                rank.channel.send(given)
-        end = time.monotonic() + seconds + GRACE
-        found = [rank.answer(end) for rank in ranks]
     for rank in ranks:
         os.kill(rank.pid, signal.SIGSTOP)  # so that its files stay as they are
     for rank, answer in zip(ranks, found, strict=True):
         answer["files"] = files_in(rank.folder)
-    return found
+    return {"ranks": found}
 
 
 class Rank:
@@ -132,12 +135,8 @@ class Rank:
         except Late:
             return {"unfinished": "a function"}
         except Lost as error:
-            return {"error": f"RankEnded: the rank's process cannot be asked any more: {error}"}
-        return (
-            said
-            if isinstance(said, dict)
-            else {"error": "RankEnded: what the rank's process sent is no answer"}
-        )
+            return {"error": f"RankEnded: the rank cannot be asked any more: {error}"}
+        return said if isinstance(said, dict) else {"error": "RankEnded: what the rank sent is no answer"}
 
 
 def work(channel, number, request, task, folder, own):

@@ -14,7 +14,7 @@ import time
 from cluster.checks.calls import ENGINE
 
 from . import names
-from .ask_ranks import Ranks
+from .ask_ranks import Ranks, Unmet
 from .channel import Channel
 from .remote import GRACE, Gone, Student, TooLong
 
@@ -43,7 +43,11 @@ def main(fds):
     for name, text in task["shown"] + task["whole"]:
         if name in failed:
             continue
-        said = judge(name, text, known, student, task["seconds"])
+        try:
+            said = judge(name, text, known, student, task["seconds"])
+        except Unmet as error:
+            engine.send({"broken": str(error)})
+            return
         if said["error"]:
             failed.add(name)
         engine.send(said)
@@ -75,6 +79,8 @@ def judge(name, text, known, student, seconds):
         error = f"TimeLimit: the check took longer than {seconds:g} s"
     except Gone as raised:
         error = f"NoAnswer: {raised}"
+    except Unmet:
+        raise
     except BaseException as raised:
         error = f"{type(raised).__name__}: {said(raised)}"[:LONGEST]
         students = getattr(raised, "students", False)
