@@ -971,7 +971,7 @@ for name, layer in [("full", full), ("depthwise", depthwise)]:
 # three sentences**, with the intensities that you have just computed: what bounds the one layer, what the
 # other, and about how many times faster the layer becomes in the best case.
 
-# %% [markdown] explain="why-not-64-times-faster" points=2
+# %% [markdown] explain="depthwise-in-time" points=2
 # ### BEGIN SOLUTION
 # **Rubric.** One point for the reason, one for the factor; half a point each where it is stated without a
 # number of one's own, or follows by sound reasoning from a wrong number. Language and length cost nothing.
