@@ -32,7 +32,7 @@ class Student:
 
     def __init__(self, channel):
         self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
-        self.in_place, self.calls = False, 0
+        self.in_place, self.calls, self.replaced = False, 0, []
         self.named, self.failed, self.ranks = {}, set(), None  # see inside/ask_ranks.py
 
     def until(self, seconds):
