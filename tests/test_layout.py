@@ -13,8 +13,6 @@ from . import ROOT, imports, rooms
 
 # The one way in from outside: `python -m cluster grade`, which says so where there is no staff.
 ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
-# What `python -m cluster grade` runs to grade one submission: its types are still to come.
-UNTYPED = "cluster.staff.engine"
 README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 
 
@@ -48,11 +46,10 @@ def untyped(tree, prefix=""):
 
 
 def all_untyped(root):
-    """As `untyped`, of all modules of the package at `root` but the engine's."""
+    """As `untyped`, of all modules of the package at `root`."""
     return [
         f"{module}.{name}"
         for module, path in imports.modules(root).items()
-        if not module.startswith(UNTYPED)
         for name in untyped(ast.parse(path.read_text(encoding="utf-8")))
     ]
 

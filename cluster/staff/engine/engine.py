@@ -5,13 +5,18 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
 
 from .inputs import TooLarge, files_of
 from .inside.channel import Channel, Late, Lost
 from .inside.own_time import STRETCH
-from .sandbox.bubblewrap import Sandbox
-from .sandbox.fork_client import STARTING, Servers
+from .sandbox.bubblewrap import Child, Sandbox
+from .sandbox.fork_client import STARTING, Forked, Servers
 from .submission import Again, Ended, HeldUp, Starved, Work
 from .verdict import Limits, Verdict
 
@@ -27,24 +32,26 @@ class Engine:
     the remedy, where no sandbox can be made at all.
     """
 
-    def __init__(self, workers=2, limits=None, warm=True):
+    def __init__(self, workers: int = 2, limits: Limits | None = None, warm: bool = True):
         self.limits, self.warm = limits or Limits(), warm
         self.cold, self.trying = None if warm else "not asked for", threading.Lock()
         self.sandbox = self.servers = None
         self.free = threading.BoundedSemaphore(workers)
 
-    def __enter__(self):
+    def __enter__(self) -> Engine:
         self.sandbox = Sandbox(self.limits)
         if self.warm:
             self.servers = Servers(self.sandbox)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         if self.servers:
             self.servers.close()
         self.sandbox.close()
 
-    def grade(self, notebook, files=None, source=None):
+    def grade(
+        self, notebook: NotebookNode, files: Path | str | None = None, source: dict[str, str] | None = None
+    ) -> Verdict:
         """The Verdict on a prepared notebook (NotebookNode) and the folder `files` that came with it.
 
         source: {grade_id: text} of the instructor's cells; without it the notebook's locked cells are the
@@ -56,7 +63,13 @@ class Engine:
             verdict.seconds = time.monotonic() - start
             return verdict
 
-    def _verdict(self, notebook, files, source, patience=1):
+    def _verdict(
+        self,
+        notebook: NotebookNode,
+        files: Path | str | None,
+        source: dict[str, str] | None,
+        patience: int = 1,
+    ) -> Verdict:
         """patience: how many times its limit a check may take by the clock."""
         end = time.monotonic() + self.limits.total
         work = Work(copy.deepcopy(notebook), source, self.limits, end, patience)
@@ -69,7 +82,7 @@ class Engine:
         cut, replaced = work.outputs.cut, work.outputs.replaced
         return Verdict("graded", "", work.checks, work.notebook, output_cut=cut, output_replaced=replaced)
 
-    def _grade(self, work, files):
+    def _grade(self, work: Work, files: Path | str | None) -> None:
         with ExitStack() as stack:
             student = self._start(stack, "student", work)
             work.paced(student.pid)
@@ -89,7 +102,7 @@ class Engine:
             if gone and any(child.killed() for child in (student, *ranks)):
                 raise Again("the sandbox was killed from outside")
 
-    def _ranks(self, work, stack):
+    def _ranks(self, work: Work, stack: ExitStack) -> list[Child | Forked]:
         """[the sandbox for ranks that knows the notebook's cells], where a check asks for ranks; or []."""
         given, checks = dict(work.given), (cell.source for cell in work.graded.values())
         if not any(ASKS in text for text in (*given.values(), *checks)):
@@ -100,9 +113,9 @@ class Engine:
         hello(ranks).send({"cells": cells, "limits": self.limits.of_process()})
         return [ranks]
 
-    def _judge(self, work, asked, stack):
+    def _judge(self, work: Work, sandboxes: list[Child | Forked], stack: ExitStack) -> bool | None:
         """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""
-        fds = [stream.fileno() for child in asked for stream in (child.stdout, child.stdin)]
+        fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
         referee = self._start(stack, "referee", work, fds)
         channel = hello(referee)
         try:
@@ -113,7 +126,7 @@ class Engine:
             work.own(work.began, self.limits.total)
             work.fail(f"grading took longer than {self.limits.total:g} s")
 
-    def _start(self, stack, module, work, fds=()):
+    def _start(self, stack: ExitStack, module: str, work: Work, fds: Sequence[int] = ()) -> Child | Forked:
         """A sandbox that runs a module of the engine, until the stack is left."""
         text = work.text()
         try:
@@ -130,7 +143,7 @@ class Engine:
         return child
 
 
-def hello(child, largest=2**26):
+def hello(child: Child | Forked, largest: int = 2**26) -> Channel:
     """The channel to a process that has started."""
     channel = Channel(child.stdout.fileno(), child.stdin.fileno(), largest)
     try:

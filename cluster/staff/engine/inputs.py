@@ -1,8 +1,12 @@
 """What a student handed in, as messages: a sandbox gets the bytes of files, never a way to a folder."""
 
+from __future__ import annotations
+
 import base64
 import os
 import stat
+from collections.abc import Iterator
+from pathlib import Path
 
 PART = 2**22  # bytes of one message
 
@@ -11,7 +15,7 @@ class TooLarge(Exception):
     """There is more than is allowed."""
 
 
-def files_of(folder, largest):
+def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]]:
     """{"file": relative path, "data": base64}, … of the regular files in a folder, no link followed.
 
     A file comes in parts of 4 MiB. Raises TooLarge where all together have more than `largest` bytes.

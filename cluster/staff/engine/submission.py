@@ -1,5 +1,7 @@
 """One submission on its way through the engine: its cells by role, its checks, its outputs."""
 
+from __future__ import annotations
+
 import ast
 import os
 import time
@@ -7,13 +9,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from nbformat import NotebookNode
+
 from .. import failures
 from ..hidden import without_hidden
-from .inside.channel import Late, Lost
+from .inside.channel import Channel, Late, Lost
 from .inside.own_time import STRETCH
 from .outputs import Outputs
 from .pace import Moment, Pace
-from .verdict import Check
+from .verdict import Check, Limits
 
 GRACE = 5  # seconds beyond a limit before the process is ended
 
@@ -40,11 +44,21 @@ class Work:
     patience: how many times its limit a check may take by the clock; of its own time it has the limit.
     """
 
-    def __init__(self, notebook, source, limits, end, patience=1):
+    def __init__(
+        self,
+        notebook: NotebookNode,
+        source: dict[str, str] | None,
+        limits: Limits,
+        end: float,
+        patience: int = 1,
+    ):
         self.notebook, self.limits, self.end, self.patience = notebook, limits, end, patience
         self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
-        self.cells, self.given, self.graded, self.checks = [], [], {}, {}
+        self.cells: list[NotebookNode] = []  # those that the student's side runs
+        self.given: list[tuple[str, str]] = []  # (name, text)
+        self.graded: dict[str, NotebookNode] = {}
+        self.checks: dict[str, Check] = {}
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
             name = role.get("grade_id")
@@ -60,7 +74,7 @@ class Work:
             if ours:
                 self.given.append((name, cell.source))
 
-    def text(self):
+    def text(self) -> str:
         """All code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
@@ -85,7 +99,7 @@ class Work:
             yield GRACE
         yield self.rest(GRACE)
 
-    def run_cells(self, channel):
+    def run_cells(self, channel: Channel) -> None:
         """Have the student's side run all cells but the checks. Raises Ended, Starved."""
         limits = {
             "memory": self.limits.memory,
@@ -116,7 +130,7 @@ class Work:
             self.own(since, self.limits.cell)
             raise Ended(f"your notebook took too long {where} and could not be interrupted") from error
 
-    def judge(self, channel):
+    def judge(self, channel: Channel) -> bool:
         """Have the referee run the checks and keep what it says; True where the student's side had gone.
 
         First the shown part of every check, then those with hidden parts whole: until then the student's code
@@ -135,7 +149,7 @@ class Work:
         gone += [self.listen(channel, name, True) for name, _ in whole if not self.checks[name].error]
         return any(gone)
 
-    def listen(self, channel, name, hidden, to_come=False):
+    def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
         """One message of the referee's; no points yet where the check's hidden part is still to come."""
         since = self.pace.now()
         reply = channel.receive(self.rest(self.limits.total))
@@ -167,14 +181,14 @@ class Work:
         if late and self.patience > 1:
             reply["error"] = f"TimeLimit: the check took longer than {limit:g} s"
 
-    def fail(self, why):
+    def fail(self, why: str) -> None:
         """All checks that have not passed or failed yet fail, for one reason."""
         for name, check in self.checks.items():
             if not check.score and not check.error:
                 check.error, check.kind = why, failures.LIMIT
                 self.graded[name].outputs = self.outputs.of_check("", f"NotGraded: {why}")
 
-    def rest(self, seconds):
+    def rest(self, seconds: float) -> float:
         return max(0.1, min(seconds, self.end - time.monotonic()))
 
 
@@ -183,7 +197,7 @@ def starved(limit: float) -> Starved:
     return Starved(f"a limit of {limit:g} s was met while others used the processors")
 
 
-def definitions(text):
+def definitions(text: str) -> str:
     """The imports, functions and classes of a given cell: run again when the student's cells have run, so
     that a check meets the instructor's, whatever a cell has called by the same name."""
     try:

@@ -1,6 +1,12 @@
 """What the engine is allowed to spend on a submission, and what it says about it."""
 
+from __future__ import annotations
+
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 MIB = 2**20
 
@@ -18,7 +24,7 @@ class Limits:
     output: int = 2 * MIB  # of all cells together
     processes: int = 1024  # and threads
 
-    def of_process(self):
+    def of_process(self) -> dict[str, int]:
         """What a process that runs code of the student's sets for itself (inside/student.py)."""
         cpu = int(self.total * 4)
         return {"memory": self.memory, "processes": self.processes, "size": self.disk, "cpu": cpu}
@@ -46,13 +52,13 @@ class Verdict:
     outcome: str
     why: str = ""
     checks: dict[str, Check] = field(default_factory=dict)
-    notebook: object = None  # NotebookNode with outputs
+    notebook: NotebookNode | None = None  # with outputs
     seconds: float = 0.0
     output_cut: bool = False
     output_replaced: bool = False  # text in no encoding was
     alone: bool = False
 
-    def to_json(self):
+    def to_json(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "outcome": self.outcome,

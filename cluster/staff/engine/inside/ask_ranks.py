@@ -1,10 +1,14 @@
 """The ranks' sandbox as a check asks for it (`cluster.checks.on_ranks`); see `ranks` for the other side."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 from cluster.checks.ranks import SLOWEST, Outcome
 
-from .channel import Late, Lost
+from .channel import Channel, Late, Lost
 from .codec import pack, unpack
 from .remote import Gone
 
@@ -18,11 +22,14 @@ class Unmet(BaseException):
 class Ranks:
     """Calls functions of the notebook on ranks; what was found stays known for the checks that follow."""
 
-    def __init__(self, channel, name_of):
+    def __init__(self, channel: Channel, name_of: Callable[[Callable], str]):
         """name_of: the name in the notebook of a function that a check has."""
-        self.channel, self.name_of, self.known, self.gone = channel, name_of, {}, ""
+        self.channel, self.name_of, self.gone = channel, name_of, ""
+        self.known: dict[str, list[Outcome]] = {}  # by what was asked for, as JSON
 
-    def __call__(self, function, inputs, seconds, again, instead):
+    def __call__(
+        self, function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool, instead: str
+    ) -> list[Outcome]:
         """As `on_ranks` says. Raises Gone where no ranks can be asked, TypeError where data is not plain."""
         given = [self.message(each) for each in inputs]
         request = {"function": self.name_of(function), "ranks": len(inputs), "seconds": seconds}
@@ -35,13 +42,13 @@ class Ranks:
             self.known[key] = found
         return self.known[key]
 
-    def message(self, inputs):
+    def message(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The inputs of one rank."""
         functions = {name: self.name_of(value) for name, value in inputs.items() if callable(value)}
         data = {name: value for name, value in inputs.items() if not callable(value)}
         return {"inputs": pack(data, no_data), "functions": functions}
 
-    def ask(self, request, given):
+    def ask(self, request: dict[str, Any], given: list[dict[str, Any]]) -> list[Outcome]:
         if self.gone:
             raise Gone(self.gone)
         self.gone = "the check before this one was stopped while ranks worked for it"
@@ -60,7 +67,7 @@ class Ranks:
         return found
 
 
-def outcome(answer):
+def outcome(answer: dict[str, Any]) -> Outcome:
     """The Outcome that a rank's answer says, whatever the student made of that rank."""
     files = {str(name): tuple(about) for name, about in answer["files"].items()}
     if "value" in answer:
@@ -73,7 +80,7 @@ def outcome(answer):
     return Outcome(error=str(answer.get("error", "RankEnded: no answer"))[:2000], files=files)
 
 
-def no_data(value):
+def no_data(value: Any) -> NoReturn:
     raise TypeError(
         f"a {type(value).__name__} cannot leave its rank: numbers, text, arrays and lists of them can"
     )

@@ -1,9 +1,13 @@
 """Messages between processes that do not trust each other: four bytes of length, then JSON."""
 
+from __future__ import annotations
+
 import json
 import os
 import select
 import time
+from collections.abc import Callable
+from typing import Any
 
 LARGEST = 64 * 2**20  # bytes of one message; made into Python's lists it can be twenty times as large
 
@@ -19,10 +23,10 @@ class Late(Exception):
 class Channel:
     """Two file descriptors; `receive` never trusts a length, a text or a pause of the other side."""
 
-    def __init__(self, source, target, largest=LARGEST):
+    def __init__(self, source: int, target: int, largest: int = LARGEST):
         self.source, self.target, self.largest = source, target, largest
 
-    def send(self, message):
+    def send(self, message: dict[str, Any]) -> None:
         """Raises Lost where the other side has gone, ValueError for a message that is too large."""
         data = json.dumps(message).encode()
         if len(data) > self.largest:
@@ -36,7 +40,7 @@ class Channel:
         except OSError as error:
             raise Lost("it has ended") from error
 
-    def receive(self, seconds=None, more=None):
+    def receive(self, seconds: float | None = None, more: Callable[[], float] | None = None) -> Any:
         """The next message. Raises Lost or Late.
 
         more: a function that is called when the time is over; returns the seconds more that are waited.
@@ -54,7 +58,7 @@ class Channel:
         except (ValueError, RecursionError) as error:
             raise Lost("what it sent is no message") from error
 
-    def _read(self, size, end):
+    def _read(self, size: int, end: float | None) -> bytes:
         parts = []
         while size:
             if end is not None:

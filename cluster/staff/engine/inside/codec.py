@@ -5,18 +5,27 @@ tensors are copied. Everything else goes through `wrap`, which makes a handle of
 `unwrap`. A subclass arrives as the plain class: what it overrides stays where it was made.
 """
 
+from __future__ import annotations
+
 import base64
 import math
 import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Tree = bool | int | float | str | list | None  # a packed value; a list is [kind, …]
 
 DEEPEST = 60
 NUMBERS = "biufcSU"
 BUILDS = {"list": list, "tuple": tuple, "set": set, "frozenset": frozenset}
 
 
-def pack(value, wrap, depth=0):
+def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
     """`value` as a tree. Raises ValueError for what is nested too deep; TypeError comes from `wrap`."""
     if depth > DEEPEST:
         raise ValueError(f"a value nested more than {DEEPEST} deep")
@@ -56,7 +65,7 @@ def pack(value, wrap, depth=0):
     return wrap(value)
 
 
-def array(a):
+def array(a: np.ndarray) -> list[Any]:
     """[dtype, shape, elements, may it be written to] of an array."""
     a = np.asarray(a)
     small = a.dtype.name == "bfloat16"
@@ -65,7 +74,7 @@ def array(a):
     return [name, list(a.shape), base64.b64encode(data).decode(), bool(a.flags.writeable)]
 
 
-def unpack(tree, unwrap):
+def unpack(tree: Tree, unwrap: Callable[[list[Any]], Any]) -> Any:
     """The value of a tree. Raises ValueError for anything that `pack` does not make."""
     try:
         return build(tree, unwrap)
@@ -75,7 +84,7 @@ def unpack(tree, unwrap):
         raise ValueError("what arrived is no value") from error
 
 
-def build(tree, unwrap, depth=0):
+def build(tree: Tree, unwrap: Callable[[list[Any]], Any], depth: int = 0) -> Any:
     if depth > DEEPEST + 1:
         raise ValueError("what arrived is nested too deep")
     if tree is None or isinstance(tree, bool | int | float | str):
@@ -105,7 +114,7 @@ def build(tree, unwrap, depth=0):
     return unwrap(tree)
 
 
-def element(name):
+def element(name: object) -> np.dtype:
     """The dtype of a name, plain ones only."""
     if name == "bfloat16":
         import ml_dtypes
@@ -117,7 +126,7 @@ def element(name):
     return found
 
 
-def build_array(name, shape, data, writeable=True):
+def build_array(name: str, shape: list[int], data: str, writeable: bool = True) -> np.ndarray:
     dtype = element(name)
     if not all(isinstance(n, int) and n >= 0 for n in shape) or len(shape) > 32:
         raise ValueError("what arrived has no shape")
@@ -130,7 +139,7 @@ def build_array(name, shape, data, writeable=True):
     return made
 
 
-def tensor(a):
+def tensor(a: np.ndarray) -> tf.Tensor | Tensor:
     """An array that was a tensor: one again, for a check that knows TensorFlow."""
     if "tensorflow" in sys.modules:
         return sys.modules["tensorflow"].constant(a)
@@ -140,17 +149,17 @@ def tensor(a):
 class Tensor:
     """What a check without TensorFlow sees of a tensor."""
 
-    def __init__(self, a):
+    def __init__(self, a: np.ndarray):
         self._array, self.shape, self.dtype = a, a.shape, a.dtype
 
-    def numpy(self):
+    def numpy(self) -> np.ndarray:
         return self._array
 
-    def __array__(self, *args, **kwargs):
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         return np.asarray(self._array, *args)
 
 
-def arrays_in(value):
+def arrays_in(value: Any) -> Iterator[np.ndarray]:
     """The arrays in nested lists, tuples and dicts, in an order that both sides find."""
     if isinstance(value, np.ndarray):
         yield value

@@ -5,6 +5,8 @@ socket, {"module", "disk"}, with file descriptors: the child's standard input, o
 which its process id and its end are told, and those that are for `main` of the module.
 """
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import importlib
@@ -14,6 +16,7 @@ import random
 import signal
 import socket
 import sys
+from typing import Any, NoReturn
 
 from . import namespaces, shell
 
@@ -21,7 +24,7 @@ PRIVATE = ("/dev/shm", "/tmp", "/submission")
 MOST = 8  # file descriptors
 
 
-def main():
+def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
     for name in sys.argv[2:]:
         with contextlib.suppress(ImportError):
@@ -42,7 +45,7 @@ def main():
             os.close(fd)
 
 
-def child(request, fds):
+def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
     """In a child of the server's: become a sandbox, tell how it ended, never return."""
     told = socket.socket(fileno=fds[3])
     try:
@@ -60,7 +63,7 @@ def child(request, fds):
         fail(fds[2], error)
 
 
-def run(request, fds, told):
+def run(request: dict[str, Any], fds: list[int], told: socket.socket) -> NoReturn:
     """In the first process of the new namespaces."""
     try:
         namespaces.enter(request["disk"], PRIVATE)
@@ -79,7 +82,7 @@ def run(request, fds, told):
         fail(2, error)
 
 
-def fail(fd, error):
+def fail(fd: int, error: BaseException) -> NoReturn:
     with contextlib.suppress(OSError):
         os.write(fd, f"{type(error).__name__}: {error}".encode())
     os._exit(1)

@@ -1,35 +1,39 @@
 """Which names a cell needs and which it defines; from the compiled code, nothing is run."""
 
+from __future__ import annotations
+
 import ast
 import builtins
 import dis
-import types
+from collections.abc import Iterable, Iterator, Sequence
+from types import CodeType
+from typing import Any
 
 
-def compiled(text, name):
+def compiled(text: str, name: str) -> CodeType:
     """The code of a cell. Raises SyntaxError."""
     return compile(text, f"<{name}>", "exec")
 
 
-def used(code):
+def used(code: CodeType) -> set[str]:
     """Global names that the code, or a function in it, looks up."""
     found = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_NAME", "LOAD_GLOBAL")}
-    return found.union(*(used(inner) for inner in code.co_consts if isinstance(inner, types.CodeType)))
+    return found.union(*(used(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
 
 
-def defined(code, top=True):
+def defined(code: CodeType, top: bool = True) -> set[str]:
     """Global names that the code sets."""
     kinds = ("STORE_NAME", "STORE_GLOBAL") if top else ("STORE_GLOBAL",)
     found = {i.argval for i in dis.get_instructions(code) if i.opname in kinds}
-    return found.union(*(defined(c, False) for c in code.co_consts if isinstance(c, types.CodeType)))
+    return found.union(*(defined(c, False) for c in code.co_consts if isinstance(c, CodeType)))
 
 
-def missing(code, known):
+def missing(code: CodeType, known: Iterable[str]) -> list[str]:
     """Names that must come from elsewhere: neither known, nor defined by the code, nor Python's own."""
     return sorted(used(code) - set(known) - defined(code) - set(vars(builtins)) - {"__name__", "__class__"})
 
 
-def independent(cells):
+def independent(cells: Iterable[Sequence[str]]) -> list[tuple[str, CodeType]]:
     """[(name, code)] of those given cells that need nothing of the student's, in order.
 
     cells: [(name, text)]. A cell that uses a name which no cell before it in this list defines is left out.
@@ -46,7 +50,7 @@ def independent(cells):
     return chosen
 
 
-def needed_by(wanted, cells):
+def needed_by(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> list[tuple[int, CodeType]]:
     """[(number of the cell, code)] of the statements that bind the names `wanted`, and all that these need.
 
     cells: [(text, …)] in order. A cell that merely computes or shows something has no such statement. Every
@@ -63,7 +67,7 @@ def needed_by(wanted, cells):
     return [found[i][:2] for i in sorted(chosen)]
 
 
-def statements(number, text):
+def statements(number: int, text: str) -> Iterator[tuple[int, CodeType, set[str] | None, set[str]]]:
     """(number, code, names that it binds or None for any, names that it uses) of a cell's statements."""
     lines = ["pass" if line.startswith(("%", "!")) else line for line in text.splitlines()]
     try:
@@ -75,6 +79,6 @@ def statements(number, text):
         return
 
 
-def file_of(number):
+def file_of(number: int) -> str:
     """What stands for the file's name in the code of a cell."""
     return f"<cell {number}>"

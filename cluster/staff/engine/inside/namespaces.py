@@ -4,11 +4,14 @@ Runs inside the outer sandbox, before any line of a student's. Linux only, by wa
 for these calls.
 """
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import os
 import socket
 import struct
+from collections.abc import Iterable
 
 NEW = (
     0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
@@ -22,14 +25,14 @@ SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(name, *arguments):
+def call(name: str, *arguments: int | bytes | None) -> None:
     """A function of libc. Raises OSError."""
     if getattr(libc, name)(*arguments) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
 
 
-def leave():
+def leave() -> None:
     """Enter new namespaces, the process ids' with the next child. Only in a process of one thread."""
     user, group = os.getuid(), os.getgid()
     call("unshare", NEW)
@@ -42,16 +45,16 @@ def leave():
             file.write(text)
 
 
-def enter(disk, places):
+def enter(disk: int, folders: Iterable[str]) -> None:
     """In the first process of the new namespaces: folders of its own, no way out, no rights.
 
-    disk: bytes of each of the folders `places`, which are empty then.
+    disk: bytes of each of the `folders`, which are empty then.
     """
     call("prctl", DEATH_SIGNAL, 9, 0, 0, 0)
     call("mount", None, b"/", None, RECURSIVE | PRIVATE, None)
-    for place in places:
+    for folder in folders:
         options = f"size={disk},mode=0700,nr_inodes={max(1000, disk // 4096)}".encode()
-        call("mount", b"tmpfs", place.encode(), b"tmpfs", NO_SUID | NO_DEV, options)
+        call("mount", b"tmpfs", folder.encode(), b"tmpfs", NO_SUID | NO_DEV, options)
     call("mount", b"proc", b"/proc", b"proc", NO_SUID | NO_DEV | NO_EXEC, None)
     raise_loopback()
     with open("/proc/sys/user/max_user_namespaces", "w") as file:
@@ -61,20 +64,20 @@ def enter(disk, places):
     drop()
 
 
-def raise_loopback():
+def raise_loopback() -> None:
     """127.0.0.1, the only address there is, for ranks that have to meet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         fcntl.ioctl(s, SET_FLAGS, struct.pack("16sh14x", b"lo", UP))
 
 
-def forget_keys():
+def forget_keys() -> None:
     """A session keyring of its own: the one that a fork inherits is shared."""
     number = KEYCTL.get(os.uname().machine)
     if number:
         libc.syscall(number, 1, None)
 
 
-def drop():
+def drop() -> None:
     """Give up every capability, for ever."""
     for capability in range(CAPABILITIES):
         libc.prctl(DROP_BOUND, capability, 0, 0, 0)  # fails beyond the last that this kernel has

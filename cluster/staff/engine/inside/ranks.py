@@ -6,6 +6,8 @@ them. No process here lets another read its memory, and none is forked from one 
 makes the function from the text of the notebook (`names.needed_by`); what it says is data to be judged.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import importlib
@@ -17,8 +19,10 @@ import signal
 import sys
 import tempfile
 import time
-import types
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
 
 from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
@@ -27,14 +31,14 @@ from cluster.jobs.rank import rendezvous
 from . import names, namespaces
 from .ask_ranks import MEETING, no_data
 from .channel import Channel, Late, Lost
-from .codec import pack, unpack
+from .codec import Tree, pack, unpack
 from .student import limit
 
 DUMPABLE = 4  # of prctl(2)
 PRIVATE = ("/tmp", "/dev/shm")
 
 
-def main(fds):
+def main(fds: list[int]) -> None:
     keep_memory_private()
     channel = Channel(os.dup(0), os.dup(1))
     null = os.open(os.devnull, os.O_RDWR)
@@ -56,12 +60,12 @@ def main(fds):
         end_all()
 
 
-def keep_memory_private():
+def keep_memory_private() -> None:
     """No other process of this user may read this one's memory, trace it or take its open files."""
     namespaces.call("prctl", DUMPABLE, 0, 0, 0, 0)
 
 
-def end_all():
+def end_all() -> None:
     """End whatever a call has left: processes that its ranks have started, and their files."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all that this process may end, but not itself
@@ -77,7 +81,7 @@ def end_all():
                 os.unlink(entry.path)
 
 
-def supervise(channel, task):
+def supervise(channel: Channel, task: dict[str, Any]) -> NoReturn:
     """One call, in a process of its own, which ends with 0 when it has answered."""
     status = 1
     try:
@@ -93,7 +97,7 @@ def supervise(channel, task):
         os._exit(status)
 
 
-def call(channel, ranks, seconds):
+def call(channel: Channel, ranks: list[Rank], seconds: float) -> dict[str, Any]:
     """What each of the ranks came to, as a message; their inputs are the next messages on the channel."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
@@ -115,7 +119,7 @@ def call(channel, ranks, seconds):
 class Rank:
     """A rank as its supervisor sees it."""
 
-    def __init__(self, number, request, task, folder):
+    def __init__(self, number: int, request: dict[str, Any], task: dict[str, Any], folder: Path):
         """Fork it, before the supervisor has seen anybody's inputs."""
         self.folder = folder / f"rank-{number}"
         self.folder.mkdir()
@@ -128,18 +132,20 @@ class Rank:
         os.close(theirs_in)
         os.close(theirs_out)
 
-    def answer(self, end):
+    def answer(self, end: float) -> dict[str, Any]:
         """Its next message, a dict, or why there is none. Waits until `end` on the clock."""
         try:
-            said = self.channel.receive(max(0.0, end - time.monotonic()))
+            reply = self.channel.receive(max(0.0, end - time.monotonic()))
         except Late:
             return {"unfinished": "a function"}
         except Lost as error:
             return {"error": f"RankEnded: the rank cannot be asked any more: {error}"}
-        return said if isinstance(said, dict) else {"error": "RankEnded: what the rank sent is no answer"}
+        return reply if isinstance(reply, dict) else {"error": "RankEnded: what the rank sent is no answer"}
 
 
-def work(channel, number, request, task, folder, own):
+def work(
+    channel: Channel, number: int, request: dict[str, Any], task: dict[str, Any], folder: Path, own: Path
+) -> NoReturn:
     """In the rank: meet the others, learn the inputs, call the function, say what came of it, and stay."""
     try:
         keep_memory_private()
@@ -160,7 +166,7 @@ def work(channel, number, request, task, folder, own):
         os._exit(1)
 
 
-def meet(folder, number, ranks):
+def meet(folder: Path, number: int, ranks: int) -> None:
     """Horovod's rendezvous."""
     for name in [name for name in os.environ if name.startswith(("CLUSTER_", "HOROVOD_"))]:
         del os.environ[name]
@@ -170,7 +176,7 @@ def meet(folder, number, ranks):
     stop()
 
 
-def run(request, given, cells):
+def run(request: dict[str, Any], given: dict[str, Any], cells: Sequence[Sequence[Any]]) -> Tree:
     """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
     instead = compile(request["instead"], "<instead>", "exec")
     wanted = [request["function"], *given["functions"].values(), *names.used(instead)]
@@ -180,13 +186,13 @@ def run(request, given, cells):
     return pack(find(request["function"], known)(**inputs), no_data)
 
 
-def notebook(wanted, cells, instead):
-    """The names of a notebook, as far as the functions `wanted` need them.
+def notebook(wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: CodeType) -> dict[str, Any]:
+    """The names of a notebook, as far as the functions `wanted` need them; cells: [(text, is it given)].
 
     The given cells are run once more when all have run, so that theirs is the last word, and then `instead`.
     What raises an error ends its cell, as in a notebook.
     """
-    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    module = sys.modules["__main__"] = ModuleType("__main__")
     for number, (text, _) in enumerate(cells):  # for who looks at sources, as AutoGraph
         file = names.file_of(number)
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
@@ -203,7 +209,7 @@ def notebook(wanted, cells, instead):
     return vars(module)
 
 
-def find(name, known):
+def find(name: str, known: dict[str, Any]) -> Any:
     if name not in known:
         raise NameError(f"name {name!r} is not defined")
     return known[name]

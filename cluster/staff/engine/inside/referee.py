@@ -3,6 +3,8 @@
 Names that a check or an independent given cell defines are its own; all others are asked for (see `remote`).
 """
 
+from __future__ import annotations
+
 import contextlib
 import io
 import os
@@ -10,6 +12,9 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Iterable, Sequence
+from types import FrameType
+from typing import Any, NoReturn
 
 from cluster.checks.calls import ENGINE
 
@@ -22,7 +27,7 @@ LONGEST = 4000  # characters of an error's text
 PRINTED = 20_000  # characters that a check may print
 
 
-def main(fds):
+def main(fds: list[int]) -> None:
     engine = Channel(os.dup(0), os.dup(1))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -44,20 +49,20 @@ def main(fds):
         if name in failed:
             continue
         try:
-            said = judge(name, text, known, student, task["seconds"])
+            message = judge(name, text, known, student, task["seconds"])
         except Unmet as error:
             engine.send({"broken": str(error)})
             return
-        if said["error"]:
+        if message["error"]:
             failed.add(name)
-        engine.send(said)
+        engine.send(message)
 
 
-def too_long(signum, frame):
+def too_long(signum: int, frame: FrameType | None) -> NoReturn:
     raise TooLong
 
 
-def given(cells, student):
+def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
     """The names that the independent given cells define, from running them here."""
     known = {"__name__": "__main__", ENGINE: student}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -66,7 +71,7 @@ def given(cells, student):
     return known
 
 
-def judge(name, text, known, student, seconds):
+def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> dict[str, Any]:
     """The message about one check."""
     student.until(seconds)
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
@@ -82,7 +87,7 @@ def judge(name, text, known, student, seconds):
     except Unmet:
         raise
     except BaseException as raised:
-        error = f"{type(raised).__name__}: {said(raised)}"[:LONGEST]
+        error = f"{type(raised).__name__}: {text_of(raised)}"[:LONGEST]
         students = getattr(raised, "students", False)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -97,7 +102,7 @@ def judge(name, text, known, student, seconds):
     }
 
 
-def said(error):
+def text_of(error: BaseException) -> str:
     """The text of an exception, also of one that cannot be made into text."""
     try:
         return str(error)
@@ -105,7 +110,7 @@ def said(error):
         return ""
 
 
-def run(name, text, known, student):
+def run(name: str, text: str, known: dict[str, Any], student: Student) -> None:
     """Run a check's text with names of its own, those of the given cells, and the student's."""
     code = names.compiled(text, name)
     own = dict(known)

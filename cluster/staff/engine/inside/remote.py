@@ -4,14 +4,18 @@ A handle decides nothing: it cannot be compared, it is neither true nor false, a
 What its functions return arrives as data, which the check's own process judges.
 """
 
+from __future__ import annotations
+
 import builtins
 import contextlib
 import time
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import numpy as np
 
-from .channel import Late, Lost
-from .codec import arrays_in, pack, unpack
+from .channel import Channel, Late, Lost
+from .codec import Tree, arrays_in, pack, unpack
 
 LONGEST = 300  # characters of what is said of a student's names
 GRACE = 5  # seconds beyond a limit that the student's side has for saying that the limit was met
@@ -30,12 +34,12 @@ class TooLong(BaseException):
 class Student:
     """The student's process, asked over a channel."""
 
-    def __init__(self, channel):
+    def __init__(self, channel: Channel):
         self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
         self.in_place, self.calls, self.replaced = False, 0, []
         self.named, self.failed, self.ranks = {}, set(), None  # see inside/ask_ranks.py
 
-    def until(self, seconds):
+    def until(self, seconds: float) -> None:
         """A new check begins, with so much time."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
@@ -43,7 +47,7 @@ class Student:
             while self.replaced:  # by a check that was ended
                 self.put_back()
 
-    def ask(self, do, **request):
+    def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The reply (dict) to a request; the student's exceptions are raised here by name."""
         if self.gone:
             raise Gone(self.gone)
@@ -70,7 +74,7 @@ class Student:
             self.raise_as_named(reply["error"])
         return reply
 
-    def raise_as_named(self, error):
+    def raise_as_named(self, error: Any) -> NoReturn:
         name, text = map(str, error) if isinstance(error, list) and len(error) == 2 else ("?", "")
         if name == "TimeLimit":
             raise TooLong
@@ -85,7 +89,7 @@ class Student:
         raised.students = True  # told from what the check itself raises (failures.py)
         raise raised
 
-    def called_back(self, request):
+    def called_back(self, request: dict[str, Any]) -> dict[str, Any]:
         """The student's code calls a function that the check handed to it."""
         try:
             number = request["back"]
@@ -99,7 +103,7 @@ class Student:
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"[:4000]}
 
-    def fetch(self, name):
+    def fetch(self, name: str) -> tuple[bool, Any]:
         """(True, the value of a global name) or (False, None)."""
         reply = self.ask("fetch", name=name)
         if "missing" in reply:
@@ -109,13 +113,13 @@ class Student:
             self.named[object.__getattribute__(value, "_number")] = name
         return True, value
 
-    def name_of(self, function):
+    def name_of(self, function: Callable) -> str:
         """The name in the notebook of a function that a check has, by which ranks find it."""
         if isinstance(function, Remote):
             return self.named.get(object.__getattribute__(function, "_number"), "")
         return getattr(function, "__name__", "")
 
-    def call(self, number, args, kwargs):
+    def call(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.calls += 1
         reply = self.ask("call", object=number, args=self.pack(args), kwargs=self.pack(kwargs))
         changed = reply.get("changed", [])
@@ -125,7 +129,7 @@ class Student:
             raise AssertionError(self.in_words(number, args, kwargs, changed))
         return self.value(reply)
 
-    def in_words(self, number, args, kwargs, changed):
+    def in_words(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any], changed: Any) -> str:
         """Which of its arguments a function of the student's has changed."""
         name, parameters = "the function", []
         with contextlib.suppress(Exception):  # a callable without a signature
@@ -140,7 +144,7 @@ class Student:
             key = f"{parameters[key]}" if known else f"argument {key + 1}"
         return f"{name} has changed {key}, which it was given: work on a copy"[:LONGEST]
 
-    def copy_back(self, given, changed):
+    def copy_back(self, given: list[Any], changed: Any) -> None:
         """What the student's function did to the arrays that it was given happens to ours."""
         given = list(arrays_in(given))
         try:
@@ -151,7 +155,7 @@ class Student:
         except (ValueError, TypeError, LookupError) as error:
             raise self.forged() from error
 
-    def replace(self, name, function):
+    def replace(self, name: str, function: Callable) -> Any:
         """A global name of the student's stands for a function of the check's until `put_back`.
 
         Returns what it stood for. The calls arrive here, where they can be counted.
@@ -163,29 +167,29 @@ class Student:
         self.replaced.append((name, before))
         return before
 
-    def put_back(self):
+    def put_back(self) -> None:
         """Undo the last `replace`."""
         name, before = self.replaced[-1]
         self.ask("replace", name=name, value=self.pack(before))
         self.replaced.pop()
 
-    def value(self, reply):
+    def value(self, reply: dict[str, Any]) -> Any:
         try:
             return self.unpack(reply["value"])
         except (ValueError, LookupError) as error:
             raise self.forged() from error
 
-    def forged(self):
+    def forged(self) -> Gone:
         self.gone = "your notebook's process cannot be asked any more: what it sent is no value"
         return Gone(self.gone)
 
-    def pack(self, value):
+    def pack(self, value: Any) -> Tree:
         return pack(value, self.wrap)
 
-    def unpack(self, tree):
+    def unpack(self, tree: Tree) -> Any:
         return unpack(tree, self.unwrap)
 
-    def wrap(self, value):
+    def wrap(self, value: Any) -> list[Any]:
         if isinstance(value, Remote):
             return ["object", object.__getattribute__(value, "_number")]
         if callable(value):
@@ -193,7 +197,7 @@ class Student:
             return ["function", len(self.functions) - 1]
         raise TypeError(f"a {type(value).__name__} cannot be handed to the student's code: hand plain data")
 
-    def unwrap(self, tree):
+    def unwrap(self, tree: list[Any]) -> Remote:
         kind, number, name, can_be_called = tree
         if kind != "object" or not isinstance(number, int) or not isinstance(name, str):
             raise ValueError("what arrived is no handle")
@@ -207,41 +211,41 @@ class Remote:
     __hash__ = None
     __array_ufunc__ = None
 
-    def __init__(self, student, number, kind):
+    def __init__(self, student: Student, number: int, kind: str):
         for name, value in [("_student", student), ("_number", number), ("_kind", kind)]:
             object.__setattr__(self, name, value)
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         return self._student.value(self._student.ask("get", object=self._number, name=name))
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise TypeError("a check cannot change an object of the student's")
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         student = self._student
         return student.value(student.ask("item", object=self._number, key=student.pack(key)))
 
-    def __len__(self):
+    def __len__(self) -> int:
         size = self._student.value(self._student.ask("length", object=self._number))
         return size if isinstance(size, int) and size >= 0 else 0
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[Any]:
         return (self[i] for i in range(len(self)))
 
-    def __bool__(self):
+    def __bool__(self) -> NoReturn:
         raise TypeError(f"a {self._kind} of the student's is neither true nor false: ask for plain data")
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> NoReturn:
         raise TypeError(f"a {self._kind} of the student's cannot be compared: compare plain data")
 
     __ne__ = __eq__
 
-    def __array__(self, *args, **kwargs):
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"a {self._kind} of the student's is no array")
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<{self._kind} of the notebook>"
 
 
@@ -250,5 +254,5 @@ class Function(Remote):
 
     __slots__ = ()
 
-    def __call__(self, *args, **kwargs):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._student.call(self._number, args, kwargs)

@@ -1,7 +1,11 @@
 """An IPython without a kernel: runs cells and keeps what they show, up to so many bytes."""
 
+from __future__ import annotations
+
 import json
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
@@ -16,11 +20,11 @@ CUT = "[the output was cut here: it is too long]\n"
 class Record:
     """The outputs of the running cell, as nbformat writes them."""
 
-    def __init__(self, room):
+    def __init__(self, room: int):
         self.room, self.cut, self.outputs = room, False, []
         self.undrawn = False  # the figures of this cell need not be drawn
 
-    def add(self, output):
+    def add(self, output: dict[str, Any]) -> None:
         """Keep an output if there is room for it."""
         if self.cut:
             return
@@ -36,7 +40,7 @@ class Record:
                 output["parts"] = [output.pop("text")]
             self.outputs.append(output)
 
-    def take(self):
+    def take(self) -> list[dict[str, Any]]:
         """The outputs since the last call."""
         taken, self.outputs = self.outputs, []
         for output in taken:
@@ -50,37 +54,37 @@ class Stream:
 
     encoding, errors = "utf-8", "replace"
 
-    def __init__(self, name, record):
+    def __init__(self, name: str, record: Record):
         self.name, self.record = name, record
 
-    def write(self, text):
+    def write(self, text: str) -> int:
         if not isinstance(text, str):
             raise TypeError(f"write() takes text, not {type(text).__name__}")
         if text:
             self.record.add({"output_type": "stream", "name": self.name, "text": text})
         return len(text)
 
-    def writelines(self, lines):
+    def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
             self.write(line)
 
-    def flush(self):
+    def flush(self) -> None:
         """Nothing waits."""
 
-    def isatty(self):
+    def isatty(self) -> bool:
         return False
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
 
 class Result(DisplayHook):
     """Keeps the value of a cell's last expression."""
 
-    def write_output_prompt(self):
+    def write_output_prompt(self) -> None:
         """The number of the result is written with it."""
 
-    def write_format_data(self, format_dict, md_dict=None):
+    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
         self.shell.record.add(
             {
                 "output_type": "execute_result",
@@ -94,7 +98,13 @@ class Result(DisplayHook):
 class Publisher(DisplayPublisher):
     """Keeps what display() and pictures show."""
 
-    def publish(self, data, metadata=None, source=None, **others):
+    def publish(
+        self,
+        data: dict[str, Any],
+        metadata: dict[str, Any] | None = None,
+        source: str | None = None,
+        **others: Any,
+    ) -> None:
         self.shell.record.add({"output_type": "display_data", "data": data, "metadata": metadata or {}})
 
 
@@ -103,9 +113,9 @@ class Shell(InteractiveShell):
 
     displayhook_class = Result
     display_pub_class = Publisher
-    record = None
+    record: Record | None = None
 
-    def _showtraceback(self, etype, evalue, stb):
+    def _showtraceback(self, etype: type, evalue: BaseException, stb: Iterable[str]) -> None:
         self.record.add(
             {
                 "output_type": "error",
@@ -116,7 +126,7 @@ class Shell(InteractiveShell):
         )
 
 
-def prepare():
+def prepare() -> Shell:
     """The shell of this process, with all that IPython loads for a first cell; a fork server calls this."""
     shell = Shell.instance(config=Config(HistoryManager={"enabled": False}))
     shell.record = Record(0)
@@ -125,7 +135,7 @@ def prepare():
     return shell
 
 
-def make(room):
+def make(room: int) -> Shell:
     """The shell of this process, with sys.stdout and sys.stderr turned to its record."""
     shell = Shell.instance() if Shell.initialized() else prepare()
     shell.record = Record(room)

@@ -4,6 +4,8 @@ Nothing in this process can be trusted once a cell has run, this module included
 other side, whatever the student made of it.
 """
 
+from __future__ import annotations
+
 import base64
 import contextlib
 import inspect
@@ -12,7 +14,9 @@ import resource
 import signal
 import socket
 import sys
-import types
+from collections.abc import Iterator
+from types import FrameType, ModuleType
+from typing import Any, NoReturn
 
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -20,7 +24,7 @@ from cluster.jobs.backends import forked_ranks
 
 from . import shell as shells
 from .channel import Channel
-from .codec import arrays_in, pack, unpack
+from .codec import Tree, arrays_in, pack, unpack
 from .own_time import OwnTime
 
 RANKS = "/tmp/.ranks"
@@ -30,7 +34,7 @@ class TimeLimit(KeyboardInterrupt):
     """A cell or a call took too long. Not an Exception, so that `except Exception` does not swallow it."""
 
 
-def main(fds):
+def main(fds: list[int]) -> None:
     channel = Channel(os.dup(0), os.dup(1))
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
@@ -48,8 +52,8 @@ def main(fds):
         own = OwnTime(task["cell"])
         with within(task["cell"], own):
             shell.run_cell(text, store_history=True)
-        said = {"outputs": shell.record.take(), "cut": shell.record.cut, "over": own.over}
-        channel.send({"cell": i} | said)
+        shown = {"outputs": shell.record.take(), "cut": shell.record.cut, "over": own.over}
+        channel.send({"cell": i} | shown)
     for text in task["given"]:
         with within(task["cell"]):
             shell.run_cell(text, silent=True)
@@ -57,14 +61,14 @@ def main(fds):
     Server(channel, shell.user_ns).serve()
 
 
-def keep(file, data):
+def keep(file: str, data: str) -> None:
     """Write a part of a file that was handed in; an empty one only makes it."""
     os.makedirs(os.path.dirname(file) or ".", exist_ok=True)
     with open(file, "ab") as target:
         target.write(base64.b64decode(data))
 
 
-def limit(memory, processes, size, cpu):
+def limit(memory: int, processes: int, size: int, cpu: int) -> None:
     """Hard limits of this process and its children."""
     for kind, value in [
         (resource.RLIMIT_DATA, memory),
@@ -77,7 +81,7 @@ def limit(memory, processes, size, cpu):
         resource.setrlimit(kind, (value, value))
 
 
-def warm_ranks():
+def warm_ranks() -> None:
     """Have ranks of jobs forked by a process that holds the libraries, as this one, and none of the cells."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(RANKS)
@@ -95,15 +99,15 @@ def warm_ranks():
     listener.close()
 
 
-def too_long(signum, frame):
+def too_long(signum: int, frame: FrameType | None) -> NoReturn:
     raise TimeLimit("it took longer than is allowed")
 
 
 @contextlib.contextmanager
-def within(seconds, own=None):
+def within(seconds: float, own: OwnTime | None = None) -> Iterator[None]:
     """Interrupt what runs longer, and again every second. own: an OwnTime, for what others may hold up."""
 
-    def ring(signum, frame):
+    def ring(signum: int, frame: FrameType | None) -> None:
         if own and (more := own.rest()):
             signal.setitimer(signal.ITIMER_REAL, more, 1)
         else:
@@ -121,10 +125,11 @@ def within(seconds, own=None):
 class Server:
     """Answers the referee: names, calls, attributes and items of the notebook's final state."""
 
-    def __init__(self, channel, names):
-        self.channel, self.names, self.objects = channel, names, []
+    def __init__(self, channel: Channel, names: dict[str, Any]):
+        self.channel, self.names = channel, names
+        self.objects: list[Any] = []  # of which the referee has handles: their numbers here
 
-    def serve(self):
+    def serve(self) -> dict[str, Any]:
         """Answer until the referee ends, or has an answer for a call back: returns that."""
         while "do" in (request := self.channel.receive()):
             reply = None
@@ -133,19 +138,19 @@ class Server:
             self.channel.send(reply or {"error": ["TimeLimit", ""]})
         return request
 
-    def answer(self, request):
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             return getattr(self, request["do"])(request)
         except BaseException as error:
             return {"error": [type(error).__name__, str(error)[:4000]]}
 
-    def fetch(self, request):
+    def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["name"]
         if name not in self.names:
             return {"missing": True}
         return self.value(self.names[name])
 
-    def call(self, request):
+    def call(self, request: dict[str, Any]) -> dict[str, Any]:
         args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
         given = list(arrays_in([args, kwargs]))
         before = [a.tobytes() for a in given]
@@ -153,46 +158,46 @@ class Server:
         changed = [[i, self.pack(a)] for i, a in enumerate(given) if a.tobytes() != before[i]]
         return self.value(result) | {"changed": changed}
 
-    def get(self, request):
+    def get(self, request: dict[str, Any]) -> dict[str, Any]:
         return self.value(getattr(self.objects[request["object"]], request["name"]))
 
-    def item(self, request):
+    def item(self, request: dict[str, Any]) -> dict[str, Any]:
         return self.value(self.objects[request["object"]][self.unpack(request["key"])])
 
-    def length(self, request):
+    def length(self, request: dict[str, Any]) -> dict[str, Any]:
         return self.value(len(self.objects[request["object"]]))
 
-    def signature(self, request):
+    def signature(self, request: dict[str, Any]) -> dict[str, Any]:
         function = self.objects[request["object"]]
         return self.value([function.__name__, list(inspect.signature(function).parameters)])
 
-    def replace(self, request):
+    def replace(self, request: dict[str, Any]) -> dict[str, Any]:
         """Let a global name stand for a function of the check's, or for what it stood for."""
         self.names[request["name"]] = self.unpack(request["value"])
         return self.value(None)
 
-    def value(self, value):
+    def value(self, value: Any) -> dict[str, Any]:
         return {"value": self.pack(value)}
 
-    def pack(self, value):
+    def pack(self, value: Any) -> Tree:
         return pack(value, self.wrap)
 
-    def wrap(self, value):
-        if isinstance(value, types.ModuleType):
+    def wrap(self, value: Any) -> list[Any]:
+        if isinstance(value, ModuleType):
             raise TypeError(f"{value.__name__} is a module; a check imports what it uses")
         self.objects.append(value)
         return ["object", len(self.objects) - 1, type(value).__name__, callable(value)]
 
-    def unpack(self, tree):
+    def unpack(self, tree: Tree) -> Any:
         return unpack(tree, self.unwrap)
 
-    def unwrap(self, tree):
+    def unwrap(self, tree: list[Any]) -> Any:
         kind, number, *_ = tree
         if kind == "object":
             return self.objects[number]
         return lambda *args, **kwargs: self.back(number, args, kwargs)
 
-    def back(self, number, args, kwargs):
+    def back(self, number: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function that the check handed over."""
         self.channel.send({"back": number, "args": self.pack(args), "kwargs": self.pack(kwargs)})
         answer = self.serve()

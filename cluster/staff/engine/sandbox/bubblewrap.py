@@ -1,5 +1,7 @@
 """The bubblewrap around a process: no network, no files but what it needs, and nothing of it outlives it."""
 
+from __future__ import annotations
+
 import compileall
 import contextlib
 import os
@@ -8,13 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from py_compile import PycInvalidationMode
+from typing import IO
 
 import cluster
 
 from ...course import CourseError
 from ...release.student_folder import chosen
+from ..verdict import Limits
 from . import leftovers, unprivileged
 from .cgroups import Group
 
@@ -49,7 +54,7 @@ VARIABLES = {
 }
 
 
-def missing():
+def missing() -> str:
     """Why no sandbox can be made on this machine, with the remedy, or ""."""
     if not shutil.which("bwrap"):
         return "bubblewrap is missing (Debian: apt-get install bubblewrap); without it nothing is graded"
@@ -65,7 +70,7 @@ def missing():
     return ""
 
 
-def links():
+def links() -> list[str]:
     """/bin and its like as on this machine: links into /usr, or folders of their own."""
     words = []
     for name in LINKS:
@@ -80,7 +85,7 @@ def links():
 class Sandbox:
     """Makes the folder that all sandboxes see as /course, and starts processes in sandboxes of their own."""
 
-    def __init__(self, limits):
+    def __init__(self, limits: Limits):
         if why := missing():
             raise CourseError(why)
         self.limits = limits
@@ -97,7 +102,7 @@ class Sandbox:
             self.close()
             raise
 
-    def _copy_package(self, root):
+    def _copy_package(self, root: Path) -> None:
         """The part of the package that students have, and the modules that run inside."""
         package = self.folder / "course"
         for path in chosen(root):
@@ -119,11 +124,13 @@ class Sandbox:
         for name, text in NAMES.items():
             (self.folder / "etc" / name).write_text(text)
 
-    def close(self):
+    def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.claim.close()
 
-    def command(self, module, *arguments, nested=False, first=False):
+    def command(
+        self, module: str, *arguments: str | int, nested: bool = False, first: bool = False
+    ) -> list[str]:
         """The command that runs `python -m module` in a sandbox; `nested` allows further ones inside.
 
         first: as the first process there; else bubblewrap is, whose open files are those of the module.
@@ -132,7 +139,7 @@ class Sandbox:
         further = [*(() if nested else ("--disable-userns",)), *(("--as-pid-1",) if first else ())]
         return [*self.before, "bwrap", *further, *self._words(), *python]
 
-    def start(self, module, fds=(), first=False):
+    def start(self, module: str, fds: Sequence[int] = (), first: bool = False) -> Child:
         """The Child that runs `main(fds)` of a module in a sandbox of its own; `first` as for `command`."""
         group = Group.make(self.limits)
         process = subprocess.Popen(
@@ -146,7 +153,7 @@ class Sandbox:
         )
         return Child(process, group)
 
-    def _words(self):
+    def _words(self) -> list[str]:
         words = [*SYSTEM, *links()]
         for name in CONFIG:
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
@@ -166,31 +173,31 @@ class Sandbox:
 class Child:
     """A process in a sandbox; `stdin`, `stdout` and `stderr` are the engine's ends of its pipes."""
 
-    def __init__(self, process, group):
+    def __init__(self, process: subprocess.Popen[bytes], group: Group):
         self.process, self.group, self.pid = process, group, process.pid
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
 
-    def killed(self):
+    def killed(self) -> bool:
         """Was this sandbox ended by a signal from outside? Inside, its outer process is out of reach."""
         end = time.monotonic() + 1
         while self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         return self.process.returncode is not None and self.process.returncode < 0
 
-    def stop_now(self):
+    def stop_now(self) -> None:
         """End the sandbox and all in it; what it said can still be read."""
         self.process.kill()
         self.process.wait()
 
-    def stop(self):
+    def stop(self) -> None:
         """End the sandbox and all in it."""
         self.stop_now()
-        close(self)
+        close((self.stdin, self.stdout, self.stderr), self.group)
 
 
-def close(child):
+def close(streams: Iterable[IO[bytes]], group: Group) -> None:
     """Close the engine's ends, and remove the group when all its processes have gone."""
-    for stream in (child.stdin, child.stdout, child.stderr):
+    for stream in streams:
         with contextlib.suppress(OSError):
             stream.close()
-    child.group.remove()
+    group.remove()

@@ -1,8 +1,12 @@
 """Control groups of one sandbox: memory and processes of all that runs in it together."""
 
+from __future__ import annotations
+
 import os
 import time
 from pathlib import Path
+
+from ..verdict import Limits
 
 CGROUPS = Path("/sys/fs/cgroup")
 
@@ -10,11 +14,11 @@ CGROUPS = Path("/sys/fs/cgroup")
 class Group:
     """The folders of one group, one for each hierarchy; without any it does nothing."""
 
-    def __init__(self, folders):
+    def __init__(self, folders: list[Path]):
         self.folders = folders
 
     @classmethod
-    def make(cls, limits):
+    def make(cls, limits: Limits) -> Group:
         """A group where this process may make one: as root, or where it was given a part of the tree.
 
         Elsewhere it is empty, and only the limits of each process hold.
@@ -39,17 +43,17 @@ class Group:
                 continue
         return made
 
-    def words(self):
+    def words(self) -> list[str]:
         """The beginning of a command that joins the group and becomes the rest of the command."""
         joins = " && ".join(f"echo $$ > {folder}/cgroup.procs" for folder in self.folders)
         return ["/bin/sh", "-c", f'{joins} && exec "$@"', "sh"] if joins else []
 
-    def add(self, pid):
+    def add(self, pid: int) -> None:
         """Put a process, which has no children yet, into the group. Raises OSError."""
         for folder in self.folders:
             (folder / "cgroup.procs").write_text(str(pid))
 
-    def out_of_memory(self):
+    def out_of_memory(self) -> bool:
         """Did the kernel end a process of this group because its memory was used up?"""
         for folder in self.folders:
             for file in ("memory.events", "memory.oom_control"):
@@ -61,7 +65,7 @@ class Group:
                     return True
         return False
 
-    def remove(self):
+    def remove(self) -> None:
         """Wait until the last process has gone, then remove the folders."""
         end = time.monotonic() + 10
         for folder in self.folders:

@@ -1,6 +1,9 @@
 """The fork server as the engine sees it: a sandbox that holds the libraries, and children forked from it."""
 
+from __future__ import annotations
+
 import contextlib
+import io
 import json
 import os
 import select
@@ -10,11 +13,13 @@ import struct
 import subprocess
 import threading
 import time
+from collections.abc import Sequence
 
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 
 from ..inside.channel import Late, Lost
-from .bubblewrap import close
+from ..verdict import Limits
+from .bubblewrap import Sandbox, close
 from .cgroups import Group
 
 LIGHT = (
@@ -30,10 +35,11 @@ CREDENTIALS = struct.Struct("3i")  # process id, user, group
 class Servers:
     """The fork servers of an engine, each started when the first submission needs it."""
 
-    def __init__(self, sandbox):
-        self.sandbox, self.lock, self.running = sandbox, threading.Lock(), {}
+    def __init__(self, sandbox: Sandbox):
+        self.sandbox, self.lock = sandbox, threading.Lock()
+        self.running: dict[tuple[str, ...], Server] = {}  # by the modules that they hold
 
-    def trial(self, text):
+    def trial(self, text: str) -> str:
         """Why no sandbox can be forked on this machine, or "". The server is that for a notebook's `text`.
 
         Raises Late where nothing can be said, because the machine is too busy.
@@ -44,7 +50,7 @@ class Servers:
         except Lost as error:
             return str(error)
 
-    def server_for(self, text):
+    def server_for(self, text: str) -> Server:
         """The server for a notebook with this code. Raises Lost or Late."""
         modules = LIGHT + HEAVY if any(name in text for name in NEED_HEAVY) else LIGHT
         with self.lock:
@@ -55,7 +61,7 @@ class Servers:
                 self.running[modules] = server = Server(self.sandbox, modules)
             return server
 
-    def close(self):
+    def close(self) -> None:
         for server in self.running.values():
             server.close()
 
@@ -63,7 +69,7 @@ class Servers:
 class Server:
     """One fork server; `modules` are what it holds imported."""
 
-    def __init__(self, sandbox, modules):
+    def __init__(self, sandbox: Sandbox, modules: tuple[str, ...]):
         self.limits, self.lock, self.process = sandbox.limits, threading.Lock(), None
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = sandbox.command(
@@ -87,7 +93,7 @@ class Server:
             self.close()
             raise Lost(f"the fork server did not start: {why}")
 
-    def _hold(self, command, theirs, started):
+    def _hold(self, command: list[str], theirs: socket.socket, started: threading.Event) -> None:
         # The sandbox ends with the thread that started it, so that thread stays until the sandbox has ended.
         try:
             self.process = subprocess.Popen(
@@ -103,10 +109,10 @@ class Server:
             started.set()
         self.process.wait()
 
-    def alive(self):
+    def alive(self) -> bool:
         return self.process.poll() is None
 
-    def start(self, module, fds=()):
+    def start(self, module: str, fds: Sequence[int] = ()) -> Forked:
         """The Forked child that runs `main(fds)` of a module in a sandbox of its own."""
         theirs_in, stdin = os.pipe()
         stdout, theirs_out = os.pipe()
@@ -134,7 +140,7 @@ class Server:
             raise
         return child
 
-    def close(self):
+    def close(self) -> None:
         """End the server and all its children."""
         self.process.kill()
         self.process.wait()
@@ -145,11 +151,11 @@ class Server:
 class Forked:
     """A child of a fork server, as `sandbox.Child`. Its first process is known by a handle, not a number."""
 
-    def __init__(self, told, streams):
+    def __init__(self, told: socket.socket, streams: list[io.FileIO]):
         self.told, self.handle, self.pid, self.group = told, None, None, Group([])
         self.stdin, self.stdout, self.stderr = streams
 
-    def meet(self, limits):
+    def meet(self, limits: Limits) -> None:
         """Learn from the kernel which process this is, and limit it. Raises Lost or Late."""
         self.told.settimeout(STARTING)
         try:
@@ -168,7 +174,7 @@ class Forked:
         self.group = Group.make(limits)
         self.group.add(self.pid)
 
-    def killed(self):
+    def killed(self) -> bool:
         """Was it ended by somebody else? A first process of its namespace cannot be killed from inside."""
         self.told.settimeout(1)
         try:
@@ -179,7 +185,7 @@ class Forked:
             return True
         return json.loads(reply) == -signal.SIGKILL and not self.group.out_of_memory()
 
-    def stop_now(self):
+    def stop_now(self) -> None:
         """End the sandbox and all in it; what it said can still be read."""
         if self.handle is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -191,8 +197,8 @@ class Forked:
             os.close(self.handle)
             self.handle = None
 
-    def stop(self):
+    def stop(self) -> None:
         """End the sandbox and all in it."""
         self.stop_now()
         self.told.close()
-        close(self)
+        close((self.stdin, self.stdout, self.stderr), self.group)

@@ -1,5 +1,7 @@
 """What an engine that was killed has left on this machine, removed by the next one."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import os
@@ -8,6 +10,7 @@ import stat
 import tempfile
 import time
 from pathlib import Path
+from typing import TextIO
 
 from .cgroups import CGROUPS
 
@@ -15,14 +18,14 @@ PREFIX = "grading-"
 HOUR = 3600 * 10**9  # ns: a group without processes may have been made just now, by somebody else
 
 
-def claim(folder):
+def claim(folder: Path) -> TextIO:
     """Mark a folder as used for as long as the file that is returned stays open."""
     lock = open(folder / "in-use", "w")  # noqa: SIM115 (held until the engine closes it)
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 
-def sweep():
+def sweep() -> None:
     """Remove folders that no engine uses any more, and empty control groups.
 
     Only this user's own: anybody can make a folder of such a name, with a pipe in it that nobody writes to.
