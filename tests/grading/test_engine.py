@@ -470,7 +470,8 @@ def test_an_endless_loop_that_ignores_signals(hurried, where):
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
-    assert result.score == 0 and ("interrupted" in result.error)
+    told = "interrupted" in result.error or "longer than 2 s" in result.error  # the second on a busy machine
+    assert result.score == 0 and told
 
 
 def test_an_honest_endless_loop_costs_its_own_points_only(hurried):

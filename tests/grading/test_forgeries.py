@@ -67,7 +67,8 @@ def test_ranks_are_asked_by_the_referee(assignment):
     A given cell that uses a name of the student's runs there only: so a trial is handed to it as an argument.
     """
     notebook = twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py")))
-    checks = {c.source for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")}
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # no answers in words
+    checks = {c.source for c in code if c.metadata.get("nbgrader", {}).get("grade")}
     given = [(c.metadata.nbgrader.grade_id, c.source) for c in notebook.cells if is_given(c)]
     known = set().union(*(names.defined(code) for _, code in names.independent(given)))
     left = [name for text in checks for name in names.missing(names.compiled(text, "check"), known)]
