@@ -68,10 +68,10 @@ def compare(question, found, unit=""):
 # fully connected layers. Its ten outputs are *logits*, scores of any size; softmax, $e^{z_i} / \sum_j
 # e^{z_j}$, makes probabilities of them.
 #
-# **Pooling** replaces each 2×2 window of a map by one number, its mean here, its maximum in later networks.
-# It has no weights. It does two things: what follows has a quarter of the pixels to work on, and a filter
-# behind it sees twice as far; and when the picture moves by one pixel, the pooled map changes less than the
-# map.
+# **Pooling** replaces each 2×2 window of a map by one number, its mean here, its maximum in later networks
+# (AlexNet takes 3×3 windows that overlap). It has no weights. It does two things: what follows has a quarter
+# of the pixels to work on, and a filter behind it sees twice as far; and when the picture moves by one pixel,
+# the pooled map changes less than the map.
 
 
 # %%
@@ -358,12 +358,13 @@ layer_bars(vggs["D"], "VGG-16")
 
 # %% [markdown]
 # *(Figure: as before, for the 16 layers of VGG-16. Parameters: one hatched bar, the first fully connected
-# layer, holds three quarters. Multiply-adds: spread evenly over most convolutions. Outputs: two fifths of
-# them come from the first two layers.)*
+# layer, holds three quarters. Multiply-adds: most convolutions have 12%, those that double the maps 6%, the
+# last three 3%, the first hardly any. Outputs: two fifths of them come from the first two layers.)*
 #
-# The paper's four counts hold, and "all else" has become less than a thousandth: from here on, multiply-adds
-# are the work. Now a slide of the decks that this course comes from: "1.5 GFLOPS" an image for AlexNet,
-# "19.6" for VGG. (An amount of work is FLOP; FLOPS is a speed.) Do they compare?
+# The paper's four counts hold, and "all else" has become less than a thousandth; in all that follow it stays
+# below a hundredth. Multiply-adds are the work. Now a slide of the decks that this course comes from: "1.5
+# GFLOPS" an image for AlexNet, "19.6" for VGG. (An amount of work is FLOP; FLOPS is a speed.) Do they
+# compare?
 
 # %%
 said = {"AlexNet": 1.5, "VGG-19": 19.6}  # the slide
@@ -464,7 +465,8 @@ compare("memory of a step over what is kept", slope / kept, "×")
 # scratch memory comes on top. So, for a program that recomputes nothing, the formula is a lower bound, and
 # twice the part of the images is a good guess. Its shape remains true: a part that goes with the parameters,
 # and one that grows with the batch and sits in the first layers. (Once a kernel: the largest memory never
-# falls.)
+# falls.) Even doubled it does not explain the two cards; what else their program kept, one cannot tell from
+# shapes.
 #
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
 #
@@ -545,10 +547,10 @@ google = check("GoogLeNet", googlenet)
 # Zeiler and Fergus (2013) took layers out of AlexNet and trained what was left (their table 3, errors on
 # ImageNet's validation set). Without two fully connected layers, 54 of 61 million parameters: 44.8% where the
 # whole network has 40.5. Without two convolutions, 45.4. Without all four, 71.3, and nearly the same on the
-# *training* images: it cannot even learn these. So depth seems to count more than any layer. Our mini-AlexNet
-# shows nothing of the kind: in the recorded runs it is as good without these four layers (*Further*), for ten
-# kinds of clothing in grey are no task that needs eight layers. An experiment on depth needs a task that is
-# hard enough.
+# *training* images: it cannot even learn these. So depth seems to count more than any one layer. Our
+# mini-AlexNet shows nothing of the kind: in the recorded runs it is as good without these four layers
+# (*Further*), for ten kinds of clothing in grey are no task that needs eight layers. An experiment on depth
+# needs a task that is hard enough.
 #
 # What does limit a network on such data? The slides say that accuracy grows with the data; Sun et al. (2017)
 # found it to grow with the *logarithm* of the number of images, up to 300 million. We can try. **Guess:** the
@@ -562,7 +564,7 @@ small = mini_alexnet([3, 4, 6, 7])
 
 
 @tf.function
-def sgd_step(images, labels, rate=0.1):
+def sgd_step(images, labels, rate):
     with tf.GradientTape() as tape:
         loss = cross_entropy(labels, small(images, training=True))
     gradients = tape.gradient(loss, [v.value for v in small.trainable_variables])
@@ -575,9 +577,9 @@ def learn(x, y, seed, steps=300):
     rng = np.random.default_rng(seed)
     for i, v in enumerate(small.trainable_variables):
         v.assign(keras.initializers.HeNormal(seed=100 * seed + i)(v.shape) if len(v.shape) > 1 else 0 * v)
-    for _ in range(steps):
-        take = rng.integers(len(x), size=50)
-        sgd_step(tf.constant(x[take]), tf.constant(y[take]))
+    for step in range(steps):
+        take, rate = rng.integers(len(x), size=50), 0.1 * (1 - step / steps)
+        sgd_step(tf.constant(x[take]), tf.constant(y[take]), tf.constant(rate, tf.float32))
     sets = [(x[:2000], y[:2000]), (test_x, test_y)]
     return [100 * np.mean(small(images).numpy().argmax(1) != labels) for images, labels in sets]
 
@@ -600,7 +602,7 @@ compare("test error, 10,000 images", errors[-1, :, 1].mean(), "%")
 
 # %% [markdown]
 # *(Figure: error against the number of different training images, 100 to 10,000, logarithmic. On the test set
-# it falls all the way. On the images trained with it rises from nearly zero, until the two lines almost
+# it falls, and flattens. On the images trained with it rises from nearly zero, until the two lines almost
 # meet.)*
 #
 # With few images the network learns them by heart, and the gap between the two lines is what it did not learn
@@ -770,11 +772,10 @@ plt.show()
 # 56 layers over eight epochs; the plain 56 layers stay far above the other three.)*
 #
 # As in the paper, plain networks get worse with depth on the images they were trained on, and shortcuts
-# without a single parameter remove that. What the record does not show: the residual 56 layers are no better
-# than 20, for the task needs no more; one rate was used for all depths and tuned for none; eight epochs are
-# few; and a seed fixes the start and the order of the images but not the rounding, so another processor can
-# end elsewhere with the same seed. All runs are from one machine, and the three seeds show less than the
-# whole spread.
+# without a single parameter remove that. The limits: residual 56 layers are no better than 20, for the task
+# needs no more; one rate was used for all depths and tuned for none; eight epochs are few; and a seed fixes
+# the start and the order of the images but not the rounding, so another processor can end elsewhere with the
+# same seed. All runs are from one machine, and the three seeds show less than the whole spread.
 #
 # ### But why?
 #
@@ -869,10 +870,11 @@ plt.show()
 
 # %% [markdown]
 # *(Figure, left: length of the gradient over that of the weights along the 56 layers, logarithmic. Residual:
-# falling slowly. Plain: a straight line from a thousand times as much at the input down to the output. Right:
-# share of the promised fall of the loss against the length of the step. With 8 layers nearly all of it is
-# kept up to steps of 0.3%, plain or not. With more layers the curves move to the left, the plain ones much
-# further: plain with 20 layers lies left of residual with 56, and plain with 56 far left of all.)*
+# falling slowly. Plain: a nearly straight line that falls by orders of magnitude from the input to the
+# output. Right: share of the promised fall of the loss against the length of the step. With 8 layers nearly
+# all of it is kept up to steps of 0.3%, plain or not. With more layers the curves move to the left, the plain
+# ones much further: plain with 20 layers lies a little left of residual with 56, and plain with 56 far left
+# of all.)*
 #
 # So the popular answer is wrong, here: with batch normalisation the gradient of the plain network
 # **explodes** towards the input. It is not a wrong gradient, but it is true over a much shorter way than with
@@ -1029,10 +1031,21 @@ table["MB kept"] = 4 * totals["kept"] / 1e6
 table["depth"] = {name: depth(model) for name, model in models.items()}
 table["top-1"] = {name: row[1] for name, row in NETWORKS.items()}
 display(table.round(2))
-NEAR = {"VGG-16": (-4, -25, "center"), "VGG-19": (4, 18, "center"), "AlexNet": (0, 13, "center")}
-NEAR |= {"GoogLeNet": (-5, -12, "right"), "18": (5, -13, "left"), "50": (9, -7, "left")}
-NEAR |= {"101": (8, -12, "left"), "ResNeXt-50": (-8, 3, "right"), "EfficientNet-B0": (6, 7, "right")}
-# where labels stand in the picture of 3.10, in points from the network, and which end of them
+NEAR = {  # of the picture in 3.10: where a name stands, in points; a short one and its place
+    "AlexNet": ((0, 13, "center"), "A", (0, 13, "center")),
+    "VGG-16": ((-4, -25, "center"), "V16", (-17, -3, "right")),
+    "VGG-19": ((4, 18, "center"), "V19", (4, 18, "center")),
+    "GoogLeNet": ((-5, -12, "right"), "G", (7, -3, "left")),
+    "ResNet-18": ((5, -13, "left"), "18", (-5, -11, "right")),
+    "ResNet-34": ((8, -3, "left"), "34", (0, 9, "center")),
+    "ResNet-50": ((-9, -5, "right"), "50", (9, -7, "left")),
+    "ResNet-101": ((8, -12, "left"), "101", (8, -12, "left")),
+    "ResNet-152": ((-4, 12, "center"), "152", (0, 12, "center")),
+    "ResNeXt-50": ((-9, 3, "right"), "X", (-9, -3, "right")),
+    "MobileNetV2": ((0, 7, "center"), "M", (6, -3, "left")),
+    "EfficientNet-B0": ((6, 7, "center"), "E", (0, 7, "center")),
+    "ConvNeXt-T": ((0, 11, "center"), "C", (0, 11, "center")),
+}
 
 # %%
 drawn = {"LeNet-5": lenet} | {
@@ -1053,17 +1066,18 @@ for ax, (name, some), top in zip(axes, boxes.items(), high, strict=True):
         right += maps
     ax.text(right + 300, 0, name, va="center", weight="bold")
     ax.set(xlim=(0, 32_000), ylim=(-top / 2, top / 2), yticks=[])
-    ax.spines[["left", "bottom"]].set_visible(ax is axes[-1])
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
 axes[-1].set_xlabel("maps, one layer behind the other")
 fig.suptitle("Six networks to one scale (height: pixels a side of a map)", x=0.01, ha="left", weight="bold")
 plt.show()
 
 # %% [markdown]
 # *(Figure: six networks as rows of boxes, from the input at the left; a layer is as long as it has maps and
-# as high as its maps have pixels a side. LeNet-5 is a dot. AlexNet: a low short body and a long orange line,
-# its fully connected layers, one pixel high. VGG-16: a high steep start, a staircase down, and the same
-# orange line. GoogLeNet and ResNet-34: low, and no line but a short end. ResNet-50: low and three times as
-# long.)*
+# as high as its maps have pixels a side. LeNet-5 is hardly more than a dot. AlexNet: a low short body and a
+# long orange line, its fully connected layers, one pixel high. VGG-16: a high steep start, a staircase down,
+# and the same orange line. GoogLeNet and ResNet-34: low, and no line but a short end. ResNet-50: low and
+# three times as long.)*
 #
 # The orange lines are where AlexNet and VGG have their parameters. They are gone since GoogLeNet; what has
 # grown is the length of the blue body.
@@ -1099,7 +1113,7 @@ table["ms an image"] = spread[0.5]
 ratio = spread.loc["EfficientNet-B0", 0.5] / spread.loc["GoogLeNet", 0.5]
 compare("time of EfficientNet-B0 over GoogLeNet", ratio, "×")
 prices = ["M parameters", "G multiply-adds", "MB kept", "depth", "ms an image", "year"]
-ranks = {"nine, to 2015": table[table["year"] < 2016].rank().corr(), "all thirteen": table.rank().corr()}
+ranks = {"nine, to 2015": table[table["year"] < 2016].rank().corr(), "all": table.rank().corr()}
 print("rank correlation with the top-1 accuracy:")
 display(pd.DataFrame({name: r.loc[prices, "top-1"] for name, r in ranks.items()}).round(2))
 among = ranks["nine, to 2015"].loc["depth"]
@@ -1124,8 +1138,8 @@ for ax, column in zip(axes, ["G multiply-adds", "depth", "ms an image"], strict=
         ax.scatter(t[column], t["top-1"], s=5 * t["M parameters"], **look)
     ax.scatter(table[column], table["top-1"], s=6, color="black")
     for name, row in table[table[column].notna()].iterrows():
-        label = name.removeprefix("ResNet-")
-        *offset, end = NEAR.get(label, (0, 8, "center"))
+        full, short, place = NEAR[name]
+        label, (*offset, end) = (name, full) if ax is axes[0] else (short, place)
         where = {"textcoords": "offset points", "xytext": offset, "ha": end, "fontsize": 8}
         ax.annotate(label, (row[column], row["top-1"]), **where)
     ax.set(xscale="log", xlabel=column)
@@ -1133,26 +1147,29 @@ for ax, column in zip(axes, ["G multiply-adds", "depth", "ms an image"], strict=
 x, old, new = *table.loc["ResNet-50", ["G multiply-adds", "top-1"]], 80.858  # version 2 of its weights
 axes[0].annotate("", (x, new), (x, old), arrowprops={"arrowstyle": "->"})
 axes[0].text(0.85 * x, new, "ResNet-50\ntrained in 2021", ha="right", fontsize=8)
-axes[0].set_ylabel("top-1 accuracy / %  (18 … 152: ResNets)")
+axes[0].set_ylabel("top-1 accuracy / %")
 plt.show()
 
 # %% [markdown]
 # *(Figure: top-1 accuracy of thirteen networks against multiply-adds, depth and measured time, each
-# logarithmic; the area of a bubble is the number of parameters; networks after 2015 are hatched. Up to 2015:
-# AlexNet alone at the bottom, the ResNets climb along one flattening curve, the two VGGs are huge bubbles to
-# the right of it. MobileNetV2, EfficientNet-B0 and ConvNeXt-T lie to the left of it. An arrow lifts ResNet-50
-# by nearly five points.)*
+# logarithmic; the area of a bubble is the number of parameters; networks after 2015 are hatched. Names are
+# written in the first panel and shortened in the others. Up to 2015: AlexNet alone at the bottom, the ResNets
+# climb along one flattening curve, the two VGGs are huge bubbles to the right of it. MobileNetV2,
+# EfficientNet-B0 and ConvNeXt-T lie to the left of it. An arrow lifts ResNet-50 by nearly five points.)*
 #
 # **So what do you pay for accuracy?** Not parameters: AlexNet and ResNet-152 have the same number. Among the
-# nine networks up to 2015, memory goes with accuracy most closely, and depth as closely. Which of the two is
-# it? Nine networks cannot tell: the deeper ones are the later ones, keep more, and have batch normalisation
-# and shortcuts. They were chosen because they were good, and they show that a price *was* paid, not that it
-# had to be. The later four show that it had not: they get as much or more for fewer multiply-adds.
+# nine networks up to 2015, memory goes with accuracy most closely, and depth almost as closely. Which of the
+# two is it? Nine networks cannot tell: the deeper ones are the later ones, keep more, and have batch
+# normalisation and shortcuts. They were chosen because they were good, and they show that a price *was* paid,
+# not that it had to be. The later four show that it had not: they get as much or more for fewer
+# multiply-adds.
 #
 # And the arrow shows what none of our counts contains. The same ResNet-50, trained anew with the recipe of
 # 2021 (longer, with stronger augmentation), gains more than the way from 50 to 152 layers did: accuracies
-# published in different years compare recipes as well as networks. What would separate the prices is an
-# experiment that changes one thing, as in 3.7 and 3.8. For ImageNet one needs the rest of this course.
+# published in different years compare recipes as well as networks, and those of ConvNeXt come from such a
+# recipe, too. What would separate the prices is an experiment that changes one thing, as in 3.7 and 3.8. One
+# such pair is published: with batch normalisation torchvision's VGG-16 has 73.4% in place of 71.6. For more
+# of them on ImageNet one needs the rest of this course.
 #
 # ## What was learned
 #
