@@ -1079,8 +1079,8 @@ plt.show()
 # and the same orange line. GoogLeNet and ResNet-34: low, and no line but a short end. ResNet-50: low and
 # three times as long.)*
 #
-# The orange lines are where AlexNet and VGG have their parameters. They are gone since GoogLeNet; what has
-# grown is the length of the blue body.
+# The orange lines, fully connected layers, are where AlexNet and VGG have their parameters. Since GoogLeNet
+# only a classifier is left of them; what has grown is the length of the blue body.
 #
 # ## 3.10 What do you pay for accuracy?
 #
@@ -1122,8 +1122,8 @@ print(f"depth among the nine: with memory {among['MB kept']:.2f}, with year {amo
 # %% [markdown]
 # Time is not multiply-adds: the rate in the last column differs several times from network to network. The
 # depthwise layers compute little with each number that they load (lecture 01's roofline), many small
-# operations leave the machine waiting, and for a single image all the weights of AlexNet's and VGG's fully
-# connected layers must be loaded. Lecture 04 asks what to do about it. Now the picture:
+# operations leave the machine waiting, and AlexNet loads all the weights of its fully connected layers for a
+# single image. Lecture 04 asks what to do about it. Now the picture:
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 4.8), sharey=True)
@@ -1178,7 +1178,7 @@ plt.show()
 # 2. Counts depend on conventions: biases, groups, moving averages, multiply-adds or FLOP, the place of a
 #    stride. Two right counts can be derived from each other.
 # 3. Small filters and 1×1 reductions save parameters and work; an average in place of the large fully
-#    connected layers saves parameters. Work saved is not time saved.
+#    connected layers saves parameters. Multiply-adds that are saved need not save time.
 # 4. Batch normalisation makes the loss blind to the scale of the weights: far larger learning rates work.
 # 5. Deep plain networks fail on their training set. In ours the gradient did not vanish but explode, and was
 #    true over a very short way only; shortcuts without parameters repair it.
