@@ -1,23 +1,31 @@
-"""Draw 03_blocks.svg for lecture 03, four kinds of blocks: python lectures/figures/03_blocks.py"""
+"""Draw 03_blocks.svg for lecture 03, five kinds of blocks: python lectures/figures/03_blocks.py
+
+A box is a convolution: its filters and, after the comma, its maps. The strip on it is what follows: batch
+normalisation (BN), ReLU. The number at the lowest arrow is the maps that the block gets.
+"""
 
 import itertools
 import pathlib
 
 import matplotlib.pyplot as plt
-from matplotlib.patches import FancyBboxPatch
+from matplotlib.patches import Rectangle
 
 HERE = pathlib.Path(__file__).parent
-WIDTH, HEIGHT = 1.5, 0.62  # of a box
+WIDTH, HEIGHT, STRIP = 1.62, 0.5, 0.3  # of a box, and of the strip on it
 FACES = {"1×1": "#F0E442", "3×3": "#A6CEE3", "5×5": "#CCE5D8", "pool": "#E6E6E6", "other": "white"}
+TOP = 5.0  # where the branches of a block meet
 
 
-def box(ax, x, y, text, kind="other", width=WIDTH):
-    """A box centred at (x, y); y runs upwards, from the input to the output."""
-    corner = (x - width / 2, y - HEIGHT / 2)
-    ax.add_patch(
-        FancyBboxPatch(corner, width, HEIGHT, "round,pad=0.02", facecolor=FACES[kind], edgecolor="0.25")
-    )
-    ax.text(x, y, text, ha="center", va="center", fontsize=9.5)
+def box(ax, x, y, text, after="", width=WIDTH):
+    """A box centred at x, lower edge at y, with a strip for what comes after; returns its upper edge."""
+    face = FACES[next((kind for kind in FACES if text.startswith(kind)), "other")]
+    ax.add_patch(Rectangle((x - width / 2, y), width, HEIGHT, facecolor=face, edgecolor="0.25"))
+    ax.text(x, y + HEIGHT / 2, text, ha="center", va="center_baseline", fontsize=9)
+    if not after:
+        return y + HEIGHT
+    ax.add_patch(Rectangle((x - width / 2, y + HEIGHT), width, STRIP, facecolor="white", edgecolor="0.25"))
+    ax.text(x, y + HEIGHT + STRIP / 2, after, ha="center", va="center_baseline", fontsize=7.5)
+    return y + HEIGHT + STRIP
 
 
 def arrow(ax, *points, dashed=False):
@@ -29,49 +37,64 @@ def arrow(ax, *points, dashed=False):
 
 
 def chain(ax, x, bottom, top, boxes):
-    """Boxes at the given heights in a column, joined by arrows from `bottom` to `top`."""
+    """Boxes (lower edge, text, what comes after) in a column, joined by arrows from `bottom` to `top`."""
     at = bottom
-    for y, text, kind in boxes:
-        arrow(ax, (x, at), (x, y - HEIGHT / 2))
-        box(ax, x, y, text, kind)
-        at = y + HEIGHT / 2
+    for y, text, after in boxes:
+        arrow(ax, (x, at), (x, y))
+        at = box(ax, x, y, text, after)
     arrow(ax, (x, at), (x, top))
 
 
 def inception(ax, centre):
-    columns = [centre + 1.75 * (i - 1.5) for i in range(4)]
-    upper = [("1×1", "1×1"), ("3×3", "3×3"), ("5×5", "5×5"), ("1×1", "1×1")]
-    lower = [None, ("1×1, fewer", "1×1"), ("1×1, fewer", "1×1"), ("pool 3×3", "pool")]
-    ax.plot([columns[0], columns[-1]], [0.45, 0.45], color="0.2", lw=1.4, ls="-", marker="")
-    ax.plot([centre, centre], [0.0, 0.45], color="0.2", lw=1.4, ls="-", marker="")
+    columns = [centre + 1.8 * (i - 1.5) for i in range(4)]
+    upper = ["1×1, 64", "3×3, 128", "5×5, 32", "1×1, 32"]
+    lower = [None, ("1×1, 96", "ReLU"), ("1×1, 16", "ReLU"), ("pool 3×3", "")]
+    ax.plot([columns[0], columns[-1]], [0.6, 0.6], color="0.2", lw=1.4, ls="-", marker="")
+    ax.plot([centre, centre], [0.0, 0.6], color="0.2", lw=1.4, ls="-", marker="")
     for x, first, second in zip(columns, lower, upper, strict=True):
-        boxes = [(2.75, *second)] if first is None else [(1.35, *first), (2.75, *second)]
-        chain(ax, x, 0.45, 3.85, boxes)
-    box(ax, centre, 4.15, "concatenate", width=6.9)
-    arrow(ax, (centre, 4.15 + HEIGHT / 2), (centre, 5.1))
+        boxes = [] if first is None else [(1.2, *first)]
+        chain(ax, x, 0.6, TOP - HEIGHT / 2, [*boxes, (2.9, second, "ReLU")])
+    end = box(ax, centre, TOP - HEIGHT / 2, "concatenate: 64 + 128 + 32 + 32 = 256", width=7.0)
+    arrow(ax, (centre, end), (centre, 6.3))
 
 
 def shortcut(ax, x, boxes):
-    """A column whose input is added to its output, by a dashed arrow around it."""
-    chain(ax, x, 0.0, 3.95, boxes)
-    ax.text(x, 4.15, "+", ha="center", va="center", fontsize=15)
-    ax.add_patch(plt.Circle((x, 4.15), 0.2, fill=False, edgecolor="0.25", lw=1.3))
-    arrow(ax, (x, 0.3), (x + 1.25, 0.3), (x + 1.25, 4.15), (x + 0.2, 4.15), dashed=True)
-    ax.text(x + 1.33, 2.2, "x", fontsize=11, style="italic", va="center")
-    arrow(ax, (x, 4.35), (x, 5.1))
+    """A column whose input is added to its output, by a dashed arrow around it; then ReLU."""
+    chain(ax, x, 0.0, TOP - 0.2, boxes)
+    ax.text(x, TOP, "+", ha="center", va="center", fontsize=15)
+    ax.add_patch(plt.Circle((x, TOP), 0.2, fill=False, edgecolor="0.25", lw=1.3))
+    arrow(ax, (x, 0.25), (x + 1.2, 0.25), (x + 1.2, TOP), (x + 0.2, TOP), dashed=True)
+    ax.text(x + 1.28, 2.6, "x", fontsize=11, style="italic", va="center")
+    arrow(ax, (x, TOP + 0.2), (x, 5.5))
+    ax.add_patch(Rectangle((x - WIDTH / 2, 5.5), WIDTH, STRIP, facecolor="white", edgecolor="0.25"))
+    ax.text(x, 5.5 + STRIP / 2, "ReLU", ha="center", va="center_baseline", fontsize=7.5)
+    arrow(ax, (x, 5.5 + STRIP), (x, 6.3))
+
+
+def bottleneck(inside, middle):
+    return [(0.7, f"1×1, {inside}", "BN, ReLU"), (2.1, middle, "BN, ReLU"), (3.5, "1×1, 256", "BN")]
 
 
 def main():
     plt.style.use("cluster.course")
-    fig, ax = plt.subplots(figsize=(10, 4.3))
-    chain(ax, 0.0, 0.0, 5.1, [(1.35, "3×3", "3×3"), (2.75, "3×3", "3×3")])
-    inception(ax, 5.0)
-    shortcut(ax, 10.4, [(1.35, "3×3", "3×3"), (2.75, "3×3", "3×3")])
-    bottleneck = [(1.15, "1×1, fewer", "1×1"), (2.15, "3×3", "3×3"), (3.15, "1×1, more", "1×1")]
-    shortcut(ax, 13.6, bottleneck)
-    for x, name in [(0, "VGG"), (5, "inception"), (10.4, "residual"), (13.6, "bottleneck")]:
-        ax.text(x, -0.45, name, ha="center", va="center", fontsize=11.5, weight="bold")
-    ax.set(xlim=(-1.0, 15.3), ylim=(-0.8, 5.25), aspect="equal")
+    fig, ax = plt.subplots(figsize=(11.4, 4.4))
+    chain(ax, 0.0, 0.0, 6.3, [(1.2, "3×3, 256", "ReLU"), (2.9, "3×3, 256", "ReLU")])
+    inception(ax, 5.1)
+    shortcut(ax, 10.4, [(1.2, "3×3, 64", "BN, ReLU"), (2.9, "3×3, 64", "BN")])
+    shortcut(ax, 13.4, bottleneck(64, "3×3, 64"))
+    shortcut(ax, 16.6, bottleneck(128, "3×3, 128"))
+    ax.text(16.5 - WIDTH / 2, 2.1 + HEIGHT / 2, "in 32\ngroups", ha="right", va="center", fontsize=8)
+    names = [
+        "VGG",
+        "inception 3a\n(GoogLeNet)",
+        "residual\n(ResNet-34)",
+        "bottleneck\n(ResNet-50)",
+        "ResNeXt-50",
+    ]
+    for x, name, maps in zip([0, 5.1, 10.4, 13.4, 16.6], names, [256, 192, 64, 256, 256], strict=True):
+        ax.text(x, -0.45, name, ha="center", va="top", fontsize=10.5, weight="bold")
+        ax.text(x - 0.12, 0.2, maps, ha="right", va="center", fontsize=8.5)
+    ax.set(xlim=(-1.1, 18.2), ylim=(-1.4, 6.4), aspect="equal")
     ax.axis("off")
     fig.savefig(HERE / "03_blocks.svg", metadata={"Date": None})
 

@@ -1,21 +1,25 @@
 """Train the small networks of lecture 03 as jobs and record them: python lectures/runs/03_small_networks.py
 
-Three experiments on the first images of Fashion-MNIST, each with three seeds, each seed one job (two at a
+Four experiments on the first images of Fashion-MNIST, each with three seeds, each seed one job (two at a
 time, one thread each):
 
     depth     a mini-AlexNet with some of its layers taken out
     residual  plain and residual networks of 8, 20 and 56 layers
+    rates     the plain network of 56 layers at other learning rates than the one of `residual`
     norm      a plain network of 8 layers with and without batch normalisation, over learning rates
 
 The record, 03_small_networks.json, holds for each job its key (the hash of code, arguments and resources),
-command, versions, machine and date, and every curve; 03_mini_alexnet.npz holds the weights of one network,
-as float16. Both are written at the end, beside and then renamed. What is recorded already is not run again.
+the hash of this script, command, versions (`cluster` is the commit), machine, date, seconds and every curve;
+03_mini_alexnet.npz holds the weights of one network, as float16. Both are written at the end, beside and
+then renamed. What is recorded already is not run again.
 """
 
 import argparse
+import hashlib
 import json
 import pathlib
 import tempfile
+import time
 
 import numpy as np
 
@@ -26,7 +30,8 @@ TRAIN, TEST, BATCH, MOMENTUM = 5000, 2000, 50, 0.9
 REMOVED = {"none": [], "7": [7], "6, 7": [6, 7], "3, 4": [3, 4], "3, 4, 6, 7": [3, 4, 6, 7]}
 DEPTHS = [1, 3, 9]  # blocks a stage, n: 6n + 2 layers
 RATES = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
-EPOCHS = {"depth": 10, "residual": 8, "norm": 3}
+RATE, OTHER_RATES = 0.05, [0.003, 0.01, 0.2]  # of the residual networks and their plain twins
+EPOCHS = {"depth": 10, "residual": 8, "rates": 8, "norm": 3}
 
 
 def mini_alexnet(removed=(), seed=0):
@@ -134,14 +139,15 @@ def experiment(part, seed):
         data = tuple((x.reshape(-1, 14, 2, 14, 2, 1).mean((2, 4)), y) for x, y in data)
     plans = {
         "depth": [({"removed": key}, 0.02) for key in REMOVED],
-        "residual": [({"blocks": n, "residual": r}, 0.05) for n in DEPTHS for r in (False, True)],
+        "residual": [({"blocks": n, "residual": r}, RATE) for n in DEPTHS for r in (False, True)],
+        "rates": [({"blocks": DEPTHS[-1], "residual": False}, rate) for rate in OTHER_RATES],
         "norm": [({"norm": norm, "rate": rate}, rate) for norm in (False, True) for rate in RATES],
     }[part]
-    rows, weights = [], {}
+    rows, weights, start = [], {}, time.perf_counter()
     for done, (what, rate) in enumerate(plans, 1):
         if part == "depth":
             model = mini_alexnet(REMOVED[what["removed"]], seed)
-        elif part == "residual":
+        elif part in ("residual", "rates"):
             model = stack(what["blocks"], what["residual"], seed=seed)
         else:
             model = stack(1, residual=False, norm=what["norm"], seed=seed)
@@ -150,7 +156,7 @@ def experiment(part, seed):
         log(step=done, steps=len(plans), test_error=found["epochs"]["test"][-1])
         if what == {"removed": "none"} and seed == 0:
             weights = {str(i): w.astype("float16") for i, w in enumerate(model.get_weights())}
-    return {"rows": rows, "weights": weights}
+    return {"rows": rows, "weights": weights, "seconds": round(time.perf_counter() - start)}
 
 
 def write(path, save):
@@ -170,7 +176,8 @@ def main():
     arguments = parser.parse_args()
     waiting = [(name, seed) for seed in arguments.seeds for name in EPOCHS]
     options = {"backend": "local", "time": "01:00:00", "memory": "3G"}
-    jobs, record = [], {"train": TRAIN, "test": TEST, "batch": BATCH, "epochs": EPOCHS, "jobs": []}
+    record = {"train": TRAIN, "test": TEST, "batch": BATCH, "epochs": EPOCHS, "jobs": []}
+    script, jobs = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest(), []
     while waiting or any(not job.status.ended for job in jobs):
         running = [job for job in jobs if not job.status.ended]
         if waiting and len(running) < 2:
@@ -181,7 +188,8 @@ def main():
     for job in jobs:
         result, spec = job.result(), job.spec
         keep = ("key", "command", "submitted", "versions", "machine", "arguments")
-        record["jobs"].append({k: spec[k] for k in keep} | {"rows": result["rows"]})
+        found = {"script": script, "seconds": result["seconds"], "rows": result["rows"]}
+        record["jobs"].append({k: spec[k] for k in keep} | found)
         if result["weights"]:
             write(HERE / "03_mini_alexnet.npz", lambda f, w=result["weights"]: np.savez_compressed(f, **w))
     write(arguments.out, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))

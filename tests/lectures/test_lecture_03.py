@@ -13,7 +13,15 @@ from ..modules import module_of
 ROOT = pathlib.Path(__file__).parents[2]
 LECTURES = ROOT / "lectures"
 TEXT = LECTURES / "text" / "03_from_lenet_to_resnet.py"
-SETTINGS = {"POOLING", "KEPT", "VGG", "RESNETS", "MODULES"}  # values that the functions refer to
+SETTINGS = {
+    "WEIGHTED",
+    "COUNTED",
+    "POOLING",
+    "KEPT",
+    "VGG",
+    "RESNETS",
+    "MODULES",
+}  # values that the functions refer to
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +62,8 @@ PUBLISHED = {
     "ResNet-50": ("resnet", {"depth": 50}, 25_557_032, None),
     "ResNet-50 with biases": ("resnet", {"depth": 50, "bias": True}, 25_583_592, None),
     "ResNet-152": ("resnet", {"depth": 152}, 60_192_808, None),
+    "ResNeXt-50": ("resnet", {"depth": 50, "late": True, "groups": 32}, 25_028_904, None),
+    "ConvNeXt-T without LayerScale": ("convnext", {}, 28_589_128 - 6_624, None),
 }
 
 
@@ -68,6 +78,24 @@ def test_network_has_its_published_size(lecture, name):
     assert multiply_adds in (None, table["multiply-adds"].sum())
 
 
+@pytest.mark.parametrize("name, parameters", [("MobileNetV2", 3_504_872), ("EfficientNetB0", 5_288_548)])
+def test_counter_knows_the_layers_of_later_networks(lecture, name, parameters):
+    """Depthwise convolutions, the weighing of maps: the sizes that torchvision publishes."""
+    import keras
+
+    model = lecture["sketch"](getattr(keras.applications, name), weights=None)
+    assert lecture["count"](model)["parameters"].sum() == parameters
+
+
+NAMED_BY_DEPTH = [("vgg", {"which": "D"}, 16), ("googlenet", {}, 22), ("resnet", {"depth": 50}, 50)]
+
+
+@pytest.mark.parametrize("build, options, layers", NAMED_BY_DEPTH)
+def test_depth_is_the_number_in_the_name(lecture, build, options, layers):
+    """The longest way goes through the block, not through the 1×1 convolution of a shortcut."""
+    assert lecture["depth"](lecture["sketch"](lecture[build], **options)) == layers
+
+
 def test_counter_by_hand(lecture):
     """7 × 9 pixels of 4 channels, 6 filters 3 × 3 at stride 2 in 2 groups, then 5 units: with a pencil."""
     import keras
@@ -79,6 +107,18 @@ def test_counter_by_hand(lecture):
     assert table["parameters"].tolist() == [6 * 18 + 6, 2 * 6, 5 * 72]
     assert table["multiply-adds"].tolist() == [72 * 18, 0, 5 * 72]
     assert table["kept"].tolist() == [72, 72, 5]
+
+
+def test_depthwise_by_hand(lecture):
+    """5 × 5 pixels of 4 channels, a depthwise 3 × 3 with biases, then a normalisation over the channels."""
+    import keras
+
+    image = keras.Input((5, 5, 4))
+    x = keras.layers.DepthwiseConv2D(3)(image)  # (3, 3, 4): each sum has 3 · 3 products
+    table = lecture["count"](keras.Model(image, keras.layers.LayerNormalization()(x)))
+    assert table["parameters"].tolist() == [4 * 9 + 4, 2 * 4]
+    assert table["multiply-adds"].tolist() == [36 * 9, 0]
+    assert table["kept"].tolist() == [36, 36]
 
 
 def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
@@ -132,11 +172,12 @@ def test_stack_is_the_one_that_was_trained(lecture, script, residual, norm):
 
 
 def test_record_is_whole(record):
-    """Three experiments, three seeds each, every network in each seed; curves of every epoch, in percent."""
+    """Its experiments, three seeds each, every network in each seed; curves of every epoch, in percent."""
     parts = [job["arguments"]["part"].strip("'") for job in record["jobs"]]
-    assert sorted(parts) == sorted(["depth", "residual", "norm"] * 3)
+    assert {"depth", "residual", "norm"} <= record["epochs"].keys()
+    assert sorted(parts) == sorted([*record["epochs"]] * 3)
     for part, job in zip(parts, record["jobs"], strict=True):
-        assert len(job["rows"]) == {"depth": 5, "residual": 6, "norm": 16}[part]
+        assert len(job["rows"]) == {"depth": 5, "residual": 6, "rates": 3, "norm": 16}[part]
         assert {str(row["seed"]) for row in job["rows"]} == {job["arguments"]["seed"]}
         for row in job["rows"]:
             assert len(row["epochs"]["test"]) == record["epochs"][part]

@@ -13,7 +13,7 @@ from .. import ROOT
 
 TEXTS = sorted((ROOT / "lectures" / "text").glob("[0-9][0-9]_*.py"))
 WORDS, CELLS = 4_000, 45
-FIRST_EDITION = {"03", "08"}  # not shortened yet
+FIRST_EDITION = {"08"}  # not shortened yet
 NOT_PROSE = (
     r"(?s)```.*?```",
     r"(?s)\$\$.*?\$\$",
