@@ -861,7 +861,7 @@ def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, ite
 print(layer_flops(N=1, H=3, W=3, C=1, K=1, k=2), "FLOPs")
 print(layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2), "bytes")
 
-# %% check="flops-by-hand" points=1 see="1.6"
+# %% check="flops-by-hand" points=1 see="1.2"
 """4 windows of 4 multiply-adds each (1 point)."""
 expect(
     layer_flops(N=1, H=3, W=3, C=1, K=1, k=2),
@@ -873,7 +873,7 @@ expect(
     "layer_flops of the small image",
 )
 
-# %% check="flops-of-layers" points=1 see="1.6"
+# %% check="flops-of-layers" points=1 see="1.2"
 """Layers of AlexNet, ResNet-50 and MobileNet: batches, strides, padding, groups, dilation (1 point)."""
 # HASHED AUTOTEST layer_flops(N=1, H=227, W=227, C=3, K=96, k=11, stride=4)
 # HASHED AUTOTEST layer_flops(N=32, H=56, W=56, C=64, K=64, k=3, padding=1)
@@ -895,7 +895,7 @@ size = 10_000_019
 expect(layer_flops(N=3, H=size, W=size, C=11, K=9, k=1), 6 * size**2 * 99, name="more than a float can count")
 ### END HIDDEN TESTS
 
-# %% check="bytes-by-hand" points=1 see="1.6"
+# %% check="bytes-by-hand" points=1 see="1.7"
 """9 pixels, 4 weights, 1 bias, 4 results, of 4 bytes each; im2col writes and reads 16 more (1 point)."""
 expect(
     layer_bytes(N=1, H=3, W=3, C=1, K=1, k=2),

@@ -586,6 +586,12 @@ expect(try_block(0, 0, C=3, maps=3)["outputs"], [0.0, 0.0, 0.0, 1.0, 2.0], name=
 # %% check="block-order" points=1 see="3.8"
 """x is added before the last ReLU, and there is a ReLU inside F (1 point)."""
 expect(
+    try_block(kernel=0, beta=1)["outputs"],
+    [0.0, 0.0, 1.0, 2.0, 3.0],
+    {"the normalisation after the second convolution is missing.": [0.0, 0.0, 0.0, 1.0, 2.0]},
+    "the outputs with F = 1",
+)
+expect(
     try_block(kernel=0, beta=-1)["outputs"],
     [0.0, 0.0, 0.0, 0.0, 1.0],
     {
@@ -597,7 +603,6 @@ expect(
             2.0,
         ],
         "F goes through a ReLU of its own before x is added (lecture 03, 3.8).": [0.0, 0.0, 0.0, 1.0, 2.0],
-        "the normalisation after the second convolution is missing.": [0.0, 0.0, 0.0, 1.0, 2.0],
     },
     "the outputs with F = −1",
 )
