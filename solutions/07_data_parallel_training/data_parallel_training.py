@@ -1,5 +1,5 @@
 # %% [markdown]
-# # 07 Make it data-parallel
+# # Assignment 07: make it data-parallel
 #
 # A network takes an hour to train. You are given a second processor. Does the training now take half an
 # hour?
@@ -865,6 +865,10 @@ print(
 # the bytes on the wire. Before a gradient is exchanged, the ranks agree which gradients are ready on all of
 # them, and they look for new ones only every so often. The faster rank waits for the slower. And two
 # processes share one machine's memory, its caches and whatever else it is doing.
+#
+# An efficiency of more than 100% is no gift of the second rank. The two were measured one after the other,
+# and on a machine that others use the run on one rank may have been the slower one for reasons of its own.
+# Measure both again, in turns, before you believe it.
 #
 # Some of this does not grow with the work of a step; the waiting, and the contention for memory, partly do.
 # Suppose for once that none of it grows, while the network, or the batch, gives a step several times as much

@@ -101,13 +101,7 @@ class Work:
 
     def run_cells(self, channel: Channel) -> None:
         """Have the student's side run all cells but the checks. Raises Ended, Starved."""
-        limits = {
-            "memory": self.limits.memory,
-            "processes": self.limits.processes,
-            "size": self.limits.disk,
-            "cpu": int(self.limits.total * 4),
-        }
-        task = {"limits": limits, "output": self.limits.output, "cell": self.limits.cell}
+        task = {"limits": self.limits.of_process(), "output": self.limits.output, "cell": self.limits.cell}
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
         task["given"] = [definitions(text) for _, text in self.given]
@@ -155,7 +149,7 @@ class Work:
         reply = channel.receive(self.rest(self.limits.total))
         self.hold_to_limit(reply, since)
         if "broken" in reply:
-            raise Again(f"a given cell fails where the checks run: {reply['broken']}")
+            raise Again(f"the checks cannot be run: {reply['broken']}")
         check, cell = self.checks[name], self.graded[name]
         check.error, check.hidden = self.outputs.encodable(reply["error"]), hidden and bool(reply["error"])
         check.kind = failures.kind(reply["error"], reply["students"])

@@ -42,7 +42,7 @@ def main(fds: list[int]) -> None:
     try:
         known = given(task["given"], student)
     except Exception as error:
-        engine.send({"broken": f"{type(error).__name__}: {error}"})
+        engine.send({"broken": f"a given cell fails: {type(error).__name__}: {error}"})
         return
     failed = student.failed
     for name, text in task["shown"] + task["whole"]:
