@@ -479,8 +479,8 @@ def average_metric(right, seen):
 def save_checkpoint(net, path):
     """Rank 0 saves the network at `path` (a pathlib.Path that ends in .keras); the other ranks write nothing.
 
-    `net.save(beside)` saves it beside first, and then it is renamed, so that at any moment `path` holds the old checkpoint or
-    the new one, whole, and never a part of one.
+    `net.save(beside)` saves it beside first, and then it is renamed, so that at any moment `path` holds the
+    old checkpoint or the new one, whole, and never a part of one.
     """
     assert path.suffix == ".keras", f"Keras saves to a name that ends in .keras, not to {path.name}"
     beside = path.with_name(f"unfinished-{path.name}")
