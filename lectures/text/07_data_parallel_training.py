@@ -296,7 +296,7 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # on *one* rank and copies it to the others (lecture 06), so all hold the same bits;
 # [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) even requires it. The last columns hardly tell
 # anything: judged by the loss, "the same images" is almost as good as the right version. The loss does not
-# know what you meant to do. (And the picture does not always show it: *Further* counts.)
+# know what you meant to do. (*Further* counts how often the picture shows it.)
 #
 # ## 7.3 Which images does the machine see?
 #
@@ -452,10 +452,10 @@ compare("wobble of a quarter", tests[:, :4].mean(1).std() / tests.mean(1).std())
 
 # %% [markdown]
 # So each image must weigh $1/pn$, wherever it is. For a gradient: equal shards, or a weighted mean. For a
-# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network. And
-# fewer images wobble more: a p-th part of them $\sqrt p$ times as much, a quarter twice. A loss that is
-# divided by the number of objects in the batch (7.5), or of words in a sentence, is divided by another
-# number on each rank.
+# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network. And a
+# quarter of the images wobbles twice as much, a p-th part $\sqrt p$ times. A loss that is divided by the
+# number of objects in the batch (7.5), or of words in a sentence, is divided by another number on each
+# rank.
 #
 # **One writes.** After the step all ranks hold the same weights. Why not let all of them save? Two ranks
 # write a checkpoint of twenty layers into the same file at the same time, forty times. **Guess:** how many
@@ -699,12 +699,10 @@ plt.show()
 # The staircase is the price of asking for one mean at a time: Horovod's background thread looks for work
 # once in a *cycle* (1 ms by default), finds one small tensor, agrees with the other ranks on it and sends
 # it, and only then the program hands over the next. The tape hands over all gradients before it waits for
-# any. (It is no magic: inside it stands the same list of all-reduces. Written by hand *within* the
-# `tf.function`, they would be handed over together, too; one after the other, each waits for the one
-# before.) What is ready on all ranks is copied into one buffer and sent as one message: *tensor fusion*, up
-# to 128 MB at a time (`HOROVOD_FUSION_THRESHOLD`; 0 switches it off), or in groups, with `num_groups=`.
-# Latency is paid once. (Read the length of a bar: here a message costs several cycles, since two programs
-# and their background threads share two cores.)
+# any. (Inside it stands the same list of all-reduces; what helps is that none waits for the one before.)
+# What is ready on all ranks is copied into one buffer and sent as one message: *tensor fusion*, up to 128
+# MB at a time (`HOROVOD_FUSION_THRESHOLD`; 0 switches it off), or in groups, with `num_groups=`. Latency is
+# paid once. (A bar is several cycles long here: two programs and their threads share two cores.)
 #
 # The second gain needs more than our two cores. The backward pass finishes the *last* layer first, so its
 # mean can travel while earlier layers still compute: **overlap**. One large message would have to wait for
@@ -776,9 +774,8 @@ draw_efficiencies(quartiles)
 # machine: no byte is exchanged there. "Apart" takes the slower rank once, after twelve steps; "together"
 # takes it in every step. So from "apart" to "together" is the price of the exchange *and* of the waiting;
 # the longer step feels it less. "In sync" is the dearest: eight small messages more in each step, and eight
-# more places to wait. The slides' GPUs share neither cores nor clock: compare the diamonds with "together /
-# apart", the last columns of the table (the figure does not draw it). An efficiency needs its baseline: one
-# rank *where*, beside whom?
+# more places to wait. The slides' GPUs share neither cores nor clock: compare the diamonds with the table's
+# "together / apart". An efficiency needs its baseline: one rank *where*, beside whom?
 #
 # ### Weak and strong scaling
 #
@@ -855,9 +852,8 @@ plt.show()
 #
 # ## 7.7 Batch normalisation with one image
 #
-# PFDet, a detector that came second in the Open Images challenge of 2018 by 0.0002 of a score between 0 and
-# 1, 0.02 points, was trained on 512 GPUs with a batch of 512 ([Akiba et al.
-# 2018](https://arxiv.org/abs/1809.00778)). Divide.
+# PFDet, a detector that came second in the Open Images challenge of 2018 by 0.02 points of 100, was trained
+# on 512 GPUs with a batch of 512 ([Akiba et al. 2018](https://arxiv.org/abs/1809.00778)). Divide.
 
 # %%
 images, epochs, hours, gpus = 1.7e6, 16, 33, 512  # Open Images V4; the team's poster
