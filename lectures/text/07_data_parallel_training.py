@@ -296,7 +296,7 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # on *one* rank and copies it to the others (lecture 06), so all hold the same bits;
 # [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) even requires it. The last columns hardly tell
 # anything: judged by the loss, "the same images" is almost as good as the right version. The loss does not
-# know what you meant to do. (*Further* counts how often the picture shows it.)
+# know what you meant to do.
 #
 # ## 7.3 Which images does the machine see?
 #
