@@ -48,8 +48,7 @@ from threadpoolctl import ThreadpoolController
 from cluster.lecture import compare, guess
 
 plt.style.use("cluster.course")
-palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
-rng = np.random.default_rng(seed=1)
+palette, rng = plt.rcParams["axes.prop_cycle"].by_key()["color"], np.random.default_rng(seed=1)
 
 # %% [markdown]
 # *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own; both
@@ -548,10 +547,11 @@ def quartiles(values):
 
 
 def warn(times, limit=1.5):
-    """Say which columns have a median above `limit` times their minimum; one core in place of two makes 2."""
-    for name, ratio in (times.median() / times.min()).items():
-        if ratio > limit:
-            print(f"WARNING: {name}: the median is {ratio:.1f} times the best. Repeat on a quiet machine.")
+    """Print each column's median over its minimum; warn above `limit` (one core in place of two makes 2)."""
+    ratios = times.median() / times.min()
+    print("median over best:", ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items()))
+    for name in ratios.index[ratios > limit]:
+        print(f"WARNING: {name}: the median is {ratios[name]:.1f} times the best. Repeat on a quiet machine.")
 
 
 # %% tags=["measured"]

@@ -38,6 +38,9 @@ import time
 import zipfile
 import zlib
 
+os.environ["CLUSTER_RUNS"] = os.environ.get("CLUSTER_RUNS", "../runs")  # jobs of this lecture
+
+# %%
 import horovod.tensorflow as hvd
 import keras
 import matplotlib.pyplot as plt
@@ -52,8 +55,6 @@ from cluster.jobs import run_folder
 from cluster.jobs.backends import batch_script
 from cluster.training import models
 from cluster.training.data import CLASSES, fashion_mnist
-
-os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
 
 # %% [markdown]
 # ## 7.1 A network that fits on a sheet of paper
