@@ -20,7 +20,7 @@ lab: setup  ## build the environment where it is missing and open JupyterLab at 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
 	$(PY) -m cluster.staff demo
 
-test: setup-test  ## lint, unit tests, jobs on a real Slurm, lectures, release, mutants
+test: setup-test  ## lint, unit tests, jobs on a real Slurm; of lectures, releases, mutants, attacks what changed
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 

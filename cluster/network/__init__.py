@@ -3,8 +3,8 @@
     from cluster.network import Network, simulate
     run = simulate(ring_allreduce, x, ranks=4, network=Network(latency=5e-6, time_per_byte=0.8e-9))
 
-`simulate` runs the ranks in virtual time (`virtual`), `on_ranks` is for the ranks of a job (`real`); either
-gives the function a `Communicator`.
+`simulate` runs the ranks in virtual time (`virtual`), `on_real_ranks` is for the ranks of a job (`real`);
+either gives the function a `Communicator`.
 
     topologies    what a message costs; links that messages share
     sums          whose parts are in a sum: `check_sum`, and `chunk_history` step by step
@@ -16,11 +16,11 @@ gives the function a `Communicator`.
 
 from .arrays import Placeholder
 from .communicator import Communicator, Group
-from .real import on_ranks
+from .real import on_real_ranks
 from .topologies import Hierarchy, Network, Switch, Torus, Tree
 from .virtual import Run, simulate
 
 __all__ = [
     "Communicator", "Group", "Hierarchy", "Network", "Placeholder", "Run", "Switch", "Torus", "Tree",
-    "on_ranks", "simulate",
+    "on_real_ranks", "simulate",
 ]  # fmt: skip

@@ -4,7 +4,7 @@
         return comm.sendreceive(x, dest=(comm.rank + 1) % comm.size, source=(comm.rank - 1) % comm.size)
 
 runs in virtual time with `simulate(shift, x, ranks=4, network=Network(...))`, and on the ranks of a job with
-`submit(on_ranks, shift, x, ranks_per_node=4, controller="mpi")`.
+`submit(on_real_ranks, shift, x, ranks_per_node=4, controller="mpi")`.
 """
 
 from __future__ import annotations

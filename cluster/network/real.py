@@ -1,6 +1,6 @@
 """Real ranks: the same function on the ranks of a job, by MPI (mpi4py).
 
-job = submit(on_ranks, ring_allreduce, x, ranks_per_node=4, controller="mpi")
+job = submit(on_real_ranks, ring_allreduce, x, ranks_per_node=4, controller="mpi")
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
 PATIENCE = 200  # looks, of about 1 µs each, until another process may have the core
 
 
-def on_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
+def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> Any:
     """Call `function(comm, *args)` on this rank of a job; returns what it returns.
 
     Ranks that wait for each other do so until the job's time is over: `simulate` says at once who waits for
@@ -34,7 +34,7 @@ def world() -> MPICommunicator:
     if not STARTED & set(os.environ):  # MPI would begin anew here, and disturb what is started from here
         raise NotSeveralRanks(
             "MPI has not started this process as a rank of a job\n"
-            '→ submit(on_ranks, function, ranks_per_node=4, controller="mpi"), or `simulate` here.'
+            '→ submit(on_real_ranks, function, ranks_per_node=4, controller="mpi"), or `simulate` here.'
         )
     try:
         from mpi4py import MPI

@@ -48,8 +48,7 @@ from threadpoolctl import ThreadpoolController
 from cluster.lecture import compare, guess
 
 plt.style.use("cluster.course")
-palette = plt.rcParams["axes.prop_cycle"].by_key()["color"]
-rng = np.random.default_rng(seed=1)
+palette, rng = plt.rcParams["axes.prop_cycle"].by_key()["color"], np.random.default_rng(seed=1)
 
 # %% [markdown]
 # *On what* do we measure? NumPy hands its matrix products to a BLAS library, TensorFlow brings its own; both
@@ -548,10 +547,11 @@ def quartiles(values):
 
 
 def warn(times, limit=1.5):
-    """Say which columns have a median above `limit` times their minimum; one core in place of two makes 2."""
-    for name, ratio in (times.median() / times.min()).items():
-        if ratio > limit:
-            print(f"WARNING: {name}: the median is {ratio:.1f} times the best. Repeat on a quiet machine.")
+    """Print each column's median over its minimum; warn above `limit` (one core in place of two makes 2)."""
+    ratios = times.median() / times.min()
+    print("median over best:", ", ".join(f"{name} {ratio:.1f}" for name, ratio in ratios.items()))
+    for name in ratios.index[ratios > limit]:
+        print(f"WARNING: {name}: the median is {ratios[name]:.1f} times the best. Repeat on a quiet machine.")
 
 
 # %% tags=["measured"]
@@ -738,7 +738,8 @@ print(f"The GEMM runs at {layer.flops(N) / gemm / BLAS_PEAK:.0%} of the peak of 
 # - the columns are *new memory* every time: the operating system must find and clear each page before its
 #   first byte can be written (bookkeeping, the second disguise);
 # - **one** thread writes the columns, while the others wait for the GEMM;
-# - the columns make a round trip, out of the cache into memory and back for the GEMM.
+# - the copy comes *first* and the GEMM after it: the model does count the columns' way into memory and
+#   back, but the minimum in $P$ supposes that bytes move *while* FLOPs are done.
 #
 # None of this is a law of nature. On the next rung **every thread takes images of its own**, and unfolds only
 # **a few output rows at a time**, into a small buffer that is used over and over and stays in the cache.
@@ -881,10 +882,10 @@ compare("im2col / TensorFlow", of_tensorflow["im2col"].median())
 compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
 
 # %% [markdown]
-# How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. But four
-# executions of this comparison on one machine gave best NumPy shares from 0.75 to 0.89: memory is laid out
-# anew each time, and the clock follows the temperature. And on a machine where 1.6 finds TensorFlow with
-# wider registers than the BLAS, expect less. Say one digit, and on which machine.
+# How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. Run the
+# lecture again and the share moves by more than that: memory is laid out anew each time, and the clock
+# follows the temperature. It moves further between machines: where 1.6 finds TensorFlow with wider
+# registers than the BLAS, expect about the ratio of their peaks less. Say one digit, and on which machine.
 
 # %%
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
@@ -906,9 +907,9 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: GFLOP/s on a logarithmic axis, a row of five markers for each rung from loops up to TensorFlow,
-# with error bars from quartile to quartile and a stroke at the geometric mean. Loops lie orders of magnitude
-# to the left; pixels, windows, im2col, shifted and blocked approach the dotted line of the peak; blocked and
-# TensorFlow are close together. Shifted is scattered widely, with conv1 far behind.)*
+# with error bars from quartile to quartile and a stroke at the geometric mean. Loops lie orders of
+# magnitude to the left; windows lies left of pixels; im2col, shifted and blocked stand closer to the dotted
+# line of the peak, and TensorFlow closest. Shifted is scattered widely, with conv1 far behind.)*
 
 # %% tags=["measured"]
 heights = np.exp(np.log(rates).mean(axis=1))
@@ -923,10 +924,12 @@ print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× 
 # %% [markdown]
 # Three jumps. **Out of the interpreter**, from the loops to any compiled call. (A multiply-add in Python
 # costs much the same in any loop, so the photograph predicts their minutes within a factor of about two.)
-# **Into the GEMM**, from windows to im2col. And **into the cache, on all threads**, from im2col to blocked.
+# **Into the GEMM**, from windows to im2col. And, where there are columns to save, **into the cache, on all
+# threads**, from im2col to blocked: look at which layers it helps.
 #
 # - The second jump is of the kind that the 2006 paper made, but the numbers cannot be compared: theirs is a
-#   whole network against C loops, ours one layer against einsum, on one thread.
+#   whole network against C loops, ours single layers against einsum, which has one thread where the GEMM
+#   has all.
 # - A Python loop over every pixel can beat *no loop in sight*, because BLAS does its inner product. The aim
 #   is not "no loops", but many FLOPs for each instruction of bookkeeping.
 # - Shifted GEMMs on conv1 are as bad as one had to fear: the *inner dimension* decides.
@@ -957,11 +960,11 @@ ax.legend(loc="lower right")
 plt.show()
 
 # %% [markdown]
-# *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then a
-# flat roof; dashed and no higher, that of NumPy's BLAS. Each layer has a colour and its name above the roof,
-# at the intensity of its blocked rung and TensorFlow, filled markers near the flat roof. Thin lines lead from
-# blocked to im2col, further left, and to the shifted GEMMs, further left still; those of conv1 lie by far the
-# lowest, under the slanted part.)*
+# *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then
+# a flat roof; dashed and no higher, that of NumPy's BLAS. Each layer has a colour and its name above the
+# roof, at the intensity of its blocked rung and TensorFlow, filled markers near the flat roof. Thin lines
+# lead from blocked to im2col, further left, and to the shifted GEMMs, further left still; those of conv1
+# lie by far the lowest, at the slanted part.)*
 #
 # - The loops have the intensity of blocked, and lie orders of magnitude below the frame. The roofline says
 #   how fast a program *may* be; far below it, the problem is one of instructions.
@@ -1000,8 +1003,9 @@ display(tiles.map(lambda share: "too large" if np.isnan(share) else f"{share:.0%
 #
 # $$t \approx \frac{2 M D K}{\text{peak}} + \frac{8 M D}{\text{bandwidth}}$$
 #
-# for $M \times D$ columns: copying takes as long as multiplying at $K = 4 \cdot \text{ridge}$. **Guess** from
-# the ridge: which share of the peak is left at $K = 64$?
+# for $M \times D$ columns: copying takes as long as multiplying at $K = 4 \cdot \text{ridge}$. Peak and
+# ridge are here those of *NumPy's BLAS*: take its peak from 1.6 and divide by the bandwidth. **Guess** from
+# that ridge: which share of the peak is left at $K = 64$?
 
 # %% tags=["measured"]
 M, D, Ks = 16384, 9 * 64, 2 ** np.arange(0, 11)
@@ -1029,12 +1033,13 @@ print(f"K = 64: {shares[0]:.0%} of the peak of NumPy's BLAS, predicted {shares[1
 
 # %% [markdown]
 # *(Figure: GFLOP/s of a GEMM against its width K from 1 to 1024. The dashed prediction rises slowly, passes
-# half the peak at K = 4 times the ridge, and comes near the peak at the right end; the measured points lie
-# below it for small K and follow it from some dozens of columns on. Arrows mark the K of our layers, 64 and
+# half the peak at K = 4 times the ridge, and comes near the peak at the right end; the measured points rise
+# with it and lie below it nearly everywhere, most in the middle. Arrows mark the K of our layers, 64 and
 # 256.)*
 #
-# On the right the model holds. On the left it flatters, since below one tile of columns part of each vector
-# is wasted; only $K = 1$ is another routine, which packs nothing. Our layers stand where packing still costs.
+# The model gives the shape and flatters: the points stay below it, most where a GEMM is a few vectors wide.
+# Packing is not all that a narrow GEMM pays; tiles at the edge and the loading of $Y$ come on top. ($K = 1$
+# is another routine, which packs nothing.) Our layers stand where this still costs.
 
 # %%
 looks = {"im2col": "s", "blocked": "o", "GEMMs alone": "D", "TensorFlow": "*"}
@@ -1062,12 +1067,14 @@ plt.show()
 # alone a little below it, and TensorFlow lowest or near it. A dashed line marks the peak of NumPy's BLAS, a
 # dotted one at 1 the machine's.)*
 #
-# Between im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the
-# copies that are left. From there to the dashed line: **inside the BLAS**, packing and narrow tiles. And
-# where the dashed line lies above the dotted one, registers that the BLAS does not use. A library for
-# convolutions (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for *this* layer and *this*
-# processor, packs the weights once, and reads the windows straight from the image: there are no columns at
-# all. NVIDIA's cuDNN has the same idea for GPUs, the *implicit* GEMM [6].
+# Where 1.9 printed a warning, read this figure by its bars: on a disturbed run *GEMMs alone* can even lie
+# above blocked, which does the same products and the copies besides. Between im2col and blocked: copies
+# through memory, on one thread. Between blocked and its GEMMs alone: the copies that are left. From there
+# to the dashed line: **inside the BLAS**, packing and narrow tiles. And where the dashed line lies above
+# the dotted one, registers that the BLAS does not use. A library for convolutions (oneDNN, which TensorFlow
+# uses on most CPUs) generates a kernel for *this* layer and *this* processor, packs the weights once, and
+# reads the windows straight from the image: there are no columns at all. NVIDIA's cuDNN has the same idea
+# for GPUs, the *implicit* GEMM [6].
 #
 # ## 1.11 The same GEMM on a GPU
 #
@@ -1136,7 +1143,10 @@ plt.show()
 # right of both ridges, so what counts is the flat roof, and there the card is ahead by more than in
 # bandwidth. The matrix form came first and helped the CPU just as well; what the GPU added is the height of
 # its roof, to a program that had already been brought beneath it. This answer rests on data sheets: no card
-# of those years ran here, and how near a program came to the higher roof we have not measured. (1.14 replays
+# of those years ran here. But one training did: AlexNet's 90 epochs are some $4.7 \cdot 10^{17}$ FLOPs
+# (lecture 03 counts them), 1.7 days at the peak of its two cards. It took five to six [2], a third of the
+# roof; the i7-960 would have needed 53 days *at* its peak. (Its program, cuda-convnet, did not unfold but
+# convolved directly. The many FLOPs for each byte are the convolution's, in whichever form.) (1.14 replays
 # a run on a GPU of today, once one was recorded.) Where the GEMM gets narrow, the batch small, or one byte
 # too many is moved, the ridge takes the gain back: the subject of lecture 04.
 #

@@ -589,10 +589,11 @@ compare("test error, 10,000 images", errors[-1, :, 1].mean())
 # it falls, and flattens. On the images trained with it rises from nearly zero, until the two lines almost
 # meet.)*
 #
-# With few images the network learns them by heart, and the gap between the two lines is what it did not learn
-# about clothes. Each tenfold of images buys less than the one before, and the lines meet: then more data help
-# no more, and a better network or longer training must. Data, depth and steps limit in turn; a figure about
-# one of them must say what the other two were.
+# With few images the network learns them by heart, and the gap between the two lines is what it did not
+# learn about clothes. Each tenfold of images buys less than the one before, and the lines come close: of
+# 10,000 images our steps see each one and a half times, so hardly any is learned by heart. Here more data
+# help no more; a better network or longer training must. Data, depth and steps limit in turn; a figure
+# about one of them must say what the other two were.
 #
 # ## 3.7 Batch normalisation: what does it change?
 #
@@ -703,10 +704,14 @@ compare("largest learning rate with over without batch norm", largest[True] / la
 # between 0.01 and 0.1, then up to 90%, guessing, from 0.3 on. With it, solid: lower everywhere, flat between
 # 0.01 and 0.3, and still below 60% at 3.)*
 #
-# The prediction holds. The largest rate tried still learns, so there is no upper bound: the factor is more
-# than ten, and what our grid of rates reads is its lower end. Three epochs measure how fast a network learns,
-# not how good it gets. And there is a price that multiply-adds do not show: the layer needs a pass over its
-# input for the statistics and another to use them, and keeps one more set of outputs for the way back.
+# The prediction holds. The largest rate tried still learns, so there is no upper bound. And without the
+# layer the limit lies somewhere between the last rate that learned and the next one of our grid: all we
+# know is that the factor is more than ten; the number printed divides two grid points. It does not prove
+# the reason: every explanation of this layer predicts larger rates, the paper's own (steadier inputs to
+# each layer) and a later one (a smoother loss; Santurkar et al. 2018) as well. Three epochs measure how
+# fast a network learns, not how good it gets. And there is a price that multiply-adds do not show: the
+# layer needs a pass over its input for the statistics and another to use them, and keeps one more set of
+# outputs for the way back.
 #
 # ## 3.8 ResNet: deeper is worse, and then it is not
 #
@@ -756,10 +761,11 @@ plt.show()
 # 56 layers over eight epochs; the plain 56 layers stay far above the other three.)*
 #
 # As in the paper, plain networks get worse with depth on the images they were trained on, and shortcuts
-# without a single parameter remove that. The limits: residual 56 layers are no better than 20, for the task
-# needs no more; one rate was used for all depths and tuned for none; eight epochs are few; and a seed fixes
-# the start and the order of the images but not the rounding, so another processor can end elsewhere with the
-# same seed. All runs are from one machine, and the three seeds show less than the whole spread.
+# without a single parameter remove that. The limits: residual 56 layers are no better than 20, perhaps
+# because the task needs no more, perhaps because of what follows: one rate was used for all depths and
+# tuned for none; eight epochs are few; and a seed fixes the start and the order of the images but not the
+# rounding, so another processor can end elsewhere with the same seed. All runs are from one machine, and
+# the three seeds show less than the whole spread.
 #
 # ### But why?
 #
@@ -1141,12 +1147,12 @@ plt.show()
 # climb along one flattening curve, the two VGGs are huge bubbles to the right of it. MobileNetV2,
 # EfficientNet-B0 and ConvNeXt-T lie to the left of it. An arrow lifts ResNet-50 by nearly five points.)*
 #
-# **So what do you pay for accuracy?** Not parameters: AlexNet and ResNet-152 have the same number. Among the
-# nine networks up to 2015, memory goes with accuracy most closely, and depth almost as closely. Which of the
-# two is it? Nine networks cannot tell: the deeper ones are the later ones, keep more, and have batch
-# normalisation and shortcuts. They were chosen because they were good, and they show that a price *was* paid,
-# not that it had to be. The later four show that it had not: they get as much or more for fewer
-# multiply-adds.
+# **So what do you pay for accuracy?** Not parameters: AlexNet and ResNet-152 have the same number. Among
+# the nine networks up to 2015, memory and depth go with accuracy far more closely than parameters do. Which
+# of the two is it? Nine networks cannot tell: one pair that changes places moves such a coefficient by more
+# than the two differ, and the deeper ones are the later ones, keep more, and have batch normalisation and
+# shortcuts. They were chosen because they were good, and they show that a price *was* paid, not that it had
+# to be. The later four show that it had not: they get as much or more for fewer multiply-adds.
 #
 # And the arrow shows what none of our counts contains. The same ResNet-50, trained anew with the recipe of
 # 2021 (longer, with stronger augmentation), gains more than the way from 50 to 152 layers did: accuracies
@@ -1163,7 +1169,8 @@ plt.show()
 #    stride. Two right counts can be derived from each other.
 # 3. Small filters and 1×1 reductions save parameters and work; an average in place of the large fully
 #    connected layers saves parameters. Multiply-adds that are saved need not save time.
-# 4. Batch normalisation makes the loss blind to the scale of the weights: far larger learning rates work.
+# 4. Batch normalisation makes the loss blind to the scale of the weights, and far larger learning rates
+#    work.
 # 5. Deep plain networks fail on their training set. In ours the gradient did not vanish but explode, and was
 #    true over a very short way only; shortcuts without parameters repair it.
 # 6. Across published networks depth, memory, year and training recipe go together: a correlation is no price.
@@ -1449,10 +1456,11 @@ plt.show()
 # one can see, with goodwill, the two legs of trousers, the sole of a sneaker or the handle of a bag. All are
 # drawn inverted: black is a pixel of 1, ink, and white a pixel of 0.)*
 #
-# The network is certain of noise. It has learned what separates ten classes on the pictures that it saw;
+# For nearly every class the network is certain of noise (read the row; where it is not, 150 steps were too
+# few or another class was near). It has learned what separates ten classes on the pictures that it saw;
 # nobody told it that other pictures exist. Remember it whenever someone calls a probability "confidence".
-# When rough pictures and ink cost something, there are things to be recognised; but then it was *we* who said
-# what a picture of clothes is like.
+# When rough pictures and ink cost something, there are things to be recognised; but then it was *we* who
+# said what a picture of clothes is like.
 #
 # ### Exercises
 #
@@ -1478,7 +1486,8 @@ plt.show()
 # - Zeiler, Fergus: *Visualizing and understanding convolutional networks*, arXiv 1311.2901.
 # - Simonyan, Zisserman: *Very deep convolutional networks* (VGG), arXiv 1409.1556.
 # - Szegedy et al.: *Going deeper with convolutions* (GoogLeNet), arXiv 1409.4842.
-# - Ioffe, Szegedy: *Batch normalization*, arXiv 1502.03167.
+# - Ioffe, Szegedy: *Batch normalization*, arXiv 1502.03167; Santurkar et al.: *How does batch normalization
+#   help optimization?*, arXiv 1805.11604.
 # - He, Zhang, Ren, Sun: *Deep residual learning for image recognition* (ResNet), arXiv 1512.03385.
 # - Xie et al.: *Aggregated residual transformations* (ResNeXt), arXiv 1611.05431.
 # - Balduzzi et al.: *The shattered gradients problem*, arXiv 1702.08591; Yang et al.: *A mean field theory of

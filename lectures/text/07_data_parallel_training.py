@@ -38,6 +38,9 @@ import time
 import zipfile
 import zlib
 
+os.environ["CLUSTER_RUNS"] = os.environ.get("CLUSTER_RUNS", "../runs")  # jobs of this lecture
+
+# %%
 import horovod.tensorflow as hvd
 import keras
 import matplotlib.pyplot as plt
@@ -52,8 +55,6 @@ from cluster.jobs import run_folder
 from cluster.jobs.backends import batch_script
 from cluster.training import models
 from cluster.training.data import CLASSES, fashion_mnist
-
-os.environ.setdefault("CLUSTER_RUNS", "../runs")  # this lecture's jobs; runs/ here holds the recorded ones
 
 # %% [markdown]
 # ## 7.1 A network that fits on a sheet of paper
@@ -291,12 +292,12 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # share, such as a wrong loss, or what happens outside the steps that you compare: in a metric or a
 # checkpoint (7.3, 7.4), in statistics that no gradient moves (7.7).
 #
-# The right version differs from one process by rounding, since the mean of two means is not rounded like one
-# mean: this test needs a *tolerance*. Between ranks it must not have one: an all-reduce hands the same bits
-# to all ([MPI 1.1](https://netlib.org/mpi/mpi-report-1.1/node82.html) requires identical results on all
-# processes). The last columns hardly tell anything: judged by the loss, "the same images" is almost as good
-# as the right version. The loss does not know what you meant to do. (And the picture does not always show
-# it: *Further* counts.)
+# The right version differs from one process by rounding, since the mean of two means is not rounded like
+# one mean: this test needs a *tolerance*. Between ranks it must not have one: an all-reduce sums each piece
+# on *one* rank and copies it to the others (lecture 06), so all hold the same bits;
+# [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) even requires it. The last columns hardly tell
+# anything: judged by the loss, "the same images" is almost as good as the right version. The loss does not
+# know what you meant to do.
 #
 # ## 7.3 Which images does the machine see?
 #
@@ -452,9 +453,10 @@ compare("wobble of a quarter", tests[:, :4].mean(1).std() / tests.mean(1).std())
 
 # %% [markdown]
 # So each image must weigh $1/pn$, wherever it is. For a gradient: equal shards, or a weighted mean. For a
-# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network: a p-th
-# part of the test images wobbles $\sqrt p$ times as much. A loss that is divided by the number of objects in
-# the batch (7.5), or of words in a sentence, is divided by another number on each rank.
+# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network. And a
+# quarter of the images wobbles twice as much, a p-th part $\sqrt p$ times. A loss that is divided by the
+# number of objects in the batch (7.5), or of words in a sentence, is divided by another number on each
+# rank.
 #
 # **One writes.** After the step all ranks hold the same weights. Why not let all of them save? Two ranks
 # write a checkpoint of twenty layers into the same file at the same time, forty times. **Guess:** how many
@@ -553,7 +555,8 @@ for after, evaluations in {
 #
 # We build a small detector. Our streets are 64×64 pixels, with two to six items of Fashion-MNIST that may
 # cover each other, and our cars are *shoes*. As in KittiBox, the network divides the picture into cells
-# (8×8) and says for each: is the centre of a shoe in here, and where is its box?
+# (8×8) and says for each: is the centre of a shoe in here, and where is its box? A box counts as found if
+# it shares half of the area that both cover together.
 
 # %%
 program = runpy.run_path("runs/07_detector.py")
@@ -697,9 +700,10 @@ plt.show()
 # The staircase is the price of asking for one mean at a time: Horovod's background thread looks for work
 # once in a *cycle* (1 ms by default), finds one small tensor, agrees with the other ranks on it and sends
 # it, and only then the program hands over the next. The tape hands over all gradients before it waits for
-# any. What is ready on all ranks is copied into one buffer and sent as one message: *tensor fusion*, up to
-# 128 MB at a time (`HOROVOD_FUSION_THRESHOLD`; 0 switches it off), or in groups, with `num_groups=`. Latency
-# is paid once.
+# any. (Inside it stands the same list of all-reduces; what helps is that none waits for the one before.)
+# What is ready on all ranks is copied into one buffer and sent as one message: *tensor fusion*, up to 128
+# MB at a time (`HOROVOD_FUSION_THRESHOLD`; 0 switches it off), or in groups, with `num_groups=`. Latency is
+# paid once. (A bar is several cycles long here: two programs and their threads share two cores.)
 #
 # The second gain needs more than our two cores. The backward pass finishes the *last* layer first, so its
 # mean can travel while earlier layers still compute: **overlap**. One large message would have to wait for
@@ -771,8 +775,8 @@ draw_efficiencies(quartiles)
 # machine: no byte is exchanged there. "Apart" takes the slower rank once, after twelve steps; "together"
 # takes it in every step. So from "apart" to "together" is the price of the exchange *and* of the waiting;
 # the longer step feels it less. "In sync" is the dearest: eight small messages more in each step, and eight
-# more places to wait. The slides' GPUs share neither cores nor clock: compare them with "together / apart".
-# An efficiency needs its baseline: one rank *where*, beside whom?
+# more places to wait. The slides' GPUs share neither cores nor clock: compare the diamonds with the table's
+# "together / apart". An efficiency needs its baseline: one rank *where*, beside whom?
 #
 # ### Weak and strong scaling
 #
@@ -849,8 +853,8 @@ plt.show()
 #
 # ## 7.7 Batch normalisation with one image
 #
-# PFDet, a detector that came second in the Open Images challenge of 2018 by 0.0002 points of score, was
-# trained on 512 GPUs with a batch of 512 ([Akiba et al. 2018](https://arxiv.org/abs/1809.00778)). Divide.
+# PFDet, a detector that came second in the Open Images challenge of 2018 by 0.02 points of 100, was trained
+# on 512 GPUs with a batch of 512 ([Akiba et al. 2018](https://arxiv.org/abs/1809.00778)). Divide.
 
 # %%
 images, epochs, hours, gpus = 1.7e6, 16, 33, 512  # Open Images V4; the team's poster

@@ -303,7 +303,8 @@ for stride, predicted in [(1, predicted_stride_1), (3, predicted_stride_3)]:
 # ## 2. The layer as one matrix product
 #
 # Each row of the matrix meets each filter in one sum of products. Which shape must the filters be given so
-# that this is one product? Think of the bias last: it belongs to a filter, not to a window.
+# that this is one product? Think of the bias last, and add it after the product: it belongs to a filter,
+# not to a window.
 #
 # In this assignment every product of matrices is a call of `gemm`, which is given: so its calls can be
 # counted. A layer needs **one**, for all images and all filters. A layer with groups needs one for each
@@ -657,6 +658,9 @@ bright = dy + 2.0**30 * np.array([1, -1]).reshape(2, 1, 1, 1)  # cancels, if flo
 with watched("im2col", im2col_by_definition):
     _, db = filter_gradient(bright, integers(2, 5, 7, 2), 2, 2, 0, 2, 2)
 expect(db, np.einsum("nijf->f", dy), name="db of large values that cancel")
+with watched("im2col", im2col_by_definition):
+    _, db = filter_gradient(dy.astype(np.float32), integers(2, 5, 7, 2).astype(np.float32), 2, 2, 0, 2, 2)
+expect(db, np.einsum("nijf->f", dy).astype(np.float32), name="db of float32")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -840,7 +844,7 @@ def layer_bytes(N, H, W, C, K, k, stride=1, padding=0, dilation=1, groups=1, ite
     """Bytes that the forward pass must move at least, as an int.
 
     itemsize is the size of one number in bytes (float32: 4), of all numbers, those of the matrix of windows
-    as well. The padding's zeros are not stored.
+    as well. The padding's zeros are not stored with the images; in the matrix of windows they are.
     """
     H_out, W_out = (output_size(n, k, stride, padding, dilation) for n in (H, W))
     ### BEGIN SOLUTION

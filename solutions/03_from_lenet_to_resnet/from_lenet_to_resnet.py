@@ -14,8 +14,8 @@
 # # Assignment 03: count and build
 #
 # A network is three sizes: its parameters, its multiply-adds and the numbers it must keep in memory. **Can
-# you tell the first two exactly, and of the third the least, before a single weight exists, and then build a
-# network that has them?**
+# you tell the first two exactly, and a lower bound for the third, before a single weight exists, and then
+# build a network that has them?**
 #
 # You will
 #
@@ -23,7 +23,7 @@
 # - predict which batch fits into a given memory,
 # - say how deep a network must be to see far enough, and what a 1×1 reduction saves,
 # - fold a batch normalisation into the convolution before it,
-# - build a residual block whose identity path is one, and a ResNet from a specification.
+# - build a residual block whose identity path really is the identity, and a ResNet from a specification.
 #
 # The background is lecture 03. There are 20 points: 18 in 15 checks, and 2 for an answer in your own words.
 # Each function has one hole, which sets what the function returns, and leaves what it is given unchanged.
@@ -472,10 +472,10 @@ expect(np.tensordot(x, folded_w, 3) + folded_b, after, name="20 outputs far from
 # %% [markdown]
 # ## 6. A residual block
 #
-# y = ReLU(x + F(x)) (lecture 03, section 3.8). F is convolution 3 × 3, batch normalisation, ReLU, convolution
-# 3 × 3, batch normalisation; the convolutions have no biases, and the first has the stride. The way around F
-# is the **identity** where shapes agree. Only where they do not, it is a 1 × 1 convolution with that stride
-# and without bias, and a batch normalisation.
+# y = ReLU(x + F(x)) (lecture 03, section 3.8). F is convolution 3 × 3, batch normalisation, ReLU,
+# convolution 3 × 3, batch normalisation; the convolutions have no biases, and the first has the stride. The
+# way around F (the shortcut, or skip connection) is the **identity** where shapes agree. Only where they do
+# not, it is a 1 × 1 convolution with that stride and without bias, and a batch normalisation.
 #
 # Two tools are given. `conv` makes one such convolution, with the padding that all have here, and its
 # normalisation.

@@ -19,9 +19,9 @@
 # - find out from their numbers what is wrong with six scripts of others, and mend them.
 #
 # Everything runs on Fashion-MNIST, 28 × 28 grey pictures of clothes. There are 28 points in 23 checks. Fill
-# the holes marked `YOUR CODE HERE`, six of one to four lines and then the six scripts; run the free cell
-# below each, then the checks; a check that fails says what it saw. Some checks also try cases that are not
-# shown.
+# the thirteen holes marked `YOUR CODE HERE`: six of one to four lines, six letters, and six scripts. Run
+# the free cell that follows, then the checks (the four functions of section 3 are tried together, under
+# *Try it on ranks*); a check that fails says what it saw. Some checks also try cases that are not shown.
 #
 # | quantity | symbol | meaning |
 # |---|---|---|
@@ -479,8 +479,8 @@ def average_metric(right, seen):
 def save_checkpoint(net, path):
     """Rank 0 saves the network at `path` (a pathlib.Path that ends in .keras); the other ranks write nothing.
 
-    It is saved as `beside` first, and then renamed, so that at any moment `path` holds the old checkpoint or
-    the new one, whole, and never a part of one.
+    `net.save(beside)` saves it beside first, and then it is renamed, so that at any moment `path` holds the
+    old checkpoint or the new one, whole, and never a part of one.
     """
     assert path.suffix == ".keras", f"Keras saves to a name that ends in .keras, not to {path.name}"
     beside = path.with_name(f"unfinished-{path.name}")
@@ -578,13 +578,15 @@ def try_metric(right, seen):
 
 # %% given="trial-checkpoint"
 class Page(keras.Sequential):
-    """Stands in for a network: saves a text, so that one sees who wrote a file, and can be stopped at it."""
+    """Stands in for a network: saves a text, which says who wrote a file; is stopped at it, or loses it."""
 
-    def __init__(self, text, stopped=False):
+    def __init__(self, text, stopped=False, lost=False):
         super().__init__()
-        self.text, self.stopped = text, stopped
+        self.text, self.stopped, self.lost = text, stopped, lost
 
     def save(self, filepath, *_, **__):
+        if self.lost:
+            return
         Path(filepath).write_text(self.text[:4] if self.stopped else self.text)
         if self.stopped:
             raise InterruptedError("the job was stopped while it wrote")
@@ -608,6 +610,14 @@ def try_power_cut(old, new):
     if path.exists():
         os.link(path, "after-the-cut")  # as `kept` above
     save_checkpoint(Page(new), path)
+
+
+def try_lost(old, new):
+    """The disk loses the new file while it is saved: is the old checkpoint still there?"""
+    path = Path("lenet5.keras")
+    path.write_text(old)
+    with contextlib.suppress(OSError):
+        save_checkpoint(Page(new, lost=True), path)
 
 
 # %% given="trial-training"
@@ -636,7 +646,7 @@ def evidence(trial, inputs, **options):
         assert not error, f"rank {rank} ended with {error}{value if wrapped else ''}"
     waiting = [f"rank {rank} in {o.unfinished}()" for rank, o in enumerate(found) if o.unfinished]
     assert not waiting, (
-        f"the trial reached its time limit: {', '.join(waiting)}. Some rank left out a collective, and "
+        f"it reached its time limit: {', '.join(waiting)}. Some rank left out a collective, and "
         "others waited for it: does every rank call it, or does it stand in an `if` on the rank?"
     )
     return [outcome.value for outcome in found]
@@ -652,19 +662,19 @@ def written(trial, inputs):
 
 # %% [markdown]
 # These are the inputs, rank 0's first. Work out what you expect before you run them: the variables of each
-# rank after the broadcast, the averaged gradient (2 and 6), the metric (3 of 4 and 1 of 6 images right), and
-# the files. A `NotImplementedError` names a hole that is still empty. Where a rank is said to be unfinished,
-# it waited in the function that is named for another rank, which never came.
+# rank after the broadcast, the averaged gradient (3 and 5), the metric (3 of 4 and 1 of 6 images right),
+# and the files. A `NotImplementedError` names a hole that is still empty. *unfinished: it waits in f()*
+# means that this rank sat in f, waiting for another one that never came.
 
 # %% given="by-hand"
 START = [{"weight": 7.0, "statistic": 1.5, "step": 3}, {"weight": 9.0, "statistic": 2.5, "step": 0}]
-SLOPES = [{"slopes": [2.0]}, {"slopes": [6.0]}]
+SLOPES = [{"slopes": [3.0]}, {"slopes": [5.0]}]
 COUNTS = [{"right": 3, "seen": 4}, {"right": 1, "seen": 6}]
 TEXTS = [{"first": "epoch 1 of rank 0", "second": "epoch 2 of rank 0"}]
 TEXTS += [{"first": "epoch 1 of rank 1", "second": "epoch 2 of rank 1"}]
 CUT = [{"old": f"the old one of rank {rank}", "new": f"the new one of rank {rank}"} for rank in range(2)]
 TRIALS = [(try_start, START), (try_gradient, SLOPES), (try_metric, COUNTS)]
-TRIALS += [(try_checkpoint, TEXTS), (try_power_cut, CUT)]
+TRIALS += [(try_checkpoint, TEXTS), (try_power_cut, CUT), (try_lost, CUT)]
 
 # %%
 for trial, inputs in TRIALS:
@@ -706,15 +716,16 @@ assert found == [[(3 * np.arange(6.0).reshape(2, 3)).tolist(), [3.0], [12]]] * 2
 ### END HIDDEN TESTS
 
 # %% check="gradient-by-hand" points=2 see="7.2"
-"""Gradients 2 and 6 average to 4, on both ranks."""
+"""Gradients 3 and 5 average to 4, on both ranks."""
 expect(
     evidence(try_gradient, SLOPES),
     [[4.0], [4.0]],
     {
         "each rank keeps its own gradient, as a plain tape gives it: the networks drift apart": [
-            [2.0],
-            [6.0],
+            [3.0],
+            [5.0],
         ],
+        "rank 0's gradient was sent to all: the others' images count for nothing": [[3.0], [3.0]],
         "the gradients were added up, not averaged: every step is p times too long": [[8.0], [8.0]],
         "the mean was divided by p once more: every step is p times too short": [[2.0], [2.0]],
     },
@@ -744,7 +755,9 @@ expect(
 other = [{"right": 0, "seen": 10}, {"right": 90, "seen": 100}]
 expect(evidence(try_metric, other), [9 / 11] * 2, name="90 of 110 on ranks 0 and 1")
 other = [{"right": r, "seen": s} for r, s in [(1, 1), (16_777_217, 33_554_433), (2, 3)]]
-expect(evidence(try_metric, other), [16_777_220 / 33_554_437] * 3, name="large counts on three ranks")
+assert all(abs(share - 16_777_220 / 33_554_437) < 1e-12 for share in evidence(try_metric, other)), (
+    "with large counts on three ranks the share is rounded: float32 has 24 bits"
+)
 ### END HIDDEN TESTS
 
 # %% check="one-rank-writes" points=1 see="7.4"
@@ -780,8 +793,11 @@ assert saved, "rank 0 writes no checkpoint at all"
 assert cut.get("after-the-cut") == old, (
     "after the cut the old checkpoint is lost: it was written into, or removed, before the new one was there"
 )
+assert written(try_lost, CUT)[0].get("lenet5.keras") == old, (
+    "the old checkpoint is removed before the new one takes its name: os.replace does both at once"
+)
 assert cut.get("lenet5.keras") == new and saved.get("lenet5.keras") == second, (
-    "where a checkpoint was, it stays: the new one must take its place"
+    "a save that was not stopped has left the old checkpoint in place: the new one must take its name"
 )
 assert saved.get("kept") == first, (
     "the new checkpoint was written *into* the file of the old one, so a cut on the way leaves a part of "
@@ -803,11 +819,11 @@ assert (found.get("kept"), found.get("lenet5.keras")) == ("31", "36"), "it is wr
 # On one rank nothing may change: p = 1 scales the learning rate by 1 and averages over one gradient, so
 # that the weights are those of `train_on_one` to the last bit. (If you doubt it, try
 # `submit(train).result()["weights"] == baseline.result()["weights"]`.) So `baseline` stands for one rank,
-# and only two are new. This is the run that you hand in: it lies in `runs/`, beside this notebook, with its
-# code, its metrics and its checkpoint, and when your notebook is graded it is replayed instead of run
-# again; it counts as far as its first steps, run anew on ranks of the grader's, come out the same. Hand in
-# the notebook and this folder; if you change one of the six functions later, run this cell and all below
-# again.
+# and only the run on two ranks is new. This is the run that you hand in: it lies in `runs/`, beside this
+# notebook, with its code, its metrics and its checkpoint, and when your notebook is graded it is replayed
+# instead of run again; it counts only if its first eight steps, run again by the grader on two ranks, give
+# the same losses. Hand in the notebook and this folder; if you change one of the six functions later, run
+# this cell and all below again.
 
 # %%
 two = submit(train, ranks_per_node=2, time="00:04:00")
@@ -942,9 +958,10 @@ print("relative difference, steps 1 to 8:", " ".join(f"{d:.0e}" for d in np.abs(
 
 # %% [markdown]
 # The checks train on less, 129 images in steps of 16 on two ranks, so that they can be run again after you
-# have handed in: then on other images, of which each rank has those of its own shard, and `nan` for the rest.
-# A mistake in one of your functions is a matter of that function's own checks. Where it is the only one, it
-# costs no more here: when the notebook is graded, the right function stands in for yours.
+# have handed in: then on other images, of which each rank has those of its own shard, and `nan` for the
+# rest. A mistake in one of your functions is a matter of that function's own checks. Where it is the only
+# one, it costs no more when the notebook is graded: the three checks that follow then pass it over, or put
+# the right function in its place. In your own notebook they fail all the same.
 
 
 # %% given="few-images"
@@ -1003,7 +1020,10 @@ def weights_agree(found, weights=None):
             "or they took different steps (average_gradient)."
         )
     for got, want in zip(first, weights or first, strict=True):
-        assert got.shape == want.shape and np.allclose(got, want, atol=1e-4), "it is another network"
+        assert got.shape == want.shape and np.allclose(got, want, atol=1e-4), (
+            "the ranks agree with each other, but not with one process: look at shard, average_gradient (a "
+            "sum in place of a mean?) and learning_rate"
+        )
 
 
 def losses_agree(found, reference, within=1e-4):
@@ -1113,11 +1133,12 @@ if not follows(OWN_CHECKS):
 # %% [markdown]
 # ## Six scripts that are not one training
 #
-# Each of the following scripts was meant to be data-parallel. None says that something is wrong, and none
-# is one training. Such mistakes have been found in real courses and programs; here the network is three
-# weights fitted to 12 points (13 for `wait`), so that you see every number. What a script should do is in
-# its docstring. You will say what is wrong with it, and mend it, mostly in one line or two. In `echo` and
-# `restart` a rank really has its own points only: those of the other rank are `nan` on it.
+# Each of the following scripts was meant to be data-parallel. Run as they were, five of them say nothing,
+# and one never ends (with the `mean` below it stops and says so). None is one training. Such mistakes have
+# been found in real courses and programs; here the network is three weights fitted to 12 points (13 for
+# `wait`), so that you see every number. What a script should do is in its docstring. You will say what is
+# wrong with it, and mend it, mostly in one line or two. In `echo` and `restart` a rank really has its own
+# points only: those of the other rank are `nan` on it.
 #
 # `mean` and `from_rank_0` are an all-reduce and a broadcast that do not hang: they notice when another rank
 # has gone home. Use these two, and no others, in your scripts.
@@ -1219,7 +1240,7 @@ def restart_as_found(rank, size, x, y):
         v = 0.9 * v + mean(slope(w, x[mine], y[mine]))
         w = w - 0.1 * v
         path.append(w)
-    return {"path": path}
+    return {"path": path, "velocity": v}
 
 
 # %% given="found-5-and-6"
@@ -1270,9 +1291,9 @@ def exhibit(script, x, y):
             pass
 
 
-def points_for(name, seed, own=None):
-    """What the script of this name gets on each of two ranks: all points, or its `own` and else nan."""
-    x, y = problem(seed, 13 if name == "wait" else 12)
+def points_for(name, seed, own=None, n=None):
+    """What the script of this name gets on each of two ranks: all n points, or its `own` and else nan."""
+    x, y = problem(seed, n or (13 if name == "wait" else 12))
     if own is None and name in ("echo", "restart"):  # which say that a rank has its own points only
         own = [np.arange(12)[rank::2] for rank in range(2)]
     for rank in range(2):
@@ -1329,7 +1350,7 @@ show(AS_FOUND)
 BUGS = {
     "A": "The ranks start from different weights.",
     "B": "Every rank sees all points of the epoch: nothing is divided.",
-    "C": "Each rank takes its part of another shuffle.",
+    "C": "Each rank takes its part of a shuffle of its own.",
     "D": "One rank takes a step more than the others.",
     "E": "The gradient is added up, not averaged.",
     "F": "The ranks exchange what they report, not what they learn from.",
@@ -1369,10 +1390,10 @@ assert found == {"echo": "F", "restart": "G", "best": "H"}, f"not all of {found}
 # %% [markdown]
 # ### Mend them
 #
-# Copy each script into its hole and mend it, such that the docstring becomes true. Two ranks with batches of
-# 3 must take the steps of one process with batches of 6, and each rank does its own part of the work only:
-# the docstrings say now which points are its own. After you have handed in, the others are `nan` on it, in
-# all six.
+# Copy each script into its hole and mend it, such that the docstring becomes true. Leave what it returns as
+# it is: the checks read it. Two ranks with batches of 3 must take the steps of one process with batches of
+# 6, and each rank does its own part of the work only: the docstrings say now which points are its own.
+# After you have handed in, the others are `nan` on it, in all six.
 
 
 # %% solution="twins"
@@ -1438,7 +1459,7 @@ def restart(rank, size, x, y):
         v = 0.9 * v + mean(slope(w, x[mine], y[mine]))
         w = w - 0.1 * v
         path.append(w)
-    return {"path": path}
+    return {"path": path, "velocity": v}
     ### END SOLUTION
 
 
@@ -1481,9 +1502,11 @@ def best(rank, size, x, y):
 
 
 # %% given="script"
-def outcome_of(script, name, seed=4, own=None):
+def outcome_of(script, name, seed=4, own=None, n=None):
     """What your script of this name left on each rank: [rank 0's, rank 1's]."""
-    return evidence(exhibit, [{"script": script} | points for points in points_for(name, seed, own)])
+    found = evidence(exhibit, [{"script": script} | points for points in points_for(name, seed, own, n)])
+    assert all(isinstance(what, dict) for what in found), f"{name} returns nothing: keep its last line"
+    return found
 
 
 # %%
@@ -1550,7 +1573,7 @@ def shared_out(found, n, epochs, name):
 
 
 # %% check="twins-mended" points=1 see="7.3"
-"""twins: the points are divided among the ranks, and the path is that of one process (1 point)."""
+"""twins: what its docstring says is true now (1 point)."""
 found, (x, y) = outcome_of(twins, "twins"), problem(4, 12)
 shared_out(found, 12, 2, "twins")
 shuffles = [np.random.default_rng([7, epoch]).permutation(12) for epoch in range(2)]
@@ -1563,7 +1586,7 @@ one_line(found, path_of_one(x, y, sixes), "twins, with other points", sixes)
 ### END HIDDEN TESTS
 
 # %% check="deck-mended" points=1 see="7.3"
-"""deck: one shuffle, cut once, and the path of one process (1 point)."""
+"""deck: what its docstring says is true now (1 point)."""
 found, (x, y) = outcome_of(deck, "deck"), problem(4, 12)
 shared_out(found, 12, 2, "deck")
 shuffles = [np.random.default_rng([7, epoch]).permutation(12) for epoch in range(2)]
@@ -1576,7 +1599,7 @@ one_line(found, path_of_one(x, y, sixes), "deck, with other points", sixes)
 ### END HIDDEN TESTS
 
 # %% check="echo-mended" points=1 see="7.2"
-"""echo: each rank uses its own points, and the weights are those of one process (1 point)."""
+"""echo: what its docstring says is true now (1 point)."""
 x, y = problem(4, 12)
 one_line(outcome_of(echo, "echo"), path_of_one(x, y, [np.arange(12)] * 6), "echo")
 ### BEGIN HIDDEN TESTS
@@ -1585,26 +1608,34 @@ one_line(outcome_of(echo, "echo", 17), path_of_one(x, y, [np.arange(12)] * 6), "
 ### END HIDDEN TESTS
 
 # %% check="restart-mended" points=1 see="7.8"
-"""restart: both ranks go on from rank 0's weights *and* velocity, each with its own points (1 point)."""
+"""restart: what its docstring says is true now (1 point)."""
 
 
 def going_on(x, y):
-    """Four steps of one process from the checkpoint: (4, 3)."""
+    """Four steps of one process from the checkpoint: its weights (4, 3), and its last velocity (3,)."""
     w, v, path = np.array([0.5, 1.5, -1.0]), np.array([3.0, -1.0, 2.0]), []
     for _ in range(4):
         v = 0.9 * v + slope(w, x, y)
         w = w - 0.1 * v
         path.append(w)
-    return np.array(path)
+    return np.array(path), v
 
 
-one_line(outcome_of(restart, "restart"), going_on(*problem(4, 12)), "restart")
+def goes_on(found, path, velocity, name):
+    """Assert that both ranks have this path, and end with this velocity."""
+    one_line(found, path, name)
+    for rank, what in enumerate(found):
+        same = np.shape(what["velocity"]) == (3,) and np.allclose(what["velocity"], velocity, rtol=1e-9)
+        assert same, f"{name}: rank {rank} ends with another velocity than one process has"
+
+
+goes_on(outcome_of(restart, "restart"), *going_on(*problem(4, 12)), "restart")
 ### BEGIN HIDDEN TESTS
-one_line(outcome_of(restart, "restart", 17), going_on(*problem(17, 12)), "restart, with other points")
+goes_on(outcome_of(restart, "restart", 17), *going_on(*problem(17, 12)), "restart, with other points")
 ### END HIDDEN TESTS
 
 # %% check="wait-mended" points=1 see="7.3"
-"""wait: both ranks take two steps, one point is left out, no other (1 point)."""
+"""wait: what its docstring says is true now (1 point)."""
 found, (x, y) = outcome_of(wait, "wait"), problem(4, 13)
 shared_out(found, 13, 1, "wait")
 shuffle = np.random.default_rng([7, 0]).permutation(13)
@@ -1614,10 +1645,16 @@ one_line(found, path_of_one(x, y, sixes), "wait", sixes)
 own = [shuffle[:12][rank::2] for rank in range(2)]
 found, (x, y) = outcome_of(wait, "wait", 17, own), problem(17, 13)
 one_line(found, path_of_one(x, y, sixes), "wait, with other points", sixes)
+shuffle = np.random.default_rng([7, 0]).permutation(17)
+parts = [shuffle[:6], shuffle[6:12], shuffle[12:16]]
+own = [shuffle[:16][rank::2] for rank in range(2)]
+found, (x, y) = outcome_of(wait, "wait", 23, own, 17), problem(23, 17)
+shared_out(found, 17, 1, "wait, with 17 points")
+one_line(found, path_of_one(x, y, parts), "wait, with 17 points", parts)
 ### END HIDDEN TESTS
 
 # %% check="best-mended" points=1 see="7.4"
-"""best: rank 0 alone writes, after the steps whose loss over all points held out is the lowest (1 point)."""
+"""best: what its docstring says is true now (1 point)."""
 
 
 def lowest_after(x, y):

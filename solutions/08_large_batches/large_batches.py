@@ -405,8 +405,8 @@ for k in (1, 3, 16):
 # %% [markdown]
 # ## 5. Momentum while the learning rate changes
 #
-# Momentum is written in two ways. Some programs keep a mean of gradients, $u_t = m\,u_{t-1} + g_t$, and step
-# by $\eta_t u_t$. Others keep the *step* itself, with the learning rate inside:
+# Momentum is written in two ways. Some programs keep a decaying sum of gradients, $u_t = m\,u_{t-1} + g_t$,
+# and step by $\eta_t u_t$. Others keep the *step* itself, with the learning rate inside:
 #
 # $$ v_t = m\,v_{t-1} + \eta_t\,g_t, \qquad w_t = w_{t-1} - v_t. $$
 #
@@ -702,7 +702,8 @@ my_guess = {"small": None, "naive": None, "sqrt": None, "linear": None, "constan
 # %% [markdown]
 # The six recipes are a *sweep*: one function, a list of items, a job for each item. `jobs.map(function,
 # items)` submits it, on a cluster as one array of jobs, here as a queue, and returns at once. `train`
-# computes a whole batch in one process, so each job gets **one rank**: a second one would do the same work.
+# computes a whole batch in one process, so each job gets **one rank** (what `jobs.map` does if nothing else
+# is said): a second one would do the same work.
 
 
 # %% solution="submit-sweep"

@@ -144,7 +144,7 @@ def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
             assert lines == [], "it waited for a student"
             refused = subprocess.run(["flock", "-n", lock, "true"], user="nobody", capture_output=True)
             assert refused.returncode != 0 and b"denied" in refused.stderr
-            words = rf"in use by process {os.getpid()} \(.*pytest.*has waited 0 minutes"
+            words = rf"in use by process {os.getpid()} \(.*\) since .*has waited 0 minutes"
             with pytest.raises(Trouble, match=words), services.locked(state, lines.append, 1.0):
                 pass
             assert len(lines) == 1 and f"process {os.getpid()}" in lines[0]

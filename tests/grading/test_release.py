@@ -126,6 +126,7 @@ submit(held, backend="local").result()
 def test_the_ranks_of_a_solution_are_forked(course, monkeypatch):
     """Do the jobs of a solution with Horovod take their ranks from one process that holds the libraries?"""
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
+    monkeypatch.delenv("CLUSTER_RUNS", raising=False)
     twin_of(course).write_text(TWIN + JOB)
     release.generate(course, "99_doubling", course / "new", course / "private")
     (result,) = (course / "solutions/99_doubling/runs").glob("held-*/result-0.json")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cluster.network import Group, Placeholder, algorithms, on_ranks
+from cluster.network import Group, Placeholder, algorithms, on_real_ranks
 from cluster.network.errors import NoSuchRank, SizeMismatch
 
 LARGE = 1 << 20  # elements: MPI sends so many only when the receiver is there
@@ -102,5 +102,5 @@ def every(comm):
 
 
 if __name__ == "__main__":
-    found = on_ranks(lambda comm: (comm.rank, every(comm)))
+    found = on_real_ranks(lambda comm: (comm.rank, every(comm)))
     Path(sys.argv[1], f"{found[0]}.pickle").write_bytes(pickle.dumps(found[1]))

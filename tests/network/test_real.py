@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cluster import submit
-from cluster.network import Network, on_ranks, real, simulate
+from cluster.network import Network, on_real_ranks, real, simulate
 from cluster.network.errors import NotSeveralRanks
 
 from .. import ROOT
@@ -71,7 +71,7 @@ def test_what_they_return(returned):
 def test_ranks_of_a_job(tmp_path):
     """Does a job of two ranks that MPI starts run the function that ran in virtual time?"""
     job = submit(
-        on_ranks, programs.sums, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
+        on_real_ranks, programs.sums, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
         env=ONE_THREAD,
     )  # fmt: skip
     for found, expected in zip(
@@ -86,5 +86,5 @@ def test_a_process_without_mpi_is_told(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     before = "mpi4py.MPI" in sys.modules
     with pytest.raises(NotSeveralRanks, match=r'(?s)MPI has not started.*controller="mpi"'):
-        on_ranks(programs.sums)
+        on_real_ranks(programs.sums)
     assert ("mpi4py.MPI" in sys.modules) == before

@@ -26,6 +26,6 @@ for _ in range(4):
     v = 0.9 * v + mean(slope(w, x, y))
     w = w - 0.1 * v
     path.append(w)
-return {"path": path}
+return {"path": path, "velocity": v}
 """,
 }
