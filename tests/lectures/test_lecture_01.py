@@ -44,7 +44,8 @@ def lecture():
     wanted = []
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            targets = {getattr(t, "id", None) for t in getattr(node, "targets", ())}
+            assigned = [n for t in getattr(node, "targets", ()) for n in getattr(t, "elts", [t])]
+            targets = {getattr(n, "id", None) for n in assigned}
             kinds = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
             if isinstance(node, kinds) or targets & SETTINGS:
                 wanted.append(node)
