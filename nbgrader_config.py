@@ -57,7 +57,7 @@ c.ExchangeFactory.collect = "cluster.staff.classes.nbgrader_exchange.Collect"
 # Formgrader's release and `nbgrader release_assignment`: whole, or as it was.
 c.ExchangeFactory.release_assignment = "cluster.staff.classes.give.HandOut"
 # What lateness costs, once an assignment has a due date (python -m cluster grade due --help).
-c.AssignLatePenalties.plugin_class = "cluster.staff.classes.late.LatePenalty"
+c.AssignLatePenalties.plugin_class = "cluster.staff.classes.due_dates.LatePenalty"
 c.LatePenalty.per_day = 0.1  # of the score, for each day begun
 c.LatePenalty.free_days = 0  # a student's, in all assignments together
 c.LatePenalty.grace = 10  # minutes

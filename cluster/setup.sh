@@ -4,6 +4,7 @@
 #   cluster/setup.sh slurm   and what `make slurm` needs: Slurm, its accounting's database
 #   cluster/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy (hub slurm: with a Slurm)
 #   cluster/setup.sh book    and what `make book` needs: Sphinx
+#   cluster/setup.sh similar   and what `grade similar` needs: copydetect
 #   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
 # A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
 set -uo pipefail
@@ -168,11 +169,12 @@ install_course() {
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
     mkdir -p "$settings" && cp cluster/pages/cluster-panel.json "$settings"  # start page and jobs, in every Lab
 }
-install_hub() { install -e '.[hub]'; }
+install_hub() { install -e '.[hub,similar]'; }
+install_similar() { install -e '.[similar]'; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
 install_book() { install -e '.[book]'; }
-install_test() { install -e '.[book,test]'; }
+install_test() { install -e '.[book,similar,test]'; }
 install_mpi() { if have_mpi; then install -e '.[mpi]'; fi; }
 install_horovod() {
     local mpi=0; have_mpi && mpi=1
@@ -194,6 +196,7 @@ compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --vers
 steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
 [ "$want" = " book " ] && steps+=("book@$pins")
+[ "$want" = " similar " ] && steps+=("similar@$pins")
 [ "$want" = " test " ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 [ -n "${todo:-}" ] || exit 0
@@ -207,5 +210,6 @@ step "${steps[4]}" "Horovod imports and has Gloo" check
 [ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
 [ "$want" = " book " ] && step "book@$pins" "Sphinx, for the book" install_book
+[ "$want" = " similar " ] && step "similar@$pins" "copydetect, for grade similar" install_similar
 [ "$want" = " test " ] && step "test@$pins" "test tools" install_test
 bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

@@ -9,7 +9,7 @@ A cell that raises, or that writes to stderr, fails the build with its source. T
 and then renamed, so a failed build leaves the old one as it was. What changes from run to run without meaning
 (time stamps, versions, random cell ids) is left out. Its jobs are run, not replayed from an earlier build.
 
-The notebook's metadata hold the key of what it was made of (cluster/grading/keys.py). --check compares the
+The notebook's metadata hold the key of what it was made of (cluster/staff/keys.py). --check compares the
 outputs with the committed ones: how many each cell has, of which kinds, and their texts, word by word and
 number by number. Of a cell tagged `measured`, whose numbers are this machine's (seconds, bytes a second,
 rounding errors, the machine itself), only number and kinds. What a picture shows is not compared.

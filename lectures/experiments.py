@@ -10,13 +10,19 @@ them it ends after seconds. A clone has an empty ledger, and trains everything.
 
 import argparse
 import importlib.util
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
 
+from cluster.staff.one_machine_slurm import machine
+
 RUNS = pathlib.Path(__file__).parent / "runs"
 NEEDS = {"01": "torch"}  # what an experiment needs beyond the course's environment: a GPU with PyTorch
+SLURM = {"05_slurm_tour", "10_failures"}  # these start a one-machine Slurm
+NETWORKS = {"06_slow_network", "09_iterations"}  # these make networks of their own: as root, by iproute2
 
 
 def missing(script):
@@ -24,6 +30,12 @@ def missing(script):
     module = NEEDS.get(script.stem[:2])
     if module and importlib.util.find_spec(module) is None:
         return f"needs {module} and a GPU; its first lines say how to run it there"
+    if script.stem in SLURM and (why := machine.missing()):
+        return f"needs a Slurm that it can start: {why}"
+    if script.stem in NETWORKS:
+        absent = [command for command in ("ip", "tc", "unshare", "mpirun") if not shutil.which(command)]
+        if os.geteuid() or absent:
+            return f"needs {'root' if os.geteuid() else ' and '.join(absent)} to make networks of its own"
     return None
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
 
-from . import marks, ranks, slurm
+from . import marks, ranks, slurm, variables
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -26,6 +26,29 @@ def pytest_runtest_protocol(item):
     """A test that starts ranks, a Slurm or a server has the mark of it."""
     with marks.held_to_its_marks(item):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    """The environment that a module's tests begin with is remembered."""
+    variables.begin(str(item.path))
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item, nextitem):
+    """A module of tests leaves the environment as it was."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        variables.end(str(item.path))
+    return result
+
+
+@pytest.fixture(autouse=True)
+def environment(request):
+    """A test, with the fixtures that it alone has, leaves the environment as it was."""
+    with variables.kept(request.node.nodeid):
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,7 +2,6 @@
 
 import gzip
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -304,16 +303,55 @@ def test_the_commit_chooses_the_sample(monkeypatch):
     monkeypatch.setattr(sample, "ALL", False)
     redo = sample.to_redo(why)
     assert redo["b"] == "b.py has changed" and len(redo) in (3, 4) and set(redo.values()) >= {"sample"}
+    assert sample.due(why, redo) == ""
+    why |= dict.fromkeys(names, "shared.py has changed")
+    some = sample.to_redo(why, most=4)
+    assert len(some) == 4 and set(some) <= {"b", *names} and len(sample.to_redo(why)) >= 25
+    assert sample.due(why, some) == "21 more have another key and are left to make test-all"
     monkeypatch.setattr(sample, "ALL", True)
     assert set(sample.to_redo(why)) == set(why)
 
 
-def test_keys_are_quickly_computed():
-    """All keys of the course in a few seconds of processor time, without TensorFlow, each of some parts?"""
-    start, tree = time.process_time(), keys.Tree(ROOT)
-    found = [keys.lecture(tree, text) for text in sorted((ROOT / "lectures" / "text").glob("[0-9]*.py"))]
-    for folder in sorted(p for p in (ROOT / "solutions").iterdir() if p.is_dir()):
-        found += [keys.release(tree, folder.name), keys.mutants(tree, folder.name)[0]]
-    found.append(keys.attacks(tree)[0])
-    assert time.process_time() - start < 6  # 2 s on a quiet machine
-    assert all({"pins", "python", "machine"} < set(parts) for parts in found)
+@pytest.fixture(scope="module")
+def course():
+    """({result: its parts} of the course itself, the files that were parsed for them, once for each time)."""
+    parsed, found = [], {}
+
+    def counted(text, package=(), where=""):
+        parsed.append(where)
+        return syntax.names_in(text, package, where)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keys, "names_in", counted)
+        tree = keys.Tree(ROOT)
+        for text in sorted((ROOT / "lectures" / "text").glob("[0-9]*.py")):
+            found[f"lecture {text.stem}"] = keys.lecture(tree, text)
+        for folder in sorted(p for p in (ROOT / "solutions").iterdir() if p.is_dir()):
+            found[f"release {folder.name}"] = keys.release(tree, folder.name)
+            shared, own = keys.mutants(tree, folder.name)
+            found |= {f"mutant {folder.name} {name}": shared | parts for name, parts in own.items()}
+        shared, own = keys.attacks(tree)
+        found |= {f"attack {name}": shared | parts for name, parts in own.items()}
+    return found, parsed
+
+
+def test_keys_are_quickly_computed(course):
+    """All keys of the course: is each file parsed once, without TensorFlow, and has each key its parts?"""
+    found, parsed = course
+    modules = [where for where in parsed if where.endswith(".py")]  # not cells, not code in strings
+    assert len(modules) == len(set(modules)) > 100
+    assert {name.partition(" ")[0] for name in found} == {"lecture", "release", "mutant", "attack"}
+    assert all({"pins", "python", "machine"} < set(parts) for parts in found.values())
+
+
+# What students and instructors click on, and what puts the course on a hub: no point depends on it.
+NO_POINT = ("cluster/pages/", "cluster/staff/class_page/", "cluster/staff/hub/", "cluster/staff/feedback/")
+
+
+def test_no_page_takes_part_in_a_mutants_key(course):
+    """Do the tables of mutants stay of today when a page of the course, the hub or feedback changes?"""
+    assert all(any((ROOT / folder).rglob("*.py")) for folder in NO_POINT)
+    mutants = {name: parts for name, parts in course[0].items() if name.startswith("mutant ")}
+    assert {part for parts in mutants.values() for part in parts if part.startswith(NO_POINT)} == set()
+    engine = "cluster/staff/engine/engine.py"  # what grades is among the parts, so that none could be missed
+    assert mutants and all(engine in parts for parts in mutants.values())

@@ -89,7 +89,7 @@ def test_every_part_has_a_floor():
             "import importlib\nimportlib.import_module('cluster.staff.course')",
             "students",
         ),
-        ("staff/hidden.py", "from .classes import store", "cluster.staff.hidden imports"),
+        ("staff/hidden.py", "from .classes import grading_folder", "cluster.staff.hidden imports"),
         ("jobs/new_room.py", "from . import errors", "cluster.jobs.new_room has no floor"),
     ],
 )

@@ -1,7 +1,7 @@
-"""Grading with nbgrader: the comparison behind AUTOTEST, the release, the mutants and the demo.
+"""What the cells of an assignment import: values compared (`compare`), calls counted (`calls`), functions on
+ranks (`ranks`), numbers of one's own (`variant`).
 
-The checks that a student's notebook runs need what is named here and nothing else, so the rest
-(`python -m cluster.staff --help`) is imported only when it is asked for.
+Students have no more of grading than this; the rest is in `cluster.staff`.
 """
 
 from .calls import forbidden, in_place, unchanged, watched

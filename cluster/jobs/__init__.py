@@ -39,8 +39,8 @@ __all__ = [
 
 
 def doctor(run: bool = False) -> Any:
-    """What is there to run jobs with, and what is missing; see `cluster.jobs.doctor.machine.doctor`."""
-    from .doctor.machine import doctor
+    """What is there to run jobs with, and what is missing; see `cluster.jobs.doctor.checkup.doctor`."""
+    from .doctor.checkup import doctor
 
     return doctor(run)
 

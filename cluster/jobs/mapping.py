@@ -152,7 +152,7 @@ def recorded(requested: SweepPlan) -> Sweep | None:
         return None
     sweep = Sweep(folder)
     for item in sweeps.items(folder, sweep.last).values():
-        backends.decided(item)
+        backends.settled_status(item)
     now = sweep.status
     if not now.ended:
         if requested.rerun:

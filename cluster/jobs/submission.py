@@ -119,7 +119,7 @@ def recorded(requested: Plan) -> Job | None:
     if folder is None:
         return None
     job = Job(folder)
-    now = backends.decided(job.folder)
+    now = backends.settled_status(job.folder)
     if not now.ended:
         if requested.options.rerun:
             raise StillRunning(

@@ -11,7 +11,8 @@ either gives the function a `Communicator`.
     bandwidth     all-reduces over the size of what they reduce
     fusion        an iteration with Horovod's cycle and tensor fusion; `resnet50` has the buffers
     draw          what happened, as pictures
-    algorithms    the all-reduces of lecture 06, and `closed_forms` of what they cost
+    sockets       real ranks without MPI; `recorded`: their notes, replayed in virtual time on any network
+    closed_forms  what the all-reduces of lecture 06 cost, as formulas
 """
 
 from .arrays import Placeholder

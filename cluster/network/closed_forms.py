@@ -1,4 +1,4 @@
-"""What the all-reduces of `algorithms` cost, in seconds, as formulas: where nothing is shared.
+"""What five ways of an all-reduce cost, in seconds, as formulas: where nothing is shared.
 
 p ranks, n bytes, and α, β, γ, o of the network (`topologies`). A step of a message of m bytes, both ways at
 once, takes `step(m)` = α + m·β + 2·o. The formulas hold where n divides into equal chunks. (Thakur,

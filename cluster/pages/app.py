@@ -11,7 +11,7 @@ from jupyter_server.serverapp import ServerApp
 from traitlets import Bool, List, Unicode
 
 from . import buttons, handlers, validate_handler
-from .user_jobs import Work
+from .user_jobs import UserJobs
 
 HERE = Path(__file__).parent
 
@@ -51,8 +51,8 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
 
     def initialize_settings(self) -> None:
         """One thread looks at jobs, so that a Slurm that does not answer never stops the server."""
-        pool = ThreadPoolExecutor(1, thread_name_prefix="course-panel")
-        self.settings |= {"course_work": Work(Path(self.serverapp.root_dir)), "course_pool": pool}
+        pool = ThreadPoolExecutor(1, thread_name_prefix="course-pages")
+        self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """After all extensions: jupytext puts another manager of files in the place of the first one."""
@@ -66,10 +66,9 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
             self.settings["course_pool"].submit(handlers.mine, self, root)
 
     def initialize_handlers(self) -> None:
-        """The pages, the buttons, and Validate."""
-        self.handlers.extend(
-            [*handlers.PAGES, *buttons.ACTIONS, (r"/assignments/validate", validate_handler.Validate)]
-        )
+        """The pages, the buttons, and nbgrader's Validate."""
+        ours = [*handlers.PAGES, *buttons.ACTIONS, *validate_handler.PAGES]
+        self.handlers.extend([*ours, (r"/assignments/validate", validate_handler.Validate)])
 
     async def stop_extension(self) -> None:
         """With the server ends its thread; an app that was not set up, as one of two names, has none."""

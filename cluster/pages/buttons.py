@@ -7,7 +7,7 @@ from pathlib import Path
 from tornado.web import HTTPError, authenticated
 
 from . import course_map, lecture_copies
-from .handlers import Page, mine
+from .handlers import Page
 
 
 class Act(Page):
@@ -19,11 +19,11 @@ class Act(Page):
         (do, name), *more = [(key, value) for key, value in form.items() if value] or [("", "")]
         if more or not do:
             raise HTTPError(400, reason="One action at a time")
-        self.redirect(self.lab(await getattr(self, do)(name)))
+        self.redirect(await getattr(self, do)(name))
 
     async def copy(self, path: str) -> str:
-        """The path of one's own copy of a lecture, which is made where there is none."""
-        app, root = self.settings["course_panel"], self.settings["course_work"].root
+        """The address of one's own copy of a lecture, which is made where there is none."""
+        app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         if not app.copies or path not in [one.path for one in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
         try:
@@ -31,24 +31,23 @@ class Act(Page):
         except OSError as error:
             self.log.error("The lecture could not be copied: %s", error)
             raise HTTPError(507, reason=f"No copy: {error.strerror}") from None
-        return course_map.below(root, made)
+        return self.lab(course_map.below(root, made))
 
     async def fetch(self, name: str) -> str:
-        """The path of an assignment's notebook, which is fetched as Assignment List does it."""
-        return self.by_nbgrader("fetch_assignment", name).path
+        """The address of an assignment's notebook, which is fetched as Assignment List does it."""
+        return self.lab(self.by_nbgrader("fetch_assignment", name).path)
 
     async def feedback(self, name: str) -> str:
-        """The path of the newest feedback on an assignment."""
-        return self.by_nbgrader("fetch_feedback", name).feedback
+        """The address of the newest feedback on an assignment."""
+        return self.feedback_url(self.by_nbgrader("fetch_feedback", name).name)
 
     def by_nbgrader(self, call: str, name: str) -> course_map.Assignment:
         """The assignment afterwards. In this thread, as nbgrader's own: it changes the working directory."""
-        app, root = self.settings["course_panel"], self.settings["course_work"].root
-        manager, known = self.settings.get("assignment_list_manager"), [one.name for one in mine(app, root)]
-        if manager is None or not app.released or name not in known:
+        _, manager, released = self.exchange()
+        if manager is None or not released or name not in [one.name for one in self.mine()]:
             raise HTTPError(404, reason="No such assignment")
-        answer = getattr(manager, call)(Path(app.released).parent.name, name)
-        found = next(one for one in mine(app, root) if one.name == name)
+        answer = getattr(manager, call)(Path(released).parent.name, name)
+        found = next(one for one in self.mine() if one.name == name)
         if not (found.path if call == "fetch_assignment" else found.feedback):
             self.log.error("%s of %s: %s", call, name, answer.get("value", "nothing was there"))
             raise HTTPError(503, reason=f"Nothing could be fetched; see Nbgrader, Assignment List ({name})")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
-from dataclasses import dataclass, field
+import tomllib
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -21,6 +23,16 @@ QUESTION = re.compile(r"^\*\*(.+?\?)\*\*\s*$", re.MULTILINE)
 POINTS = re.compile(r"<title>[^<]*?(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?) points</title>")
 STUB = "raise NotImplementedError"
 EMPTY = "YOUR ANSWER HERE"
+
+
+@dataclass
+class Unit:
+    """A lecture and its assignment, of lectures/units.toml: what it builds on; hours of the assignment."""
+
+    number: str
+    title: str
+    needs: tuple[str, ...] = ()
+    hours: str = ""
 
 
 @dataclass
@@ -45,10 +57,13 @@ class Assignment:
     due: datetime.datetime | None = None
     extended_from: datetime.datetime | None = None  # the due date of all others
     received: datetime.datetime | None = None  # of what the course has collected
-    given_back: bool = False  # feedback can be fetched
+    given_back: datetime.datetime | None = None  # when feedback was last put there to be fetched
     hand_ins: list[receipts.HandIn] = field(default_factory=list)
     points: str = ""
-    feedback: str = ""
+    feedback: str = ""  # path of the newest page that was fetched
+    fetched: datetime.datetime | None = None  # when it was
+    about: receipts.HandIn | None = None  # the hand-in that it is about; None where that is unknown
+    hours: str = ""  # planned, in words
 
     @property
     def over(self) -> bool:
@@ -59,6 +74,30 @@ class Assignment:
     def last(self) -> receipts.HandIn | None:
         """The newest hand-in, which is the one that counts."""
         return self.hand_ins[-1] if self.hand_ins else None
+
+    @property
+    def last_filled(self) -> int:
+        """How many cells the newest hand-in had filled."""
+        notebooks = sorted(self.last.folder.glob("*.ipynb")) if self.last else []
+        return head(notebooks[0])[2] if notebooks else 0
+
+    @property
+    def to_fetch(self) -> bool:
+        """Whether there is feedback that has not been fetched, or not as it is now."""
+        return bool(self.given_back and (self.fetched is None or self.fetched < self.given_back))
+
+    @property
+    def state(self) -> str:
+        """Where it stands: not fetched, not started, started, handed in, graded, not handed in."""
+        if self.feedback and self.about in (None, self.last):
+            return "graded"
+        if self.last:
+            return "handed in"
+        if self.over:
+            return "not handed in"
+        if not self.path:
+            return "not fetched"
+        return "started" if self.filled else "not started"
 
     def late(self, one: receipts.HandIn) -> bool:
         """Whether a hand-in came after the due date."""
@@ -77,6 +116,16 @@ def lectures(root: Path, folder: str, copies: str = "") -> list[Lecture]:
     return found
 
 
+def units(folder: Path) -> list[Unit]:
+    """The units of the course in their order; none where the course has no units.toml that can be read."""
+    try:
+        table = tomllib.loads((folder / "units.toml").read_text(encoding="utf-8"))
+        found = [Unit(number, **facts) for number, facts in sorted(table.items())]
+    except (OSError, ValueError, TypeError):
+        return []
+    return [replace(unit, needs=tuple(unit.needs)) for unit in found]
+
+
 def assignments(
     root: Path, folders: list[str], released: str, notice: dict[str, dict], cache: Path
 ) -> list[Assignment]:
@@ -89,19 +138,42 @@ def assignments(
                 title, _, filled, cells = head(notebooks[0])
                 title, path = bare(title) or spoken(given.name), below(root, notebooks[0])
                 one = Assignment(given.name, given.name[:2], title, path, filled, cells)
-                one.points, one.feedback = feedback(root, given)
                 found[given.name] = one
-    for given in sorted(Path(released).glob("[0-9][0-9]_*/")) if released else ():
+    for given in handed_out(released):
         if given.name not in found:
             title = next((bare(head(path)[0]) for path in sorted(given.glob("*.ipynb"))), "")
             found[given.name] = Assignment(given.name, given.name[:2], title or spoken(given.name), "")
     for one in found.values():
         facts = notice.get(one.name, {})
-        for key in ("due", "extended_from", "received"):
+        for key in ("due", "extended_from", "received", "given_back"):
             setattr(one, key, moment(facts.get(key)))
-        one.given_back = facts.get("given_back") is True
         one.hand_ins = receipts.hand_ins(cache, one.name)
+        if one.path and (page := newest_feedback((root / one.path).parent)):
+            one.points, one.feedback = points_of(page), below(root, page)
+            one.fetched = datetime.datetime.fromtimestamp(page.stat().st_mtime, datetime.UTC)
+            one.about = next((h for h in one.hand_ins if h.key == page.parent.name), None)
     return [found[name] for name in sorted(found)]
+
+
+def handed_out(released: str) -> list[Path]:
+    """The folders of what is released, in their order; none where this user is kept out of there."""
+    try:
+        names = sorted(os.listdir(released)) if released else []
+    except OSError:
+        return []
+    folders = [Path(released, name) for name in names if re.match(r"\d\d_", name)]
+    return [folder for folder in folders if os.path.isdir(folder)]
+
+
+def shut_out(released: str) -> bool:
+    """Whether there is a folder of what is released, and this user is kept out of it."""
+    try:
+        os.listdir(released or ".")
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def head(path: Path) -> tuple[str, str, int, int]:
@@ -126,16 +198,19 @@ def _head(path: Path, _changed: int, _size: int) -> tuple[str, str, int, int]:
     return *words, len(to_fill) - open_cells, len(to_fill)
 
 
-def feedback(root: Path, assignment: Path) -> tuple[str, str]:
-    """('11 of 16', path of the page) of the newest feedback that was fetched, or two empty texts."""
-    for page in sorted(assignment.glob("feedback/*/*.html"), reverse=True):
-        try:
-            with open(page, errors="replace") as f:
-                found = POINTS.search(f.read(4000))
-        except OSError:
-            continue
-        return f"{found[1]} of {found[2]}" if found else "", below(root, page)
-    return "", ""
+def newest_feedback(assignment: Path) -> Path | None:
+    """The page about the newest hand-in of which feedback was fetched: nbgrader's folder is named by that."""
+    return next(iter(sorted(assignment.glob("feedback/*/*.html"), reverse=True)), None)
+
+
+def points_of(page: Path) -> str:
+    """'11 of 16' of a feedback page; empty where it says no points or cannot be read."""
+    try:
+        with open(page, errors="replace") as f:
+            found = POINTS.search(f.read(4000))
+    except OSError:
+        return ""
+    return f"{found[1]} of {found[2]}" if found else ""
 
 
 def below(root: Path, path: Path) -> str:

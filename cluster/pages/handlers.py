@@ -14,11 +14,14 @@ from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, ExtensionHandlerMixin
 from tornado.web import HTTPError, authenticated
 
-from . import course_map, next_step, receipts, shared_folder, svg_chart
-from .user_jobs import Unknown
+from . import course_map, next_step, receipts, shared_folder, svg_chart, unit_map
+from .user_jobs import Unknown, grouped
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
 POLICY += "base-uri 'none'; form-action 'self'"
+# Of a page that was fetched: an origin of its own, no script may run, and only this server's pages frame it.
+ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
+ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
 
 
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
@@ -48,9 +51,10 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.set_header("Cache-Control", "no-store")
         self.finish(
             self.render_template(
-                template, base=base, lab=self.lab, job_url=self.job_url, file_url=self.file_url,
+                template, base=base, lab=self.lab, job_url=self.job_url,
                 static=self.static_url, when=when, until=until, exactly=exactly, chart=svg_chart.svg,
                 state_class=state_class, form=self.xsrf_form_html, receipt_url=self.receipt_url,
+                feedback_url=self.feedback_url,
                 class_page=self.settings["course_panel"].class_page,
                 teaching="class_page" in self.settings, **values,
             )
@@ -68,10 +72,6 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         """The address of JupyterLab, with a file open."""
         return f"{self.base_url}lab" + (f"/tree/{quote(path)}" if path else "")
 
-    def file_url(self, path: str) -> str:
-        """The address of a file as it is."""
-        return f"{self.base_url}files/{quote(path)}"
-
     def job_url(self, path: str, item: int | None = None, page: str = "job") -> str:
         """The address of a job's page, or of another page about it."""
         query = {"of": path} | ({} if item is None else {"item": item})
@@ -80,6 +80,19 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
     def receipt_url(self, assignment: str, key: str, **more: str) -> str:
         """The address of the receipt of one hand-in."""
         return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
+
+    def feedback_url(self, assignment: str, page: str = "feedback") -> str:
+        """The address of the newest feedback on an assignment, and of what it shows in a frame."""
+        return f"{self.base_url}course/{page}?{urlencode({'of': assignment})}"
+
+    def mine(self) -> list[course_map.Assignment]:
+        """The assignments of this server's user."""
+        return mine(self.settings["course_panel"], self.settings["course_jobs"].root)
+
+    def exchange(self) -> tuple[Path, Any, str]:
+        """(the server's root, nbgrader's Assignment List or None, its folder of released assignments)."""
+        manager = self.settings.get("assignment_list_manager")
+        return self.settings["course_jobs"].root, manager, self.settings["course_panel"].released
 
     def job_of_request(self) -> tuple[str, int | None]:
         """(path of the job's folder below the root, item of a sweep) of the request."""
@@ -96,20 +109,37 @@ class Start(Page):
     async def get(self) -> None:
         if "class_page" in self.settings:  # the grader's server: the map of who teaches is the class
             return self.redirect(f"{self.base_url}course/class")
-        lectures, assignments = await self.in_thread(self.course)
-        jobs, _ = await self.in_thread(self.settings["course_work"].lines)
+        lectures, assignments, units = await self.in_thread(self.course)
+        jobs, _ = await self.in_thread(self.settings["course_jobs"].lines)
         active = [job for job in jobs if not job.ended]
         self.show(
             "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
             seen=self.settings["course_panel"].progress, step=next_step.suggested(lectures, assignments),
             copies=self.settings["course_panel"].copies, released=self.settings["course_panel"].released,
-            fetches="assignment_list_manager" in self.settings,
+            shut_out=course_map.shut_out(self.settings["course_panel"].released),
+            fetches="assignment_list_manager" in self.settings, **map_of(units, lectures, assignments),
         )  # fmt: skip
 
-    def course(self) -> tuple[list[course_map.Lecture], list[course_map.Assignment]]:
-        """What there is, and how far this user is."""
-        app, root = self.settings["course_panel"], self.settings["course_work"].root
-        return course_map.lectures(root, app.lectures, app.copies), mine(app, root)
+    def course(self) -> tuple[list[course_map.Lecture], list[course_map.Assignment], list[course_map.Unit]]:
+        """What there is, how far this user is, and the plan of the course."""
+        app, root = self.settings["course_panel"], self.settings["course_jobs"].root
+        units, own = course_map.units(root / app.lectures), mine(app, root)
+        hours = {unit.number: unit.hours for unit in units}
+        for one in own:
+            one.hours = hours.get(one.number, "")
+        return course_map.lectures(root, app.lectures, app.copies), own, units
+
+
+def map_of(
+    units: list[course_map.Unit],
+    lectures: list[course_map.Lecture],
+    assignments: list[course_map.Assignment],
+) -> dict[str, Any]:
+    """The drawing of the units, and those whose lecture is to come."""
+    here = {lecture.number for lecture in lectures}
+    done = {one.number for one in assignments if one.last}
+    to_come = [unit for unit in units if unit.number not in here]
+    return {"units": units, "unit_map": unit_map.svg(units, here, done), "to_come": to_come}
 
 
 class Receipt(Page):
@@ -126,16 +156,53 @@ class Receipt(Page):
                 "Content-Disposition", f'attachment; filename="receipt-{found["one"].number}.txt"'
             )
             return self.finish(self.render_template("receipt.txt", exactly=exactly, **found))
-        self.show("receipt.html", **found)
+        notebooks = [row for row in found["files"] if row[0].endswith(".ipynb")]
+        others = [row for row in found["files"] if row not in notebooks]
+        self.show("receipt.html", notebooks=notebooks, others=others, **found)
 
     def receipt(self, assignment: str, key: str) -> dict[str, Any] | None:
         """What the page shows of one hand-in, None where it is not this user's."""
-        for one in mine(self.settings["course_panel"], self.settings["course_work"].root):
+        for one in self.mine():
             for n, hand_in in enumerate(one.hand_ins, 1):
                 if (one.name, hand_in.key) == (assignment, key):
                     facts = {"one": one, "hand_in": hand_in, "n": n, "user": shared_folder.person()}
                     return facts | {"files": receipts.files(hand_in)}
         return None
+
+
+class Feedback(Page):
+    """The newest feedback on an assignment, in a frame, with the ways back above it."""
+
+    @property
+    def content_security_policy(self) -> str:
+        return super().content_security_policy + "; frame-src 'self'"
+
+    @authenticated
+    async def get(self) -> None:
+        one, _ = await self.in_thread(self.found)
+        self.show("feedback.html", one=one)
+
+    def found(self) -> tuple[course_map.Assignment, Path]:
+        """(the assignment, its page of feedback). 404 where there is none."""
+        name = self.get_argument("of")
+        one = next((one for one in self.mine() if one.name == name and one.feedback), None)
+        if one is None:
+            raise HTTPError(404, reason="No feedback was fetched")
+        return one, self.settings["course_jobs"].root / one.feedback
+
+
+class FeedbackAlone(Feedback):
+    """The page of feedback as the course wrote it; nothing in it runs, only this server's pages frame it."""
+
+    @property
+    def content_security_policy(self) -> str:
+        return ALONE
+
+    @authenticated
+    async def get(self) -> None:
+        _, path = await self.in_thread(self.found)
+        self.set_header("Cache-Control", "no-store")
+        self.finish(await self.in_thread(path.read_bytes))
 
 
 def mine(app: Any, root: Path) -> list[course_map.Assignment]:
@@ -153,8 +220,8 @@ class Jobs(Page):
 
     @authenticated
     async def get(self) -> None:
-        jobs, unreadable = await self.in_thread(self.settings["course_work"].lines)
-        self.show("jobs.html", jobs=jobs, unreadable=unreadable, summary=summary(jobs))
+        jobs, unreadable = await self.in_thread(self.settings["course_jobs"].lines)
+        self.show("jobs.html", groups=grouped(jobs), unreadable=unreadable, summary=summary(jobs))
 
 
 class Job(Page):
@@ -167,7 +234,7 @@ class Job(Page):
 
     def facts(self, path: str, item: int | None) -> dict[str, Any]:
         """What the page shows of a job, a sweep, or an item of one."""
-        work = self.settings["course_work"]
+        work = self.settings["course_jobs"]
         job = work.job(path, item)
         view, items = work.view(job)
         sweep = hasattr(job, "statuses")
@@ -202,14 +269,14 @@ class Cancel(Page):
 
     def job_and_status(self, path: str, item: int | None) -> tuple[Any, Any]:
         """The job, and how it stands now."""
-        job = self.settings["course_work"].job(path, item)
+        job = self.settings["course_jobs"].job(path, item)
         return job, job.status
 
     def end(self, path: str, item: int | None) -> tuple[Any, Any, str]:
         """Cancel it; the job, how it stands now, and why it could not be cancelled, in words."""
         from cluster.jobs.errors import JobError
 
-        job = self.settings["course_work"].job(path, item)
+        job = self.settings["course_jobs"].job(path, item)
         try:
             job.cancel(wait=False)
         except JobError as error:
@@ -219,7 +286,7 @@ class Cancel(Page):
 
 PAGES = [
     (r"/course/?", Start), (r"/course/receipt", Receipt), (r"/course/jobs/?", Jobs), (r"/course/job", Job),
-    (r"/course/cancel", Cancel),
+    (r"/course/cancel", Cancel), (r"/course/feedback", Feedback), (r"/course/feedback/page", FeedbackAlone),
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ class Step:
 
 def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
     """Feedback first; then the first assignment that can still be in time; then the next lecture."""
-    back = [one for one in assignments if one.given_back and not one.feedback]
+    back = [one for one in assignments if one.to_fetch]
     if back:
         return Step("feedback", back[-1])
     begun = bool([one for one in assignments if one.path])

@@ -6,7 +6,9 @@ Jobs are recorded in `runs` beside the notebook that submitted them, so there ar
 from __future__ import annotations
 
 import os
+import re
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,8 @@ SHOWN = 100  # jobs in the list
 SOURCES = 8  # jobs whose metrics are kept in memory
 WORDS = 60  # characters of a job's arguments in the list
 LINES = 200  # of what the ranks printed
+ADDRESS = re.compile(r"<(?:bound method |function |built-in function )?([\w.<>]+)[^<>]*? at 0x[0-9a-f]+>")
+ASSIGNMENT = re.compile(r"(?:^|/)(\d\d)_[^/]*/runs$")
 SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
 
 
@@ -46,7 +50,7 @@ class Unknown(LookupError):
     """No such job here; the message says so."""
 
 
-class Work:
+class UserJobs:
     """The jobs below a root. Not for several threads at a time."""
 
     def __init__(self, root: Path):
@@ -126,6 +130,16 @@ class Work:
         return source
 
 
+def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
+    """{"Assignment 07" or the folder of other notebooks: its lines}, in the order of their first lines."""
+    found: dict[str, list[Line]] = {}
+    for one in lines:
+        number = ASSIGNMENT.search(one.runs)
+        folder = one.runs.removesuffix("/runs") if "/" in one.runs else "this folder"
+        found.setdefault(f"Assignment {number[1]}" if number else f"Notebooks in {folder}", []).append(one)
+    return found
+
+
 def line(entry: Any, runs: str) -> Line:
     """What the list says of an entry of the table of jobs."""
     name, state, progress, ranks, backend, took, _, what = entry.cells()
@@ -138,9 +152,10 @@ def line(entry: Any, runs: str) -> Line:
 
 
 def arguments(run: dict[str, Any]) -> str:
-    """'steps=40, rate=0.1' of a run.json, shortened."""
+    """'steps=40, rate=0.1' of a run.json, shortened; functions and objects by their names."""
     given = run.get("arguments")
     text = ", ".join(f"{key}={value}" for key, value in given.items()) if isinstance(given, dict) else ""
+    text = ADDRESS.sub(r"\1", text)
     return text if len(text) <= WORDS else text[: WORDS - 1] + "…"
 
 

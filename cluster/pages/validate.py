@@ -1,8 +1,9 @@
-"""What Validate says of a notebook, as JSON for nbgrader's page:  python -m cluster.pages.validate NOTEBOOK
+"""What Validate says of a notebook, as JSON:  python -m cluster.pages.validate NOTEBOOK
 
 nbgrader's own Validate calls a right solution wrong where a check warns on stderr, ends in a number ("partial
 credit") or takes 30 s, and says nothing of the checks once a given cell has changed. Here a check fails as
-in grading: when it raises an error. The error is said in the check's own words.
+in grading: when it raises an error. The error is said in the check's own words. `checks` and `notes` of the
+answer are for the course's own page, `value` for nbgrader's.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import asdict, dataclass
 from html import escape
 
 import nbformat
@@ -22,16 +24,34 @@ from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, Execute
 from nbgrader.validator import Validator
 from traitlets.config import Config
 
+from cluster import pasted_cells
 from cluster.system.text import encodable
-
-from . import copies
 
 LONGEST = 600  # seconds of one cell
 TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
 CHANGED = "This cell is given, and has changed. Grading puts the original back."
 REPLACED = "Characters of this notebook that are in no encoding are replaced by � when it is graded."
+CONVERTED = (
+    "The cell “{}” was turned from code into text, or from text into code. Turn it back with the list of "
+    "kinds above the notebook (Code, Markdown), then validate again."
+)
+# A rank's error reaches a check in words: of a check of the ranks' results, or of a job that has failed.
+HOLE, ENDED = "NotImplementedError", "ended with NotImplementedError"
 FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
+
+
+@dataclass
+class Found:
+    """One check or written answer. state: passed, failed or to do; cell: its number in the notebook."""
+
+    state: str
+    title: str
+    why: str
+    cell: int
+    name: str
+    fill: int | None = None  # the number of the cell that is to be filled, and its name
+    fill_name: str = ""
 
 
 class Checks(Validator):
@@ -39,32 +59,52 @@ class Checks(Validator):
 
     preprocessors = [CheckCellMetadata, ClearOutput, Execute]  # noqa: RUF012 (a trait's value)
 
-    def validate(self, filename: str) -> dict[str, list[dict]]:
-        """What nbgrader's page shows: {"failed": [...]}, {} where all is well."""
+    def look(self, filename: str) -> tuple[list[Found], list[str]]:
+        """Run a notebook; (its checks in their order, what is to be known besides)."""
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)
             replaced, twins = encodable_cells(notebook), set_apart(notebook)
-            if self._get_type_changed_cells(notebook):
-                return super().validate(filename)
+            if changed := self._get_type_changed_cells(notebook):
+                return [], [CONVERTED.format(pasted_cells.name_of(cell)) for cell in changed]
             notebook = self._preprocess(notebook)
         changed = self._get_changed_cells(notebook)
-        failed, to_do, passed = [], [], 0
-        words = [copies.sentence(name, what) for name, what in twins.items()]
-        notes = [entry(line, "") for line in [*words, *([REPLACED] if replaced else [])]]
-        for cell in notebook.cells:
+        notes = [pasted_cells.sentence(name, what) for name, what in twins.items()]
+        found = []
+        for number, cell in enumerate(notebook.cells):
+            name = pasted_cells.name_of(cell)
             if utils.is_grade(cell) and (why := error(cell)):
-                if why in (EMPTY, UNANSWERED):
-                    to_do.append(
-                        title(cell) if why == EMPTY else f"The answer {cell.metadata.nbgrader.grade_id}"
-                    )
-                else:
-                    failed.append(entry(title(cell), why))
+                state = "to do" if why in (EMPTY, UNANSWERED) else "failed"
+                what = f"The answer {name}" if why == UNANSWERED else title(cell)
+                found.append(Found(state, what, "" if state == "to do" else why, number, name))
+                if state == "to do":
+                    found[-1].fill = number if why == UNANSWERED else hole(notebook, cell)
             elif any(cell is one for one in changed):
-                failed.append(entry(cell.source.strip(), CHANGED))
-            else:
-                passed += utils.is_grade(cell)
-        return report(failed, to_do, passed, notes) if failed or to_do or notes else {}
+                found.append(Found("failed", cell.source.strip(), CHANGED, number, name))
+            elif utils.is_grade(cell):
+                what = f"The answer {name}" if utils.is_solution(cell) else title(cell)
+                found.append(Found("passed", what, "", number, name))
+            if found and found[-1].fill is not None:
+                found[-1].fill_name = pasted_cells.name_of(notebook.cells[found[-1].fill])
+        return found, notes + [REPLACED] * replaced
+
+    def validate(self, filename: str) -> dict[str, list[dict]]:
+        """What nbgrader's page shows: {"failed": [...]}, {} where all is well."""
+        return for_nbgrader(*self.look(filename))
+
+
+def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
+    """How many first, then what is to be known, what fails, and all that is still to do as one list."""
+    those = {state: [one for one in found if one.state == state] for state in ("failed", "to do", "passed")}
+    if not (those["failed"] or those["to do"] or notes):
+        return {}
+    failed, passed = len(those["failed"]), len(those["passed"])
+    counts = f"{failed} fail{'s' * (failed == 1)}, {len(those['to do'])} still to do, {passed} pass"
+    entries = [entry(f"{counts}{'es' * (passed == 1)}.", ""), *(entry(words, "") for words in notes)]
+    entries += [entry(one.title, one.why) for one in those["failed"]]
+    if those["to do"]:
+        entries.append(entry(TO_DO, "\n".join(f"- {one.title.splitlines()[0]}" for one in those["to do"])))
+    return {"failed": entries}
 
 
 def encodable_cells(notebook: NotebookNode) -> bool:
@@ -77,23 +117,12 @@ def encodable_cells(notebook: NotebookNode) -> bool:
 
 def set_apart(notebook: NotebookNode) -> dict[str, str]:
     """Take the names from copies of the course's cells, as grading does; {name: what becomes of them}."""
-    named = {name: cell for cell in notebook.cells if (name := copies.name_of(cell))}
+    named = {name: cell for cell in notebook.cells if (name := pasted_cells.name_of(cell))}
 
     def unchanged(cell: NotebookNode) -> bool:
         return cell.metadata.nbgrader.get("checksum") == utils.compute_checksum(cell)
 
-    return copies.set_apart(notebook, lambda name: utils.is_locked(named[name]), unchanged)
-
-
-def report(
-    failed: list[dict], to_do: list[str], passed: int, notes: list[dict] = ()
-) -> dict[str, list[dict]]:
-    """How many first, then what is to be known, what fails, and all that is still to do as one list."""
-    counts = f"{len(failed)} fail{'s' * (len(failed) == 1)}, {len(to_do)} still to do, {passed} pass"
-    entries = [entry(f"{counts}{'es' * (passed == 1)}.", ""), *notes, *failed]
-    if to_do:
-        entries.append(entry(TO_DO, "\n".join(f"- {words.splitlines()[0]}" for words in to_do)))
-    return {"failed": entries}
+    return pasted_cells.set_apart(notebook, lambda name: utils.is_locked(named[name]), unchanged)
 
 
 def entry(source: str, why: str) -> dict[str, str]:
@@ -110,7 +139,7 @@ def error(cell: NotebookNode) -> str:
     raised = next((output for output in outputs if output.output_type == "error"), None)
     if raised is None:
         return ""
-    if raised.ename == "NotImplementedError":
+    if is_empty(raised.ename, raised.evalue, raised.traceback):
         return EMPTY
     if raised.ename == "CellTimeoutError":
         return f"It took longer than {LONGEST // 60} minutes and was stopped."
@@ -119,9 +148,32 @@ def error(cell: NotebookNode) -> str:
     return shortened([strip_ansi(part) for part in raised.traceback]) or f"{raised.ename}: {raised.evalue}"
 
 
+def is_empty(name: str, text: str, traceback: list[str]) -> bool:
+    """Has an error come from a function that has nothing in it yet, here or on a rank?"""
+    if name == "AssertionError":
+        return ENDED in text
+    return name == HOLE or any(HOLE in part for part in (text, *traceback[-1:]))
+
+
+def hole(notebook: NotebookNode, check: NotebookNode) -> int | None:
+    """The number of the cell that a check has found empty: its function is the last that the error names."""
+    raised = next(output for output in check.outputs if output.output_type == "error")
+    words = strip_ansi("\n".join([*raised.traceback, raised.evalue]))
+    last, found = -1, None
+    for number, cell in enumerate(notebook.cells):
+        if not utils.is_solution(cell) or f"raise {HOLE}" not in cell.source:
+            continue
+        for function in re.findall(r"^def (\w+)", cell.source, re.MULTILINE):
+            where = max((m.start() for m in re.finditer(rf"\bin {function}\b", words)), default=-1)
+            if where > last:
+                last, found = where, number
+    return found
+
+
 def shortened(traceback: list[str]) -> str:
-    """The innermost frames of a traceback, and the error itself."""
-    return "\n".join(traceback[-FRAMES - 1 :]).strip()
+    """The innermost frames of a traceback, and the error itself; without the head, which says no more."""
+    frames = [part for part in traceback if not part.startswith("-----") and "(most recent call" not in part]
+    return "\n".join(frames[-FRAMES - 1 :]).strip()
 
 
 def title(cell: NotebookNode) -> str:
@@ -139,20 +191,26 @@ def title(cell: NotebookNode) -> str:
 
 
 def main(path: str) -> None:
-    """Execute a notebook as grading would, and print what nbgrader's page wants to know."""
+    """Execute a notebook as grading would, and print what the pages want to know."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed, by a kernel too, is no part of the answer
     config = Config()
     config.Execute.timeout = LONGEST
     try:
-        answer = {"success": True, "value": Checks(config=config).validate(path)}
+        found, notes = Checks(config=config).look(path)
+        answer = {"success": True, "value": for_nbgrader(found, notes)}
+        answer |= {"checks": [asdict(one) for one in found], "notes": notes}
     except Exception as trouble:
-        answer = {
-            "success": False,
-            "value": f"The notebook could not be run: {type(trouble).__name__}: {trouble}",
-        }
+        answer = {"success": False, "value": unreadable(trouble)}
     with out:
         json.dump(answer, out)
+
+
+def unreadable(trouble: Exception) -> str:
+    """Why a notebook could not be run, in words."""
+    if isinstance(trouble, (nbformat.reader.NotJSONError, nbformat.ValidationError, UnicodeDecodeError)):
+        return "This file is no notebook any more: it cannot be read as one. Fetch the assignment anew."
+    return f"The notebook could not be run: {type(trouble).__name__}: {trouble}"
 
 
 if __name__ == "__main__":

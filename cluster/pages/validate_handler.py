@@ -1,40 +1,113 @@
-"""The answer to Validate, in place of nbgrader's: in a process of its own, so that the server goes on."""
+"""Validate: the course's page of it, and nbgrader's address. Each run has a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError, authenticated
 
+from . import hand_in, handlers
 
-class Validate(APIHandler):
-    """POST assignments/validate, as nbgrader's pages call it; `cluster.pages` comes first, by its name."""
+
+class Run:
+    """A notebook of the request, run by `cluster.pages.validate`; the server goes on meanwhile."""
 
     process: asyncio.subprocess.Process | None = None
 
-    @authenticated
-    async def post(self) -> None:
-        path = self.get_argument("path", None) or (self.get_json_body() or {}).get("path", "")
+    def notebook(self, path: str) -> Path:
+        """The notebook at a path below the server's root; 403 and 404 say what it is not."""
         root = Path(self.serverapp.root_dir).resolve()
-        notebook = (root / path).resolve()
-        if not notebook.is_relative_to(root):
+        found = (root / path).resolve()
+        if not found.is_relative_to(root):
             raise HTTPError(403, reason="That path leads out of the server's folder")
-        if notebook.suffix != ".ipynb" or not notebook.is_file():
+        if found.suffix != ".ipynb" or not found.is_file():
             raise HTTPError(404, reason="No such notebook")
+        return found
+
+    async def answer(self, notebook: Path) -> bytes:
+        """What the command prints; where it fails, 500."""
         command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(notebook)]
         pipe = asyncio.subprocess.PIPE
+        root = self.serverapp.root_dir
         self.process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=root)
         answer, errors = await self.process.communicate()
         if self.process.returncode:
             self.log.error("Validate: %s", errors.decode(errors="replace"))
             raise HTTPError(500, reason="The notebook could not be run; the server's log says why")
-        self.set_header("Content-Type", "application/json")
-        self.finish(answer)
+        return answer
 
     def on_connection_close(self) -> None:
         """Whoever asked has gone: so does the run, and with it its kernel."""
         if self.process and self.process.returncode is None:
             self.process.terminate()
+
+
+class Validate(Run, APIHandler):
+    """POST assignments/validate, as nbgrader's pages call it; `cluster.pages` comes first, by its name."""
+
+    @authenticated
+    async def post(self) -> None:
+        path = self.get_argument("path", None) or (self.get_json_body() or {}).get("path", "")
+        answer = await self.answer(self.notebook(path))
+        self.set_header("Content-Type", "application/json")
+        self.finish(answer)
+
+
+class Checked(Run, handlers.Page):
+    """course/validate: a POST runs the notebook and shows its checks; beside them the way to hand it in."""
+
+    @authenticated
+    async def get(self) -> None:
+        self.notebook(path := self.get_argument("of"))
+        self.show("validate.html", path=path, answer=None, **await self.in_thread(self.about, path))
+
+    @authenticated
+    async def post(self) -> None:
+        answer = json.loads(await self.answer(self.notebook(path := self.get_argument("of"))))
+        self.show("validate.html", path=path, answer=answer, **await self.in_thread(self.about, path))
+
+    def about(self, path: str) -> dict[str, Any]:
+        """What the page says of handing in the assignment that the notebook belongs to."""
+        found = next((one for one in self.mine() if one.path == path), None)
+        return hand_in.facts(found, *self.exchange())
+
+
+class HandIn(handlers.Page):
+    """course/hand-in: says what would be handed in and how it stands; a POST hands it in."""
+
+    @authenticated
+    async def get(self) -> None:
+        self.show("hand_in.html", trouble="", **await self.in_thread(self.about))
+
+    @authenticated
+    async def post(self) -> None:
+        facts = await self.in_thread(self.about)
+        if facts["hinders"]:
+            self.set_status(409)
+            return self.show("hand_in.html", trouble="", **facts)
+        before = facts["one"].last
+        _, manager, released = self.exchange()
+        # In this thread, as nbgrader's own button: it changes the working directory.
+        answer = manager.submit_assignment(Path(released).parent.name, facts["one"].name)
+        facts = await self.in_thread(self.about)
+        if not answer["success"] or facts["one"].last == before:
+            self.log.error("Handing in %s: %s", facts["one"].name, answer.get("value", "nothing has come"))
+            self.set_status(503)
+            return self.show("hand_in.html", trouble=hand_in.in_words(answer.get("value", "")), **facts)
+        self.redirect(self.receipt_url(facts["one"].name, facts["one"].last.key), status=303)
+
+    def about(self) -> dict[str, Any]:
+        """What the page says. 404 where there is no such assignment, or none that was fetched."""
+        name = self.get_argument("of")
+        found = next((one for one in self.mine() if one.name == name and one.path), None)
+        if found is None:
+            raise HTTPError(404, reason="No such assignment")
+        return hand_in.facts(found, *self.exchange())
+
+
+PAGES = [(r"/course/validate", Checked), (r"/course/hand-in", HandIn)]

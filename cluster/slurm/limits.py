@@ -73,8 +73,20 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
     faults = [fault(options, p) for p in chosen]
     if faults and all(faults):
         others = [p.name for p in partitions if p not in chosen and not fault(options, p)]
-        hint = f"Or another partition, which offers it: partition={others[0]!r}." if others else ""
-        raise TooMuch(f"It could never run: {'; '.join(faults)}.", f"Ask for less. {hint}".rstrip())
+        hints = [f"Or another partition, which offers it: partition={others[0]!r}."] if others else []
+        if spread := spread_out(options, chosen):
+            hints.insert(0, f"Or as many ranks on more nodes: {spread}.")
+        raise TooMuch(f"It could never run: {'; '.join(faults)}.", " ".join(["Ask for less.", *hints]))
+
+
+def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
+    """'nodes=2, ranks_per_node=2': as many ranks, on the fewest nodes that can run them; "" if none can."""
+    ranks = options["nodes"] * options["ranks_per_node"]
+    for nodes in range(options["nodes"] + 1, ranks + 1):
+        other = options | {"nodes": nodes, "ranks_per_node": ranks // nodes}
+        if ranks % nodes == 0 and not all(fault(other, p) for p in partitions):
+            return f"nodes={nodes}, ranks_per_node={ranks // nodes}"
+    return ""
 
 
 def check_array(items: range, config: str) -> None:

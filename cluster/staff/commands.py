@@ -66,9 +66,19 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
     c.set_defaults(run=report)
 
+    c = command("similar", "compare submissions with each other: pairs that are alike (HTML, and a table)")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--common", type=number, metavar="N",
+                   help="what more than N students have does not count (5, and a tenth of them)")  # fmt: skip
+    c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
+    c.set_defaults(run=similar)
+
     c = command("export", "write the final points as CSV for a learning management system")
     c.add_argument("assignment", nargs="*", help="the assignments (all that are in the gradebook)")
-    c.add_argument("--format", choices=["plain", "canvas", "moodle"], default="plain", help="(plain)")
+    c.add_argument("--for", "--format", dest="format", default="plain",
+                   choices=["plain", "canvas", "moodle", "blackboard"], help="(plain)")  # fmt: skip
+    c.add_argument("--like", metavar="FILE",
+                   help="the platform's own export, whose people and columns are kept")  # fmt: skip
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
     c.set_defaults(run=export)
 
@@ -190,13 +200,13 @@ def tell(root: Path, assignment: str, result: Result) -> None:
 def collect(root: Path, options: argparse.Namespace) -> list[str]:
     """Collect an assignment; returns what was refused."""
     from .classes import collect as collecting
-    from .classes import late, notices
+    from .classes import due_dates, notices
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
     where = options.inbox or exchange.inbox(course.coursedir, course.config)
     with opened(course) as book:
-        limits = late.deadlines(book, course, assignment) if options.in_time else None
+        limits = due_dates.deadlines(book, course, assignment) if options.in_time else None
     new, same, refused = collecting.collect(
         course.coursedir, assignment, where,
         student=options.student, check_owner=not options.any_owner, due=limits,
@@ -245,7 +255,7 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
 
 def report(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the report."""
-    from .classes import store
+    from .classes import grading_folder
     from .feedback import class_report as reporting
     from .feedback import report_page
 
@@ -255,25 +265,49 @@ def report(root: Path, options: argparse.Namespace) -> list[str]:
     folder = Path(options.to or course.private / "reports" / assignment)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in (reporting.tables(found) | {"report.html": report_page.page(found)}).items():
-        store.write(folder / name, text)
+        grading_folder.write(folder / name, text)
         say(f"{folder / name}")
+    return []
+
+
+def similar(root: Path, options: argparse.Namespace) -> list[str]:
+    """Compare submissions."""
+    from .classes import grading_folder
+    from .feedback import similarity, similarity_page
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    found = similarity.of_class(root, course, assignment, options.common)
+    folder = Path(options.to or course.private / "reports" / assignment)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    grading_folder.write(folder / "similar.html", similarity_page.page(assignment, found))
+    say(f"{assignment}:", *similarity_page.terminal(found), f"{folder / 'similar.html'}", sep="\n")
     return []
 
 
 def export(root: Path, options: argparse.Namespace) -> list[str]:
     """Write final points."""
-    from .classes import store
+    from . import platforms
+    from .classes import grading_folder
     from .feedback import export as exporting
 
+    if options.like and options.format == "plain":
+        raise CourseError(
+            "--like is an export of a platform: say which, with --for canvas, moodle, blackboard"
+        )
+    try:
+        like = platforms.read(Path(options.like)) if options.like else None
+    except (platforms.Unknown, OSError) as error:
+        raise CourseError(f"--like: {error}") from None
     course = Course(root)
     with opened(course) as book:
         known = sorted(found.name for found in book.assignments)
         names = [name for wanted in options.assignment for name in assignments(root, wanted)] or known
         if unknown := sorted(set(names) - set(known)):
             raise CourseError(f"{', '.join(unknown)}: not in the gradebook, which has {', '.join(known)}")
-        text, warnings = exporting.export(book, names, options.format)
+        text, warnings = exporting.export(book, names, options.format, like)
     target = Path(options.to or course.private / f"grades-{options.format}.csv")
-    store.write(target, text)
+    grading_folder.write(target, text)
     say(f"{target}: {', '.join(names)}", *(f"  note: {words}" for words in warnings), sep="\n")
     return []
 
@@ -302,25 +336,29 @@ def give_back(root: Path, options: argparse.Namespace) -> list[str]:
 
 def due(root: Path, options: argparse.Namespace) -> list[str]:
     """Set or show a due date."""
-    from .classes import late
+    from .classes import due_dates
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
     with opened(course) as book:
         if options.when:
-            late.set_due(book, course, assignment, options.when)
-        say(late.told(book, course, assignment))
+            due_dates.set_due(book, course, assignment, options.when)
+        say(due_dates.told(book, course, assignment))
     return told(course) if options.when else []
 
 
 def extend(root: Path, options: argparse.Namespace) -> list[str]:
     """Give an extension."""
-    from .classes import late
+    from .classes import due_dates
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
     with opened(course) as book:
-        say(late.extend(book, course, options.student, assignment, days=options.days, until=options.until))
+        say(
+            due_dates.extend(
+                book, course, options.student, assignment, days=options.days, until=options.until
+            )
+        )
     return told(course)
 
 

@@ -96,14 +96,12 @@ class Course:
         from nbgrader.preprocessors import InstantiateTests
         from traitlets.config import Config
 
-        extra = None
-        if not whole:
-            from .instantiate import UpToTheLast
+        from .autotest_step import Instantiate, UpToTheLast
 
-            steps = GenerateAssignment(coursedir=self.coursedir, config=self.config).preprocessors
-            steps = [UpToTheLast if step is InstantiateTests else step for step in steps]
-            extra = Config(GenerateAssignment={"preprocessors": steps})
-        self._run(GenerateAssignment, assignment, ".", extra)
+        ours = Instantiate if whole else UpToTheLast
+        steps = GenerateAssignment(coursedir=self.coursedir, config=self.config).preprocessors
+        steps = [ours if step is InstantiateTests else step for step in steps]
+        self._run(GenerateAssignment, assignment, ".", Config(GenerateAssignment={"preprocessors": steps}))
 
     def autograde(self, assignment: str, student: str) -> None:
         from nbgrader.converters import Autograde

@@ -7,7 +7,7 @@ words why a key is another. The parts of a result:
     code cells       of its text: sources and headers; of a release the whole text, as it is given out
     files            every module of the package that the code reaches, read statically and never imported;
                      recorded runs, scripts, styles and templates that the code names; nbgrader's settings
-    pins             what constraints.txt and pyproject.toml install to run it (no tools of test, book, hub)
+    pins             what constraints.txt and pyproject.toml install to run it (no tools of TOOLS)
     data             Fashion-MNIST, where cluster.training.data is reached
     python, machine  minor version and architecture; no path, host or number of cores: a key holds in a clone
 
@@ -50,7 +50,7 @@ RELEASE, MUTANTS = (
 )  # what makes a release, grades a mutant
 ATTACKS = "tests.attacks.ours"  # what grades the attacks
 SETTINGS = ("nbgrader_config.py", "autotests.yml")
-TOOLS = ("book", "hub", "test")  # optional dependencies that no lecture and no grading imports
+TOOLS = ("book", "hub", "similar", "test")  # optional dependencies that no lecture and no grading imports
 DATA_FOLDERS = {"static", "templates"}  # in the package, a string that names one means all that lies in it
 IGNORED = {"__pycache__", ".ipynb_checkpoints", ".git", ".venv", ".grading", "build", "student"}
 LEDGERS = ("runs", "lectures/text/runs", "solutions/*/runs")  # recorded here, never committed
@@ -372,7 +372,8 @@ def attacks(tree: Tree) -> tuple[Parts, dict[str, Parts]]:
     for path in [*(tree.root / name for name in SETTINGS), *tree.files(folder / "course")]:
         reached.file(path)  # the settings name plug-ins, which take part in grading a class
     own, files = {}, {tree.name(path): path for path in sorted(folder.glob("*.py"))}
-    shared = {part: h for part, h in reached.parts().items() if part not in files}
+    forgeries = {tree.name(path) for path in tree.files(folder) if path.parent.name.isdigit()}  # not attacks
+    shared = {part: h for part, h in reached.parts().items() if part not in files and part not in forgeries}
     shared |= surroundings(tree, reached)
     for path in files.values():
         # What an attack says beside its imports are paths and names of the place that it attacks.
@@ -407,7 +408,7 @@ def surroundings(tree: Tree, reached: Reach) -> Parts:
 
 
 def pins(root: Path) -> str:
-    """The hash of the pinned versions, without those of tools that only `book`, `hub` and `test` ask for."""
+    """The hash of the pinned versions, without those of tools that only the groups of TOOLS ask for."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = dict(project.get("optional-dependencies", {}))
     tools = [pin for group in TOOLS for pin in groups.pop(group, [])]

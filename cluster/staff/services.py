@@ -24,7 +24,7 @@ class Daemon:
     log: Path
     answers: Callable[[], bool]
     port: int | None = None
-    patience: float = 30.0  # seconds it may take to answer
+    patience: float = 30.0  # seconds it may stay without an answer and without computing
 
 
 def port_taken(port: int) -> bool:
@@ -44,6 +44,8 @@ class Trouble(RuntimeError):
 
 Say = Callable[[str], None]
 PATIENCE = 600.0  # seconds that a command waits for another one: longer than any of them works
+LONGEST = 600.0  # seconds in which a daemon has to answer, whatever it computes
+SILENT = 30.0  # seconds of waiting after which it is said what is waited for
 
 
 def start_group(group: list[Daemon], state: Path, say: Say) -> None:
@@ -62,7 +64,7 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
                 ledger.put(d.name, records[d.name])
                 fresh.append(d.name)
         for d in group:
-            _await(d, records[d.name])
+            _await(d, records[d.name], say)
         partly = 0 < len(fresh) < len(group)
         note(f"started {', '.join(fresh)}" if partly else "" if fresh else "runs already")
 
@@ -84,14 +86,34 @@ def _free(d: Daemon) -> None:
         )
 
 
-def _await(d: Daemon, record: processes.Record) -> None:
-    deadline = time.monotonic() + d.patience
+def _await(d: Daemon, record: processes.Record, say: Say) -> None:
+    """Wait until it answers: as long as it computes, for a machine under load may take minutes."""
+    began = time.monotonic()
+    until, told, worked = began + d.patience, began + SILENT, 0.0
     while not d.answers():
-        dead = not processes.alive(record)
-        if dead or time.monotonic() > deadline:
-            what = "ended" if dead else f"did not answer within {d.patience:.0f} s"
+        now, dead, computed = time.monotonic(), not processes.alive(record), _computed(record)
+        if computed >= worked + d.patience / 100:
+            until, worked = min(now + d.patience, began + LONGEST), computed
+        if dead or now > until:
+            what = f"ended after {now - began:.0f} s"
+            if not dead:
+                what = f"did not answer within {now - began:.0f} s, of which it computed for {computed:.1f} s"
             raise Trouble(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
+        if now > told:
+            told = now + SILENT
+            say(f"  … {d.name}: no answer after {now - began:.0f} s; so far it computed for {computed:.1f} s")
         time.sleep(0.1)
+
+
+def _computed(record: processes.Record) -> float:
+    """Seconds of processor time that a process has used; 0 where it has ended."""
+    import psutil
+
+    try:
+        times = psutil.Process(record["pid"]).cpu_times()
+    except psutil.Error:
+        return 0.0
+    return times.user + times.system
 
 
 def tail(path: Path, lines: int = 12) -> str:

@@ -6,11 +6,21 @@ import csv
 import io
 from collections.abc import Iterable
 
+FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # what a formula begins with; East Asian keyboards have wide ones
+HARMLESS = ("-",)  # Moodle's word for no grade
 
-def text(rows: Iterable[Iterable[object]]) -> str:
+
+def text(rows: Iterable[Iterable[object]], quote_all: bool = False) -> str:
     """CSV that a spreadsheet opens without taking a student's text for a formula."""
     made = io.StringIO()
-    writer = csv.writer(made, lineterminator="\n")
+    quoting = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    writer = csv.writer(made, lineterminator="\n", quoting=quoting)
     for row in rows:
-        writer.writerow([f"'{x}" if isinstance(x, str) and x[:1] in "=+-@\t" and x else x for x in row])
+        writer.writerow([f"'{x}" if isinstance(x, str) and is_formula(x) else x for x in row])
     return made.getvalue()
+
+
+def is_formula(text: str) -> bool:
+    """Might a spreadsheet execute this, as it stands or without blanks and unseen marks before it?"""
+    seen = "".join(char for char in text if char.isprintable()).lstrip()
+    return text[:1] in ("\t", "\r", "\n") or (seen[:1] in FORMULA and seen != "" and text not in HARMLESS)

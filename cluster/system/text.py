@@ -1,8 +1,9 @@
-"""Text from outside, such as the name of a file or an error's words: how it is shown, and how it is stored.
+"""Makes text from outside, such as a file's name or a student's output, safe to show and to store.
 
-A file's name on Linux is bytes, and JSON can hold halves of characters: Python keeps both as surrogates,
-which no file, page or database takes. What can be stored may still be a trap for a terminal or a reader:
-escape sequences, new lines, marks that turn the direction of writing.
+To store (`encodable`): a file's name on Linux is bytes, and JSON can hold halves of characters. Python keeps
+both as surrogates, which no file, page or database takes.
+To show (`printable`): what can be stored may still be a trap for a terminal or a reader: escape sequences,
+new lines, marks that turn the direction of writing.
 """
 
 from __future__ import annotations

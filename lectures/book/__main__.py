@@ -1,5 +1,7 @@
 """Build the book, a site of the executed lectures for reading:  python lectures/book  (or `make book`).
 
+With --staff the instructor's guide is in it, in build/book-staff, which students must not get.
+
 It takes the lectures and assignments as they are and executes nothing; every warning of Sphinx's, such as a
 link to nowhere, is an error. The site is made beside build/book and then renamed: a failed build leaves the
 old one.
@@ -16,12 +18,12 @@ from sources import BookError, assemble
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def build(root, target):
+def build(root, target, staff=False):
     """Make the site of the course at `root` in `target`, in place of what is there; return its pages."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".book-", dir=target.parent) as place:
         new, old = Path(place, "new"), Path(place, "old")
-        pages = assemble(root, Path(place, "sources"))
+        pages = assemble(root, Path(place, "sources"), staff)
         command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
         command += ["-b", "html", "-d", f"{place}/doctrees", f"{place}/sources", str(new)]
         if subprocess.run(command).returncode:
@@ -35,12 +37,14 @@ def build(root, target):
 def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
-    parser.add_argument("--to", type=Path, default=ROOT / "build" / "book", help="default: build/book")
-    target = parser.parse_args().to.absolute()
+    parser.add_argument("--to", type=Path, help="default: build/book, or build/book-staff")
+    parser.add_argument("--staff", action="store_true", help="with the instructor's guide; not for students")
+    args = parser.parse_args()
+    target = (args.to or ROOT / "build" / ("book-staff" if args.staff else "book")).absolute()
     if target.exists() and not (target / "searchindex.js").is_file():
         sys.exit(f"{target} exists and is no book: remove it, or give another --to")
     try:
-        pages = build(ROOT, target)
+        pages = build(ROOT, target, args.staff)
     except BookError as error:
         sys.exit(str(error))
     print(f"{len(pages) + 1} pages: open {target}/index.html in a browser")

@@ -18,6 +18,7 @@ HERE = Path(__file__).parent
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
+GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only where it is asked for
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
@@ -26,14 +27,17 @@ class BookError(Exception):
     """A page that cannot enter the book; the message says which, and what to do."""
 
 
-def assemble(root, target):
-    """Write the sources of the book to the folder `target`; return the pages' paths in reading order."""
+def assemble(root, target, staff=False):
+    """Write the sources of the book to the folder `target`; return the pages' paths in reading order.
+
+    staff: with the instructor's guide. Such a book names wrong solutions and rubrics: not for students.
+    """
     lectures = sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))
     assignments = sorted((root / "exercises").glob("[0-9][0-9]_*/*.ipynb"))
     if not lectures:
         raise BookError(f"{root / 'lectures'} holds no lecture: run `make lectures` first")
     ledger = root / "lectures" / "CLAIMS.md"
-    pages = [*lectures, *assignments, ledger]
+    pages = [*lectures, *assignments, ledger, *([root / GUIDE] if staff else [])]
     shutil.copytree(HERE / "static", target / "static")
     for file in ("conf.py", "mathml.py"):
         shutil.copy(HERE / file, target)
@@ -42,7 +46,8 @@ def assemble(root, target):
     for page in pages:
         write(page, root, target, headings, free)
     take(["lectures/figures/loop.svg"], root / "index.md", root, target)
-    (target / "index.md").write_text(contents(root, lectures, assignments, ledger))
+    more = f"\n```{{toctree}}\n:hidden:\n:caption: For instructors\n\n{GUIDE}\n```\n" if staff else ""
+    (target / "index.md").write_text(contents(root, lectures, assignments, ledger) + more)
     return [page.relative_to(root) for page in pages]
 
 
@@ -55,7 +60,9 @@ def write(page, root, target, headings, free):
 
     place = target / page.relative_to(root)
     place.parent.mkdir(parents=True, exist_ok=True)
-    if page.suffix == ".md":
+    if page == root / GUIDE:
+        place.write_text(mend(page.read_text()))
+    elif page.suffix == ".md":
         table = re.sub(r"^\|", "{.ledger}\n|", mend(page.read_text()), count=1, flags=re.MULTILINE)
         place.write_text(WIDE + table)
     else:

@@ -5,9 +5,9 @@ trained with five seeds, other base rates with one. The runs are a sweep of jobs
 thread. What the ledger of runs holds already is not run again, so this script can be interrupted.
 
 The record, 08_large_batches.json, holds for each run its key (the hash of code, arguments and resources), the
-hash of its script, versions, machine and date, the loss of its updates and its test errors;
+hash of its script, versions with the commit, machine and date, the loss of its updates and its test errors;
 08_large_batches.npz holds the trained weights of some, as float16. Both are written at the end, beside and
-then renamed.
+then renamed. With --only the other runs stay as the record has them, if their scripts are still the same.
 """
 
 import argparse
@@ -40,6 +40,11 @@ VARIANTS = {  # name: parent, a line of it, the line in its place
         "order = rng.permutation(N)  # <-",
         "order = np.concatenate([rng.permutation(N)[: N // k] for _ in range(k)])  # <-",
     ),
+    "sqrt, gradual": (
+        "gradual",
+        "return B + (B * k - B) * min(1, t / W)  # <-",
+        "return B + (B * k**0.5 - B) * min(1, t / W)  # <-",
+    ),
     "half": ("plain", "B = 0.1  # <-", "B = 0.05  # <-"),
     "double": ("plain", "B = 0.1  # <-", "B = 0.2  # <-"),
     "gradual, half": ("gradual", "B = 0.1  # <-", "B = 0.05  # <-"),
@@ -51,6 +56,7 @@ RUNS = [  # variant, ranks; five seeds each
     ("gradual", 8),
     ("gradual", 128),
     ("plain", 8),
+    ("sqrt, gradual", 32),
 ]
 TRIALS = [("half", 1), ("double", 1)]  # other base rates, one seed each
 SEEDS = [0, 1, 2, 3, 4]
@@ -98,35 +104,58 @@ def write(path, save):
     pathlib.Path(file.name).rename(path)
 
 
+def key_of(run):
+    """What a run is: its variant, ranks and seed."""
+    return run["variant"], run["k"], run["seed"]
+
+
+def recorded(out, wanted):
+    """Runs and weights of the record at `out` that are in `wanted` (key: item) and of the same script."""
+    runs = {key_of(run): run for run in json.loads(out.read_text())["runs"]}
+    for key, run in runs.items():
+        if key in wanted and run["script"] != digest(wanted[key]["script"]):
+            raise ValueError(f"{out}: run {key} is of another script; make it again: leave out --only")
+    with np.load(out.with_suffix(".npz")) as file:
+        weights = {name: file[name] for name in file.files}
+    return {key: run for key, run in runs.items() if key in wanted}, weights
+
+
+def digest(text):
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    parser.add_argument("--variants", nargs="+", default=list(VARIANTS), help="all of them when left out")
+    parser.add_argument("--only", nargs="+", default=[], help='make these, as "plain 1"; keep the others')
     parser.add_argument("--parallel", type=int, default=1, help="jobs at the same time (default 1)")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "08_large_batches.json")
     arguments = parser.parse_args()
+    of_five = [(name, k, seed) for name, k in RUNS for seed in SEEDS]
+    wanted = {
+        key: {"variant": key[0], "k": key[1], "seed": key[2], "script": script(key[0])}
+        for key in of_five + [(name, k, SEEDS[0]) for name, k in TRIALS]
+    }
+    runs, weights = recorded(arguments.out, wanted) if arguments.only else ({}, {})
     items = [
-        {"variant": name, "k": k, "seed": seed, "script": script(name)}
-        for seed in arguments.seeds
-        for name, k in RUNS + TRIALS * (seed == SEEDS[0])
-        if name in arguments.variants
+        item for (name, k, _), item in wanted.items() if not arguments.only or f"{name} {k}" in arguments.only
     ]
     options = {"backend": "local", "time": "00:20:00", "memory": "3G", "name": "08-large-batches"}
     sweep = jobs.map(experiment, items, max_parallel=arguments.parallel, **options)
-    command = "python lectures/runs/08_large_batches.py"
-    record, weights = {"seeds": arguments.seeds, "command": command, "runs": []}, {}
     for item, job, result in zip(items, sweep, sweep.results(), strict=True):
-        spec = {name: job.spec[name] for name in ("key", "submitted", "versions", "machine")}
-        what = {name: item[name] for name in ("variant", "k", "seed")}
-        what["script"] = hashlib.sha256(item["script"].encode()).hexdigest()
-        record["runs"].append(what | {name: result[name] for name in ("updates", "losses", "errors")} | spec)
-        if (item["variant"], item["k"]) in KEPT:
-            prefix = f"{item['variant']} {item['k']} {item['seed']} "
-            weights |= {prefix + i: w for i, w in result["weights"].items()}
+        key = key_of(item)
+        run = dict(zip(("variant", "k", "seed"), key, strict=True)) | {"script": digest(item["script"])}
+        run |= {name: result[name] for name in ("updates", "losses", "errors")}
+        runs[key] = run | {name: job.spec[name] for name in ("key", "submitted", "versions", "machine")}
+        if key[:2] in KEPT:
+            prefix = " ".join(map(str, key))
+            weights |= {f"{prefix} {i}": w for i, w in result["weights"].items()}
+    command = "python lectures/runs/08_large_batches.py"
+    record = {"seeds": SEEDS, "command": command, "runs": [runs[key] for key in wanted]}
     write(arguments.out.with_suffix(".npz"), lambda f: np.savez_compressed(f, **weights))
     write(arguments.out, lambda f: f.write((json.dumps(record, indent=1) + "\n").encode()))
-    print(f"{arguments.out}: {len(items)} runs")
+    print(f"{arguments.out}: {len(items)} runs made, {len(wanted) - len(items)} kept")
 
 
 if __name__ == "__main__":

@@ -9,19 +9,17 @@
 # SURFsara's in the PRACE programme [3] calls the matrix form of convolution a "very important factor
 # motivating early GPU usage". But in 2006 the CPU, too, had most of that gain. So what did the GPU bring?
 #
-# We aim at
+# You will
 #
-# 1. defining the convolution of a layer, and writing it as **one matrix product** (GEMM, *general matrix
-#    multiply*, as the BLAS, the *basic linear algebra subprograms*, call it) in two ways;
-# 2. writing its **backward pass** as two more GEMMs;
-# 3. **predicting** FLOPs, bytes and time from the shapes, before anything runs;
-# 4. **measuring** this machine's roofline, placing every version of the code on it, and looking inside the
-#    GEMM for what is left;
-# 5. answering the question with a processor and a graphics card of the same years.
+# 1. write the convolution of a layer as *one matrix product* (GEMM, *general matrix multiply*, as the BLAS,
+#    the *basic linear algebra subprograms*, call it) in two ways, and its backward pass as two more;
+# 2. predict FLOPs, bytes and time from the shapes, before anything runs;
+# 3. measure this machine's roofline, place every version of the code on it, and look inside the GEMM for
+#    what is left;
+# 4. answer the question with a processor and a graphics card of the same years.
 #
-# Notation of this lecture: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters of $k \times k \times
-# C$ weights, stride $s$, padding $p$. A multiply-add is **two** FLOPs: numbers of FLOPs count it twice,
-# numbers of multiply-adds once.
+# Notation: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters of $k \times k \times C$ weights,
+# stride $s$, padding $p$. A multiply-add is **two** FLOPs.
 
 # %%
 import json
@@ -79,7 +77,7 @@ if hasattr(os, "getloadavg"):
         print("WARNING: the machine is busy. Come back when it is quiet.")
 
 # %% [markdown]
-# A load near zero is what you want: other programs disturb the contestants unequally.
+# A load near zero is what you want.
 #
 # Before each measurement you are asked for a **guess**. Write a number into `guess`, or into the field below
 # it; the cell that measures prints it beside the result.
@@ -159,8 +157,7 @@ compare("vectorised over loops", slow / fast)
 
 # %% [markdown]
 # The arithmetic is the same. In the loops nearly all of each multiply-add is Python: looking up names,
-# checking types, wrapping each pixel into an object. This *bookkeeping* comes back twice today, each time in
-# another disguise.
+# checking types, wrapping each pixel into an object. This *bookkeeping* comes back twice today.
 
 # %%
 gy = filter_vectorised(grey, sobel_y)
@@ -178,7 +175,7 @@ for ax, (title, image) in zip(axes, panels.items(), strict=True):
 # both as a white outline of face, cap and uniform on black.)*
 #
 # Two hand-made filters make two feature maps. AlexNet's first layer has 96, on three channels, and learns
-# them from a million photographs, seen ninety times each: now the nanoseconds count.
+# them from a million photographs, seen ninety times each.
 #
 # ### A window is only a view
 #
@@ -488,9 +485,8 @@ def conv_backward(dy, x, w, stride, pad):
     return col2im(rows @ W.T, x.shape, w.shape[0], stride, pad), dw.reshape(w.shape)
 
 
-# %% [markdown]
-# Two tests. `col2im` is the *transpose* of `im2col` as a linear map, and a transpose $A^{\mathsf T}$ is known
-# by one property, with no calculus in it: $\langle A x, c \rangle = \langle x, A^{\mathsf T} c \rangle$ for
+# %% [markdown] Two tests. `col2im` is the *transpose* of `im2col` as a linear map, and a transpose
+# $A^{\mathsf T}$ is known by one property: $\langle A x, c \rangle = \langle x, A^{\mathsf T} c \rangle$ for
 # all $x$ and $c$. And TensorFlow has a derivative of its own, here of $L = \sum r \sin y$ with random $r$.
 
 # %% tags=["measured"]
@@ -513,8 +509,7 @@ for name, ours, theirs in zip(("dX", "dW"), (dx, dw), tape.gradient(loss, variab
 
 # %% [markdown]
 # So a training step is three GEMMs of equal FLOPs, one forward and two backward: the **factor 3** that turns
-# the FLOPs of a forward pass into those of training. (1.12 predicts how
-# large the error of a gradient check by finite differences may be.)
+# the FLOPs of a forward pass into those of training.
 
 # %% [markdown]
 # ## 1.6 Two numbers that describe a machine
@@ -582,10 +577,8 @@ BLAS_PEAK = 2 * n**3 / gemms.iloc[:, :2].min().min()  # FLOP/s of NumPy's BLAS
 PEAK = 2 * n**3 / gemms.min().min()  # a limit is what the machine can do when nothing is in its way
 
 # %% [markdown]
-# (GFLOP/s.) Why does `race` pause, and what is `OPENBLAS_THREAD_TIMEOUT` in the first cell? The threads of
-# OpenBLAS do not go to sleep when their GEMM is done. They *spin*, to be ready for the next one, and whoever
-# is measured next shares a core with them: for $2^{28}$ ticks of the clock, a tenth of a second, unless
-# build or environment say otherwise [8]. We say $2^{20}$, and pause for longer.
+# (GFLOP/s.) `race` pauses because the threads of OpenBLAS *spin* for a tenth of a second when their GEMM is
+# done [8]: whoever is measured next would share a core with them.
 #
 # Does the peak make sense? A core of today issues two multiply-add instructions a cycle (it has two *FMA
 # units*), and each works on a whole vector register of 4, 8 or 16 numbers (*SIMD lanes*). So
@@ -608,9 +601,7 @@ print(f"measured: NumPy's BLAS {BLAS_PEAK / 1e9:.0f} GFLOP/s, the best {PEAK / 1
 # %% [markdown]
 # The system often knows the base clock only, and busy cores may run above it. So look in each column for the
 # row whose clock your processor can have, and at the architecture that NumPy's line above names for its BLAS:
-# *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* for 512. The two columns need not meet in one
-# row: a library uses the widest registers it was written for. And where the rows that you would expect need
-# less than the base clock, the machine was busy all the time, which no median against a best can tell.
+# *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* for 512.
 #
 # Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves at least $2n$. (Many processors
 # also *read* the target before they overwrite it, which one does not see from here.)
@@ -692,8 +683,8 @@ print(f"left of the ridge, {RIDGE:.1f} FLOP per byte, lies the im2col of: {', '.
 # %% [markdown]
 # What does im2col cost in intensity? The images alone would be moved $1 + 2k^2$ times instead of once at
 # stride 1, since the columns are written *and* read: the last column. The column before it is smaller, since
-# weights and output are moved in both cases and do not grow. (The 1×1 copies nothing.) And where a layer's
-# im2col still lies right of the ridge, the model says that it costs **no time** here.
+# weights and output do not grow. And where a layer's im2col still lies right of the ridge, the model says
+# that it costs **no time** here.
 #
 # **Guess:** im2col in NumPy reaches which fraction of the speed of TensorFlow's own convolution (oneDNN, on
 # most CPUs), at the same number of threads? And the best NumPy you can imagine?
@@ -736,15 +727,13 @@ print(f"The GEMM runs at {layer.flops(N) / gemm / BLAS_PEAK:.0%} of the peak of 
 # The model does not know that
 #
 # - the columns are *new memory* every time: the operating system must find and clear each page before its
-#   first byte can be written (bookkeeping, the second disguise);
+#   first byte can be written (bookkeeping again);
 # - **one** thread writes the columns, while the others wait for the GEMM;
 # - the copy comes *first* and the GEMM after it: the model does count the columns' way into memory and
 #   back, but the minimum in $P$ supposes that bytes move *while* FLOPs are done.
 #
-# None of this is a law of nature. On the next rung **every thread takes images of its own**, and unfolds only
-# **a few output rows at a time**, into a small buffer that is used over and over and stays in the cache.
-# Here channels last are lucky: the $k \cdot C$ numbers beneath one *row* of the kernel are neighbours in
-# memory, so a window is $k$ runs of $kC$ numbers, which NumPy copies run by run.
+# On the next rung **every thread takes images of its own**, and unfolds only **a few output rows at a time**,
+# into a small buffer that is used over and over and stays in the cache.
 
 
 # %%
@@ -882,10 +871,10 @@ compare("im2col / TensorFlow", of_tensorflow["im2col"].median())
 compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
 
 # %% [markdown]
-# How far can such a ratio be trusted? The quartiles tell how well the repeats of *one* run agree. Run the
-# lecture again and the share moves by more than that: memory is laid out anew each time, and the clock
-# follows the temperature. It moves further between machines: where 1.6 finds TensorFlow with wider
-# registers than the BLAS, expect about the ratio of their peaks less. Say one digit, and on which machine.
+# The quartiles tell how well the repeats of *one* run agree. Run the lecture again and the share moves by
+# more than that: memory is laid out anew each time, and the clock follows the temperature. It moves further
+# between machines: where 1.6 finds TensorFlow with wider registers than the BLAS, expect about the ratio of
+# their peaks less. Say one digit, and on which machine.
 
 # %%
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
@@ -906,10 +895,10 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *(Figure: GFLOP/s on a logarithmic axis, a row of five markers for each rung from loops up to TensorFlow,
-# with error bars from quartile to quartile and a stroke at the geometric mean. Loops lie orders of
-# magnitude to the left; windows lies left of pixels; im2col, shifted and blocked stand closer to the dotted
-# line of the peak, and TensorFlow closest. Shifted is scattered widely, with conv1 far behind.)*
+# *(Figure: GFLOP/s on a logarithmic axis, a row of five markers for each rung from loops up to TensorFlow.
+# Loops lie orders of magnitude to the left; windows lies left of pixels; im2col, shifted and blocked stand
+# closer to the dotted line of the peak, and TensorFlow closest. Shifted is scattered widely, with conv1 far
+# behind.)*
 
 # %% tags=["measured"]
 heights = np.exp(np.log(rates).mean(axis=1))
@@ -928,10 +917,8 @@ print(f"Python's loop over pixels over einsum with no loop: {ratio.min():.1f}× 
 # threads**, from im2col to blocked: look at which layers it helps.
 #
 # - The second jump is of the kind that the 2006 paper made, but the numbers cannot be compared: theirs is a
-#   whole network against C loops, ours single layers against einsum, which has one thread where the GEMM
-#   has all.
-# - A Python loop over every pixel can beat *no loop in sight*, because BLAS does its inner product. The aim
-#   is not "no loops", but many FLOPs for each instruction of bookkeeping.
+#   whole network against C loops.
+# - A Python loop over every pixel can beat *no loop in sight*, because BLAS does its inner product.
 # - Shifted GEMMs on conv1 are as bad as one had to fear: the *inner dimension* decides.
 #
 # ## 1.10 On the roofline, and inside the GEMM
@@ -962,14 +949,13 @@ plt.show()
 # %% [markdown]
 # *(Figure: roofline, GFLOP/s against FLOP per byte, both logarithmic: a slanted line up to the ridge, then
 # a flat roof; dashed and no higher, that of NumPy's BLAS. Each layer has a colour and its name above the
-# roof, at the intensity of its blocked rung and TensorFlow, filled markers near the flat roof. Thin lines
-# lead from blocked to im2col, further left, and to the shifted GEMMs, further left still; those of conv1
-# lie by far the lowest, at the slanted part.)*
+# roof. Thin lines lead from blocked, near the flat roof, to im2col, further left, and to the shifted GEMMs,
+# further left still; those of conv1 lie by far the lowest, at the slanted part.)*
 #
-# - The loops have the intensity of blocked, and lie orders of magnitude below the frame. The roofline says
-#   how fast a program *may* be; far below it, the problem is one of instructions.
+# - The loops have the intensity of blocked, and lie orders of magnitude below the frame: the roofline says
+#   how fast a program *may* be.
 # - im2col and the shifted GEMMs move to the left. On the flat part it is not the memory that holds them, but
-#   copies on one thread, additions and narrow GEMMs. The higher the ridge, the dearer an extra byte.
+#   copies on one thread, additions and narrow GEMMs.
 # - A dot above the roof breaks no law. Above the slanted part, more stayed in the caches than our formula
 #   allows; above the flat part, a kernel is better than the best GEMM we measured.
 #
@@ -998,8 +984,8 @@ display(tiles.map(lambda share: "too large" if np.isnan(share) else f"{share:.0%
 # the waiting and small enough for the registers: kernels for AVX2 use tiles such as 6×2 and 4×3 vectors.
 #
 # Around this kernel a GEMM blocks for the caches and **packs**: it copies both operands, block by block, into
-# the order in which the kernel reads them [5]. That is bookkeeping, the third disguise. A number of the
-# columns is read and written once for it, 8 bytes, and then serves $K$ multiply-adds. So
+# the order in which the kernel reads them [5]. That is bookkeeping again. A number of the columns is read and
+# written once for it, 8 bytes, and then serves $K$ multiply-adds. So
 #
 # $$t \approx \frac{2 M D K}{\text{peak}} + \frac{8 M D}{\text{bandwidth}}$$
 #
@@ -1038,8 +1024,8 @@ print(f"K = 64: {shares[0]:.0%} of the peak of NumPy's BLAS, predicted {shares[1
 # 256.)*
 #
 # The model gives the shape and flatters: the points stay below it, most where a GEMM is a few vectors wide.
-# Packing is not all that a narrow GEMM pays; tiles at the edge and the loading of $Y$ come on top. ($K = 1$
-# is another routine, which packs nothing.) Our layers stand where this still costs.
+# Packing is not all that a narrow GEMM pays; tiles at the edge and the loading of $Y$ come on top. Our layers
+# stand where this still costs.
 
 # %%
 looks = {"im2col": "s", "blocked": "o", "GEMMs alone": "D", "TensorFlow": "*"}
@@ -1062,19 +1048,17 @@ ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 
 # %% [markdown]
-# *(Figure: for each layer four markers of time, with bars from quartile to quartile, in units of the time
-# that its FLOPs take at peak. im2col is the highest for most layers; the blocked rung lies lower, its GEMMs
-# alone a little below it, and TensorFlow lowest or near it. A dashed line marks the peak of NumPy's BLAS, a
-# dotted one at 1 the machine's.)*
+# *(Figure: for each layer four markers of time, in units of the time that its FLOPs take at peak. im2col is
+# the highest for most layers; the blocked rung lies lower, its GEMMs alone a little below it, and TensorFlow
+# lowest or near it. A dashed line marks the peak of NumPy's BLAS, a dotted one at 1 the machine's.)*
 #
-# Where 1.9 printed a warning, read this figure by its bars: on a disturbed run *GEMMs alone* can even lie
-# above blocked, which does the same products and the copies besides. Between im2col and blocked: copies
-# through memory, on one thread. Between blocked and its GEMMs alone: the copies that are left. From there
-# to the dashed line: **inside the BLAS**, packing and narrow tiles. And where the dashed line lies above
-# the dotted one, registers that the BLAS does not use. A library for convolutions (oneDNN, which TensorFlow
-# uses on most CPUs) generates a kernel for *this* layer and *this* processor, packs the weights once, and
-# reads the windows straight from the image: there are no columns at all. NVIDIA's cuDNN has the same idea
-# for GPUs, the *implicit* GEMM [6].
+# Read this figure by its bars, from quartile to quartile, above all where 1.9 printed a warning. Between
+# im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the copies
+# that are left. From there to the dashed line: **inside the BLAS**, packing and narrow tiles. And where the
+# dashed line lies above the dotted one, registers that the BLAS does not use. A library for convolutions
+# (oneDNN, which TensorFlow uses on most CPUs) generates a kernel for *this* layer and *this* processor, packs
+# the weights once, and reads the windows straight from the image: there are no columns at all. NVIDIA's cuDNN
+# has the same idea for GPUs, the *implicit* GEMM [6].
 #
 # ## 1.11 The same GEMM on a GPU
 #
@@ -1146,9 +1130,8 @@ plt.show()
 # of those years ran here. But one training did: AlexNet's 90 epochs are some $4.7 \cdot 10^{17}$ FLOPs
 # (lecture 03 counts them), 1.7 days at the peak of its two cards. It took five to six [2], a third of the
 # roof; the i7-960 would have needed 53 days *at* its peak. (Its program, cuda-convnet, did not unfold but
-# convolved directly. The many FLOPs for each byte are the convolution's, in whichever form.) (1.14 replays
-# a run on a GPU of today, once one was recorded.) Where the GEMM gets narrow, the batch small, or one byte
-# too many is moved, the ridge takes the gain back: the subject of lecture 04.
+# convolved directly. The many FLOPs for each byte are the convolution's, in whichever form.) Where the GEMM
+# gets narrow or the batch small, the ridge takes the gain back: the subject of lecture 04.
 #
 # ## What was learned
 #
@@ -1157,15 +1140,14 @@ plt.show()
 # 2. Its backward pass is two GEMMs of the same FLOPs; `col2im` *adds*.
 # 3. FLOPs and bytes follow from the shapes. im2col divides the intensity by less than $1 + 2k^2$, since
 #    weights and output do not grow.
-# 4. Peak and bandwidth give the roofline. It bounds from above; what lies far below it pays for
-#    *bookkeeping*: the interpreter, new pages, packing.
+# 4. Peak and bandwidth give the roofline. What lies far below it pays for interpreter, new pages, packing.
 # 5. Peak is cores × clock × FMA units × lanes × 2. A GEMM reaches it with tiles in registers, and only where
 #    it is wide enough to pay for its packing.
 #
 # **Open questions.** (a) With Winograd's algorithm a 3×3 convolution needs 2.25 to 4 times fewer
 # multiplications. Can it lie above the roof? (b) What should a chip for CNNs have more of, FLOP/s or
-# bandwidth? (c) At batch 1
-# our blocked rung leaves all threads but one idle. How would you share out one image?
+# bandwidth? (c) At batch 1 our blocked rung leaves all threads but one idle. How would you share out one
+# image?
 #
 # Next: **02, networks that learn**, builds a network from such layers. **03, from LeNet to ResNet**, asks
 # which layers. Assignment 01, *Convolution as GEMM*, belongs to this lecture.
@@ -1375,7 +1357,8 @@ for name, m in matrices.items():
 # 4. S. Williams, A. Waterman, D. Patterson, *Roofline: an insightful visual performance model for multicore
 #    architectures*, Communications of the ACM 52 (4), 2009.
 # 5. K. Goto, R. van de Geijn, *Anatomy of high-performance matrix multiplication*, ACM Transactions on
-#    Mathematical Software 34 (3), 2008, [doi:10.1145/1356052.1356053](https://doi.org/10.1145/1356052.1356053).
+#    Mathematical Software 34 (3), 2008,
+# [doi:10.1145/1356052.1356053](https://doi.org/10.1145/1356052.1356053).
 # 6. S. Chetlur et al., *cuDNN: efficient primitives for deep learning*,
 #    [arXiv:1410.0759](https://arxiv.org/abs/1410.0759), 2014.
 # 7. V. W. Lee et al., *Debunking the 100X GPU vs. CPU myth*, ISCA 2010,

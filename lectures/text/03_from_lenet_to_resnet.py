@@ -8,18 +8,17 @@
 # these three years, and what was paid? We take the families of networks apart with a counter, and train small
 # ones where counting is not enough.
 #
-# We aim at
+# You will
 #
-# 1. **building** LeNet-5, AlexNet, VGG, GoogLeNet and the ResNets in a few lines each;
-# 2. **predicting** parameters, multiply-adds and memory of any layer, with a counter that two others check;
-# 3. knowing **why** each idea came: ReLU and dropout, small filters, 1×1 convolutions, batch normalisation,
+# 1. build LeNet-5, AlexNet, VGG, GoogLeNet and the ResNets in a few lines each;
+# 2. predict parameters, multiply-adds and memory of any layer, with a counter that two others check;
+# 3. know why each idea came: ReLU and dropout, small filters, 1×1 convolutions, batch normalisation,
 #    shortcuts, groups;
-# 4. telling what a picture of nine or thirteen networks can prove, and what it cannot.
+# 4. tell what a picture of thirteen networks can prove, and what it cannot.
 #
-# Notation as in all lectures: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters, kernel size $k$,
-# learning rate $\eta$. A multiply-add is two FLOPs: numbers of FLOPs count it twice, numbers of multiply-adds
-# once. We count **multiply-adds**, as He et al. do, who call them FLOPs. Before each count write your guess
-# into `guess`, or into the field below it: the cell that computes it compares.
+# Notation: $N$ images, $C$ channels, $H \times W$ pixels, $K$ filters, kernel size $k$, learning rate $\eta$.
+# A multiply-add is two FLOPs. We count **multiply-adds**, as He et al. do, who call them FLOPs. Before each
+# count write your guess into `guess`, or into the field below it: the cell that computes it compares.
 
 # %% tags=["measured"]
 from cluster.lecture import begin, compare, guess
@@ -49,13 +48,12 @@ from cluster.training.data import CLASSES, fashion_mnist
 #
 # LeCun, Bottou, Bengio and Haffner's network of 1998 read the amounts on bank cheques. Its plan is still the
 # plan: convolutions that look at a small window, pooling, more and more maps, and at the end a classifier of
-# fully connected layers. Its ten outputs are *logits*, scores of any size; softmax, $e^{z_i} / \sum_j
-# e^{z_j}$, makes probabilities of them.
+# fully connected layers.
 #
 # **Pooling** replaces each 2×2 window of a map by one number, its mean here, its maximum in later networks
-# (AlexNet takes 3×3 windows that overlap). It has no weights. It does two things: what follows has a quarter
-# of the pixels to work on, and a filter behind it sees twice as far; and when the picture moves by one pixel,
-# the pooled map changes less than the map.
+# (AlexNet takes 3×3 windows that overlap). It has no weights. What follows has a quarter of the pixels to
+# work on, and a filter behind it sees twice as far; and when the picture moves by one pixel, the pooled map
+# changes less than the map.
 
 
 # %%
@@ -80,8 +78,7 @@ def lenet5():
 # The counter: a convolution of $K$ filters of $k \times k \times C$ weights has $(k^2 C + 1)K$ parameters
 # with biases, and each of its $H_o W_o K$ outputs is a sum of $k^2 C$ products. A fully connected layer is
 # the same with one pixel. (The filters of a *grouped* convolution see the channels of their group only; one
-# that is *depthwise* sees a single channel. We shall meet both.) All else is neglected, and we check whether
-# it may be.
+# that is *depthwise* sees a single channel.) All else is neglected, and we check whether it may be.
 
 # %%
 guess("multiply-adds for each parameter, LeNet-5")
@@ -110,8 +107,7 @@ def multiply_adds(layer):
 
 # %% [markdown]
 # For the memory we count the numbers that a layer puts out and that the backward pass needs again. (A ReLU
-# can overwrite its input, a reshape or a concatenation need not copy: we do not count them. In one place we
-# count too many: an addition does not need its inputs again.)
+# can overwrite its input, a reshape or a concatenation need not copy: we do not count them.)
 
 # %%
 WEIGHTED = (layers.Conv2D, layers.DepthwiseConv2D, layers.Dense)
@@ -150,15 +146,15 @@ compare("multiply-adds for each parameter, LeNet-5", totals["multiply-adds"] / t
 
 # %% [markdown]
 # Read the shapes from top to bottom: the picture shrinks while the maps grow in number. Nearly all parameters
-# sit below, in the fully connected layers; most of the work is done above, in the convolutions. This is about
-# to get more extreme. (The paper counts 60,000 parameters: *Further* derives them.)
+# sit below, in the fully connected layers; most of the work is done above, in the convolutions. (The paper
+# counts 60,000 parameters: *Further* derives them.)
 #
 # ### Two witnesses
 #
-# Our code must be checked, too. For the parameters the witness is Keras, which counts the variables it makes.
-# For the multiply-adds it is TensorFlow's profiler, which knows nothing of Keras' layers: it looks at the
-# *operations* of the graph and at their shapes. Both can be asked without allocating a weight: inside a
-# `tf.Graph` a variable is a name and a shape. So a VGG of 553 MB costs nothing.
+# For the parameters our witness is Keras, which counts the variables it makes. For the multiply-adds it is
+# TensorFlow's profiler, which knows nothing of Keras' layers: it looks at the *operations* of the graph and
+# at their shapes. Both can be asked without allocating a weight: inside a `tf.Graph` a variable is a name and
+# a shape.
 
 
 # %%
@@ -210,14 +206,12 @@ lenet = check("LeNet-5", lenet5)
 # them to train on. Why did a network a thousand times as large train at all? The paper says what each idea
 # brought:
 #
-# - **ReLU**, $\max(0, x)$: its slope is 1 wherever it is not 0, while that of tanh fades as soon as $x$ is
-#   large. A small network reaches 25% training error on CIFAR-10 six times as fast as with tanh.
+# - **ReLU**, $\max(0, x)$: its slope is 1 wherever it is not 0, while that of tanh fades. A small network
+#   reaches 25% training error on CIFAR-10 six times as fast as with tanh.
 # - **Dropout**: in training, half of the outputs of two fully connected layers, drawn at random, are set to
 #   0. Much less overfitting, for twice the steps.
 # - **Augmentation**: crops of 224×224 pixels out of 256×256, their mirror images, and shifted colours.
-#   Without crops it overfits; the colours bring a point of top-1.
 # - **Two GPUs** of 3 GB, each with half the maps: 1.7 points of top-1 against half as many maps on one card.
-#   Training took five to six days.
 #
 # In layers 2, 4 and 5 a filter sees only the maps on its own card: two groups. (The paper says 224×224
 # pixels, but its 55×55 outputs of 11×11 filters at stride 4 need 227; everybody builds 227.) **Guess:** which
@@ -280,11 +274,10 @@ layer_bars(alex, "AlexNet: three different networks, depending on what you count
 # fully connected layer. Multiply-adds: most in the five convolutions. Outputs: more than a third in the first
 # convolution; the poolings, not drawn, hold the rest.)*
 #
-# The parameters are in the fully connected layers, the work is in the convolutions, the memory is in the
-# first layers: whoever says that a network is large must say in which of the three. When training is
-# distributed, each *parameter* is sent over the network in each step (lecture 06), and in AlexNet most of
-# them do hardly any work. (For the grouped network the second witness is missing: Keras hands grouped
-# convolutions to a compiler where the profiler cannot see them.)
+# Whoever says that a network is large must say in which of the three. When training is distributed, each
+# *parameter* is sent over the network in each step (lecture 06), and in AlexNet most of them do hardly any
+# work. (For the grouped network the second witness is missing: Keras hands grouped convolutions to a
+# compiler where the profiler cannot see them.)
 #
 # ## 3.3 VGG: the same filter, again and again
 #
@@ -345,16 +338,15 @@ layer_bars(vggs["D"], "VGG-16")
 # layer, holds three quarters. Multiply-adds: most convolutions have 12%, those that double the maps 6%, the
 # last three 3%, the first hardly any. Outputs: two fifths of them come from the first two layers.)*
 #
-# The paper's four counts hold, and "all else" has become less than a thousandth; in all that follow it stays
-# below a hundredth. Multiply-adds are the work. Now a slide of the decks that this course comes from: "1.5
-# GFLOPS" an image for AlexNet, "19.6" for VGG. (An amount of work is FLOP; FLOPS is a speed.) Do they
-# compare?
+# The paper's four counts hold, and "all else" has become less than a thousandth. Now a slide of the decks
+# that this course comes from: "1.5 GFLOPS" an image for AlexNet, "19.6" for VGG. (An amount of work is FLOP;
+# FLOPS is a speed.) Do they compare?
 
 # %%
-said = {"AlexNet": 1.5, "VGG-19": 19.6}  # the slide
+slide = {"AlexNet": 1.5, "VGG-19": 19.6}
 for name, t in {"AlexNet": alex, "VGG-19": vggs["E"]}.items():
     products = t["multiply-adds"].sum() / 1e9
-    print(f"{name:8} {products:5.2f} G multiply-adds = {2 * products:5.2f} GFLOP; the slide: {said[name]}")
+    print(f"{name:8} {products:5.2f} G multiply-adds = {2 * products:5.2f} GFLOP; the slide: {slide[name]}")
 dense = vggs["D"]["layer"].str.startswith("dense")
 print(f"VGG-16 without its dense layers: {vggs['D'].loc[~dense, 'multiply-adds'].sum() / 1e9:.2f} G")
 
@@ -447,10 +439,8 @@ compare("memory of a step over what is kept", slope / kept)
 # More than predicted, by one and a half to a little more than two from run to run. On the way back the
 # gradient of an output needs as much room as the output, while most outputs are still there; a library's
 # scratch memory comes on top. So, for a program that recomputes nothing, the formula is a lower bound, and
-# twice the part of the images is a good guess. Its shape remains true: a part that goes with the parameters,
-# and one that grows with the batch and sits in the first layers. (Once a kernel: the largest memory never
-# falls.) Even doubled it does not explain the two cards; what else their program kept, one cannot tell from
-# shapes.
+# twice the part of the images is a good guess. (Once a kernel: the largest memory never falls.) Even doubled
+# it does not explain the two cards; what else their program kept, one cannot tell from shapes.
 #
 # ## 3.5 GoogLeNet: 1×1 convolutions make room
 #
@@ -522,24 +512,22 @@ def googlenet():
 google = check("GoogLeNet", googlenet)
 
 # %% [markdown]
-# Nine modules, and an average over the whole map in place of the large fully connected layers: a tenth of
-# AlexNet's parameters, twice its work. (A slide of another source gives it 5M parameters; the paper's own
-# table sums up to nearly our 7. *Further* compares that table module by module.)
+# Nine modules, and an average over the whole map in place of the large fully connected layers: a ninth of
+# AlexNet's parameters, twice its work. (A slide of another source gives it 5M parameters; *Further* compares
+# the paper's own table module by module.)
 #
 # ## 3.6 How many layers, how many images?
 #
 # Zeiler and Fergus (2013) took layers out of AlexNet and trained what was left (their table 3, errors on
 # ImageNet's validation set). Without two fully connected layers, 54 of 61 million parameters: 44.8% where the
 # whole network has 40.5. Without two convolutions, 45.4. Without all four, 71.3, and nearly the same on the
-# *training* images: it cannot even learn these. So depth seems to count more than any one layer. Our
-# mini-AlexNet shows nothing of the kind: in the recorded runs it is as good without these four layers
-# (*Further*), for ten kinds of clothing in grey are no task that needs eight layers. An experiment on depth
-# needs a task that is hard enough.
+# *training* images: it cannot even learn these. Our mini-AlexNet shows nothing of the kind: in the recorded
+# runs it is as good without these four layers (*Further*). Ten kinds of clothing in grey are no task that
+# needs eight.
 #
-# What does limit a network on such data? The slides say that accuracy grows with the data; Sun et al. (2017)
-# found it to grow with the *logarithm* of the number of images, up to 300 million. We can try. **Guess:** the
-# network without layers 3, 4, 6 and 7 makes 300 steps of 50 images, drawn from 100 different ones, or from
-# 10,000. What are the test errors? The training errors?
+# What does limit a network on such data? Sun et al. (2017) found accuracy to grow with the *logarithm* of the
+# number of images, up to 300 million. **Guess:** the network without layers 3, 4, 6 and 7 makes 300 steps of
+# 50 images, drawn from 100 different ones, or from 10,000. What are the test errors? The training errors?
 
 # %%
 guess("test error, 100 images", unit="%")
@@ -591,24 +579,22 @@ compare("test error, 10,000 images", errors[-1, :, 1].mean())
 #
 # With few images the network learns them by heart, and the gap between the two lines is what it did not
 # learn about clothes. Each tenfold of images buys less than the one before, and the lines come close: of
-# 10,000 images our steps see each one and a half times, so hardly any is learned by heart. Here more data
-# help no more; a better network or longer training must. Data, depth and steps limit in turn; a figure
-# about one of them must say what the other two were.
+# 10,000 images our steps see each one and a half times. Here more data help no more; a better network or
+# longer training must.
 #
 # ## 3.7 Batch normalisation: what does it change?
 #
-# In 2014 the deepest networks were trained with crutches: VGG's began with the weights of a shallower one,
-# GoogLeNet had auxiliary classifiers half-way. Ioffe and Szegedy's remedy (2015) is a layer that takes each
-# channel over the whole batch, subtracts the mean, divides by the standard deviation, and then lets the
-# network choose scale $\gamma$ and shift $\beta$ for itself:
+# VGG's training began with the weights of a shallower network, GoogLeNet's had auxiliary classifiers
+# half-way. Ioffe and Szegedy's remedy (2015) is a layer that takes each channel over the whole batch,
+# subtracts the mean, divides by the standard deviation, and then lets the network choose scale $\gamma$ and
+# shift $\beta$ for itself:
 #
 # $$y = \gamma\,\frac{x - \mu}{\sqrt{\sigma^2 + \epsilon}} + \beta, \qquad \mu, \sigma^2
 # \text{ over } N, H, W \text{ of the batch}.$$
 #
 # So there are four numbers for each channel: $\gamma$ and $\beta$ are trained; *moving averages* of mean and
-# variance are only collected, and stand in for the batch's when the network is used, so that one image's
-# result does not depend on its neighbours. Keras' `count_params` counts four, most papers two, and in a
-# distributed training only two have a gradient to be averaged; the other two are a trap of lecture 07.
+# variance are only collected, and stand in for the batch's when the network is used. They have no gradient,
+# and become a trap in lecture 07.
 #
 # What does the layer *do*? Whatever scale the convolution before it has, it takes it out again:
 
@@ -628,15 +614,14 @@ for scale in (1, 2, 10):
 
 # %% [markdown]
 # The loss does not see the scale of the weights, and the gradient gets smaller as they grow. A step that was
-# far too large makes the weights long, and long weights turn less: the layer brakes by itself. If that is
-# what matters, much larger learning rates must still work.
+# far too large makes the weights long, and long weights turn less. If that is what matters, much larger
+# learning rates must still work.
 #
 # The experiment: a plain network of eight layers, with and without batch normalisation, eight learning rates,
 # three epochs on 5,000 images of 14×14 pixels, three seeds. **Guess:** say that a network has learned when
 # its mean test error is below 60% (guessing has 90). How many times as large may the rate be with batch
-# normalisation? (The networks of 3.7 and 3.8 were trained as jobs and recorded by
-# `runs/03_small_networks.py`: SGD with momentum 0.9, batch 50; the rate is constant here and falls along a
-# cosine from 0.05 in 3.8.)
+# normalisation? (Recorded by `runs/03_small_networks.py`: SGD with momentum 0.9, batch 50; the rate is
+# constant here and falls along a cosine from 0.05 in 3.8.)
 
 
 # %%
@@ -704,24 +689,21 @@ compare("largest learning rate with over without batch norm", largest[True] / la
 # between 0.01 and 0.1, then up to 90%, guessing, from 0.3 on. With it, solid: lower everywhere, flat between
 # 0.01 and 0.3, and still below 60% at 3.)*
 #
-# The prediction holds. The largest rate tried still learns, so there is no upper bound. And without the
-# layer the limit lies somewhere between the last rate that learned and the next one of our grid: all we
-# know is that the factor is more than ten; the number printed divides two grid points. It does not prove
-# the reason: every explanation of this layer predicts larger rates, the paper's own (steadier inputs to
-# each layer) and a later one (a smoother loss; Santurkar et al. 2018) as well. Three epochs measure how
-# fast a network learns, not how good it gets. And there is a price that multiply-adds do not show: the
-# layer needs a pass over its input for the statistics and another to use them, and keeps one more set of
-# outputs for the way back.
+# The prediction holds. The largest rate tried still learns, so all we know is that the factor is more than
+# ten; the number printed divides two grid points. It does not prove the reason: every explanation of this
+# layer predicts larger rates, the paper's own (steadier inputs to each layer) and a later one (a smoother
+# loss; Santurkar et al. 2018) as well. Three epochs measure how fast a network learns, not how good it gets.
+# And there is a price that multiply-adds do not show: two passes over the layer's input, and one more set of
+# outputs to keep.
 #
 # ## 3.8 ResNet: deeper is worse, and then it is not
 #
 # With batch normalisation one can train twenty layers. So why not fifty-six? He, Zhang, Ren and Sun (2015)
 # found that a deeper *plain* network gets worse, and not because it overfits: its **training** error is
-# higher. That is odd, for it could imitate the shallower one by letting the additional layers do nothing. It
-# seems that it cannot *find* this solution. Their remedy makes doing nothing the default. A block computes
-# what is to be *added* to its input, $y = x + F(x)$; if $F$ is zero, the block is not there. Our `stack`
-# builds both kinds, with the same parameters. With eight layers there is no difference. **Guess** the
-# training error with 56:
+# higher, although it could imitate the shallower one by letting the additional layers do nothing. Their
+# remedy makes doing nothing the default. A block computes what is to be *added* to its input, $y = x +
+# F(x)$; if $F$ is zero, the block is not there. Our `stack` builds both kinds, with the same parameters. With
+# eight layers there is no difference. **Guess** the training error with 56:
 
 # %%
 guess("training error, plain, 56 layers", unit="%")
@@ -756,26 +738,24 @@ plt.show()
 
 # %% [markdown]
 # *(Figure, left: error against the number of layers, 8, 20 and 56. Plain networks, dashed: training and test
-# error rise a little at 20 and to around 40% at 56 layers. Residual networks, solid: the training error falls
-# from 8 to 20 layers and stays low at 56, the test error stays near 15%. Right: the training error of 20 and
-# 56 layers over eight epochs; the plain 56 layers stay far above the other three.)*
+# error rise a little at 20 and steeply at 56 layers. Residual networks, solid: they stay low. Right: the
+# training error of 20 and 56 layers over eight epochs; the plain 56 layers stay far above the other three.)*
 #
 # As in the paper, plain networks get worse with depth on the images they were trained on, and shortcuts
-# without a single parameter remove that. The limits: residual 56 layers are no better than 20, perhaps
-# because the task needs no more, perhaps because of what follows: one rate was used for all depths and
-# tuned for none; eight epochs are few; and a seed fixes the start and the order of the images but not the
-# rounding, so another processor can end elsewhere with the same seed. All runs are from one machine, and
-# the three seeds show less than the whole spread.
+# without a single parameter remove that. The limits: one rate was used for all depths and tuned for none;
+# eight epochs are few; and a seed fixes the start and the order of the images but not the rounding, so
+# another processor can end elsewhere with the same seed: three seeds of one machine show less than the whole
+# spread.
 #
 # ### But why?
 #
 # The popular answer is that the gradient *vanishes* on its way through 56 layers. The paper itself doubts it.
-# We can look. **Guess:** in the plain network of 56 layers, before the first step, take for each layer the
-# length of the gradient over that of the weights, and divide the first layer's by the last convolution's. A
-# vanishing gradient is much below 1.
+# **Guess:** in the plain network of 56 layers, before the first step, take for each layer the length of the
+# gradient over that of the weights, and divide the first layer's by the last convolution's. A vanishing
+# gradient is much below 1.
 #
-# A second question is sharper. A gradient is a promise: go a short way against it, and the loss falls by
-# slope times way. Take the step, and see **which share of the promise is kept**.
+# A second question: a gradient is a promise. Go a short way against it, and the loss falls by slope times
+# way. Take the step, and see **which share of the promise is kept**.
 
 # %%
 guess("gradient, first over last layer, plain 56", unit="×")
@@ -861,17 +841,15 @@ plt.show()
 # %% [markdown]
 # *(Figure, left: length of the gradient over that of the weights along the 56 layers, logarithmic. Residual:
 # falling slowly. Plain: a nearly straight line that falls by orders of magnitude from the input to the
-# output. Right: share of the promised fall of the loss against the length of the step. With 8 layers nearly
-# all of it is kept up to steps of 0.3%, plain or not. With more layers the curves move to the left, the plain
-# ones much further: plain with 20 layers lies a little left of residual with 56, and plain with 56 far left
-# of all.)*
+# output. Right: share of the promised fall of the loss against the length of the step. With more layers the
+# curves move to the left, the plain ones much further: plain with 20 layers lies a little left of residual
+# with 56, and plain with 56 far left of all.)*
 #
 # So the popular answer is wrong, here: with batch normalisation the gradient of the plain network
-# **explodes** towards the input. It is not a wrong gradient, but it is true over a much shorter way than with
-# shortcuts. How short depends on whose length is the measure, as the table says; that it is shorter by orders
-# of magnitude does not. (Balduzzi et al. call a close relative *shattered gradients*; Yang et al. derive the
-# explosion from batch normalisation itself.) We measured the start of training, on 64 pictures, in narrow
-# layers; He et al. report gradients of healthy length for 34 wide ones.
+# **explodes** towards the input, and is true over a way that is shorter by orders of magnitude than with
+# shortcuts. (Balduzzi et al. call a close relative *shattered gradients*; Yang et al. derive the explosion
+# from batch normalisation itself.) We measured the start of training, on 64 pictures, in narrow layers; He
+# et al. report gradients of healthy length for 34 wide ones.
 #
 # ### The full family
 #
@@ -935,9 +913,8 @@ compare("multiply-adds for each parameter, ResNet-50", reuse)
 # %% [markdown]
 # Parameters: equal to torchvision's published counts, to the last one. Work: the paper's table, within 2%.
 # Libraries of today put the stride of a bottleneck into its 3×3 ("v1.5"), for 6% more work in ResNet-50. The
-# slide gives ResNets "3.6–11.6 GFLOPS", in multiply-adds again; from where it has 11.6 we could not find out.
-# And the question of 3.1 is answered: without large fully connected layers a parameter is used an order of
-# magnitude more often than AlexNet's.
+# slide gives ResNets "3.6–11.6 GFLOPS", in multiply-adds again. And the question of 3.1 is answered: without
+# large fully connected layers a parameter is used an order of magnitude more often than AlexNet's.
 #
 # ## 3.9 Later networks
 #
@@ -979,8 +956,7 @@ assert counted + 6_624 == 28_589_128  # torchvision's
 # %% [markdown]
 # The accuracies are those that torchvision publishes (top-1 on ImageNet's validation set, one 224×224 crop,
 # version 1 of its weights); all else we count: the depth, too, as the number of layers with weights on the
-# longest way. (Its AlexNet and GoogLeNet are slight variants of ours. In EfficientNet the way also goes
-# through the small networks that weigh.)
+# longest way. (Its AlexNet and GoogLeNet are slight variants of ours.)
 
 
 # %%
@@ -1025,8 +1001,8 @@ NEAR = {  # of the picture in 3.10: where a name stands, in points; a short one 
     "AlexNet": ((0, 13, "center"), "A", (0, 13, "center")),
     "VGG-16": ((-4, -25, "center"), "V16", (-17, -3, "right")),
     "VGG-19": ((4, 18, "center"), "V19", (4, 18, "center")),
-    "GoogLeNet": ((-5, -12, "right"), "G", (7, -3, "left")),
-    "ResNet-18": ((5, -13, "left"), "18", (-5, -11, "right")),
+    "GoogLeNet": ((-5, -12, "right"), "G", (0, 7, "center")),
+    "ResNet-18": ((5, -13, "left"), "18", (0, -13, "center")),
     "ResNet-34": ((8, -3, "left"), "34", (0, 9, "center")),
     "ResNet-50": ((-9, -5, "right"), "50", (9, -7, "left")),
     "ResNet-101": ((8, -12, "left"), "101", (8, -12, "left")),
@@ -1066,11 +1042,7 @@ plt.show()
 # *(Figure: six networks as rows of boxes, from the input at the left; a layer is as long as it has maps and
 # as high as its maps have pixels a side. LeNet-5 is hardly more than a dot. AlexNet: a low short body and a
 # long orange line, its fully connected layers, one pixel high. VGG-16: a high steep start, a staircase down,
-# and the same orange line. GoogLeNet and ResNet-34: low, and no line but a short end. ResNet-50: low and
-# three times as long.)*
-#
-# The orange lines, fully connected layers, are where AlexNet and VGG have their parameters. Since GoogLeNet
-# only a classifier is left of them; what has grown is the length of the blue body.
+# and the same orange line. GoogLeNet and the ResNets: low, with a short end in place of the line.)*
 #
 # ## 3.10 What do you pay for accuracy?
 #
@@ -1112,8 +1084,8 @@ print(f"depth among the nine: with memory {among['MB kept']:.2f}, with year {amo
 # %% [markdown]
 # Time is not multiply-adds: the rate in the last column differs several times from network to network. The
 # depthwise layers compute little with each number that they load (lecture 01's roofline), many small
-# operations leave the machine waiting, and AlexNet loads all the weights of its fully connected layers for a
-# single image. Lecture 04 asks what to do about it. Now the picture:
+# operations leave the machine waiting, and AlexNet loads all its weights for a single image. Now the
+# picture:
 
 # %%
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 4.8), sharey=True)
@@ -1151,37 +1123,33 @@ plt.show()
 # the nine networks up to 2015, memory and depth go with accuracy far more closely than parameters do. Which
 # of the two is it? Nine networks cannot tell: one pair that changes places moves such a coefficient by more
 # than the two differ, and the deeper ones are the later ones, keep more, and have batch normalisation and
-# shortcuts. They were chosen because they were good, and they show that a price *was* paid, not that it had
-# to be. The later four show that it had not: they get as much or more for fewer multiply-adds.
+# shortcuts. The later four show that the price need not be paid: they get as much or more for fewer
+# multiply-adds.
 #
 # And the arrow shows what none of our counts contains. The same ResNet-50, trained anew with the recipe of
 # 2021 (longer, with stronger augmentation), gains more than the way from 50 to 152 layers did: accuracies
-# published in different years compare recipes as well as networks, and those of ConvNeXt come from such a
-# recipe, too. What would separate the prices is an experiment that changes one thing, as in 3.7 and 3.8. One
-# such pair is published: with batch normalisation torchvision's VGG-16 has 73.4% in place of 71.6. For more
-# of them on ImageNet one needs the rest of this course.
+# published in different years compare recipes as well as networks. What would separate the prices is an
+# experiment that changes one thing, as in 3.7 and 3.8. One such pair is published: with batch normalisation
+# torchvision's VGG-16 has 73.4% in place of 71.6.
 #
 # ## What was learned
 #
 # 1. A layer has three sizes: $(k^2C + 1)K$ parameters, $H_oW_o k^2 C K$ multiply-adds, $H_oW_oK$ numbers to
 #    keep. In AlexNet and VGG they live in three different places.
 # 2. Counts depend on conventions: biases, groups, moving averages, multiply-adds or FLOP, the place of a
-#    stride. Two right counts can be derived from each other.
-# 3. Small filters and 1×1 reductions save parameters and work; an average in place of the large fully
-#    connected layers saves parameters. Multiply-adds that are saved need not save time.
-# 4. Batch normalisation makes the loss blind to the scale of the weights, and far larger learning rates
-#    work.
-# 5. Deep plain networks fail on their training set. In ours the gradient did not vanish but explode, and was
-#    true over a very short way only; shortcuts without parameters repair it.
+#    stride.
+# 3. Small filters, 1×1 reductions and an average in place of the fully connected layers save parameters or
+#    work. Multiply-adds that are saved need not save time.
+# 4. Batch normalisation makes the loss blind to the scale of the weights, and far larger rates work.
+# 5. Deep plain networks fail on their training set. In ours the gradient did not vanish but explode;
+#    shortcuts without parameters repair it.
 # 6. Across published networks depth, memory, year and training recipe go together: a correlation is no price.
 #
 # **Open questions.** (a) Which data set of 5,000 images would need eight layers? Can you say it before you
-# train? (b) By which factor do multiply-adds mispredict the time of your networks on your machine, and on a
-# GPU? (c) Inference keeps nothing for a way back. What decides the memory then?
+# train? (b) Inference keeps nothing for a way back. What decides the memory then?
 #
 # Assignment 03, *Count and build*, asks for the counter, a residual block, and batch normalisation folded
-# into a convolution. Next: **04, one device, fast**, asks how long all these multiply-adds take, and why it
-# is not in proportion.
+# into a convolution. Next: **04, one device, fast**, asks how long all these multiply-adds take.
 #
 # ## Further
 #
@@ -1264,10 +1232,10 @@ for bias, name in [(False, "no biases before a batch norm (torchvision)"), (True
     print(f"{name:44} {trainable:,} trainable, {model.count_params():,} with moving averages")
 print(f"keras.applications.ResNet50: {sketch(keras.applications.ResNet50, weights=None).count_params():,}")
 print(f"trainable tensors, with biases: {len(model.trainable_variables)}")
-for n, said in {3: 0.27, 5: 0.46, 9: 0.85}.items():
+for n, paper in {3: 0.27, 5: 0.46, 9: 0.85}.items():
     counted = count(sketch(stack, n, True, filters=16, shape=(32, 32, 3)))["parameters"].sum() / 1e6
-    print(f"ResNet-{6 * n + 2:<3} {counted:.3f} M, the paper: {said} M")
-    assert abs(counted - said) < 0.005
+    print(f"ResNet-{6 * n + 2:<3} {counted:.3f} M, the paper: {paper} M")
+    assert abs(counted - paper) < 0.005
 
 # %% [markdown]
 # ### Batch normalisation by hand
@@ -1492,6 +1460,7 @@ plt.show()
 # - Xie et al.: *Aggregated residual transformations* (ResNeXt), arXiv 1611.05431.
 # - Balduzzi et al.: *The shattered gradients problem*, arXiv 1702.08591; Yang et al.: *A mean field theory of
 #   batch normalization*, arXiv 1902.08129.
+# - Xiao, Rasul, Vollgraf: *Fashion-MNIST*, arXiv 1708.07747.
 # - Sun, Shrivastava, Singh, Gupta: *Revisiting unreasonable effectiveness of data*, arXiv 1707.02968.
 # - Sandler et al.: *MobileNetV2*, arXiv 1801.04381. Tan, Le: *EfficientNet*, arXiv 1905.11946. Liu et al.: *A
 #   ConvNet for the 2020s* (ConvNeXt), arXiv 2201.03545.

@@ -5,18 +5,17 @@
 #
 # A course on supercomputers kept the logs of its exercise (SURF, 2020). One script trained one network on
 # one GPU, 10 epochs, accuracy 0.740; on two GPUs, 10 epochs, 0.777; on four GPUs, 2 epochs, 0.487; and on
-# four GPUs, 2 epochs, once more: 0.1000, with ten classes. No run crashed, and no line of any log was red.
-# Which of the four numbers would you have believed, and why?
+# four GPUs, 2 epochs, once more: 0.1000, with ten classes. No run crashed. Which of the four numbers would
+# you have believed?
 #
 # Data-parallel training is a handful of lines, and each of them can be wrong in a way that *still learns*.
-# We break them one after the other, and look. We aim at
+# We break them one after the other, and look. You will
 #
-# 1. turning a training on one device into one on p ranks, with every line marked that distribution adds;
-# 2. knowing what must hold (disjoint shards, an equal start, the mean gradient, equal numbers of steps, one
-#    writer, metrics and statistics of all ranks), and what it looks like when it does not;
-# 3. two tests that find nearly all of these mistakes, and saying which they cannot find;
-# 4. what Horovod does between a gradient and its mean, and how far weak and strong scaling carry;
-# 5. batch normalisation with few images on each rank, and the one line that synchronises it.
+# 1. turn a training on one device into one on p ranks, with every added line marked;
+# 2. know what must hold, and what it looks like when it does not;
+# 3. have two tests that find nearly all of these mistakes, and know which they cannot find;
+# 4. see what Horovod does between a gradient and its mean, and how far weak and strong scaling carry;
+# 5. synchronise batch normalisation with one line.
 #
 # Notation: $p$ ranks, $n$ images that one rank sees in a step, so $pn$ together; learning rate $\eta$;
 # weights $w$. Guess before you look: write your number into `guess`, or into the field below it.
@@ -89,8 +88,8 @@ def loss(a, b):
 
 # %% [markdown]
 # Change both signs and nothing changes: the surface has two valleys. We train on *one* device, from a start
-# on the ridge between them. **Guess:** over the same images in the same order, once in batches of 2 and once
-# of 4, does it end in the same valley?
+# on the ridge between them, over the same images in the same order. **Guess:** in batches of 2 and of 4, does
+# it end in the same valley?
 
 # %%
 STARTS = [(0.98, -1.2), (-0.5, -0.2)]  # the start of rank 0; one that another rank would draw
@@ -150,7 +149,7 @@ plt.show()
 # near the ridge. With batches of 2 it crosses to the lower left valley, with batches of 4 it ends in the
 # upper right one.)*
 #
-# Two correct trainings, one start, one order of images, two ends. What changes a step can change the end.
+# Two correct trainings, two ends. What changes a step can change the end.
 #
 # ## 7.2 From one device to p ranks
 #
@@ -253,19 +252,16 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: six times the two valleys with the path of rank 0, solid, and of rank 1, dashed. Right: the paths
-# coincide and end in the upper right valley. No broadcast: two paths of the same form, at a constant
-# distance, rank 0 ends outside of a valley. No averaging: the paths part and end in opposite valleys. Sum
-# for mean: they coincide and end in wide zigzags. The same images, and a shuffle each: they coincide, in the
-# other valley.)*
+# coincide and end in the upper right valley. No broadcast: two paths at a constant distance. No averaging:
+# they part and end in opposite valleys. Sum for mean: they coincide and end in wide zigzags. The same
+# images, and a shuffle each: they coincide, in the other valley.)*
 #
-# - **Right.** The paths coincide, and are the path of one device with twice the batch (7.1).
-# - **No broadcast.** Both ranks take the same step, from different places: their distance never changes.
-#   Each gets the mean of two gradients, of which only one is its own, and they drift to where the two
-#   cancel.
-# - **No averaging.** Two trainings that know nothing of each other; one of them is thrown away.
-# - **Sum for mean.** Each step is p times too long: the learning rate is secretly $p\eta$.
-# - **The same images.** The mean of two equal gradients is that gradient: two machines do the work of one,
-#   and half of the images are never looked at.
+# - **Right.** The path of one device with twice the batch (7.1).
+# - **No broadcast.** Both ranks take the same step, from different places: their distance never changes, and
+#   they drift to where their two gradients cancel.
+# - **No averaging.** Two trainings that know nothing of each other.
+# - **Sum for mean.** The learning rate is $p\eta$.
+# - **The same images.** Two machines do the work of one, and half of the images are never looked at.
 # - **A shuffle each.** Other batches, the same picture; every line of the program looks right (7.3).
 #
 # Real networks have more than two weights. Two numbers are left: how far the ranks are from each other, and
@@ -287,17 +283,15 @@ compare("mistakes that are still the training of one process", one_process.sum()
 # %% [markdown]
 # The first test is cheap: now and then, compare the weights of all ranks, or a *digest* of them (a hash of
 # their bytes). It finds only what parts the ranks. The second test, **p ranks must give the trajectory of
-# one process on the same global batch**, fails for all five. It costs a few steps on one device; run it once
-# for every training program you write. Assignment 07 makes a tool of it. Neither finds what both versions
-# share, such as a wrong loss, or what happens outside the steps that you compare: in a metric or a
-# checkpoint (7.3, 7.4), in statistics that no gradient moves (7.7).
+# one process on the same global batch**, fails for all five, and costs a few steps on one device. Assignment
+# 07 makes a tool of it. Neither finds what both versions share, such as a wrong loss, or what happens
+# outside the steps that you compare: in a metric or a checkpoint (7.3, 7.4), in statistics that no gradient
+# moves (7.7).
 #
-# The right version differs from one process by rounding, since the mean of two means is not rounded like
-# one mean: this test needs a *tolerance*. Between ranks it must not have one: an all-reduce sums each piece
-# on *one* rank and copies it to the others (lecture 06), so all hold the same bits;
-# [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) even requires it. The last columns hardly tell
-# anything: judged by the loss, "the same images" is almost as good as the right version. The loss does not
-# know what you meant to do.
+# The right version differs from one process by rounding: this test needs a *tolerance*. Between ranks it
+# must not have one: an all-reduce sums each piece on *one* rank and copies it to the others (lecture 06), so
+# all hold the same bits; [MPI](https://netlib.org/mpi/mpi-report-1.1/node82.html) even requires it. The last
+# columns hardly tell anything: judged by its loss, "the same images" is almost as good as the right version.
 #
 # ## 7.3 Which images does the machine see?
 #
@@ -360,14 +354,14 @@ for name, pipeline in PIPELINES.items():
 
 # %% [markdown]
 # The first shuffles on each rank anew and shards the result: not disjoint. The second is disjoint and
-# covering, and yet each rank sees its own part for ever: no disaster for the mean gradient, but what a rank
-# draws from its own images, such as the statistics of 7.7, is drawn from one part only. The third is what
-# `p_ranks` does. (Slides that say "a shuffling of the file names" do not say which of these they mean.)
+# covering, yet each rank sees its own part for ever: no disaster for the mean gradient, but the statistics
+# of 7.7 are then drawn from one part only. The third is what `p_ranks` does. (Slides that say "a shuffling
+# of the file names" do not say which of these they mean.)
 #
 # ### Equal steps
 #
-# An odd number of images does not go round on two ranks. What happens if rank 0 simply gets one more? Here
-# is a loop that does not care; at the end it averages a loss over the ranks.
+# What happens if, of an odd number of images, rank 0 simply gets one more? Here is a loop that does not
+# care; at the end it averages a loss over the ranks.
 
 
 # %%
@@ -415,13 +409,12 @@ def watch(job):
 watch(submit(uneven, ranks_per_node=2, time="00:05:00", rerun=True))
 
 # %% [markdown]
-# Did you say: in the first epoch, at image 6? Read the rows. Rank 0's *last* image of epoch 0 was averaged
-# with rank 1's *first* image of epoch 1, and nobody complained: a collective has a name, and one step looks
-# like another. Only at the very end rank 0 waits for gradients that never come, and rank 1 in the mean of
-# the loss. **Where a job hangs is not where the mistake is.** When one hangs at 100%, think of unequal
-# steps, of a rank that died, and of a collective inside `if hvd.rank() == 0:` (gallery F). Horovod's *stall
-# check* warns, by its manual, after 60 seconds and names the tensors that wait. (*Further* shows a variant
-# that does not even hang.)
+# Read the rows. Rank 0's *last* image of epoch 0 was averaged with rank 1's *first* image of epoch 1, and
+# nobody complained: a collective has a name, and one step looks like another. Only at the very end rank 0
+# waits for gradients that never come, and rank 1 in the mean of the loss. **Where a job hangs is not where
+# the mistake is.** When one hangs at 100%, think of unequal steps, of a rank that died, and of a collective
+# inside `if hvd.rank() == 0:` (gallery F). Horovod's *stall check* warns, by its manual, after 60 seconds
+# and names the tensors that wait.
 #
 # So give all ranks $\lfloor N/p \rfloor$ images, and leave out the rest, others in each epoch. Where nothing
 # may be left out, as in testing, ranks may have different numbers of *images* if all make the same number of
@@ -453,14 +446,13 @@ compare("wobble of a quarter", tests[:, :4].mean(1).std() / tests.mean(1).std())
 
 # %% [markdown]
 # So each image must weigh $1/pn$, wherever it is. For a gradient: equal shards, or a weighted mean. For a
-# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network. And a
-# quarter of the images wobbles twice as much, a p-th part $\sqrt p$ times. A loss that is divided by the
-# number of objects in the batch (7.5), or of words in a sentence, is divided by another number on each
-# rank.
+# metric: add up *counts*, and divide at the end. Rank 0 alone would have reported a perfect network; and a
+# p-th part of the images wobbles $\sqrt p$ times as much. A loss that is divided by the number of objects in
+# the batch, or of words in a sentence, is divided by another number on each rank.
 #
 # **One writes.** After the step all ranks hold the same weights. Why not let all of them save? Two ranks
-# write a checkpoint of twenty layers into the same file at the same time, forty times. **Guess:** how many
-# of the forty are whole?
+# write twenty layers into the same file at the same time, forty times. **Guess:** how many of the forty are
+# whole?
 
 # %%
 guess("whole checkpoints of 40")
@@ -491,17 +483,17 @@ print(ends.to_string())
 compare("whole checkpoints of 40", ends[~ends.index.str.contains("and|cannot")].sum())
 
 # %% [markdown]
-# The ranks leave the all-reduce together, so they write together. Rank 0 writes, alone; beside the old file,
-# and then renames, so that a job that is killed while it writes leaves the old one whole. The counterpart is
-# forgotten more often: if after a restart only rank 0 has *read* the checkpoint, "no broadcast" of 7.2 is
-# back. And a checkpoint is more than weights: the optimiser's momentum and the step of the schedule belong
-# to it.
+# Rank 0 writes, alone; beside the old file, and then renames, so that a job that is killed while it writes
+# leaves the old one whole. The counterpart is forgotten more often: if after a restart only rank 0 has *read*
+# the checkpoint, "no broadcast" of 7.2 is back. And a checkpoint is more than weights: the optimiser's
+# momentum and the step of the schedule belong to it.
 #
 # ## 7.5 A detector
 #
-# Now a network with more than two weights. A team at Cray scaled *KittiBox*, which finds cars in pictures of
-# streets, to 16 GPUs. Their slides (Rigazzi, *HPC and AI convergence*) show this table; AP is the *average
-# precision*, the mean precision over all recalls, for easy, medium and hard cars:
+# A team at Cray scaled [KittiBox](https://github.com/MarvinTeichmann/KittiBox), a network that finds cars in
+# the street scenes of [KITTI](https://www.cvlibs.net/datasets/kitti/), to 16 GPUs. Their slides (Rigazzi,
+# *HPC and AI convergence*) show this table; AP is the *average precision*, the mean precision over all
+# recalls, for easy, medium and hard cars:
 
 # %%
 KITTI = pd.DataFrame(
@@ -526,32 +518,8 @@ display(KITTI.round({"hours": 2, "efficiency / %": 1, "by hours / %": 1, "images
 # %% [markdown]
 # "Batch" is $n$, on each GPU: the steps fall with the number of GPUs, and every run sees the same images.
 # The efficiency can be had twice, from images a second and from the hours; compare the two columns. And the
-# AP? At batch 5 *easy* goes up with the GPUs, and medium and hard up and down again; at batch 16 medium
-# falls and stays there. Is that an effect of the ranks? There is one run of each: nobody can know.
-#
-# The slides also give 3 hours of *validation*, with an evaluation every 2,000 steps, beside the training on
-# one GPU. Let it stay on one GPU. **Guess** how many times as fast the whole is on 16 GPUs, if it evaluates
-# every 2,000 steps, and if it evaluates after as many *images* as before.
-
-# %%
-guess("16 GPUs, an evaluation every 2,000 steps", unit="×")
-guess("16 GPUs, an evaluation after as many images as before", unit="×")
-
-one, sixteen = KITTI.loc[0], KITTI.loc[2]
-each = 3 / (one["steps"] // 2000)  # hours of one evaluation
-print(f"training alone: {one['hours'] / sixteen['hours']:.1f} times as fast")
-for after, evaluations in {
-    "every 2,000 steps": sixteen["steps"] // 2000,
-    "after as many images as before": 70,
-}.items():
-    print(f"{evaluations:.0f} evaluations of {60 * each:.1f} minutes on one GPU")
-    whole = sixteen["hours"] + evaluations * each
-    compare(f"16 GPUs, an evaluation {after}", (one["hours"] + 3) / whole)
-
-# %% [markdown]
-# Amdahl's law, and a question that comes before it: how often is the serial part *done*? Counted in steps,
-# the evaluations become rarer with the GPUs; with as many as on one GPU they eat most of the gain. So
-# validation belongs on all ranks, with the weighted means of 7.4.
+# AP? At batch 16 medium falls with the GPUs and stays there. Is that an effect of the ranks? There is one
+# run of each: nobody can know. (What a validation on one GPU costs beside it, lecture 05 counts.)
 #
 # We build a small detector. Our streets are 64×64 pixels, with two to six items of Fashion-MNIST that may
 # cover each other, and our cars are *shoes*. As in KittiBox, the network divides the picture into cells
@@ -588,11 +556,9 @@ def detection_loss(target, out):
 
 
 # %% [markdown]
-# It is natural to divide the error of the boxes by the number of *shoes* in the batch, and there is the trap
-# of 7.4: the ranks have different numbers of shoes. Our loss is a mean over scenes, of which every rank has
-# $n$.
-#
-# We do not train it here: recorded jobs did, on 1 rank and on 2, with 5 and with 16 scenes on each rank.
+# Our loss is a mean over scenes, of which every rank has $n$; divided by the number of *shoes* in the batch,
+# it would fall into the trap of 7.4. We do not train it here: recorded jobs did, on 1 rank and on 2, with 5
+# and with 16 scenes on each.
 
 # %%
 record = json.loads(pathlib.Path("runs/07_detector.json").read_text())
@@ -622,13 +588,11 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: four scenes of grey clothes that partly cover each other. Dotted black boxes are the shoes that
-# are there; orange boxes are what a recorded network, trained on two ranks, finds. Most boxes are near a
-# dotted one; shoes that are covered, and a few that are not, are missed.)*
+# are there; orange boxes are what a recorded network finds. Most are near a dotted one; some shoes are
+# missed.)*
 #
-# And its AP, on 2 ranks against 1, from several seeds? *Further* has it, with intervals: how large must a
-# difference be before one may believe it?
-
-# %% [markdown]
+# Its AP on 2 ranks against 1, from several seeds and with intervals, is in *Further*.
+#
 # ## 7.6 What does the second rank bring?
 #
 # ### From an all-reduce to `DistributedGradientTape`
@@ -700,30 +664,23 @@ plt.show()
 # The staircase is the price of asking for one mean at a time: Horovod's background thread looks for work
 # once in a *cycle* (1 ms by default), finds one small tensor, agrees with the other ranks on it and sends
 # it, and only then the program hands over the next. The tape hands over all gradients before it waits for
-# any. (Inside it stands the same list of all-reduces; what helps is that none waits for the one before.)
-# What is ready on all ranks is copied into one buffer and sent as one message: *tensor fusion*, up to 128
-# MB at a time (`HOROVOD_FUSION_THRESHOLD`; 0 switches it off), or in groups, with `num_groups=`. Latency is
-# paid once. (A bar is several cycles long here: two programs and their threads share two cores.)
+# any. What is ready on all ranks is copied into one buffer and sent as one message: *tensor fusion*, up to
+# 128 MB at a time (`HOROVOD_FUSION_THRESHOLD`; 0 switches it off). Latency is paid once.
 #
 # The second gain needs more than our two cores. The backward pass finishes the *last* layer first, so its
 # mean can travel while earlier layers still compute: **overlap**. One large message would have to wait for
 # the first layer. PyTorch's `DistributedDataParallel` (DDP) therefore cuts the gradients into *buckets* of
 # 25 MB, roughly in reverse order of the layers, and starts an all-reduce when a bucket is full ([Li et al.
-# 2020](https://arxiv.org/abs/2006.15704)). It also broadcasts rank 0's weights; shards are again your own
-# business (`DistributedSampler`, and its `set_epoch`).
-#
-# All of this keeps a whole copy of weights, gradients and optimiser on each rank. ZeRO ([Rajbhandari et al.
-# 2020](https://arxiv.org/abs/1910.02054)) in its last stage, and PyTorch's FSDP, cut these into $p$ parts,
-# for models that do not fit, and gather a layer's weights when it needs them: memory paid for with messages.
+# 2020](https://arxiv.org/abs/2006.15704)). Both keep all weights, gradients and the optimiser's state on
+# each rank; ZeRO ([Rajbhandari et al. 2020](https://arxiv.org/abs/1910.02054)) in its last stage, and
+# PyTorch's FSDP, cut these into $p$ parts: memory paid for with messages.
 #
 # ### Two ranks on one machine
 #
-# Our ranks share two cores; each has one thread. "Two ranks are less than twice as fast" can then have three
-# reasons: they share memory, caches and the frequency of the chip; they exchange gradients; and whoever is
-# first in a step waits for the slower one. The recorded job measures, in turns of twelve steps: one rank
-# **alone**, while the other waits; both **apart**, each training for itself; both **together**, with the
-# exchange; and together with synchronised normalisation (**in sync**, 7.7). **Guess** the efficiency of two
-# ranks that train together with 5 scenes each.
+# Our ranks share two cores; each has one thread. The recorded job measures, in turns of twelve steps: one
+# rank **alone**, while the other waits; both **apart**, each training for itself; both **together**, with
+# the exchange; and together with synchronised normalisation (**in sync**, 7.7). **Guess** the efficiency of
+# two ranks that train together with 5 scenes each.
 
 
 # %%
@@ -771,20 +728,20 @@ draw_efficiencies(quartiles)
 # turns: apart, together, in sync, each lower than the one before. Near 100%, as a diamond, KittiBox on 16
 # GPUs.)*
 #
-# Below 50% two ranks bring less than one alone. What "apart" lacks to 100% is the price of sharing a
-# machine: no byte is exchanged there. "Apart" takes the slower rank once, after twelve steps; "together"
-# takes it in every step. So from "apart" to "together" is the price of the exchange *and* of the waiting;
-# the longer step feels it less. "In sync" is the dearest: eight small messages more in each step, and eight
-# more places to wait. The slides' GPUs share neither cores nor clock: compare the diamonds with the table's
-# "together / apart". An efficiency needs its baseline: one rank *where*, beside whom?
+# Below 50% two ranks bring less than one alone. What "apart" lacks to 100% is the price of sharing memory,
+# caches and clock: no byte is exchanged there. "Apart" takes the slower rank once, after twelve steps;
+# "together" takes it in every step. So from "apart" to "together" is the price of the exchange *and* of the
+# waiting; the longer step feels it less. "In sync" has eight small messages more in each step. The slides'
+# GPUs share neither cores nor clock: compare the diamonds with the table's "together / apart". An efficiency
+# needs its baseline: one rank *where*, beside whom?
 #
 # ### Weak and strong scaling
 #
 # More ranks can mean larger steps or shorter ones. **Weak scaling** keeps $n$, the images of a rank, as
 # KittiBox did; **strong scaling** keeps $pn$, the images of a step. Lecture 06's cost of a ring is enough to
 # draw both for ResNet-50: with $s$ servers, $2(s-1)$ messages, in which each server sends $2(s-1)/s$ of the
-# gradient's bytes. **Guess:** the same 256 images in a step, on 256 GPUs instead of one. How many times as
-# fast?
+# gradient's bytes; inside a server of 8 GPUs the exchange is free. **Guess:** the same 256 images in a step,
+# on 256 GPUs instead of one. How many times as fast?
 
 # %%
 M, LINK, ALPHA, BUCKET = 102e6, 50e9 / 8, 20e-6, 25e6  # bytes, bytes/s of a server, s (assumed), bytes
@@ -838,18 +795,17 @@ plt.show()
 # %% [markdown]
 # *(Figure: lines are calculated for ResNet-50 on servers of 8 GPUs with 50 Gbit/s; marks are measured, by
 # others, of other networks on other machines. Left, efficiency against GPUs, 32 images each: it falls from
-# 16 GPUs on to some 95% with overlap and 84% without; KittiBox between 95 and 98%, triangles at 128 GPUs, at
-# 88 and 50%, and at 512, at 90 and 68%. Right, times as fast, 256 images in all: along the ideal line to 16
-# GPUs, flat from 64 on.)*
+# 16 GPUs on, less with overlap; KittiBox above the lines, triangles at 128 and 512 GPUs below. Right, times
+# as fast, 256 images in all: along the ideal line to 16 GPUs, flat from 64 on.)*
 #
 # Weak scaling is kind: a ring's bytes hardly grow with the ranks, and the compute that hides them stays as
 # large. In strong scaling the compute shrinks as $1/p$ and the gradient does not shrink at all: soon there
 # is nothing left to hide the exchange behind. So clusters train with large $pn$, and lecture 08 asks what
 # that does to the *learning*. Most marks lie below the line with overlap: a real step also waits for the
-# slowest of many ranks, for its input, and for links that others use; VGG-16 has 138 million weights, five
-# times as many. (At 128 GPUs: Horovod against the distributed TensorFlow of 2017, from its paper; at 512
-# from its documentation, servers with 25 Gbit/s.) Cray's slides conclude "better scaling than Horovod". With
-# other networks on other numbers of GPUs, these marks cannot tell.
+# slowest rank, for its input, and for links that others use. (At 128 GPUs: Horovod against the distributed
+# TensorFlow of 2017, from its paper; at 512 from its documentation, servers with 25 Gbit/s.) Cray's slides
+# conclude "better scaling than Horovod". With other networks on other numbers of GPUs, these marks cannot
+# tell.
 #
 # ## 7.7 Batch normalisation with one image
 #
@@ -865,13 +821,12 @@ print(f"83% efficiency: the work of {0.83 * gpus:.0f} GPUs")
 
 
 # %% [markdown]
-# A detector's pictures are large, and few fit on a GPU; here it was one. But batch normalisation (lecture
-# 03) takes mean and variance over the *batch*. PFDet took them over all GPUs. Here is our layer. Two sums
-# describe a batch, the mean of $x$ and of $x^2$, and both are means over images, of which every rank has as
-# many: so one more all-reduce synchronises it. (Its gradient is an all-reduce, too, which Horovod adds by
-# itself.) With `groups` one process does what several ranks do that do *not* synchronise. The maximum is
-# there since $\overline{x^2} - \bar x^2$ loses its digits, and may fall below zero, where the mean is much
-# larger than the spread.
+# A detector's pictures are large; here one fitted on a GPU. But batch normalisation (lecture 03) takes mean
+# and variance over the *batch*. PFDet took them over all GPUs. Here is our layer. Two sums describe a batch,
+# the mean of $x$ and of $x^2$, and both are means over images, of which every rank has as many: so one more
+# all-reduce synchronises it. (Its gradient is an all-reduce, too, which Horovod adds by itself.) With
+# `groups` one process does what several ranks do that do *not* synchronise. The maximum is there since
+# $\overline{x^2} - \bar x^2$ loses its digits where the mean is much larger than the spread.
 
 
 # %%
@@ -958,10 +913,10 @@ display(apart.style.format("{:.1g}", subset=apart.select_dtypes("number").column
 # the images of a batch, a parallel training changes.
 #
 # The columns on the right are the trap that lecture 03 promised. With plain layers the ranks have equal
-# weights, to the last bit, and different moving statistics: these have no gradient, and nobody ever averaged
-# them. The checkpoint of rank 0 has rank 0's, and a digest of the weights alone says that all is well. What
-# does it cost? The recorded network of 7.5 and one scene in each step on each of 8 ranks, which watch 30 of
-# them: **guess** by how many points its AP differs between the best and the worst rank's statistics.
+# weights, to the last bit, and different moving statistics: these have no gradient, and nobody averages
+# them. The checkpoint of rank 0 has rank 0's. What does it cost? Take the recorded network of 7.5, and let
+# each of 8 ranks watch 30 scenes, one in each step: **guess** by how many points its AP differs between the
+# best and the worst rank's statistics.
 
 # %%
 guess("points between the best and the worst statistics", unit=" points")
@@ -989,26 +944,24 @@ compare("points between the best and the worst statistics", own[-1] - own[0])
 
 
 # %% [markdown]
-# One set of weights, eight checkpoints, and which of them you publish depends on who saves. **Average the
-# statistics before you test or save.** (The mean of the ranks' variances leaves out the variance *between*
-# their means. Where ranks see unlike images, add it.) Does normalising in parts change what is *learned*,
-# too? *Further* asks recorded runs.
+# **Average the statistics before you test or save.** (The mean of the ranks' variances leaves out the
+# variance *between* their means. Where ranks see unlike images, add it.) Does normalising in parts change
+# what is *learned*, too? *Further* asks recorded runs.
 #
 # ## 7.8 A gallery of bugs
 #
-# None of these raised an error. You get the *symptom*; name the bug, and the cheapest test that would have
-# found it, before you open the answer. A, C and D are documented and name their source; E and F are what 7.7
-# and 7.3 look like from outside. (B and G are in *Further*.)
+# None of these raised an error. Name the bug, and the cheapest test that would have found it, before you
+# open the answer. A, C and D name their source; E and F are what 7.7 and 7.3 look like from outside. (B and
+# G are in *Further*.)
 #
 # **A.** *The loss of two ranks is, digit for digit, the loss of one rank, step by step.*
 #
 # <details><summary>Answer</summary>
 #
 # No shards, and one seed: all ranks draw the same batches. Test: the set of images that all ranks together
-# saw in an epoch (7.3); comparing *weights* finds nothing. Scripts without shards are taught, on GitHub:
-# SURF's `PRACE-advanced-dl`, `horovod_practical/practical1_solution.py`, shuffles all of MNIST on every
-# rank; BSC's `Fundamentals-DL-CTE-POWER`, `tf2_keras_cifar_hvd.py`, loads its data without a word of the
-# rank. An equal seed turns either into this symptom.
+# saw in an epoch (7.3); comparing *weights* finds nothing. Scripts without shards are taught (on GitHub
+# SURF's `PRACE-advanced-dl`, `horovod_practical/practical1_solution.py`; BSC's `Fundamentals-DL-CTE-POWER`,
+# `tf2_keras_cifar_hvd.py`). An equal seed turns either into this symptom.
 # </details>
 #
 # **C.** *1 GPU, 10 epochs: 0.740. 2 GPUs, 10 epochs: 0.777. 4 GPUs, 2 epochs: 0.487, and again: 0.1000.*
@@ -1017,8 +970,8 @@ compare("points between the best and the worst statistics", own[-1] - own[0])
 #
 # SURF's logs of 2020, from the beginning of this lecture. The exercise had no shards and no warmup, and 10
 # epochs cannot be compared with 2. Without shards, two GPUs take as many updates in 10 epochs as one. And
-# 0.487 and 0.1000 from one script? 4 times the learning rate without a warmup *can* do that. The cell below
-# tries.
+# 0.487 and 0.1000 from one script? 4 times the learning rate without a warmup *can* do that: *Further* tries
+# it.
 # </details>
 #
 # **D.** *Every log says "rank 0 of 1", each line stands there twice, and the job is as fast as on one GPU.*
@@ -1036,7 +989,7 @@ compare("points between the best and the worst statistics", own[-1] - own[0])
 # <details><summary>Answer</summary>
 #
 # The log averaged what each rank got with *its* statistics, the checkpoint holds those of rank 0 (7.7). Or
-# it was rank 0's part of the test images that had 91 (7.4). Test: one process, from the checkpoint.
+# only rank 0's test images had 91 (7.4). Test: one process, from the checkpoint.
 # </details>
 #
 # **F.** *The first epoch runs through, its last line is "evaluating", and then nothing happens any more.*
@@ -1048,65 +1001,26 @@ compare("points between the best and the worst statistics", own[-1] - own[0])
 # compute; rank 0 *writes*.
 # </details>
 #
-# And C's two last numbers. *If* all four ranks drew the same batches, and *if* the rate was multiplied by 4
-# (the log says neither), they were one process with $4\eta$, so one process can try it. LeNet-5 with ReLU,
-# 6,400 images once, six seeds for each rate. **Predict** the spread of the accuracy over the seeds, for
-# $\eta$ and $4\eta$.
-
-
-# %% tags=["measured"]
-def accuracy(rate, seed, batch=64):
-    """Of LeNet-5 on 1,000 test images, after 6,400 training images; NaN counts as wrong."""
-    net, optimizer = models.lenet5(seed, activation="relu"), keras.optimizers.SGD(rate, momentum=0.9)
-    optimizer.build(net.trainable_variables)
-    values = [v.value for v in net.trainable_variables]
-
-    @tf.function
-    def step(x, y):
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, net(x)))
-        optimizer.apply(tape.gradient(loss, values), net.trainable_variables)
-
-    x, y = fashion_mnist("train", 6400)
-    for images in np.random.default_rng(seed).permutation(6400).reshape(-1, batch):
-        step(x[images], y[images])
-    x, y = fashion_mnist("test", 1000)
-    logits = net(x).numpy()
-    return np.mean((logits.argmax(1) == y) & np.isfinite(logits).all(1))
-
-
-ETA = 0.04
-die = pd.DataFrame({f"{k}η = {k * ETA}": [accuracy(k * ETA, seed) for seed in range(6)] for k in (1, 4)})
-display(die.T.rename_axis("seed", axis=1).round(3))
-
-# %% [markdown]
-# In the upper row all six learn. In the lower, with four times the rate from the first step on, one ends at
-# chance, and the others spread far more widely. So luck *suffices* for two such numbers; that it was the
-# cause, with another network and unknown settings, this does not show. The warmup of lecture 08 takes the
-# die away.
-#
 # ## What was learned
 #
 # 1. p ranks with batches of $n$ are one process with batches of $pn$, by a broadcast, shards of one shuffle
-#    and a mean gradient: five marked lines.
-# 2. Wrong versions learn. Two tests know what was meant: *equal to the last bit between ranks*, and *the
-#    trajectory of one process*, up to rounding. The first alone misses most.
+#    and a mean gradient.
+# 2. Wrong versions learn. Two tests know what was meant: equal to the last bit between ranks, and the
+#    trajectory of one process, up to rounding. The first alone misses most.
 # 3. One shuffle, new in each epoch, the same on all ranks; equal numbers of steps; each image weighs $1/pn$,
 #    in gradients, metrics and losses. One rank writes.
-# 4. `DistributedGradientTape` and DDP fuse small messages and hide them behind the backward pass. Weak
-#    scaling leaves enough to hide behind, strong scaling does not.
-# 5. What couples the images of a batch changes on p ranks. In batch normalisation one all-reduce changes it
-#    back; its statistics must be averaged, too.
+# 4. Small messages are fused, and hidden behind the backward pass. Weak scaling leaves enough to hide
+#    behind, strong scaling does not.
+# 5. In batch normalisation one all-reduce makes p ranks one process again; its statistics must be averaged,
+#    too.
 #
 # **Open questions.** (a) What would it cost if one of 512 ranks were 10% slower than the others, and does
 # synchronised batch normalisation make it worse? (b) How would you find a mistake that both versions of the
-# second test share? (c) At which bandwidth of the link does the weak line of 7.6 fall below 90% with
-# overlap?
+# second test share?
 #
 # Assignment 07, *Make it data-parallel*, asks you to convert a training of LeNet-5, to prove it by its
 # trajectory, and to diagnose broken scripts. Next: **[08, large batches](08_large_batches.ipynb)**: the
-# learning rate that we doubled without asking. Before: **[03](03_from_lenet_to_resnet.ipynb)** on batch
-# normalisation and **[01](01_convolution_as_gemm.ipynb)** on what a rank computes.
+# learning rate that we doubled without asking.
 #
 # ## Further
 #
@@ -1253,6 +1167,45 @@ for n in (1, 2, 16):
 # sees which of the two is larger, and no more. So ask of a network not "how many images on a rank?" but
 # "over how many *values* does each layer normalise, and how alike are they?" Why PFDet needed it with
 # photographs, we cannot see in 64×64 pixels.
+#
+# ### Gallery C: luck as a cause
+#
+# And C's two last numbers. *If* all four ranks drew the same batches, and *if* the rate was multiplied by 4
+# (the log says neither), they were one process with $4\eta$, so one process can try it. LeNet-5 with ReLU,
+# 6,400 images once, six seeds for each rate. **Predict** the spread of the accuracy over the seeds, for
+# $\eta$ and $4\eta$.
+
+
+# %% tags=["measured"]
+def accuracy(rate, seed, batch=64):
+    """Of LeNet-5 on 1,000 test images, after 6,400 training images; NaN counts as wrong."""
+    net, optimizer = models.lenet5(seed, activation="relu"), keras.optimizers.SGD(rate, momentum=0.9)
+    optimizer.build(net.trainable_variables)
+    values = [v.value for v in net.trainable_variables]
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, net(x)))
+        optimizer.apply(tape.gradient(loss, values), net.trainable_variables)
+
+    x, y = fashion_mnist("train", 6400)
+    for images in np.random.default_rng(seed).permutation(6400).reshape(-1, batch):
+        step(x[images], y[images])
+    x, y = fashion_mnist("test", 1000)
+    logits = net(x).numpy()
+    return np.mean((logits.argmax(1) == y) & np.isfinite(logits).all(1))
+
+
+ETA = 0.04
+die = pd.DataFrame({f"{k}η = {k * ETA}": [accuracy(k * ETA, seed) for seed in range(6)] for k in (1, 4)})
+display(die.T.rename_axis("seed", axis=1).round(3))
+
+# %% [markdown]
+# In the upper row all six learn. In the lower, with four times the rate from the first step on, one ends at
+# chance, and the others spread far more widely. So luck *suffices* for two such numbers; that it was the
+# cause, with another network and unknown settings, this does not show. The warmup of lecture 08 takes the
+# die away.
 #
 # ### Two more bugs
 #

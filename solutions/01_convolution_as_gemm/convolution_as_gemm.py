@@ -205,6 +205,10 @@ expect(
     "the first row of a 3 × 3 image with two channels",
 )
 # AUTOTEST im2col(two_channels.astype(np.float32), 2)
+### BEGIN HIDDEN TESTS
+other = np.array([[5, -1, 0], [2, 8, 3]], float).reshape(1, 2, 3, 1)
+expect(im2col(other, k=2), np.array([[5, -1, 2, 8], [-1, 0, 8, 3]], float), name="im2col of another image")
+### END HIDDEN TESTS
 
 # %% [markdown]
 # A filter that is 1 at one place and 0 elsewhere *picks* one pixel of the window. With k·k·C such filters
@@ -372,6 +376,12 @@ expect(
     },
     "forward(small, small_filter, 100)",
 )
+### BEGIN HIDDEN TESTS
+other = np.array([[5, -1, 0], [2, 8, 3]], float).reshape(1, 2, 3, 1)
+with watched("im2col", im2col_by_definition):
+    y = forward(other, small_filter, np.array([7.0]))
+expect(y, np.array([48.0, 42.0]).reshape(1, 1, 2, 1), name="forward of another image, with a bias,")
+### END HIDDEN TESTS
 
 # %% check="forward-equals-loops" points=2 see="1.3"
 """With several images, channels and filters the product gives what the loops give (2 points)."""
@@ -806,6 +816,15 @@ assert shape == (3, 3, 4, 2), (
 )
 expect(y.reshape(-1), dx.reshape(-1), name="what the layer computed")
 expect(result, 3 * dx, name="dx, with a layer that gives three times the result,")
+### BEGIN HIDDEN TESTS
+w, dy = integers(2, 2, 3, 2), integers(1, 4, 5, 2)  # the images are (1, 5, 6, 3)
+with watched("forward", convolve_loops):
+    dx = input_gradient(dy, w, (1, 5, 6, 3))
+with watched("forward", tripled_layer), watched("gemm", tripled):
+    result = input_gradient(dy, w, (1, 5, 6, 3))
+assert np.any(dx), "dx is zero everywhere"
+expect(result, 3 * dx, name="dx of another layer, with a layer that gives three times the result,")
+### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5. What it costs
@@ -876,6 +895,9 @@ expect(
     },
     "layer_flops of the small image",
 )
+### BEGIN HIDDEN TESTS
+expect(layer_flops(N=2, H=4, W=3, C=1, K=3, k=2), 288, name="layer_flops of two images and three filters")
+### END HIDDEN TESTS
 
 # %% check="flops-of-layers" points=1 see="1.2"
 """Layers of AlexNet, ResNet-50 and MobileNet: batches, strides, padding, groups, dilation (1 point)."""
@@ -1015,7 +1037,7 @@ predicted_gain_64 = None
 # seconds depend on the machine.
 
 
-# %%
+# %% tags=["measured"]
 def median_seconds(function, *args, repeat=5):
     """Median time of a call in seconds, after one call to warm up."""
     function(*args)
@@ -1042,7 +1064,7 @@ for K in filters:
 # And what do im2col and groups cost in intensity? The right-hand picture uses your counts for a layer with 56
 # × 56 pixels and as many filters as channels.
 
-# %%
+# %% tags=["measured"]
 channels = 2 ** np.arange(2, 10)
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
 left.loglog(filters, gain, "o-")

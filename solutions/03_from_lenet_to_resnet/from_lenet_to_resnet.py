@@ -107,6 +107,9 @@ expect(
     "conv_cost(4, 5, 2, K=3, k=3)",
 )
 expect(conv_cost(4, 5, 2, K=3, k=3, bias=False)[1], 54, name="parameters without biases")
+### BEGIN HIDDEN TESTS
+expect(conv_cost(6, 3, 5, K=4, k=2), ((5, 2, 4), 84, 800), name="another convolution")
+### END HIDDEN TESTS
 
 # %% check="conv-of-layers" points=2 see="3.2"
 """Stride, padding and real layers: AlexNet's first, a ResNet's first, a 1 × 1 (2 points)."""
@@ -175,6 +178,10 @@ for name, shape, parameters, multiply_adds in network_cost(LENET, (32, 32, 1)):
 rows = network_cost(LENET, (32, 32, 1))
 # HASHED AUTOTEST [sum(row[2] for row in rows), sum(row[3] for row in rows)]
 assert [row[1] for row in rows][-4] == (5, 5, 16), "the maps before the classifier are 5 × 5 × 16"
+### BEGIN HIDDEN TESTS
+costs = [row[2:] for row in network_cost([("conv", 3, 3), ("pool", 2, 2), ("dense", 7)], (12, 10, 2))]
+expect([list(cost) for cost in costs], [[57, 4_320], [0, 0], [427, 420]], name="the costs of another network")
+### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2. What fits into a given memory
@@ -332,8 +339,8 @@ for every in range(6):
 # ## 4. What a 1 × 1 reduction saves
 #
 # GoogLeNet puts a 1 × 1 convolution with r filters before its K filters of k × k (lecture 03, section 3.5).
-# At each pixel, the direct way costs k·k·C·K multiply-adds. And the way round? **Predict** for C = 192, K =
-# 32, k = 5: up to how many r does the way round *save*?
+# At each pixel, the direct way costs k·k·C·K multiply-adds. And the detour? **Predict** for C = 192, K = 32,
+# k = 5: up to how many r does the detour *save*?
 
 
 # %% solution="reduced_cost"
@@ -347,7 +354,7 @@ def reduced_cost(C, K, k, r):
 
 # %% solution="break_even"
 def break_even(C, K, k):
-    """The largest r for which the way round costs less than the direct convolution, as an int; 0 if none."""
+    """The largest r for which the detour costs less than the direct convolution, as an int; 0 if none."""
     ### BEGIN SOLUTION
     direct, each = k * k * C * K, C + k * k * K
     r = (direct - 1) // each
@@ -448,6 +455,11 @@ expect(
     },
     "the folded weight and bias",
 )
+### BEGIN HIDDEN TESTS
+other = [np.array([number]) for number in (2.0, -4.0, 1.0, 5.0, 16.0)]
+w, b = fold(np.array([[[[6.0]]]]), *other, epsilon=0.0)
+expect([float(np.ravel(w)[0]), float(b[0])], [-6.0, 4.0], name="another folded weight and bias")
+### END HIDDEN TESTS
 
 # %% check="fold-in-a-layer" points=1 see="3.7"
 """On random maps the one convolution gives what convolution and normalisation gave (1 point)."""
@@ -703,6 +715,7 @@ expect(
     },
     name="describe_resnet(2, 4)",
 )
+expect(describe_resnet(3, 1)["3 × 3 convolutions"], 19, name="the 3 × 3 convolutions with n = 3")
 ### END HIDDEN TESTS
 
 # %% check="resnet-outputs" points=1 see="3.8"
@@ -741,7 +754,7 @@ for i, (name, _, parameters, multiply_adds) in enumerate(costs):
         place, side = (-8, 4), "right"
     axes.annotate(name, (parameters, multiply_adds), place, textcoords="offset points", ha=side, fontsize=9)
 axes.axline((1e6, 1e6), (1e7, 1e7), color="0.5", ls=":", marker="")
-axes.text(1.1e6, 1.6e6, "each parameter used once", color="0.3", fontsize=9, ha="right")
+axes.text(1.1e6, 1.6e6, "multiply-adds = parameters", color="0.3", fontsize=9, ha="right")
 axes.margins(x=0.2)
 axes.set(xlabel="parameters", ylabel="multiply-adds an image", title="AlexNet, layer by layer")
 plt.show()
@@ -749,8 +762,8 @@ plt.show()
 # %% [markdown]
 # *Parameters against multiply-adds of AlexNet's eight layers, both logarithmic. The five convolutions (round)
 # lie at the upper left, with few parameters and much work; the three fully connected layers (square) at the
-# lower right, on the dotted line where each parameter is used once. A convolution is named by its maps, the
-# side of its filters, its stride and its padding.*
+# lower right, on the dotted line where multiply-adds equal parameters. A convolution is named by its maps,
+# the side of its filters, its stride and its padding.*
 #
 # ### In your own words (2 points, read by a person)
 #

@@ -43,7 +43,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from cluster import jobs
-from cluster.checks import expect, in_place
+from cluster.checks import expect, has_failed, in_place, watched
 from cluster.jobs import log
 from cluster.training import data
 
@@ -149,44 +149,45 @@ plt.legend()
 plt.show()
 
 # %% check="warmup-by-hand" points=2 see="8.2"
-"""From 0.1 to 0.5 in four updates, for geometric from 0.1 to 1.6; other numbers are hidden (2 points)."""
+"""From 0.1 to 0.5 in four updates, or 0.9 (gradual), 1.6 (geometric); other numbers are hidden (2 points)."""
 by_hand = {
     "none": (0.5, [0.5] * 6),
     "constant": (0.5, [0.1] * 4 + [0.5] * 2),
-    "gradual": (0.5, [0.1, 0.2, 0.3, 0.4, 0.5, 0.5]),
+    "gradual": (0.9, [0.1, 0.3, 0.5, 0.7, 0.9, 0.9]),
     "geometric": (1.6, [0.1, 0.2, 0.4, 0.8, 1.6, 1.6]),
 }
 hints = {
     "constant": {
         "the warmup lasts one update too long: update W has the target.": [0.1] * 5 + [0.5],
         "the warmup is one update too short: W updates, 0 to W - 1, have η.": [0.1] * 3 + [0.5] * 3,
-        "a constant warmup keeps η all the time, then jumps.": by_hand["gradual"][1],
+        "a constant warmup keeps η all the time, then jumps.": [0.1, 0.2, 0.3, 0.4, 0.5, 0.5],
     },
     "gradual": {
         "it starts at 0; the gradual warmup starts at η, the rate that suits one worker.": [
             0.0,
-            0.125,
-            0.25,
-            0.375,
-            0.5,
-            0.5,
+            0.225,
+            0.45,
+            0.675,
+            0.9,
+            0.9,
         ],
-        "update 0 has grown already; it has η.": [0.2, 0.3, 0.4, 0.5, 0.5, 0.5],
+        "update 0 has grown already; it has η.": [0.3, 0.5, 0.7, 0.9, 0.9, 0.9],
         "update W - 1 has the target already; from update 0 to update W there are W increments.": [
-            round(0.1 + 0.4 * min(t, 3) / 3, 9) for t in range(6)
+            round(0.1 + 0.8 * min(t, 3) / 3, 9) for t in range(6)
         ],
         "the increments add up to the target; together they are target - η.": [
             0.1,
-            0.225,
-            0.35,
-            0.475,
-            0.5,
-            0.5,
+            0.325,
+            0.55,
+            0.775,
+            0.9,
+            0.9,
         ],
+        "each update adds η; W equal increments lead from η to the target.": [0.1, 0.2, 0.3, 0.4, 0.9, 0.9],
         "it grows by equal factors; the increments should be equal.": [
-            round(0.1 * 5 ** (min(t, 4) / 4), 9) for t in range(6)
+            round(0.1 * 9 ** (min(t, 4) / 4), 9) for t in range(6)
         ],
-        "it goes on growing after update W.": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        "it goes on growing after update W.": [0.1, 0.3, 0.5, 0.7, 0.9, 1.1],
     },
     "geometric": {
         "it grows by equal increments; here each rate is the one before times the same factor.": [
@@ -212,7 +213,7 @@ for kind, rate in by_formula.items():
 ### END HIDDEN TESTS
 
 # %% check="warmup-edges" points=1 see="8.2"
-"""Other lengths and targets, also W = 0 and a target that is η (1 point)."""
+"""Other lengths and targets, and what else the docstring allows (1 point)."""
 # AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "gradual")) for t in (0, 1, 50, 99, 100, 101, 5000)]
 # AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "constant")) for t in (0, 99, 100, 5000)]
 # AUTOTEST [float(warmed_up(t, 0.05, 1.6, 100, "geometric")) for t in (0, 1, 50, 99, 100, 5000)]
@@ -269,13 +270,26 @@ plt.yscale("log")
 plt.legend()
 plt.show()
 
+
+# %% given="follows"
+def follows():
+    """Whether a check of target_rate or warmed_up has failed: then that costs nothing more in a schedule."""
+    faulty = [name for name in ("rules-by-hand", "warmup-by-hand", "warmup-edges") if has_failed(name)]
+    if faulty:
+        print(
+            f"What is wrong is said at {' and '.join(faulty)}. Here other numbers judge learning_rate alone."
+        )
+    return bool(faulty)
+
+
 # %% check="schedule-by-hand" points=2 see="8.4"
 """η = 0.1, k = 4, two updates an epoch, two epochs of warmup, drops with epochs 3 and 4 (2 points)."""
 plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
 warm = [0.1, 0.175, 0.25, 0.325, 0.4, 0.4]
+judged = range(0) if follows() else range(10)
 expect(
-    [round(float(learning_rate(t, 4, "linear", "gradual", **plan)), 9) for t in range(10)],
-    [*warm, 0.04, 0.04, 0.004, 0.004],
+    [round(float(learning_rate(t, 4, "linear", "gradual", **plan)), 9) for t in judged],
+    [*warm, 0.04, 0.04, 0.004, 0.004][: len(judged)],
     {
         "drops and warmup were counted in updates; they are given in epochs.": [0.1, 0.25, 0.4]
         + [0.04]
@@ -301,7 +315,23 @@ expect(
     },
     "the rates of updates 0 to 9",
 )
+
+
 ### BEGIN HIDDEN TESTS
+# A mistake in target_rate or warmed_up costs the points of its own checks only.
+def by_rule(lr, k, rule):
+    return lr * {"none": 1, "linear": k, "sqrt": k**0.5}[rule]
+
+
+def by_kind(step, lr, target, steps, kind):
+    if kind == "none" or step >= steps:
+        return target
+    part = step / steps
+    return {"constant": lr, "gradual": lr + part * (target - lr), "geometric": lr * (target / lr) ** part}[
+        kind
+    ]
+
+
 other = {"steps_an_epoch": 3, "lr": 0.2, "warmup_epochs": 1, "drops": (2, 3)}
 for rule, high in [("linear", 1.8), ("sqrt", 0.6), ("none", 0.2)]:
     for kind in WARMUPS:
@@ -312,26 +342,57 @@ for rule, high in [("linear", 1.8), ("sqrt", 0.6), ("none", 0.2)]:
             "geometric": lambda t, high: 0.2 * (high / 0.2) ** (t / 3),
         }[kind]
         want = [shape(t, high) for t in range(3)] + [high] * 3 + [high / 10] * 3 + [high / 100] * 3
-        found = [float(learning_rate(t, 9, rule, kind, **other)) for t in range(12)]
+        with watched("target_rate", by_rule), watched("warmed_up", by_kind):
+            found = [float(learning_rate(t, 9, rule, kind, **other)) for t in range(12)]
         expect(found, want, name=f"the rates with rule {rule} and warmup {kind}")
 ### END HIDDEN TESTS
 
 # %% check="schedule-of-each" points=1 see="8.4"
-"""Each rule with each warmup; the small batch keeps η until the first drop (1 point)."""
+"""Other plans, and the rules and warmups in other pairs (1 point)."""
 plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 2, "drops": (3, 4)}
-small = [round(float(learning_rate(t, 1, "linear", "gradual", **plan)), 9) for t in range(10)]
-assert small[:6] == [0.1] * 6, f"with k = 1 there is nothing to warm up, but the rates are {small}"
-# AUTOTEST [float(learning_rate(t, 16, "sqrt", "none", 16)) for t in (0, 79, 80, 111, 112, 143, 144, 159)]
-# AUTOTEST [float(learning_rate(t, 16, "linear", "constant", 16)) for t in (0, 79, 80, 111, 112, 143, 144)]
+if not follows():
+    small = [round(float(learning_rate(t, 1, "linear", "gradual", **plan)), 9) for t in range(10)]
+    assert small[:6] == [0.1] * 6, f"with k = 1 there is nothing to warm up, but the rates are {small}"
+    for rule, warmup, first in [("sqrt", "none", 0.32), ("linear", "constant", 0.08)]:
+        high = {"sqrt": 0.32, "linear": 1.28}[rule]
+        expect(
+            [float(learning_rate(t, 16, rule, warmup, 16)) for t in (0, 79, 80, 111, 112, 143, 144, 159)],
+            [first] * 2 + [high] * 2 + [high / 10] * 2 + [high / 100] * 2,
+            name=f"the rates of η = 0.08 with k = 16, rule {rule} and warmup {warmup} at eight updates",
+        )
+
+
 ### BEGIN HIDDEN TESTS
+# A mistake in target_rate or warmed_up costs the points of its own checks only.
+def by_rule(lr, k, rule):
+    return lr * {"none": 1, "linear": k, "sqrt": k**0.5}[rule]
+
+
+def by_kind(step, lr, target, steps, kind):
+    if kind == "none" or step >= steps:
+        return target
+    part = step / steps
+    return {"constant": lr, "gradual": lr + part * (target - lr), "geometric": lr * (target / lr) ** part}[
+        kind
+    ]
+
+
 others = {"steps_an_epoch": 7, "lr": 0.3, "warmup_epochs": 1, "drops": (2, 4, 5)}
 for rule, high in [("none", 0.3), ("sqrt", 0.9), ("linear", 2.7)]:
     for kind, first in [("none", high), ("constant", 0.3), ("gradual", 0.3)]:
-        found = [float(learning_rate(t, 9, rule, kind, **others)) for t in (0, 7, 13, 14, 27, 28, 34, 35)]
+        with watched("target_rate", by_rule), watched("warmed_up", by_kind):
+            found = [float(learning_rate(t, 9, rule, kind, **others)) for t in (0, 7, 13, 14, 27, 28, 34, 35)]
         fallen = [high] * 2 + [high / 10] * 2 + [high / 100] * 2 + [high / 1000]
         assert np.allclose(found, [first, *fallen]), f"with rule {rule} and warmup {kind} the rates are wrong"
-no_drops = float(learning_rate(40, 2, "linear", "gradual", 4, lr=0.1, warmup_epochs=3, drops=()))
+with watched("target_rate", by_rule), watched("warmed_up", by_kind):
+    no_drops = float(learning_rate(40, 2, "linear", "gradual", 4, lr=0.1, warmup_epochs=3, drops=()))
+    plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 0, "drops": (1,)}
+    no_warmup = [float(learning_rate(t, 4, "linear", "gradual", **plan)) for t in range(4)]
+    plan = {"steps_an_epoch": 2, "lr": 0.1, "warmup_epochs": 1, "drops": (1, 2)}
+    at_once = [float(learning_rate(t, 4, "linear", "gradual", **plan)) for t in range(5)]
 assert np.isclose(no_drops, 0.2), "without drops the rate stays at the target"
+assert np.allclose(no_warmup, [0.4, 0.4, 0.04, 0.04]), "a warmup of 0 epochs is none"
+assert np.allclose(at_once, [0.1, 0.25, 0.04, 0.04, 0.004]), "a drop may come with the end of the warmup"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -400,6 +461,8 @@ for k in (1, 3, 16):
         np.sum(sums, axis=0) / np.sum(seen) + 0.25 * w,
         name=f"the gradient of {k} workers",
     )
+sums, seen = np.array([[2.0**30 + 12.0, 3.0], [-(2.0**30), 1.0]]), np.array([1, 3])  # nearly cancel
+expect(batch_gradient(sums, seen, np.zeros(2), 0.5), np.array([3.0, 1.0]), name="the gradient of large sums")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -435,36 +498,38 @@ def momentum_step(w, v, gradient, lr, lr_before, momentum=MOMENTUM, nesterov=Fal
 
 # %%
 for nesterov in (False, True):
-    print(momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.5, nesterov=nesterov))
+    print(momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.75, nesterov=nesterov))
 
 # %% check="momentum-by-hand" points=1 see="8.8"
-"""v = 0.2 was made with half of today's learning rate: v = 0.5 · 2 · 0.2 + 0.4, and Nesterov's (1 point)."""
+"""v = 0.2 was made with half of today's learning rate, and momentum is 0.75: v and w by hand (1 point)."""
 with in_place():  # whether the arrays stay as they are is the next check's question
-    plain = momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.5)
-    ahead = momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.5, nesterov=True)
+    plain = momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.75)
+    ahead = momentum_step(np.ones(1), np.array([0.2]), np.ones(1), 0.4, 0.2, momentum=0.75, nesterov=True)
 expect(
     [round(part.item(), 9) for part in plain],
-    [0.4, 0.6],
+    [0.3, 0.7],
     {
-        "the momentum is not corrected: the old step still has the old learning rate.": [0.5, 0.5],
-        "the correction is upside down: it is the new learning rate over the old one.": [0.55, 0.45],
-        "the gradient was corrected as well; it has today's learning rate already.": [0.0, 1.0],
-        "the step was multiplied by the learning rate again; it is in v.": [0.76, 0.6],
-        "the step was added; it goes downhill.": [1.6, 0.6],
-        "the weights moved by the old v.": [0.8, 0.6],
-        "that is Nesterov's step, which was not asked for here.": [0.3, 0.6],
+        "the momentum is not corrected: the old step still has the old learning rate.": [0.45, 0.55],
+        "the old v is neither damped nor corrected.": [0.4, 0.6],
+        "the old v is corrected, but not damped: m is missing.": [0.2, 0.8],
+        "the correction is upside down: it is the new learning rate over the old one.": [0.525, 0.475],
+        "the gradient was corrected as well; it has today's learning rate already.": [-0.1, 1.1],
+        "the step was multiplied by the learning rate again; it is in v.": [0.72, 0.7],
+        "the step was added; it goes downhill.": [1.7, 0.7],
+        "the weights moved by the old v.": [0.8, 0.7],
+        "that is Nesterov's step, which was not asked for here.": [0.075, 0.7],
     },
     "the new w and v",
 )
 expect(
     [round(part.item(), 9) for part in ahead],
-    [0.3, 0.6],
+    [0.075, 0.7],
     {
-        "Nesterov's step is the plain one.": [0.4, 0.6],
-        "it looks ahead along the old v; it should along the new one.": [0.5, 0.6],
-        "m·v was multiplied by the learning rate again; it is in v.": [0.48, 0.6],
-        "the gradient counts twice, in v and beside it: v is multiplied by m.": [0.0, 0.6],
-        "what looks ahead is the step of w; v itself stays m·v + η·g, corrected.": [0.3, 0.7],
+        "Nesterov's step is the plain one.": [0.3, 0.7],
+        "it looks ahead along the old v; it should along the new one.": [0.45, 0.7],
+        "m·v was multiplied by the learning rate again; it is in v.": [0.39, 0.7],
+        "the gradient counts twice, in v and beside it: v is multiplied by m.": [-0.1, 0.7],
+        "what looks ahead is the step of w; v itself stays m·v + η·g, corrected.": [0.075, 0.925],
     },
     "with nesterov=True the new w and v",
 )
@@ -825,6 +890,8 @@ warm = np.minimum(np.arange(160) / 80, 1)
 fallen = 10.0 ** ((np.arange(160) >= 112) * 1.0 + (np.arange(160) >= 144))
 reference = {"naive": 0.08 / fallen, "gradual": (0.08 + 1.2 * warm) / fallen}
 # Where a function is not yet right, its own checks say so, and the end of a training is another one.
+own = "rules-by-hand warmup-by-hand warmup-edges schedule-by-hand schedule-of-each gradient-by-hand"
+right = not any(map(has_failed, f"{own} momentum-by-hand momentum-same-path recipes-matched".split()))
 with in_place():
     falls = momentum_step(np.zeros(2), np.ones(2), np.ones(2), 0.1, 1.0, 0.9)
 corrected = np.allclose(list(falls), [[-0.19] * 2, [0.19] * 2])
@@ -838,7 +905,9 @@ for name, rates in reference.items():
             w = w - np.float32(rates[len(losses)]) * u
             losses.append(loss / 512)
     same = outcomes[name]["rates"].shape == rates.shape and np.allclose(outcomes[name]["rates"], rates)
-    if corrected and same and np.allclose(outcomes[name]["first"], losses[:8], rtol=2e-3):
+    begins = len(outcomes[name]["first"]) == 8 and np.allclose(outcomes[name]["first"], losses[:8], rtol=2e-3)
+    assert begins or not right, f"the losses of {name} are others when it is trained again"
+    if corrected and same and begins:
         end, recorded_end = error(w, x_test, y_test), outcomes[name]["error"][0]
         assert abs(end - recorded_end) < 4, (
             f"{name}: trained again the error is {end:.1f} %, recorded {recorded_end:.1f} %"

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from cluster.staff.classes import store
+from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError, say
 from cluster.staff.engine.sandbox.cgroups import Group
 from cluster.staff.engine.verdict import Limits
@@ -66,7 +66,7 @@ class Kept:
     """Outcomes of earlier runs, in a file: an attack that has not changed does the same again."""
 
     def __init__(self, path):
-        self.path, self.known = path, store.load(path) or {}
+        self.path, self.known = path, grading_folder.load(path) or {}
         path.parent.mkdir(mode=0o700, exist_ok=True)
 
     def key(self, attack):
@@ -80,7 +80,7 @@ class Kept:
 
     def put(self, attack, outcome):
         self.known[attack.name] = {"key": self.key(attack), "outcome": dataclasses.asdict(outcome)}
-        store.write(self.path, json.dumps(self.known, indent=1))
+        grading_folder.write(self.path, json.dumps(self.known, indent=1))
         return outcome
 
 

@@ -97,11 +97,16 @@ class Hub:
         """Somebody on the roster, with a browser."""
         return Person(self, PREFIX + name, self.password(name))
 
-    def run(self, user: str, *command: object, check: bool = True, **env: str) -> subprocess.CompletedProcess:
-        """Run a command of the hub's Python as a Unix user, as in a terminal of JupyterLab."""
+    def run(
+        self, user: str, *command: object, check: bool = True, cwd: Path | None = None, **env: str
+    ) -> subprocess.CompletedProcess:
+        """Run a command of the hub's Python as a Unix user, as in a terminal of JupyterLab.
+
+        cwd: the folder, by default the home, and the grader's course.
+        """
         home = Path(os.path.expanduser(f"~{user}"))
         env = {"PATH": f"{self.state}/python/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **env}
-        where = home / "course" if user == self.grader else home
+        where = cwd or (home / "course" if user == self.grader else home)
         argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--", *map(str, command)]
         result = subprocess.run(argv, cwd=where, env=env, capture_output=True, text=True, timeout=120)
         assert result.returncode == 0 or not check, result.stdout + result.stderr

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from cluster.network import Network, Placeholder, Run, Switch, algorithms, simulate
-from tests.network import cases, simgrid_table
+from cluster.network import Network, Placeholder, Run, Switch, simulate
+from tests.network import algorithms, cases, simgrid_table
 
 from .measure import Found, Row, interleaved, rows, spread
 

@@ -141,11 +141,24 @@ class Desk:
         cell.filter(has_text=last).locator(".jp-OutputArea-output").last.wait_for()
 
     def validate(self, seconds):
-        """Press Validate; what its window says."""
-        self.notebook.locator("text=Validate").click()
-        self.page.wait_for_selector(".jp-Dialog", timeout=1000 * seconds)
+        """Press Validate; how many checks the panel beside the notebook says have failed, and so on."""
+        self.notebook.locator(".course-validate").click()
+        self.page.wait_for_selector("#end")  # what was there before is gone
+        counts = self.page.locator("#counts")
+        counts.wait_for(timeout=1000 * seconds)
         self.shot("validate")
-        return self.dismiss()
+        return counts.inner_text()
+
+    def hand_in(self):
+        """The button above the notebook, then the one beside it; the receipt's text."""
+        self.notebook.locator(".course-hand-in").click()
+        self.page.wait_for_selector("h1:text-is('Hand in')")
+        self.shot("hand-in")
+        self.page.click("#hand-in-now")
+        receipt = self.page.locator("#convolution-to-cluster-side main:has(h1:has-text('Receipt'))")
+        receipt.wait_for()
+        self.shot("receipt")
+        return receipt.inner_text()
 
     # Assignments
 

@@ -1,6 +1,7 @@
 """A class on the hub, from the first log-in to the feedback: over HTTP, with users that are removed again.
 
-One hub for the module, used in the order of the tests.
+One hub for the module, used in the order of the tests. One of the students, Eve, tries what must not stop the
+others or be believed.
 """
 
 import hashlib
@@ -10,11 +11,16 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import psutil
 import pytest
 
 from cluster.staff.hub import daemons
+from cluster.staff.services import locked
 from tests.bench.classroom import ASSIGNMENT, tiny
 
 from .hub import COURSE, PREFIX, Hub, wait
@@ -30,14 +36,14 @@ def course(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def hub(course):
-    """A hub with two students and an instructor. Skipped where none can be started; in CI it is a failure."""
+    """A hub with three students and an instructor. Skipped where none can be; in CI it is a failure."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
         pytest.skip(f"no hub can be started here: {why}")
     own = Hub(course)
     try:
-        own.enrol(ada="student", ben="student", ines="instructor")
+        own.enrol(ada="student", ben="student", eve="student", ines="instructor")
         with open(own.folder / "settings.toml", "a") as file:
             file.write("\nprogress = true\n")
         own.start()
@@ -58,6 +64,13 @@ def ben(hub):
     ben = hub.person("ben")
     ben.log_in()
     return ben.spawn()
+
+
+@pytest.fixture(scope="module")
+def eve(hub):
+    eve = hub.person("eve")
+    eve.log_in()
+    return eve.spawn()
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +130,30 @@ def test_starting_twice_is_harmless(hub):
     assert "environment of the hub: as it was" in answer and "0 changes" in answer
 
 
+def test_solutions_that_students_could_read_are_refused(hub, course):
+    """Is `start` with a course that everybody can enter refused, with what closes it, and nothing changed?"""
+    before = json.loads((hub.state / "started.json").read_text())
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        shutil.copytree(course, Path(folder, "course"))
+        os.chmod(f"{folder}/course", 0o755)
+        words = ["--roster", hub.roster, "--settings", hub.folder / "settings.toml"]
+        answer = hub.do("start", *words, "--course", f"{folder}/course", status=1)
+        assert f"chmod o-rwx '{folder}/course'" in answer
+    assert json.loads((hub.state / "started.json").read_text()) == before
+
+
+def test_a_command_says_for_whom_it_waits(hub):
+    """While another holds the state folder: is it named, with the time, and does the wait end with it?"""
+    argv = [sys.executable, "-m", "cluster.staff.hub", "sync", hub.roster, "--state", hub.state]
+    with locked(hub.state):
+        waiting = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        line = waiting.stdout.readline()
+    rest = waiting.communicate(timeout=60)[0]
+    assert waiting.returncode == 0, rest
+    assert f"in use by process {os.getpid()} (" in line and " since " in line, line
+
+
 def test_lectures_can_be_read_and_not_written(hub, ada):
     """Is the lecture there in Lab, may nobody change it, and does the package import?"""
     path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
@@ -154,6 +191,71 @@ def test_a_student_fetches_and_submits(ada, ben):
         assert len(listed(person, "submitted")[ASSIGNMENT]["submissions"]) == 1
 
 
+def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
+    """Names in no encoding, of others, with a new line; a hole of 4 TB: are they said, and the page whole?"""
+    inbox = hub.state / "exchange" / COURSE / "inbound"
+    hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace("eve", "ada"))
+    assert len(list(inbox.iterdir())) == 2 + 6
+    page = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}")
+    assert page.status_code == 200 and page.text.count("<b>in the inbox</b>") == 3
+    assert ines.formgrader("GET", "/course/class").status_code == 200
+    text = html.unescape(page.text)
+    for words in (
+        r"“bad\xff” is no name",
+        r"“two\nlines” is no name",
+        "it claims to be",
+        "more than 500 MiB",
+    ):
+        assert words in text, words
+    assert "is a link to /etc/passwd" in text
+
+
+LITTER = r"""
+import os, sys
+
+inbox, eve, ada = map(os.fsencode, sys.argv[1:])
+
+
+def hand_in(student, when):
+    folder = os.path.join(inbox, student + b"+99_doubling+" + when)
+    os.mkdir(folder)
+    return folder
+
+
+hand_in(b"bad\xff", b"2026-01-01 00:00:00 UTC")
+hand_in(b"two\nlines", b"2026-01-01 00:00:00 UTC")
+hand_in(ada, b"2026-01-01 00:00:00 UTC")
+hand_in(eve, b"bad\xff")
+os.symlink("/etc/passwd", os.path.join(hand_in(eve, b"link"), b"link"))
+with open(os.path.join(hand_in(eve, b"hole"), b"hole"), "wb") as file:
+    file.truncate(4 * 10**12)
+"""
+
+
+def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
+    """Is the student told before, is it taken with a receipt, and the file's name shown escaped?"""
+    eve.assignment("fetch", ASSIGNMENT)
+    path = f"assignments/{ASSIGNMENT}/doubling.ipynb"
+    notebook = eve.mine("GET", f"/api/contents/{path}").json()["content"]
+    cell = next(c for c in notebook["cells"] if "YOUR CODE HERE" in c["source"])
+    cell["source"] = cell["source"].replace("raise NotImplementedError", "return 2 * x")
+    check = next(c for c in notebook["cells"] if "double(1) == 2" in c["source"])
+    copied = json.loads(json.dumps(check)) | {"id": "copied", "source": "assert double(1) == 3"}
+    del copied["metadata"]["nbgrader"]["schema_version"]  # as older versions of nbgrader wrote it
+    notebook["cells"].insert(0, copied)
+    saved = eve.mine("PUT", f"/api/contents/{path}", json={"type": "notebook", "content": notebook})
+    assert saved.ok, saved.text
+    folder = eve.home / "assignments" / ASSIGNMENT
+    hub.run(eve.user, "python", "-c", r"open(b'bad\xff.txt', 'w')", cwd=folder)
+    told = "there more than once: the course's own is graded"
+    answer = eve.mine("POST", "/course/validate", params={"of": path})
+    assert "0 failed, 0 still to do, 2 passed" in answer.text
+    assert told in html.unescape(answer.text)
+    assert told in html.unescape(eve.mine("GET", f"/course/hand-in?of={ASSIGNMENT}").text)
+    answer = eve.mine("POST", "/course/hand-in", params={"of": ASSIGNMENT})
+    assert answer.ok and "Receipt" in answer.text and r"bad\xff.txt" in answer.text, answer.text
+
+
 def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
     """Has the start page the due date, a receipt with the notebook's hash, and one's own extension alone?"""
     press(ines, "due", date="2099-12-01", time="23:59", zone="Europe/Berlin")
@@ -169,7 +271,7 @@ def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
 
     def seen():
         sheet = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
-        return sheet.count("<b>in the inbox</b>") == 2 and sheet.count("1 of 1") == 2
+        return sheet.count("<b>in the inbox</b>") == 3 and sheet.count("1 of 1") == 3
 
     wait("hand-ins and progress on the class page", seen)
 
@@ -204,6 +306,8 @@ def test_what_is_others_stays_closed(hub, ada, ben, ines):
         f"cat {hub.state}/passwords.csv",
         f"mv {exchange}/{COURSE} {exchange}/another",
         f"touch {hub.state}/course/lectures/x {hub.state}/python/x",
+        f"flock -n {hub.state}/lock true",
+        f"rm {hub.state}/lock",
         f"ls {hub.state}/logs",
         f"ls {hub.state}/people",
         f"cat {hub.state}/people/{ada.user}/notice.json",
@@ -231,27 +335,83 @@ def test_the_hub_is_killed_and_nothing_is_lost(hub, ada, ben):
     assert len(listed(ada, "submitted")[ASSIGNMENT]["submissions"]) == 2
 
 
-def test_collect_grade_and_give_back(hub, ada, ben, ines):
+def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
     """Is the safe collect behind Formgrader's button, and does each student read their own feedback?"""
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
-    assert answer["success"] and "2 collected" in answer["log"] and "0 refused" in answer["log"], answer
+    assert answer["success"] and "3 collected" in answer["log"] and "5 refused" in answer["log"], answer
     assert "yes: the course has it" in ada.get(ada.base + receipt(ada)).text
     answers = []
     pages = lambda: answers.append(ines.formgrader("GET", "/formgrader/manage_assignments").ok)  # noqa: E731
-    assert "2 graded now" in press(ines, "grade", meanwhile=pages)
+    assert "3 graded now" in press(ines, "grade", meanwhile=pages)
     assert len(answers) > 2 and all(answers), "Formgrader answers while a class is graded"
     students = ines.formgrader("GET", f"/formgrader/api/submissions/{ASSIGNMENT}").json()
     marks = {row["student"]: (row["score"], row["first_name"]) for row in students}
-    assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben")}
-    assert "feedback for 2 students to fetch" in press(ines, "give-back")
+    assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben"), eve.user: (3.0, "Eve")}
+    assert "feedback for 3 students to fetch" in press(ines, "give-back")
     assert "students have it already, unchanged" in press(ines, "hand-out")
     assert "feedback is there" in ada.mine("GET", "/course").text
-    for person, points in ((ada, "3"), (ben, "0")):
+    for person, points in ((ada, "3"), (ben, "0"), (eve, "3")):
         person.assignment("fetch_feedback", ASSIGNMENT)
         pages = list(person.home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))
         assert len(pages) == 1, pages
         answer = pages[0].read_text()
         assert re.search(rf"\b{points}(\.0)?(</b>)? (of|/) 3", answer), answer[:3000]
+
+
+@pytest.mark.parametrize("which", ["inbound", "all"])
+def test_a_closed_inbox_is_said(hub, ada, ines, which):
+    """Where the grader cannot enter it, or the whole exchange: who says which, and do lectures still open?"""
+    exchange = hub.state / "exchange"
+    closed = exchange / COURSE / "inbound" if which == "inbound" else exchange
+    who = f"{closed} cannot be entered by {hub.grader}"
+    os.chown(closed, 0, 0)
+    closed.chmod(0o700)
+    try:
+        words = ["python", "-m", "cluster", "grade", "collect", ASSIGNMENT]
+        command = hub.run(hub.grader, *words, check=False)
+        assert command.returncode == 1 and f"error: {who}" in command.stderr, command.stderr
+        assert "Traceback" not in command.stderr
+        button = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
+        assert not button["success"] and button["log"].splitlines()[0].startswith(f"[CRITICAL] {who}"), button
+        for page in ("", f"/assignment?of={ASSIGNMENT}"):
+            said = lambda page=page: who in ines.formgrader("GET", f"/course/class{page}").text  # noqa: E731
+            wait("its name on the class page, which is kept for a moment", said)
+        start = ada.mine("GET", "/course")
+        assert start.ok and "01_convolution_as_gemm.ipynb" in start.text
+        assert ("exchange is closed" in start.text) == (which == "all")
+        answer = ada.mine("GET", f"/course/hand-in?of={ASSIGNMENT}")
+        assert answer.ok and "takes nothing now. Tell your instructor" in answer.text, answer.text
+        assert f"{closed} has mode 0700" in hub.do("status", status=1)
+    finally:
+        hub.start()
+    assert closed.stat().st_mode & 0o7000 == 0o1000
+    hub.do("status")
+    assert "0 collected, 3 unchanged" in hub.run(hub.grader, *words, check=False).stdout
+
+
+def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
+    """One that came into the gradebook past the roster: does it run in no page that shows it?"""
+    markup = "<img src=x onerror=alert(1)>"
+    hub.run(
+        hub.grader, "nbgrader", "db", "student", "add", eve.user, f"--last-name={markup}", "--first-name=E"
+    )
+    path = f"/formgrader/api/submitted_notebooks/{ASSIGNMENT}/doubling"
+    [one] = [row for row in ines.formgrader("GET", path).json() if row["student"] == eve.user]
+    assert one["last_name"] == markup
+    hub.grade("report", ASSIGNMENT)
+    pages = [
+        f"/formgrader/submissions/{one['id']}/",
+        "/course/class",
+        f"/course/class/assignment?of={ASSIGNMENT}",
+    ]
+    for page in (*pages, f"/course/class/report?of={ASSIGNMENT}"):
+        answer = ines.formgrader("GET", page)
+        assert answer.ok and markup not in answer.text, page
+        assert page == pages[1] or html.escape(markup) in answer.text, page
+    enrolled = hub.roster.read_text()
+    hub.roster.write_text(enrolled.replace("Eve Example", f"Eve {markup}"))
+    assert "line 4: name = " in hub.do("sync", hub.roster, status=1)
+    hub.roster.write_text(enrolled)
 
 
 def test_formgraders_links_open_in_its_lab(ines):
@@ -270,7 +430,7 @@ def test_formgraders_links_open_in_its_lab(ines):
 def test_backup_and_restore(hub, ines):
     """Are gradebook and submissions, lost, as they were before? And is a broken file refused?"""
     file, grading = hub.folder / "backup.tar.gz", hub.state / "home" / hub.grader / "course/.grading"
-    hub.do("backup", file)
+    assert "left out: " in hub.do("backup", file) and file.stat().st_size < 20e6, "the hole of 4 TB"
     assert file.stat().st_mode & 0o777 == 0o600
     submitted = {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()}
     marks = hub.state / "home" / hub.grader / "marks.csv"
@@ -286,7 +446,7 @@ def test_backup_and_restore(hub, ines):
     assert {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()} == submitted
     assert grading.stat().st_mode & 0o777 == 0o700 and grading.owner() == hub.grader
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
-    assert "2 unchanged" in answer["log"], "the restored submissions are those of the exchange"
+    assert "3 unchanged" in answer["log"], "the restored submissions are those of the exchange"
 
 
 def test_the_roster_changes(hub, ben, ines):

@@ -18,7 +18,7 @@ from cluster.staff.release.release import release
 from cluster.staff.release.wrong_solutions import fill
 
 from .. import ROOT
-from ..browser import needs_browser, violations
+from ..browser import needs_browser, overflows, violations
 from . import small_course
 from .desk import START, Album, sits
 from .hub import COURSE, PREFIX, Hub
@@ -73,6 +73,8 @@ class TheWay:
             ada.shot("start")
             ada.page.click("a[data-open$='.ipynb']")
             ada.opened()
+            ada.page.wait_for_timeout(2000)  # what a kernel tells of itself has come
+            assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
             ada.shot("lecture")
             assert ada.pictures() > 0
             ada.run_all(self.patience, self.last_words)
@@ -108,12 +110,15 @@ class TheWay:
             ada.opened()
             ada.shot("assignment")
             assert self.notebook in ada.page.url
-            assert "Still to do" in ada.validate(self.patience)
+            assert ada.validate(self.patience).startswith(f"0 failed, {self.checks} still to do")
+            ada.page.click("#to-do .quiet a")
+            ada.page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('NotImplementedError')")
             for number, text in answers(hub, ada.user, self.assignment, self.notebook):
                 ada.fill(number, text)
             ada.shot("assignment-filled")
             ada.run_all(self.patience)
-            assert "Success" in ada.validate(self.patience)
+            assert ada.validate(self.patience).startswith("0 failed, 0 still to do")
+            assert "Handed in by" in ada.hand_in()
             ada.assignments()
             ada.submit(self.assignment)
             ada.page.wait_for_selector(
@@ -140,19 +145,24 @@ class TheWay:
         """Does it open in Lab and in a tab, with its mathematics, without the hidden checks and a network?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
-            self.fetch_feedback(ada)
-            frame = ada.page.frame_locator(".jp-HTMLViewer iframe")
+            frame = self.fetch_feedback(ada)
             frame.locator("h1").first.wait_for()
             ada.shot("feedback-in-lab")
             self.read(frame)
             ada.menu("Course", "Start Page")
-            with ada.page.expect_popup() as popup:
-                ada.page.click("#progress a:has-text('feedback')")
-            ada.page = popup.value
-            ada.page.locator("h1").first.wait_for()
-            ada.shot("feedback-in-a-tab")
+            ada.page.click(f"#feedback-{self.assignment[:2]}")
+            ada.page.frame_locator("iframe.feedback").locator("h1").first.wait_for()
+            ada.page.click("main a:has-text('My notebook')")
+            ada.opened()
+            assert self.notebook in ada.page.url
+            for path in ("feedback", "feedback/page"):
+                assert ada.go(f"/user/{ada.user}/course/{path}?of={self.assignment}") == 200
+                ada.shot(path.replace("/", "-"))
+                assert violations(ada.page) == []
             self.read(ada.page)
-            assert violations(ada.page) == []
+            ada.go(f"/user/{ada.user}/course/feedback?of={self.assignment}")
+            ada.page.click("main a:has-text('start page')")
+            ada.page.wait_for_selector("h1:has-text('Where you are')")
 
     def fetch_feedback(self, ada):
         """As nbgrader has it: from its list to a folder, and there to the page."""
@@ -163,6 +173,7 @@ class TheWay:
         page.wait_for()
         ada.shot("feedback-fetched")
         page.dblclick()
+        return ada.page.frame_locator(".jp-HTMLViewer iframe")
 
     def read(self, page):
         """What the feedback must show, and what not."""
@@ -197,7 +208,7 @@ class TestSmall(TheWay):
     """With an assignment and a lecture of the tests' own; the instructor grades on the class page."""
 
     number, assignment, notebook, hidden = "99", "99_doubling", "doubling", "double(17) == 34"
-    points, of = 3, 3
+    points, of, checks = 3, 3, 2
     last_words, patience, formulas = "the answer is 42", 120, True
 
     @pytest.fixture(scope="class")
@@ -229,7 +240,48 @@ class TestSmall(TheWay):
     def fetch_feedback(self, ada):
         """By the start page's button."""
         ada.shot("feedback-is-there")
-        ada.page.click(f"#feedback-{self.number}")
+        ada.page.click(f"#fetch-feedback-{self.number}")
+        return ada.page.frame_locator("iframe.feedback")
+
+    @pytest.mark.hub
+    def test_the_hubs_own_pages(self, hub, album):
+        """Log-in, home, a start, errors, the receipt: has axe nothing against them, wide or narrow?"""
+        with sits(hub, "ada", album) as ada:
+
+            def looked(name):
+                for scheme, width in (("light", 1280), ("dark", 390)):
+                    ada.page.emulate_media(color_scheme=scheme)
+                    ada.page.set_viewport_size({"width": width, "height": 844})
+                    ada.page.wait_for_timeout(300)  # colours change slowly
+                    ada.shot(f"{name}-{scheme}")
+                    assert violations(ada.page) == [], f"{name}, {scheme}"
+                    assert overflows(ada.page) <= 0, f"{name} at {width} pixels"
+
+            ada.go("/hub/login?next=%2Fhub%2Fhome")
+            looked("hub-log-in")
+            for password in ("not the password", ada.password):
+                ada.page.fill("#username_input", ada.user)
+                ada.page.fill("#password_input", password)
+                ada.page.click("#login_submit")
+                if password != ada.password:
+                    ada.page.wait_for_selector(".login_error")
+                    looked("hub-refused")
+            ada.page.wait_for_url("**/hub/home")
+            looked("hub-home")
+            ada.page.click("#stop")
+            ada.page.wait_for_selector("#stop", state="hidden")
+            ada.go(f"/user/{ada.user}/lab")
+            looked("hub-not-running")
+            assert ada.go("/hub/nothing") == 404
+            looked("hub-error")
+            ada.page.click("a:has-text('your own pages')")
+            ada.page.click("a:has-text('Start it')", no_wait_after=True)
+            ada.shot("hub-start")  # a server that is forked may be there before
+            ada.page.wait_for_url(re.compile(f"/user/{ada.user}/lab"), timeout=START)
+            ada.go(f"/user/{ada.user}/course")
+            ada.page.click(f"#receipt-{self.number}")
+            ada.page.wait_for_selector("h1:has-text('Receipt')")
+            looked("receipt")
 
     def test_a_copy_of_a_lecture(self, hub, album):
         """Does it open with its figures, and run to its end, its job beside it?"""
@@ -255,6 +307,7 @@ class TestWhole(TheWay):
 
     assignment, notebook = "01_convolution_as_gemm", "convolution_as_gemm"
     points, of = 18, 20  # the written answer waits for a person
+    checks = 16
     hidden = "not square, one column of pixels left over"
     last_words, patience, formulas = "days, if every FLOP ran at its peak", 600, False
 

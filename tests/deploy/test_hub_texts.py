@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cluster.staff import work_files
-from cluster.staff.classes import store
+from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
@@ -28,6 +28,7 @@ from cluster.staff.hub import (
     units,
     users,
 )
+from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import state as states
 from cluster.staff.hub.settings import Settings, Trouble
 
@@ -61,6 +62,42 @@ def test_a_roster_is_read_as_spreadsheets_write_it(tmp_path):
     ada, ines = roster.read_people(people)
     assert (ada.user, ada.role, ada.extension, ada.names) == ("ada", "student", 0, ("Ada Maria", "Example"))
     assert (ines.name, ines.role, ines.extension) == ("Example, Ines", "instructor", 2)
+
+
+EXPORTS = {
+    "Moodle": "First name,Last name,Email address,Groups\nAda,Öz,Ada@uni.edu,\nBen,O'Neill,ben@uni.edu,\n",
+    "Canvas": "Student,ID,SIS Login ID,Section,01 (7)\n  Points Possible,,,,9\n"
+    '"Öz, Ada",1,ada,A,\n"O\'Neill, Ben",2,ben,A,3\n"Student, Test",3,5e1f,A,\n',
+    "Blackboard": '"Last Name"\t"First Name"\t"Username"\t"Student ID"\n'
+    '"Öz"\t"Ada"\t"ada"\t"7"\n"O\'Neill"\t"Ben"\t"ben"\t"8"\n',
+}
+
+
+@pytest.mark.parametrize("platform", EXPORTS)
+def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
+    """Are its people students under their log-ins, and is the export itself no roster?"""
+    export, people = tmp_path / "export.csv", tmp_path / "people.csv"
+    export.write_bytes(EXPORTS[platform].encode("utf-16" if platform == "Blackboard" else "utf-8"))
+    assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 0
+    found = roster.read_people(people)
+    assert [(p.name, p.user, p.role) for p in found] == [
+        ("Ada Öz", "ada", "student"), ("Ben O'Neill", "ben", "student")
+    ]  # fmt: skip
+    with pytest.raises(Trouble, match=r"names no instructor.*hub roster"):
+        roster.people_in(EXPORTS[platform])
+    assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 1
+    assert "there already" in capsys.readouterr().err
+
+
+def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
+    """Are two people of one log-in, and a log-in that is no Unix name, named?"""
+    for text, words in [
+        ("Username,First name,Last name\nada,A,B\nAda@x.org,C,D\n", "'ada' is there twice"),
+        ("Username,First name,Last name\na.b,A,B\n", "user = 'a.b'"),
+    ]:
+        (tmp_path / "export.csv").write_text(text)
+        with pytest.raises(Trouble, match=words):
+            roster.of_platform(tmp_path / "export.csv")
 
 
 @pytest.mark.parametrize(
@@ -440,7 +477,7 @@ def test_a_backup_takes_of_the_inbox_what_can_be_collected(tmp_path, monkeypatch
 
 def test_a_backup_waits_for_a_grading(tmp_path):
     """Is one at work named and refused, or waited for; and does none begin while the backup is written?"""
-    runs = store.Store(tmp_path / "runs", "01_loops")
+    runs = grading_folder.GradingFolder(tmp_path / "runs", "01_loops")
     lines = []
     with (
         runs.alone(),

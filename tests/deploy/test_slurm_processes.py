@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -151,6 +152,37 @@ def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
     finally:
         theirs.kill()
         theirs.wait()
+
+
+BUSY = """
+import pathlib, sys, time
+while time.process_time() < 3: pass
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
+
+
+def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
+    """Longer than its patience, saying for how long; and is one that does nothing given up by then?"""
+    monkeypatch.setattr(services, "SILENT", 1.0)
+    ready, lines = tmp_path / "ready", []
+
+    def daemon(name, code):
+        argv = [sys.executable, "-S", "-c", code, str(ready)]
+        return services.Daemon(name, argv, {}, tmp_path / f"{name}.log", ready.exists, patience=1.0)
+
+    try:
+        with pytest.raises(
+            Trouble, match=r"idle did not answer within 1 s, of which it computed for 0\.\d s"
+        ):
+            services.start_group([daemon("idle", "import time; time.sleep(60)")], tmp_path, lines.append)
+        services.start_group([daemon("busy", BUSY)], tmp_path, lines.append)
+        assert re.search(r"busy: no answer after \d+ s; so far it computed for [0-3]\.\d s", lines[0]), lines
+        with pytest.raises(Trouble, match="gone ended after"):
+            ready.unlink()
+            services.start_group([daemon("gone", "")], tmp_path, lines.append)
+    finally:
+        processes.end([r for r in process_ledger(tmp_path).all().values() if processes.alive(r)])
 
 
 def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):

@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cluster.staff.classes import store
+from cluster.staff.classes import grading_folder
 from cluster.staff.feedback import class_report, export
 
 from .. import ROOT
@@ -75,7 +75,7 @@ def test_former_marks_are_exported_and_reported(former):
     assert [(row[0], row[-1]) for row in rows[1:]] == [("ada", "3.0"), ("bob", "1.0")] and not warnings
     facts = class_report.facts(former.root, former.course, NAME)
     assert [(row["student"], row["points"]) for row in facts["students"]] == [("ada", 3.0), ("bob", 1.0)]
-    where = store.Store(store.runs(former.course.coursedir), NAME)
+    where = grading_folder.GradingFolder(grading_folder.runs(former.course.coursedir), NAME)
     verdict = where.verdict("bob", where.recorded("bob")["key"])
     assert verdict["checks"]["double-of-others"] == {"score": 0.0, "error": "AssertionError"}
 

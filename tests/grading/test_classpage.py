@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from cluster.staff import commands as staff_commands
-from cluster.staff.class_page import actions, commands, standing
+from cluster.staff.class_page import actions, commands, sheets
 from cluster.staff.class_page import queue as slurm
+from cluster.staff.classes import due_dates, give, notices, progress
 from cluster.staff.classes import exchange as exchange_
-from cluster.staff.classes import give, late, notices, progress
 from cluster.staff.classes.give import HandOut
 from cluster.staff.course import Course, CourseError
 from cluster.staff.release import release
@@ -56,14 +56,14 @@ def submitted(many, student):
 
 
 def rows(many):
-    return {row.student: row for row in standing.Sheets(many.root, None).one(NAME).rows}
+    return {row.student: row for row in sheets.Sheets(many.root, None).one(NAME).rows}
 
 
 def test_a_students_way(exchange):
     """Not yet, in the inbox, late, graded: is each told from the others?"""
     with exchange.book() as book:
-        late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
-        late.extend(book, exchange.course, "ada", NAME, days=1)
+        due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+        due_dates.extend(book, exchange.course, "ada", NAME, days=1)
     submitted(exchange, ME)
     found = rows(exchange)
     assert [found[n].status for n in ("ada", "bob", ME)] == ["not yet", "not yet", "late"]
@@ -72,14 +72,29 @@ def test_a_students_way(exchange):
     assert found["bob"].due == WHEN and not found["bob"].extended
     exchange.hand_in("ada", when="2026-01-02 12:00:00")
     exchange.hand_in("bob", when="2026-01-02 12:00:00")
+    assert rows(exchange)["bob"].work == f"lab/tree/.grading/submitted/bob/{NAME}/doubling.ipynb"
     exchange.run()
     found = rows(exchange)
+    with exchange.book() as book:
+        graded = book.find_submission_notebook("doubling", NAME, "bob").id
+    assert found["bob"].work == f"formgrader/submissions/{graded}/" and found[ME].work == ""
     assert [found[n].status for n in ("ada", "bob")] == ["in time", "late"]
     assert found["ada"].graded and found["ada"].points == sum(FULL.values()) and not found["ada"].given_back
-    sheet = standing.Sheets(exchange.root, None).one(NAME)
+    sheet = sheets.Sheets(exchange.root, None).one(NAME)
     assert (sheet.handed_in, sheet.count("graded"), sheet.count("waiting")) == (3, 2, 1)
     assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.max_points == sum(FULL.values())
     assert [row.student for row in sheet.rows] == ["bob", ME, "ada"], "late before in time"
+
+
+def test_how_long_and_how_far():
+    """Is an action's time told in words, and the newest count of its log, if there is one that can be?"""
+    log = "  graded:  50%|██▌  | 1/2 [00:01<00:01]\n  graded: 100%|█████| 2/2 [00:02<00:00]\nada 3/4 [x\n"
+    ended = actions.Action("Grade", "ines", 100.0, 0, log, ended=300.4)
+    assert (ended.took, ended.progress) == ("3 min 20 s", (3, 4))
+    assert actions.Action("Grade", "ines", 100.0, -1, "5/4 [\n").took == ""
+    assert actions.Action("Grade", "ines", 100.0, -1, "5/4 [\n").progress is None
+    running = actions.Action("Grade", "ines", time.time() - 7, None, "")
+    assert running.took in ("7 s", "8 s") and running.progress is None
 
 
 def test_feedback_is_given_back_and_goes_stale(exchange):
@@ -93,8 +108,9 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
     assert rows(exchange)["ada"].given_back and not rows(exchange)["bob"].given_back
     with exchange.book() as book:
         said = notices.notices(exchange.course, book)
-    assert said["ada"][NAME] == {"given_back": True} and said["bob"] == {}
     [page] = (exchange_.course_folder(exchange.course) / "feedback").iterdir()
+    since = datetime.datetime.fromtimestamp(page.stat().st_mtime, datetime.UTC).isoformat()
+    assert said["ada"][NAME] == {"given_back": since} and said["bob"] == {}
     os.utime(page, (0, 0))
     assert not rows(exchange)["ada"].given_back
     with pytest.raises(CourseError, match="eve: not graded"):
@@ -155,7 +171,7 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
         [page] = Path(folder.replace("STUDENT", name)).glob("*.html")
         assert "double-of-one" in page.read_text()
     with many.book() as book:
-        assert not exchange_.given(many.course, "ada", NAME, ["doubling"])
+        assert not exchange_.given_back_at(many.course, "ada", NAME, ["doubling"])
         assert "given_back" not in str(notices.notices(many.course, book))
 
 
@@ -165,9 +181,9 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
     secret.write_text("the grader's")
     (own / "notice.json").symlink_to(secret)
     with exchange.book() as book:
-        late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
-        late.extend(book, exchange.course, "ada", NAME, days=1)
-        late.extend(book, exchange.course, "bob", NAME, days=5)
+        due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+        due_dates.extend(book, exchange.course, "ada", NAME, days=1)
+        due_dates.extend(book, exchange.course, "bob", NAME, days=5)
         assert notices.tell(exchange.course, book) == {}
         assert secret.read_text() == "the grader's" and not (own / "notice.json").is_symlink()
         text = (own / "notice.json").read_text()
@@ -181,16 +197,16 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
 def test_the_rosters_extension_holds_for_each_assignment(exchange):
     """Also for one whose due date is set later; and does the longer of two hold?"""
     with exchange.book() as book:
-        assert late.standing(book, exchange.course, {"ada": 2, "bob": 0}) == [
+        assert due_dates.extend_each(book, exchange.course, {"ada": 2, "bob": 0}) == [
             "ada: 2 days more for each assignment"
         ]
-        assert late.standing(book, exchange.course, {"ada": 2}) == []
+        assert due_dates.extend_each(book, exchange.course, {"ada": 2}) == []
         assert [rows(exchange)[name].days for name in ("ada", "bob")] == [2, 0], "also before a due date"
-        late.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
-        until = late.deadlines(book, exchange.course, NAME)
+        due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+        until = due_dates.deadlines(book, exchange.course, NAME)
         assert until("ada").day == 4 and until("bob").day == 2
-        assert "until 2026-01-07" in late.extend(book, exchange.course, "ada", NAME, days=5)
-        assert "until 2026-01-04" in late.extend(book, exchange.course, "ada", NAME, days=1)
+        assert "until 2026-01-07" in due_dates.extend(book, exchange.course, "ada", NAME, days=5)
+        assert "until 2026-01-04" in due_dates.extend(book, exchange.course, "ada", NAME, days=1)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
@@ -204,7 +220,7 @@ def test_anothers_progress_is_not_believed(tmp_path):
         file.unlink(missing_ok=True)
         file.write_text(text)
         os.chown(file, owner, owner)
-        return standing.filled(tmp_path, "nobody", NAME)
+        return sheets.filled(tmp_path, "nobody", NAME)
 
     good = f'{{"{NAME}": [1, 2]}}'
     assert said(good) == (1, 2) and said(good, owner=0) is None
@@ -220,8 +236,8 @@ def test_anothers_progress_is_not_believed(tmp_path):
     (tmp_path / "other").write_text(good)
     file.unlink()
     file.symlink_to(tmp_path / "other")
-    assert standing.filled(tmp_path, "nobody", NAME) is None
-    assert standing.filled(tmp_path, "nobody-like-that", NAME) is None
+    assert sheets.filled(tmp_path, "nobody", NAME) is None
+    assert sheets.filled(tmp_path, "nobody-like-that", NAME) is None
 
 
 @pytest.mark.parametrize(
@@ -241,7 +257,7 @@ def test_anothers_progress_is_not_believed(tmp_path):
 )
 def test_what_a_form_cannot_ask_for(form, words):
     """Is it named before anything runs?"""
-    sheet = standing.Sheet(NAME, "Doubling", due=WHEN, rows=[standing.Row("ada", "Ada")])
+    sheet = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
     with pytest.raises(commands.Wrong, match=words):
         commands.grade_command(sheet, empty | form)
@@ -249,8 +265,8 @@ def test_what_a_form_cannot_ask_for(form, words):
 
 def test_the_next_step_is_named():
     """From handing out to giving back: which button comes next, and which have nothing to do yet?"""
-    row = standing.Row("ada", "Ada")
-    sheet = standing.Sheet(NAME, "Doubling", rows=[row])
+    row = sheets.Row("ada", "Ada")
+    sheet = sheets.Sheet(NAME, "Doubling", rows=[row])
 
     def said():
         return commands.next_step(sheet), [do for do in commands.BUTTONS if commands.hindrance(sheet, do)]

@@ -270,7 +270,7 @@ def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
         [item] = course.waiting
         for attempt, job in enumerate(("first", "second"), 1):
             plan = {"job": job, "kind": "slurm", "sent": 0.0, "parts": [[item]], "attempts": [attempt]}
-            folder = course.store.dispatches / job
+            folder = course.on_disk.dispatches / job
             folder.mkdir(parents=True)
             (folder / "plan.json").write_text(json.dumps(plan))
         queue = {"first": "", "second": "0|PENDING|JobArrayTaskLimit\n"}

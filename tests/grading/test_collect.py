@@ -3,11 +3,15 @@
 import datetime
 import os
 import pwd
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from cluster.staff.classes import collect
+from cluster.staff.classes import collect, exchange
 from cluster.staff.course import Course, CourseError
+from cluster.staff.hub import users
+from cluster.staff.services import Trouble
 
 NAME = "99_doubling"
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -122,8 +126,8 @@ def test_names_that_are_none(inbox, name):
     assert not inbox.collect(check_owner=False)[0]
 
 
-def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path):
-    """Does Formgrader's button refuse a link as well?"""
+def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path, monkeypatch):
+    """Does Formgrader's button refuse a link as well, and say first which folder is closed?"""
     from nbgrader.apps.api import NbGraderAPI
 
     inbox.course.config.Exchange.root = str(tmp_path / "exchange")
@@ -136,6 +140,24 @@ def test_nbgraders_own_command_obeys_the_same_rules(inbox, tmp_path):
     answer = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
     assert answer["success"] and "1 collected, 0 unchanged, 1 refused" in answer["log"], answer
     assert inbox.submitted().is_dir() and not inbox.submitted("ada").exists()
+    monkeypatch.setattr(exchange, "shut", lambda path: f"{path} cannot be entered")
+    answer = NbGraderAPI(inbox.course.coursedir, config=inbox.course.config).collect(NAME)
+    assert not answer["success"] and answer["log"].startswith(f"[CRITICAL] {folder} cannot be entered")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+@pytest.mark.parametrize("closed", ["exchange", "exchange/course", "exchange/course/inbound"])
+def test_what_keeps_the_grader_out_is_named(closed):
+    """Is it the folder that is closed, and who is kept out; and nothing where all are open?"""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        inbox = Path(top, "exchange/course/inbound")
+        inbox.mkdir(parents=True)
+        os.chmod(top, 0o755)
+        assert users.acting("nobody", lambda: exchange.shut(inbox)) == ""
+        assert users.acting("nobody", lambda: collect.found(inbox, NAME)) == [[], {}]
+        os.chmod(f"{top}/{closed}", 0o700)
+        with pytest.raises(Trouble, match=f"CourseError: {top}/{closed} cannot be entered by nobody"):
+            users.acting("nobody", lambda: collect.found(inbox, NAME))
 
 
 def test_no_inbox(inbox, tmp_path):

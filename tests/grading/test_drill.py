@@ -15,7 +15,7 @@ import pytest
 
 from cluster.jobs.folder import provenance
 from cluster.staff.classes import grade, on_slurm
-from cluster.staff.classes.store import Store, load, runs
+from cluster.staff.classes.grading_folder import GradingFolder, load, runs
 from cluster.staff.course import CourseError
 from cluster.staff.engine import Engine
 from cluster.staff.feedback import core_hours
@@ -140,7 +140,7 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
     if not STUDENTS:
         root, name, students = released, "99_doubling", 12
     course, handed = sample_class.make(root, name, tmp_path, students)
-    where, began = Store(runs(course.coursedir), name), time.time()
+    where, began = GradingFolder(runs(course.coursedir), name), time.time()
 
     def verdicts():
         """{path: time} of the verdicts that hold."""
@@ -207,7 +207,7 @@ def test_an_array_that_would_wait_for_ever(here, released, tmp_path):
     with pytest.raises(CourseError, match="AssocMaxWallDurationPerJobLimit"):
         grade.Head(course, "99_doubling", array).grade()
     wait(lambda: not queued(here))
-    assert list(Store(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
+    assert list(GradingFolder(runs(course.coursedir), "99_doubling").dispatches.glob("*/plan.json")) == []
 
 
 def test_the_script_of_an_array(tmp_path):

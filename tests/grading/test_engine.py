@@ -17,7 +17,7 @@ from cluster.staff.course import CourseError
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside.channel import Late
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
-from cluster.staff.engine.submission import Work
+from cluster.staff.engine.submission import GradedNotebook
 
 from .sandboxes import STUB, assignment, cell, filled, need, patiently, tiny
 
@@ -204,7 +204,7 @@ def test_what_a_hidden_part_prints_stays_with_it(engine):
 def test_no_points_before_the_hidden_part_has_passed():
     """Has a check no points where the time is over between its shown part and its hidden one?"""
     check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
-    work = Work(tiny(RIGHT, check), None, LIMITS, time.monotonic() + 60)
+    work = GradedNotebook(tiny(RIGHT, check), None, LIMITS, time.monotonic() + 60)
     passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
     messages = iter([passed])
 

@@ -5,7 +5,7 @@ import datetime
 import pytest
 
 from cluster.staff import commands
-from cluster.staff.classes import late
+from cluster.staff.classes import due_dates
 from cluster.staff.course import CourseError
 
 from .classes import ENGINE, FULL, NAME
@@ -24,7 +24,7 @@ from .classes import ENGINE, FULL, NAME
 )
 def test_moments(text, utc):
     """Is a date with a zone what it is in UTC, summer time included?"""
-    assert str(late.moment(text)) == utc
+    assert str(due_dates.moment(text)) == utc
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,22 @@ def test_moments(text, utc):
 def test_what_is_no_moment_is_refused(text, words):
     """Is a date refused that nbgrader would take for another time?"""
     with pytest.raises(CourseError, match=words):
-        late.moment(text)
+        due_dates.moment(text)
 
 
 @pytest.mark.parametrize(("seconds", "days"), [(0, 0), (600, 0), (601, 1), (86400, 1), (86401, 2)])
 def test_days_are_counted_once_begun(seconds, days):
     """Ten minutes of grace, then whole days?"""
-    assert late.days_begun(seconds, 10) == days
+    assert due_dates.days_begun(seconds, 10) == days
 
 
 def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
     """25 hours late costs two tenths; an extension takes that back, also where it is given beforehand?"""
     with many.book() as book, pytest.raises(CourseError, match="set it first"):
-        late.extend(book, many.course, "ada", NAME, days=1)
+        due_dates.extend(book, many.course, "ada", NAME, days=1)
     with many.book() as book:
-        late.set_due(book, many.course, NAME, "2026-01-01 00:00 UTC")
-        late.extend(book, many.course, "bob", NAME, until="2026-01-02 02:00 +01:00")
+        due_dates.set_due(book, many.course, NAME, "2026-01-01 00:00 UTC")
+        due_dates.extend(book, many.course, "bob", NAME, until="2026-01-02 02:00 +01:00")
     for name in ("ada", "bob"):
         many.hand_in(name, when="2026-01-02 01:00:00")
     many.run()
@@ -72,20 +72,20 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
     worth = sum(FULL.values())
     assert penalties() == {"ada": pytest.approx(0.2 * worth), "bob": 0}
     with many.book() as book:
-        words = late.extend(book, many.course, "ada", NAME, days=1)
+        words = due_dates.extend(book, many.course, "ada", NAME, days=1)
         assert words == f"ada may hand in {NAME} until 2026-01-02 00:00 UTC"
     assert penalties()["ada"] == pytest.approx(0.1 * worth)
     many.course.config.LatePenalty.free_days = 1
     with many.book() as book:
-        late.charge_all(book, many.course.config, ["ada"])
+        due_dates.charge_all(book, many.course.config, ["ada"])
     assert penalties()["ada"] == 0
     many.course.config.LatePenalty.free_days = 0
     monkeypatch.setattr("cluster.staff.classes.grade.ENGINE", ENGINE)
     many.course.autograde(NAME, "ada")
     assert penalties() == {"ada": pytest.approx(0.1 * worth), "bob": 0}
     with many.book() as book:
-        late.extend(book, many.course, "ada", NAME, days=0)
-        told = late.told(book, many.course, NAME)
+        due_dates.extend(book, many.course, "ada", NAME, days=0)
+        told = due_dates.told(book, many.course, NAME)
     assert "bob: until 2026-01-02 01:00 UTC" in told and "ada" not in told
     assert penalties()["ada"] == pytest.approx(0.2 * worth)
 
@@ -96,7 +96,7 @@ def test_free_days_go_in_the_order_of_the_due_dates():
 
     class Row:
         def __init__(self, name, due, days):
-            self.name, self.duedate, self.total_seconds_late = name, due, days * late.DAY
+            self.name, self.duedate, self.total_seconds_late = name, due, days * due_dates.DAY
 
     class Book:
         def find_student(self, student):
@@ -104,7 +104,7 @@ def test_free_days_go_in_the_order_of_the_due_dates():
             rows = [Row("02", start + day, 2), Row("01", start, 2), Row("03", start + 2 * day, 1)]
             return type("Student", (), {"submissions": [*rows, Row("04", None, 0)]})
 
-    assert late.LatePenalty(free_days=3).charged(Book(), "ada") == {"01": 0, "02": 1, "03": 1}
+    assert due_dates.LatePenalty(free_days=3).charged(Book(), "ada") == {"01": 0, "02": 1, "03": 1}
 
 
 @pytest.mark.parametrize("text", ["cells=1", "cell=fast", "cell=-1", "memory=G"])

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbgrader.nbgraderformat import MetadataValidator
 
-from cluster.staff.classes import collect, give, prepare, store
+from cluster.staff.classes import collect, give, grading_folder, prepare
 from cluster.staff.engine.outputs import Outputs
 from cluster.system.text import encodable, printable
 
@@ -43,7 +43,7 @@ def faults(found, source):
     nbformat.validate(found.notebook)
     MetadataValidator().validate_nb(found.notebook)
     nbformat.writes(found.notebook).encode()
-    store.key(found, {}, {})
+    grading_folder.key(found, {}, {})
     names = [cell.metadata.nbgrader.grade_id for cell in found.notebook.cells if "nbgrader" in cell.metadata]
     if len(set(names)) < len(names) or not set(names) >= set(source.points):
         wrong.append(f"the checks are {names}")

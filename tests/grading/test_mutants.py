@@ -165,12 +165,14 @@ def test_unusual_solutions_are_well_formed(assignment):
 
 
 def chosen(assignment):
-    """{submission: why it is graded}: those with another key; one mutant in ten, and stub or solution."""
+    """({submission: why it is graded}, what is left): of those with another key so many, else one mutant in
+    ten; and stub and solution, or one of them."""
     shared, own = keys.mutants(sample.tree(), assignment)
     table = prove_checks.table_of(ROOT, assignment)
     why = {name: table.why(name, shared, own[name]) for name in own}
     ends = {name: why.pop(name) for name in (wrong_solutions.STUB, wrong_solutions.SOLUTION)}
-    return sample.to_redo(why) | sample.to_redo(ends)
+    redo = sample.to_redo(why, most=sample.MOST)
+    return redo | sample.to_redo(ends), sample.due(why, redo)
 
 
 @pytest.mark.notebook
@@ -179,7 +181,8 @@ def chosen(assignment):
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_all_mutants_are_caught(assignment, releases, record_property, monkeypatch):
     """Does each wrong solution in tests/mutants lose what it should, the stub all, the solution nothing?"""
-    redo = chosen(assignment)
+    redo, left = chosen(assignment)
+    sample.note(record_property, assignment, left)
     for name, why in redo.items():
         sample.note(record_property, f"{assignment}, {name}", why)
     monkeypatch.setattr(prove_checks, "generate", releases.keep)
@@ -221,16 +224,21 @@ def test_another_result_than_the_recorded_is_a_defect(course):
 
 
 def test_a_recorded_result_is_replaced_where_its_key_is_another(course):
-    """Does make test-all record what it makes under a new key, and not what contradicts today's?"""
+    """Does make test-all record what it makes under a new key, but not what is wrong or contradicts it?"""
     for name in ("pyproject.toml", "constraints.txt"):
         (course / name).write_text((ROOT / name).read_text())
     (course / "cluster").symlink_to(ROOT / "cluster")
     write_mutant(course, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
     table = prove_checks.table_of(course, "99_doubling")
+    write_mutant(course, "right_after_all", {"double-of-others"}, "x + x")
     table.keep({}, {"solution": {}}, {"solution": {"points": 2, "failed": []}})
-    assert prove_checks.prove(course, keep=True) == []
+    kept = "99_doubling: mutant right_after_all keeps the points of double-of-others"
+    assert prove_checks.prove(course, keep=True) == [kept]
+    (course / "tests" / "mutants" / "99" / "right_after_all.py").unlink()
     recorded = table.path.read_text()
-    assert json.loads(recorded)["results"]["solution"]["points"] == 3
+    assert {name: made["points"] for name, made in json.loads(recorded)["results"].items()} == {
+        "solution": 3, "squares": 1, "stub": 0,
+    }  # fmt: skip
     table.path.write_text(recorded.replace('"points": 3', '"points": 2'))
     assert prove_checks.prove(course, keep=True) == ["99_doubling: solution has 3 points, recorded are 2"]
     assert table.path.read_text() == recorded.replace('"points": 3', '"points": 2')

@@ -14,7 +14,7 @@ import pytest
 from nbgrader.api import Gradebook
 
 from cluster.jobs.backends import forked_ranks
-from cluster.staff import hidden, keys
+from cluster.staff import autotest_step, hidden, keys
 from cluster.staff.classes import gradebook
 from cluster.staff.classes.prepare import Source
 from cluster.staff.course import Course, CourseError, assignments
@@ -108,6 +108,22 @@ def test_cells_below_the_last_directive_change_nothing(course):
     whole = release.generate(course, "99_doubling", course / "whole", course / "private")
     assert executed.read_text() == "to its end"
     assert (whole / "doubling.ipynb").read_text() == text
+
+
+def test_an_unchanged_release_is_not_executed_to_its_end_again(course, monkeypatch, capsys):
+    """Handing out: to the end where the release is another; is it said meanwhile at which cell it is?"""
+    monkeypatch.setattr(autotest_step, "EVERY", -1.0)
+    below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
+    twin_of(course).write_text(TWIN + below)
+    executed = twin_of(course).with_name("executed.txt")
+    release.release(course, private=course / "private", whole=None)
+    assert executed.exists() and "executing the solution, its jobs too: cell 1 of" in capsys.readouterr().out
+    executed.unlink()
+    release.release(course, private=course / "private", whole=None)
+    assert not executed.exists() and "99_doubling: unchanged" in capsys.readouterr().out
+    twin_of(course).write_text(TWIN + below + "\n\n# %% [markdown]\n# Another word.\n")
+    release.release(course, private=course / "private", whole=None)
+    assert executed.exists() and "released to" in capsys.readouterr().out
 
 
 JOB = """
@@ -349,8 +365,7 @@ def test_students_readme_says_how_long_and_how_to_hand_in():
 def test_package_holds_no_answers_before_its_time(tmp_path):
     """Do the modules that answer an assignment come only after it, needs none there one that is not, and
     would an answer be found?"""
-    of_06 = {"cluster/network/algorithms.py"}
-    of_07 = of_06 | {"cluster/training/distributed.py", "cluster/training/shards.py"}
+    of_07 = {"cluster/training/distributed.py", "cluster/training/shards.py"}
     answers = of_07 | {"cluster/training/optimizers.py", "cluster/training/schedules.py"}
     modules, arrows = imports.modules(ROOT), imports.arrows(ROOT)
     for after, held in [(None, set()), ("01", set()), ("08", answers), ("07", of_07)]:
@@ -361,10 +376,11 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
         lacking = {(a, b) for a, b in arrows if a in there and b not in there}
         assert lacking == {("cluster.__main__", "cluster.staff.__main__")}  # which says so
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
-    with open(tmp_path / "student" / "cluster/training/shards.py", "a") as file:
-        file.write(f"\n{secret}\n")
+    for room in ("training", "network"):
+        (tmp_path / "student" / "cluster" / room / "planted.py").write_text(f"\n{secret}\n")
     found = student_folder.leaks(ROOT, tmp_path / "student")
-    assert any("cluster/training" in line and "the secret line" in line for line in found), found
+    for room in ("training", "network"):
+        assert any(f"cluster/{room}" in line and "the secret line" in line for line in found), found
     with pytest.raises(CourseError, match="'7'"):
         student_folder.make(ROOT, tmp_path / "student", "7")
 

@@ -9,6 +9,7 @@ import pytest
 
 from cluster.slurm import client
 from cluster.staff import __main__ as command
+from cluster.staff import platforms, spreadsheet
 from cluster.staff.classes import grade, regrade
 from cluster.staff.course import CourseError, assignments
 from cluster.staff.feedback import class_report, explain, export, report_page
@@ -94,6 +95,8 @@ def graded(many):
 
 def test_the_report_is_right_and_stands_alone(graded):
     """Are rates, means and misunderstandings as counted by hand, and is nothing loaded from elsewhere?"""
+    with graded.book() as book:
+        book.update_or_create_student("eve", first_name="Eve", last_name="Example")
     found = class_report.facts(graded.root, graded.course, NAME)
     rows = {row["check"]: (row["mean"], row["failed"], row["rate"]) for row in found["checks"]}
     assert rows == {"double-of-one": (0.75, 1, 0.25), "double-of-others": (1.0, 2, 0.5)}
@@ -102,6 +105,7 @@ def test_the_report_is_right_and_stands_alone(graded):
     assert found["time"]["seconds"] == 1.5 and found["time"]["core hours"]["local"] > 0
     text = report_page.page(found)
     assert text.count("data:image/svg+xml") == 2 and "=cmd|x" in text
+    assert "<h1>99 · Doubling</h1>" in text and "<td>Eve Example</td><td>eve</td>" in text
     assert not re.search(r'(src|href)="(?!data:)|<script|@import|url[(]', text)
     tables = class_report.tables(found)
     [head_row, first, *_] = csv.reader(io.StringIO(tables["students.csv"]))
@@ -151,11 +155,120 @@ def test_the_export(graded):
         made = {form: export.export(book, [NAME], form) for form in export.FORMS}
     rows = {form: list(csv.reader(io.StringIO(text))) for form, (text, _) in made.items()}
     assert {row[0]: row[-1] for row in rows["moodle"]} == {
-        "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "0.0", "zoe": "",
+        "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "0.0", "zoe": "-",
     }  # fmt: skip
     assert rows["canvas"][0][3] == "SIS Login ID" and rows["canvas"][1][-1] == "3.0"
     assert rows["plain"][0][-1] == f"{NAME} (of 3)" and rows["canvas"][-1][0] == "Z, Zoe"
     assert [words.partition(",")[0] for words in made["plain"][1]] == ["eve"]
+
+
+AWKWARD = {
+    "amo": ("O'Ne\"ill, Jr.", "Séan"),
+    "bel": ('=HYPERLINK("http://x","y")', "+1"),
+    "cem": ("\u200f=1+1", "\u200fעדה"),
+    "dun": ("Öztürk", None),
+    "eni": ("\uff1dA1", " @SUM(A1)"),
+    "-z": ("Minus", "Zed"),
+}
+
+
+@pytest.mark.parametrize("form", export.FORMS)
+def test_awkward_names_come_back_as_they_are(graded, form):
+    """Commas, quotes, formulas, umlauts, marks of direction, no e-mail: one row for each, and no formula?"""
+    with graded.book() as book:
+        for name, (last, first) in AWKWARD.items():
+            book.update_or_create_student(name, last_name=last, first_name=first)
+        text, warnings = export.export(book, [NAME], form)
+    head, *rows = csv.reader(io.StringIO(text))
+    assert {len(row) for row in rows} == {len(head)}
+    assert not [f for row in rows for f in row if f != "-" and spreadsheet.is_formula(f)]
+    column = head.index({"plain": "student", "canvas": "SIS Login ID"}.get(form) or next(
+        name for name in head if name.lower() == "username"
+    ))  # fmt: skip
+    found = {row[column].lstrip("'"): row for row in rows}
+    assert set(AWKWARD) <= set(found)
+    if form != "moodle":
+        shown = ", ".join(found["amo"][:3] + found["dun"][:3] + found["cem"][:3])
+        assert "O'Ne\"ill, Jr." in shown and "Séan" in shown and "Öztürk" in shown and "עדה" in shown
+    if form != "plain":
+        assert [w.partition(":")[0] for w in warnings if "formula" in w] == ["'-z'", "'=cmd|x'"]
+    if form == "blackboard":
+        assert all(f.startswith('"') for line in text.splitlines() for f in line.split('","')[:1])
+
+
+CANVAS = """\
+Student,ID,SIS User ID,SIS Login ID,Section,Other (4),99 Doubling (17),Final Score
+    Points Possible,,,,,5,3,(read only)
+"Lovelace, Ada",101,S-1,Ada@uni.edu,A,1,,
+"Not, Here",102,S-2,nobody,A,,,
+"Student, Test",103,,4f1c,A,,,
+"""
+BLACKBOARD = '"Last Name"\t"First Name"\t"Username"\t"Student ID"\t"99_doubling [Total Pts: 3 Score] |123"\n'
+BLACKBOARD += '"Lovelace"\t"Ada"\t"ada"\t"S-1"\t""\n'
+MOODLE = "First name;Last name;Email address\nAda;Lovelace;ada@uni.edu\n"
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "expected"),
+    [
+        (
+            "canvas",
+            CANVAS,
+            [
+                ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "99 Doubling (17)"],
+                ["    Points Possible", "", "", "", "", "3.0"],
+                ["Lovelace, Ada", "101", "S-1", "Ada@uni.edu", "A", "3.0"],
+            ],
+        ),
+        (
+            "blackboard",
+            BLACKBOARD,
+            [
+                ["Last Name", "First Name", "Username", "Student ID", f"{NAME} [Total Pts: 3 Score] |123"],
+                ["Lovelace", "Ada", "ada", "S-1", "3.0"],
+            ],
+        ),
+        (
+            "moodle",
+            MOODLE,
+            [["First name", "Last name", "Email address", NAME], ["Ada", "Lovelace", "ada@uni.edu", "3.0"]],
+        ),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, given, expected, encoding):
+    """With the platform's own export: are its people, its columns and their numbers named as it does?"""
+    like = graded.root / "theirs.csv"
+    like.write_bytes(given.encode(encoding))
+    monkeypatch.chdir(graded.root)
+    assert command.main(["export", "99", "--for", form, "--like", str(like)]) == 0
+    text = (graded.root / ".grading" / f"grades-{form}.csv").read_text()
+    assert list(csv.reader(io.StringIO(text))) == expected
+    said = capsys.readouterr().out
+    assert "bob: not in the platform's export" in said and ("nobody: not in" in said) == (form == "canvas")
+    assert ("map it to a new grade item" in said) == (form == "moodle")
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])
+def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys, text):
+    """Does the message name the columns that are there and those that are needed?"""
+    (graded.root / "theirs.csv").write_text(text)
+    monkeypatch.chdir(graded.root)
+    assert command.main(["export", "--for", "canvas", "--like", "theirs.csv"]) == 1
+    assert "needed are Username, SIS Login ID or Email address" in capsys.readouterr().err
+    assert command.main(["export", "--like", "theirs.csv"]) == 1
+    with pytest.raises(platforms.Unknown, match="neither UTF-8 nor UTF-16"):
+        (graded.root / "latin").write_bytes("Öz".encode("latin-1"))
+        platforms.read(graded.root / "latin")
+
+
+def test_moodle_is_said_to_refuse_more_than_100_points(graded):
+    """Is an assignment of more than 100 points named, which Moodle refuses by default?"""
+    with graded.book() as book:
+        book.find_grade_cell("double-of-one", "doubling", NAME).max_score = 99.5
+        book.db.commit()
+        assert [w for w in export.export(book, [NAME], "moodle")[1] if "101.5 points" in w]
+        assert not [w for w in export.export(book, [NAME], "canvas")[1] if "points;" in w]
 
 
 def again(graded, check="double-of-others", void=None):

@@ -9,7 +9,7 @@ import pytest
 
 from cluster.checks.variant import variant
 from cluster.staff import __main__ as command
-from cluster.staff.classes import grade, prepare, regrade, store, variants
+from cluster.staff.classes import grade, grading_folder, prepare, regrade, variants
 from cluster.staff.course import Course, CourseError
 from cluster.staff.feedback import class_report
 from cluster.staff.release import variant_codes
@@ -136,7 +136,7 @@ def test_a_copied_answer_loses_the_points(root):
     assert got == {"ada": [1, 2], "bob": [0, 2], "cyd": [0, 2], "dan": [1, 2]}
     assert "holds the code of ada" in "".join(result.notes["cyd"]) and "ada" not in result.notes
     assert "sample's numbers" in "".join(result.notes["dan"])
-    where = store.Store(store.runs(course.coursedir), NAME)
+    where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), NAME)
     assert where.recorded("ada")["key"] != where.recorded("bob")["key"]
     staged = [path.read_text() for path in where.folder.rglob("*") if path.is_file()]
     assert not any(known.key.decode() in text for text in staged) and any(ada in text for text in staged)

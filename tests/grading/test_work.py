@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from cluster.staff.classes import prepare, store, worker
+from cluster.staff.classes import grading_folder, prepare, worker
 from cluster.staff.course import Course, CourseError
 from cluster.staff.work_files import work_files
 
@@ -139,36 +139,36 @@ def test_the_key_changes_with_all_that_counts(work):
     """Do answer, files, the assignment's own files and versions change the key, and receipts not?"""
     found = hand_in(work, "ada", work[3])
     env = {"numpy": "1"}
-    first = store.key(found, {}, env)
+    first = grading_folder.key(found, {}, env)
     (found.folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
     found.files = work_files(found.folder)
-    assert store.key(found, {}, env) == first
-    keys = {first, store.key(found, {}, {"numpy": "2"})}
+    assert grading_folder.key(found, {}, env) == first
+    keys = {first, grading_folder.key(found, {}, {"numpy": "2"})}
     data = found.folder.parent / "data.csv"
     data.write_text("1")
-    keys.add(store.key(found, {"data.csv": data}, env))
+    keys.add(grading_folder.key(found, {"data.csv": data}, env))
     (found.folder / "run.json").write_text("{}")
     found.files = work_files(found.folder)
-    keys.add(store.key(found, {}, env))
+    keys.add(grading_folder.key(found, {}, env))
     found.notebook.cells[1].source += "\n"
-    keys.add(store.key(found, {}, env))
+    keys.add(grading_folder.key(found, {}, env))
     assert len(keys) == 5
 
 
 def dispatch(work, tmp_path, answers):
-    """Stage one submission an answer; returns the store, the dispatch's folder and the items' folders."""
-    kept, staged = store.Store(tmp_path / "runs", NAME), []
+    """Stage one submission an answer; returns the grading's folder, the dispatch's and the items'."""
+    kept, staged = grading_folder.GradingFolder(tmp_path / "runs", NAME), []
     for i, answer in enumerate(answers):
         work[3].cells[1].source = answer
         found = hand_in(work, f"s{i}", work[3])
         (found.folder / "mine.csv").write_text("1")
         found.files = work_files(found.folder)
-        staged.append(kept.stage(found, store.key(found, {}, {}), {}))
+        staged.append(kept.stage(found, grading_folder.key(found, {}, {}), {}))
     folder = kept.dispatches / "one"
     folder.mkdir()
     parts = [[[item.parent.name, item.name] for item in staged]]
     plan = {"parts": parts, "engine": ENGINE, "workers": 2, "limits": None}
-    store.write(folder / "plan.json", json.dumps(plan))
+    grading_folder.write(folder / "plan.json", json.dumps(plan))
     return kept, folder, staged
 
 
@@ -204,6 +204,6 @@ def test_a_worker_ends_with_its_head(tmp_path):
 
 def test_a_second_head_is_refused(tmp_path):
     """Does the lock name who holds it?"""
-    kept = store.Store(Path(tmp_path), NAME)
+    kept = grading_folder.GradingFolder(Path(tmp_path), NAME)
     with kept.alone(), pytest.raises(CourseError, match="being graded by process"), kept.alone():
         pass

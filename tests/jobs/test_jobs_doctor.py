@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import cluster
-from cluster.jobs.doctor import machine, slurm, trial
+from cluster.jobs.doctor import checkup, slurm, trial
 from cluster.jobs.doctor.report import Report
 from cluster.slurm import client
 
@@ -51,7 +51,7 @@ def commands(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setattr(client, "_answers", {})
     monkeypatch.setattr(slurm, "built", lambda: (True, True))
-    monkeypatch.setattr(machine, "built", lambda: (True, True))
+    monkeypatch.setattr(checkup, "built", lambda: (True, True))
     monkeypatch.setattr(client, "PLACES", ())
 
     def play(**texts):
@@ -68,8 +68,8 @@ def commands(tmp_path, monkeypatch):
 
 def test_the_function_stays_the_function():
     """The first import of the package `cluster.jobs.doctor` binds that name: can it be called afterwards?"""
-    code = "import cluster; from cluster.jobs.doctor import machine; import cluster.jobs.doctor.report;"
-    code += "print(callable(cluster.doctor), callable(cluster.jobs.doctor), machine.doctor.__name__)"
+    code = "import cluster; from cluster.jobs.doctor import checkup; import cluster.jobs.doctor.report;"
+    code += "print(callable(cluster.doctor), callable(cluster.jobs.doctor), checkup.doctor.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "doctor"]
 
@@ -146,8 +146,8 @@ def test_a_laptop_without_slurm_is_no_fault(commands, monkeypatch):
 
 
 def test_a_folder_that_cannot_be_written_and_packages_that_are_not_there(commands, monkeypatch):
-    monkeypatch.setattr(machine.os, "access", lambda path, mode: False)
-    monkeypatch.setattr(machine.provenance, "versions", lambda: {"python": "3.11"})
+    monkeypatch.setattr(checkup.os, "access", lambda path, mode: False)
+    monkeypatch.setattr(checkup.provenance, "versions", lambda: {"python": "3.11"})
     report = commands()
     assert [report.item(s).mark for s in ("runs", "tensorflow", "horovod")] == ["bad"] * 3
 

@@ -186,6 +186,8 @@ def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, 
 def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, monkeypatch, kind):
     """The same on the real Slurm, around its sbatch: what it has taken is found, and runs once."""
     cluster.enter(monkeypatch)
+    for name in ("CLUSTER_RUNS", "CALLED"):
+        monkeypatch.setenv(name, str(tmp_path))  # which killable.ask sets anew, here too
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(backends, "CUT_OFF", 5.0)

@@ -14,7 +14,7 @@ import pytest
 
 import cluster
 from cluster.jobs import attach, errors, submit
-from cluster.jobs.doctor import machine
+from cluster.jobs.doctor import checkup
 from cluster.jobs.doctor.report import Report
 from cluster.jobs.folder import layout, private
 from cluster.system import files
@@ -172,7 +172,7 @@ def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch,
         assert str(runs) in caught.value.what
         assert "CLUSTER_RUNS" in caught.value.next_step or "chmod go-w" in caught.value.next_step
     report = Report()
-    machine._folder(report, slurm=False)
+    checkup._folder(report, slurm=False)
     assert report.item("runs").mark == "bad" and str(runs) in report.item("runs").finding
     assert not list(runs.iterdir())
 

@@ -122,7 +122,45 @@ def test_pflops_of_mn_1b():
     assert 512 * 125 / 1000 == 64
 
 
+def test_cartesius():
+    """32 GFLOPS a core; each K40m in double precision: 960 units, 2 FLOPs a cycle, 0.875 GHz at most."""
+    assert 1_327_000 / 40_960 == pytest.approx(32.4, abs=0.05)
+    assert 210 / (64 * 2) == pytest.approx(1.64, abs=0.005)
+    assert 960 * 2 * 0.875 / 1000 == pytest.approx(1.68)
+    assert 2880 * 2 * 0.745 / 1000 == pytest.approx(4.29, abs=0.005)  # in single precision
+
+
 def test_pflops_of_mn_1a_and_mn_2():
     assert 1024 * 18.7 / 1000 == pytest.approx(19.1, abs=0.1)
     assert 1024 * 9.3 / 1000 == pytest.approx(9.5, abs=0.05)  # deck 000 says 9.3
     assert 128 * 8 * 125 / 1000 == 128
+
+
+def test_tensor_cores_of_a_v100():
+    """640 Tensor Cores of 4 × 4 × 4 multiply-adds a cycle, 5,120 ordinary ones of one, at 1.53 GHz."""
+    assert 640 * 4**3 * 2 * 1.53e9 == pytest.approx(125e12, rel=0.01)
+    assert 5120 * 2 * 1.53e9 == pytest.approx(15.7e12, rel=0.01)
+
+
+def test_sizes_of_the_sets_in_deck_003():
+    """MNIST's training images, all of CIFAR-10, and a number that is no part of ILSVRC 2012."""
+    assert 50_000 + 10_000 == 60_000  # CIFAR-10, all; MNIST has 60,000 to train and 10,000 to test
+    parts = [1_281_167, 50_000, 100_000]  # to train, to validate, to test
+    sums = [sum(parts[:n]) for n in (1, 2, 3)]
+    assert all(abs(n / 1.58e6 - 1) > 0.09 for n in sums)
+
+
+def test_one_pair_of_the_fine_tuning_table_compares():
+    """Data, GPUs, accuracy %, minutes: same data and GPUs in two rows only, which differ in the model."""
+    rows = [("CIFAR10", 4, 95.65, 51), ("CIFAR100", 2, 80.33, 124), ("Bangla", 2, 99.15, 29)]
+    rows += [("Bangla", 2, 99.47, 7), ("Bangla-aug", 4, 99.73, 160), ("MNIST", 2, 99.44, 168)]
+    rows += [("ICDAR", 2, 95.28, 2344)]
+    same = {key: n for key, n in Counter(row[:2] for row in rows).items() if n > 1}
+    assert same == {("Bangla", 2): 2}
+    (small, slow), (large, fast) = [row[2:] for row in rows if row[:2] == ("Bangla", 2)]
+    assert (100 - small) / (100 - large) == pytest.approx(1.6, abs=0.01) and slow / fast > 4
+
+
+def test_augmentations_multiply():
+    """If the six combine freely, one photograph makes 10^17 pictures: none of it can be kept."""
+    assert 68_920 * 1_960 * 260 * 20 * 2 * 289**2 == pytest.approx(1.2e17, rel=0.03)

@@ -61,6 +61,30 @@ def test_what_needs_more_than_this_machine_is_left_out(scripts, monkeypatch, cap
         call(monkeypatch, "02")
 
 
+def test_a_tour_of_slurm_is_left_out_where_none_can_be_started(scripts, monkeypatch, capfd):
+    """It is named with what is missing; the others are made."""
+    monkeypatch.setattr(experiments, "SLURM", {"02_a"})
+    monkeypatch.setattr(experiments.machine, "missing", lambda: "not installed: slurm-wlm")
+    folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
+    call(monkeypatch)
+    assert "02_a: not made here, it needs a Slurm that it can start: not installed" in capfd.readouterr().out
+    assert [p.name for p in folder.glob("*.json")] == ["04_b.json"]
+
+
+def test_networks_are_left_out_where_none_can_be_made(scripts, monkeypatch, capfd):
+    """It is named with what is missing, for a user as for root; the others are made."""
+    monkeypatch.setattr(experiments, "NETWORKS", {"02_a"})
+    folder = scripts(_02_a="sys.exit(3)", _04_b="pathlib.Path(out).write_text('4')")
+    monkeypatch.setattr(experiments.os, "geteuid", lambda: 1000)
+    call(monkeypatch)
+    assert "02_a: not made here, it needs root to make networks" in capfd.readouterr().out
+    monkeypatch.setattr(experiments.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(experiments.shutil, "which", lambda command: None if command == "tc" else "/bin/it")
+    call(monkeypatch)
+    assert "02_a: not made here, it needs tc to make networks" in capfd.readouterr().out
+    assert [p.name for p in folder.glob("*.json")] == ["04_b.json"]
+
+
 def test_an_unknown_number_lists_those_that_are_there():
     done = subprocess.run(
         [sys.executable, "lectures/experiments.py", "99"], cwd=ROOT, capture_output=True, text=True

@@ -51,6 +51,6 @@ def unequal(comm, x):
 
 def function(name):
     """The program of a case."""
-    from cluster.network import algorithms
+    from tests.network import algorithms
 
     return globals().get(name) or getattr(algorithms, name)

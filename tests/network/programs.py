@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import faulthandler
 import pickle
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from cluster.network import Group, Placeholder, algorithms, on_real_ranks
+from cluster.network import Group, Placeholder, on_real_ranks
 from cluster.network.errors import NoSuchRank, SizeMismatch
+from tests.network import algorithms
 
 LARGE = 1 << 20  # elements: MPI sends so many only when the receiver is there
 
@@ -102,5 +104,6 @@ def every(comm):
 
 
 if __name__ == "__main__":
+    faulthandler.dump_traceback_later(120)  # who waits for whom, where ranks hang
     found = on_real_ranks(lambda comm: (comm.rank, every(comm)))
     Path(sys.argv[1], f"{found[0]}.pickle").write_bytes(pickle.dumps(found[1]))

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from cluster.network import Hierarchy, Network, Placeholder, Switch, algorithms, closed_forms, simulate
+from cluster.network import Hierarchy, Network, Placeholder, Switch, closed_forms, simulate
 from cluster.network.bandwidth import allreduce_seconds, bus_bandwidth, over_size
 from cluster.network.errors import WrongSum
 from cluster.network.sums import check_sum, chunk_history
+from tests.network import algorithms
 
 TIMES = {"latency": 17e-6, "time_per_byte": 0.83e-9, "overhead": 1.3e-6, "reduction": 0.11e-9}
 NETWORK = Network(**TIMES)

@@ -8,10 +8,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
-from cluster.network import Network, Placeholder, Switch, algorithms, draw, simulate
+from cluster.network import Network, Placeholder, Switch, draw, simulate
 from cluster.network.bandwidth import Point, over_size
 from cluster.network.fusion import Buffer, predict
 from cluster.network.sums import chunk_history
+from tests.network import algorithms
 
 NETWORK = Network(latency=20e-6, time_per_byte=0.8e-9, reduction=0.1e-9)
 

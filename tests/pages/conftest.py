@@ -34,12 +34,16 @@ def course(tmp_path_factory):
     lecture = root / "lectures" / "01_convolution.ipynb"
     first = root / "exercises" / "01_loops" / "loops.ipynb"
     second = root / "exercises" / "07_ranks" / "ranks.ipynb"
-    page = first.parent / "feedback" / "2026-11-19 10:00:00 UTC" / "loops.html"
+    page = first.parent / "feedback" / "2026-01-29 08:00:00.1 UTC" / "loops.html"
     for path in (lecture, first, second, page):
         path.parent.mkdir(parents=True)
     lecture.write_text(
         notebook(new_markdown_cell("# 1 · From <b>loops</b> to GEMM\n\n**Why so slow?**\n\nText."))
     )
+    units = (
+        '[01]\ntitle = "Loops"\nhours = "2 to 3"\n[07]\ntitle = "<i>Ranks</i>"\nneeds = ["01"]\nhours = "4"\n'
+    )
+    (lecture.parent / "units.toml").write_text(units)
     filled, stub = solution("y = x"), solution("# YOUR CODE HERE\nraise NotImplementedError")
     first.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), filled, stub, new_code_cell("1")))
     second.write_text(notebook(new_markdown_cell("# 07 Make it data-parallel"), stub))
@@ -49,7 +53,7 @@ def course(tmp_path_factory):
         "07_ranks": {
             "due": "2999-02-02T22:59:00+00:00",
             "extended_from": "2999-01-31T22:59:00+00:00",
-            "given_back": True,
+            "given_back": "2026-02-03T10:00:00+00:00",
         },
     }
     people(root).mkdir(parents=True)
@@ -92,7 +96,8 @@ def server(course, jobs, tmp_path_factory):
         (done / "loops.ipynb").write_text("{}")
         (done / "timestamp.txt").write_text(when)
         if receipt:
-            facts = {"received": "2026-01-30T20:04:11.5+00:00", "files": {"<b>.ipynb": [2, "ab" * 32]}}
+            sent = {"<b>.ipynb": [2, "ab" * 32], "runs/short-1/run.json": [5, "cd" * 32]}
+            facts = {"received": "2026-01-30T20:04:11.5+00:00", "files": sent}
             (done / "receipt.json").write_text(json.dumps(facts))
     panel = {"people": str(people(course).parent), "progress": True, "class_page": "/services/x/course/class"}
     with serving(course, home, {"cluster.pages": True, "jupyterlab": True}, CoursePanel=panel) as found:

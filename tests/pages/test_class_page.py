@@ -14,6 +14,11 @@ from .servers import serving
 pytestmark = pytest.mark.servers
 
 NAME = "99_doubling"
+# Cells of tables that the window's width cuts off.
+HIDDEN = """() => [...document.querySelectorAll('.scrolled')].flatMap(one =>
+  [...one.querySelectorAll('th, td')]
+  .filter(cell => cell.getBoundingClientRect().right > one.getBoundingClientRect().right + 1)
+  .map(cell => cell.textContent.trim()))"""
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -36,6 +41,9 @@ def graders(tmp_path_factory):
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
         book.add_student("ada", first_name="Ada", last_name="Example")
         book.add_student("eve", first_name=HOSTILE, last_name="Example")
+    collected = root / ".grading/submitted/ada" / NAME
+    collected.mkdir(parents=True)
+    (collected / "doubling.ipynb").write_text("{}")
     (folder / "home").mkdir()
     on = {"cluster.pages": True, "cluster.staff.class_page": True}
     with serving(root, folder / "home", on) as found:
@@ -69,6 +77,7 @@ def test_pages_say_what_is_there_as_text(graders):
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
     _, text, _ = graders.get(PAGES[1])
     assert html.escape(HOSTILE) in text and HOSTILE not in text and "not handed out" in text
+    assert f'href="/user/ada/lab/tree/.grading/submitted/ada/{NAME}/doubling.ipynb"' in text
     for do, why in (("collect", "students have to get it"), ("grade", "nothing is collected")):
         assert why in text and f'id="do-{do}"' not in text
     assert 'class="button primary" id="do-hand-out"' in text
@@ -107,6 +116,9 @@ def test_a_button_runs_its_command(graders):
         assert time.monotonic() < until, text
         time.sleep(0.2)
     assert "is due 2026-12-01 22:59 UTC" in text and "due Tue 1 Dec, 22:59 UTC" in text
+    assert re.search(r", took (\d+ min )?\d+ s<", text)
+    assert "Now: Tue 1 Dec, 22:59 UTC." in text and 'name="date" value="2026-12-01"' in text
+    assert 'name="time" value="22:59"' in text and "Change the due date" in text
     begun = json.loads((graders.root / f".grading/actions/{NAME}/action.json").read_text())
     assert begun["name"] == "Due date"
 
@@ -125,6 +137,9 @@ def test_forms_begin_with_the_browsers_time_zone(graders):
         page.wait_for_function(
             "[...document.querySelectorAll('[name=zone]')].every(one => one.value == 'Europe/Berlin')"
         )
+        form = page.locator("form[aria-labelledby=due-head]")  # the due date that the test before has set
+        assert form.locator("[name=date]").input_value() == "2026-12-01"
+        assert form.locator("[name=time]").input_value() == "23:59"
 
 
 @needs_browser
@@ -134,9 +149,11 @@ def test_pages_are_accessible(graders):
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
         for path in PAGES:
-            for scheme, width in (("light", 1200), ("dark", 380)):
+            for scheme, width in (("light", 1280), ("dark", 390)):
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 800})
                 page.goto(graders.url + path)
                 assert violations(page) == [], f"{path}, {scheme}"
                 assert overflows(page) <= 0, f"{path} at {width} pixels"
+                hidden = page.evaluate(HIDDEN)
+                assert not hidden, f"{path} at {width} pixels has cells out of sight: {hidden}"

@@ -9,12 +9,15 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
-from cluster.pages import course_map, handlers, receipts, shared_folder, svg_chart, user_jobs
+from cluster.pages import course_map, hand_in, handlers, receipts, shared_folder, svg_chart, user_jobs
+from cluster.staff.hub import users
 
 PAGES = [
     "course",
@@ -55,12 +58,15 @@ def test_start_page_tells_where_one_is(server):
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
     assert status == 200
     assert "From <b>loops</b> to GEMM Why so slow?" in words
-    assert "Loops 50 % 1 of 2 cells filled was due Sat 31 Jan, 22:59 UTC" in words
+    assert "Loops handed in with 0 of 2 cells filled 50 % 1 of 2 cells filled was due Sat 31 Jan" in words
     assert "handed in Fri 30 Jan, 20:04 UTC, in time ; 2 hand-ins, receipt of assignment 01" in words
-    assert "4.5 of 7 points , feedback" in words
-    assert "Make it data-parallel 0 % 0 of 1 cells filled your extension: until Sat 2 Feb 2999" in words
+    assert "4.5 of 7 points for the hand-in of Thu 29 Jan, 08:00 UTC, feedback" in words
+    assert "Make it data-parallel not started 0 % 0 of 1 cells filled 4 hours your extension: until" in words
     assert words.count("feedback is there") == 1, "of what was not fetched"
-    assert "Next: the feedback on assignment 07 is back" in words
+    assert "Next: read the feedback on assignment 07 It is back." in words
+    assert words.index("Make it data-parallel") < words.index("Why so slow?"), "assignments come first"
+    assert 'aria-label="The 2 units in a row: 07 builds on 01."' in text and "To come: 07 " in words
+    assert "<i>Ranks" not in text
     assert "instead of Thu 31 Jan 2999" in words and "see how many cells" in words
     assert 'href="/services/x/course/class"' in text
     assert 'href="/user/ada/lab/tree/lectures/01_convolution.ipynb"' in text
@@ -75,9 +81,25 @@ def test_jobs_are_listed_and_escaped(server, jobs):
     assert "&lt;b&gt;7&lt;/b&gt; images &amp; no labels" in text and "100 %" in text
     assert "1 running, 2 ended." in text
     for job in jobs.values():
-        assert f"{job.folder.name.rpartition('-')[2]}, exercises/07_ranks" in text
+        assert job.folder.name.rpartition("-")[2] in text
+    assert '<h2 id="group-1">Assignment 07</h2>' in text and text.count("<h2") == 1
     assert "epochs=4, pause=0.0" in text
     assert not SCRIPTS.search(text), SCRIPTS.search(text)
+
+
+@pytest.mark.parametrize(
+    "written, shown",
+    [
+        ("<function train at 0x7f12ab>", "f=train"),
+        ("<function outer.<locals>.train at 0x7f12ab>", "f=outer.<locals>.train"),
+        ("<bound method Model.fit of <Model at 0x7f>>", "f=<bound method Model.fit of Model>"),
+        ("[1, 2]", "f=[1, 2]"),
+        ("'a < b at 0xab'", "f='a < b at 0xab'"),
+    ],
+)
+def test_arguments_are_shown_as_written(written, shown):
+    """Are functions named, and not shown by where they lie in memory?"""
+    assert user_jobs.arguments({"arguments": {"f": written}}) == shown
 
 
 @pytest.mark.servers
@@ -230,6 +252,11 @@ def test_receipt_says_what_the_server_had(server):
     assert status == 200 and "Fri 30 Jan 2026, 20:04:11 UTC" in text and "in time" in text
     assert "yes: the course has it, with this time" in text and "2 of 2" in text and "ab" * 32 in text
     assert "&lt;b&gt;.ipynb" in text and not SCRIPTS.search(text)
+    assert (
+        text.index("&lt;b&gt;.ipynb")
+        < text.index("1 other file, such as recorded runs")
+        < text.index("run.json")
+    )
     status, plain, headers = server.get(f"{address}&as=text")
     assert plain.count("ab" * 32) == 1 and "<b>.ipynb" in plain
     assert headers["Content-Type"].startswith("text/plain") and "attachment" in headers["Content-Disposition"]
@@ -286,6 +313,35 @@ def test_a_receipt_is_what_collecting_reads(tmp_path):
     (folder / "bad\udcff\n.txt").write_text("")
     listed = [name for name, _, _ in receipts.files(receipts.HandIn(folder, None, False))]
     assert listed == ["loops.ipynb", r"bad\xff\n.txt", "runs/record.json"], "each is a line of a page"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+@pytest.mark.parametrize("closed", ["exchange", "exchange/course/outbound", "exchange/course/inbound"])
+def test_a_closed_exchange_hides_no_own_work(closed):
+    """Is what was fetched still listed where the student is kept out, and is that said before handing in?"""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        released = Path(top, "exchange/course/outbound")
+        for folder in (released / "02_nets", released.parent / "inbound", Path(top, "work/01_loops")):
+            folder.mkdir(parents=True)
+        Path(top, "work/01_loops/loops.ipynb").write_text(json.dumps({"cells": []}))
+        os.chmod(top, 0o755)
+        os.chmod(released.parent / "inbound", 0o733)
+
+        def seen():
+            home, given = Path(top), str(released)
+            mine = course_map.assignments(home, ["work"], given, {}, home / "cache")
+            hinders = hand_in.facts(mine[0], home, None, given)["hinders"]
+            return [one.name for one in mine], course_map.shut_out(given), hinders
+
+        assert users.acting("nobody", seen) == [["01_loops", "02_nets"], False, [hand_in.NOWHERE]]
+        os.chmod(f"{top}/{closed}", 0o700)
+        names, shut_out, _ = users.acting("nobody", seen)
+        assert names == (["01_loops", "02_nets"] if "inbound" in closed else ["01_loops"])
+        assert shut_out == ("inbound" not in closed)
+        if "outbound" not in closed:
+            one = course_map.Assignment("01_loops", "01", "Loops", "work/01_loops/loops.ipynb")
+            hinders = lambda: hand_in.facts(one, Path(top), object(), str(released))["hinders"]  # noqa: E731
+            assert users.acting("nobody", hinders) == [hand_in.REASONS["write permissions"]]
 
 
 def test_what_is_released_and_not_fetched_has_its_title(tmp_path):

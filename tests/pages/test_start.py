@@ -33,8 +33,9 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
         (("hand in", "01"), [one("01", filled=3)]),
         (("fetch", "03"), [one("01", handed_in=True), one("03", path="")]),
         (("fetch", "03"), [one("01", due=NOW - DAY), one("03", path="")]),
-        (("feedback", "01"), [one("01", handed_in=True, given_back=True), one("03")]),
-        (("read", "03"), [one("01", handed_in=True, given_back=True, feedback="f.html")]),
+        (("feedback", "01"), [one("01", handed_in=True, given_back=NOW), one("03")]),
+        (("feedback", "01"), [one("01", handed_in=True, given_back=NOW, feedback="f", fetched=NOW - DAY)]),
+        (("read", "03"), [one("01", handed_in=True, given_back=NOW, feedback="f", fetched=NOW + DAY)]),
         (("nothing", None), [one("03", handed_in=True)]),
     ],
 )

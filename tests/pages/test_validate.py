@@ -1,6 +1,7 @@
 """Validate: does it say what grading would, and nothing else?"""
 
 import json
+import re
 import subprocess
 import sys
 import urllib.error
@@ -12,7 +13,9 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
 from nbgrader.utils import compute_checksum
 
-from cluster.pages.validate import TO_DO
+from cluster.pages import hand_in
+from cluster.pages.validate import TO_DO, is_empty
+from cluster.staff import failures, work_files
 from cluster.staff.release.wrong_solutions import fill
 
 ROOT = Path(__file__).parents[2]
@@ -45,13 +48,18 @@ def double(code):
     return cell("double", f"def double(x):\n    {code}", solution=True, locked=False)
 
 
-def validated(folder, *cells):
-    """What the command answers for a notebook of these cells."""
+def answered(folder, *cells):
+    """All that the command answers for a notebook of these cells."""
     (folder / "notebook.ipynb").write_text(json.dumps(new_notebook(cells=list(cells))))
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(folder / "notebook.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert answer["success"], answer
-    return answer["value"]
+    return answer
+
+
+def validated(folder, *cells):
+    """What of it is for nbgrader's page."""
+    return answered(folder, *cells)["value"]
 
 
 def test_right_work_passes(tmp_path):
@@ -91,6 +99,90 @@ def test_what_is_still_to_do(tmp_path):
     assert (to_do["source"], to_do["raw_error"]) == (TO_DO, "- Other numbers (2 points).\n- import warnings")
 
 
+OF_RANKS = "rank 0 ended with NotImplementedError in average():"
+
+
+def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
+    """Is what a rank has met empty still to do, and does each check lead to its cell and the one to fill?"""
+    stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
+    checks = graded(
+        {
+            "ranks": f'"""Ranks agree (2 points)."""\nassert False, "{OF_RANKS}"',
+            "here": '"""Here (2 points)."""\naverage(1)',
+            "wrong": '"""Doubled (2 points)."""\nassert double(1) == 3, "average() is NotImplementedError"',
+            "right": '"""Is there (2 points)."""\nassert double(1) == 2',
+        }
+    )
+    answer = answered(tmp_path, new_markdown_cell("text"), double("return 2 * x"), stub, *checks)
+    found = [(one["state"], one["name"], one["cell"], one["fill_name"]) for one in answer["checks"]]
+    assert found == [
+        ("to do", "ranks", 3, "hole"),
+        ("to do", "here", 4, "hole"),
+        ("failed", "wrong", 5, ""),
+        ("passed", "right", 6, ""),
+    ]
+    assert [one["fill"] for one in answer["checks"]] == [2, 2, None, None]
+
+
+ERRORS = [
+    ("NotImplementedError", ""),
+    ("AssertionError", OF_RANKS),
+    ("AssertionError", "rank 1 ended with ValueError in average():"),
+    ("AssertionError", "3 is not 4"),
+    ("JobFailed", "rank 0 failed\n  raise NotImplementedError\nNotImplementedError"),
+    ("TypeError", "average() takes 1 argument"),
+]
+
+
+@pytest.mark.parametrize("name, text", ERRORS)
+def test_empty_is_what_grading_calls_empty(name, text):
+    """Do Validate and feedback agree on what is a function with nothing in it?"""
+    assert is_empty(name, text, []) == (failures.kind(f"{name}: {text}") == failures.EMPTY)
+
+
+def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
+    """Are a cell that was turned into text, and a file that is no notebook, named in words?"""
+    turned = double("return 2 * x")
+    turned.cell_type = "markdown"
+    del turned["outputs"], turned["execution_count"]
+    (told,) = answered(tmp_path, turned)["notes"]
+    assert told.startswith("The cell “double” was turned")
+    (tmp_path / "broken.ipynb").write_text('{"cells": [')
+    command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(tmp_path / "broken.ipynb")]
+    answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert not answer["success"] and "no notebook any more" in answer["value"]
+
+
+@pytest.mark.parametrize(
+    "spoil, words",
+    [
+        (lambda folder: None, []),
+        (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is not in"]),
+        (lambda folder: (folder / "x.ipynb").write_text("{"), ["x.ipynb is no notebook any more"]),
+        (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big has 0.0 MB; a file may have"]),
+        (
+            lambda folder: [(folder / f"runs-{n}").write_bytes(b"0" * 9_000) for n in range(9)],
+            ["All files have 0.1 MB"],
+        ),
+    ],
+)
+def test_what_hinders_a_hand_in(tmp_path, spoil, words):
+    """Is what nbgrader would leave out, or take silently as nothing, said before, with what to do?"""
+    mine, released = tmp_path / "mine", tmp_path / "released"
+    for folder in (mine, released):
+        folder.mkdir()
+        (folder / "x.ipynb").write_text(writes(new_notebook()))
+    spoil(mine)
+    found = hand_in.hindrances(mine, released, 20_000, 50_000)
+    assert len(found) == len(words)
+    assert all(one.startswith(word) for one, word in zip(found, words, strict=True))
+
+
+def test_limits_are_the_courses():
+    """Is a hand-in said to be too many files where the course would refuse it?"""
+    assert hand_in.MOST == work_files.MOST
+
+
 def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
     """Is a cell that was copied with its name said, and the notebook run all the same, as in grading?"""
     checks = graded({"draws": RIGHT["draws"]})
@@ -111,11 +203,41 @@ def test_the_button_asks_us(server, course):
     cells = [double("return 2 * x"), new_markdown_cell("text"), *graded({"warns": RIGHT["warns"]})]
     notebook.write_text(writes(new_notebook(cells=cells)))
     try:
-        assert answer_of(server, "validated.ipynb") == (200, {"success": True, "value": {}})
+        status, answer = answer_of(server, "validated.ipynb")
+        assert status == 200 and answer["success"] and answer["value"] == {}
+        assert [(one["name"], one["state"]) for one in answer["checks"]] == [("warns", "passed")]
         assert answer_of(server, "../validated.ipynb")[0] == 403
         assert answer_of(server, "absent.ipynb")[0] == 404
     finally:
         notebook.unlink()
+
+
+@pytest.mark.servers
+def test_the_panels_page(server, course):
+    """Does it run the notebook when it is sent, lead to each cell, and say what hinders a hand-in?"""
+    notebook = course / "exercises" / "01_loops" / "loops.ipynb"
+    before = notebook.read_text()
+    cells = [double("return x + 1"), *graded({"warns": RIGHT["warns"], "why": WRONG["says-why"]})]
+    page = "course/validate?of=exercises/01_loops/loops.ipynb"
+    try:
+        notebook.write_text(writes(new_notebook(cells=cells)))
+        status, text, _ = server.get(page)
+        assert status == 200 and "Validate now" in text and 'id="counts"' not in text
+        assert server.get(page, data={})[0] == 403, "without the token"
+        token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
+        _, text, _ = server.get(page, data={"_xsrf": token})
+        assert "1 failed, 0 still to do, 1 passed." in text
+        assert 'data-cell="1" data-name="warns"' in text and "3 was &lt;b&gt;not&lt;/b&gt; doubled" in text
+        assert "No course takes it here" in text and 'id="hand-in-now"' not in text
+        assert server.get("course/hand-in?of=01_loops", data={"_xsrf": token})[0] == 409
+        assert server.get("course/hand-in?of=98_none")[0] == 404
+        assert server.get("course/validate?of=../x.ipynb")[0] == 403
+        assert server.get("course/feedback?of=01_loops")[0] == 200
+        _, text, headers = server.get("course/feedback/page?of=01_loops")
+        assert "4.5 of 7 points" in text and "default-src 'none'" in headers["Content-Security-Policy"]
+        assert server.get("course/feedback?of=07_ranks")[0] == 404
+    finally:
+        notebook.write_text(before)
 
 
 @pytest.mark.hub

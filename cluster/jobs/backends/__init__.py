@@ -1,4 +1,7 @@
-"""Which backend runs a job: what was asked for, or what is there."""
+"""Where jobs run: `local`, as processes on this machine, or `slurm`, behind one interface (`protocol`).
+
+`choose` says which of the two runs a job, `status_of` how a job stands: by its folder, else by its backend.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +77,8 @@ def status_of(folder: Path) -> Status:
     return get(backend["backend"]).status(folder, backend)
 
 
-def decided(folder: Path) -> Status:
-    """The status, once it is known whether a submission that was cut off reached Slurm."""
+def settled_status(folder: Path) -> Status:
+    """As `status_of`, but waits until it is known whether a submission that was cut off reached Slurm."""
     while (now := status_of(folder)).source == "cut off":
         time.sleep(0.1)
     return now

@@ -27,7 +27,7 @@ def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> s
 {exports(run)}
 export CLUSTER_LAUNCHER=slurm
 export SRUN_CPUS_PER_TASK={cpus}   # from Slurm 22.05 on, srun does not take it from sbatch
-{_attempt(run, quoted, python)}srun --mpi={mpi} --kill-on-bad-exit=1 {runner(folder, python)}
+{_attempt(run, quoted, python)}srun --mpi={mpi} --kill-on-bad-exit=1 {rank_command(folder, python)}
 code=$?
 {shlex.quote(python)} -P -m cluster.jobs.rank.on_end {quoted}
 exit $code
@@ -90,6 +90,6 @@ def exports(run: dict[str, Any]) -> str:
     return text + (f"\n# and, as submitted: {', '.join(run['env'])}" if run["env"] else "")
 
 
-def runner(folder: Path, python: str = sys.executable) -> str:
+def rank_command(folder: Path, python: str = sys.executable) -> str:
     """The command of one rank."""
     return f"{shlex.quote(python)} -P -u -m cluster.jobs.rank.main {shlex.quote(str(folder))}"

@@ -112,13 +112,13 @@ def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> Non
 
 def script(run: dict[str, Any], folder: Path) -> str:
     """What the local backend runs, as a shell script."""
-    from .batch_script import exports, runner
+    from .batch_script import exports, rank_command
 
     p = run["ranks"]
     start = f"mpirun -n {p} --oversubscribe --bind-to none " if run["controller"] == "mpi" else ""
     times = "" if start or p == 1 else f"   # {p} times, with CLUSTER_RANK=0 to {p - 1}"
     head = "#!/bin/bash\n# Runs on this machine, without a scheduler."
-    return f"{head}\n{exports(run)}\n{start}{runner(folder)}{times}\n"
+    return f"{head}\n{exports(run)}\n{start}{rank_command(folder)}{times}\n"
 
 
 def array(run: dict[str, Any], folder: Path, items: list[int], requested: int | None) -> str:

@@ -37,7 +37,7 @@ def main(folder: Path, lock: int) -> int:
         _start(folder, run, rank) for rank in range(1 if run["controller"] == "mpi" else run["ranks"])
     ]
     stopped = _watch(folder, run, processes, signals)
-    status.finish(folder, stopped)
+    status.write_end(folder, stopped)
     return 0
 
 

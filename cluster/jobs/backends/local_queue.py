@@ -33,7 +33,7 @@ def main(folder: Path, lock: int) -> int:
     running: list[Path] = []
     while waiting or running:
         for p in [p for p in waiting if RunFolder(p).cancel.exists()]:
-            status.finish(p, "Cancelled")
+            status.write_end(p, "Cancelled")
             waiting.remove(p)
         running = [p for p in running if layout.held(p)]
         if waiting and len(running) < at_once:
@@ -50,7 +50,7 @@ def _begin(item: Path) -> list[Path]:
             local.start(item, dict(os.environ), held)
         except BackendError as e:
             print(e, file=sys.stderr, flush=True)
-            status.finish(item)
+            status.write_end(item)
             return []
     return [item]
 

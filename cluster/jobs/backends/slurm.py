@@ -22,7 +22,7 @@ from cluster.system import files
 from ..errors import BackendError, CanNeverRun, Refused
 from ..folder.run_folder import JOB_LOG, SCRIPT, RunFolder
 from ..state import attempts, endings
-from ..state.status import Status, ended, facts, finish
+from ..state.status import Status, ended, facts, write_end
 from . import batch_script
 
 SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
@@ -139,7 +139,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         return _remember(folder, now, states.reason(reason) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
-    finish(folder, row.ending or None)
+    write_end(folder, row.ending or None)
     return ended(folder)
 
 
@@ -219,7 +219,7 @@ def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
     _, records, errors, log = facts(folder)
     told = any(pattern.search(log) for _, pattern in endings.SLURM_SAID)
     over = errors or told or (records and all("ended" in r for r in records))
-    finish(folder, None if over else "Lost")
+    write_end(folder, None if over else "Lost")
     return ended(folder)
 
 

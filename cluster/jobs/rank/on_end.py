@@ -21,7 +21,7 @@ def main(folder: Path) -> None:
     done = codes == [0] * run["ranks"]
     told = all(c in (0, None, -signal.SIGTERM) for c in codes)
     if done or errors or not told:
-        status.finish(folder)
+        status.write_end(folder)
 
 
 def last_rank(folder: Path) -> None:
@@ -32,7 +32,7 @@ def last_rank(folder: Path) -> None:
     run, records, _, _ = status.facts(folder)
     results = RunFolder(folder).all_results()
     if [r.get("exit_code") for r in records] == [0] * run["ranks"] and len(results) == run["ranks"]:
-        status.finish(folder)
+        status.write_end(folder)
 
 
 if __name__ == "__main__":

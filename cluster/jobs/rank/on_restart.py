@@ -19,7 +19,7 @@ def main(folder: Path) -> int:
         return 1
     if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
         print(f"Interrupted {attempts.LIMIT} times: not tried again. Submit it once more, and it goes on.")
-        status.finish(folder)
+        status.write_end(folder)
         return 1
     attempts.keep(folder, attempts.current() - 1, RunFolder(folder).end)
     return 0

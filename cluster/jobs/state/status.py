@@ -1,4 +1,7 @@
-"""The state of a job: from its folder first, then from the backend, and never guessed."""
+"""`Status` says how a job stands; here, whether and how it ended, or that it is lost, by its folder.
+
+Whether it waits or runs, which no folder says, the backends tell (`cluster.jobs.backends.status_of`).
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def facts(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int,
     return run, records, errors, text.rpartition("--- attempt ")[2]  # what an earlier attempt met is over
 
 
-def finish(folder: Path, stopped: str | None = None) -> dict[str, Any]:
+def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     """Write down how the job ended, unless that is written already; returns what is written."""
     run, records, errors, log = facts(folder)
     cancel = files.read_json(RunFolder(folder).cancel)
@@ -99,5 +102,5 @@ def lost(folder: Path) -> Status:
     """The status where no process runs what is in the folder any more: what it wrote at last, or lost."""
     with layout.claim(folder) as free:
         if free:  # else another process has just begun to start it again
-            finish(folder, "Lost")
+            write_end(folder, "Lost")
     return ended(folder) or Status("pending", "It is being started.")

@@ -35,7 +35,7 @@ export function follow(root, where, seen) {
     while (!stopped) {
       await new Promise((done) => setTimeout(done, EVERY));
       const url = where();
-      if (stopped || !url || document.hidden || !seen()) continue;
+      if (stopped || !url || document.hidden || !seen() || !root.querySelector("[data-live]")) continue;
       try {
         const { page, status } = await fetched(url);
         if (status === 200 && where() === url) renew(root, page);

@@ -5,4 +5,4 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const paint = () => document.body.classList.toggle("dark", dark.matches);
 dark.addEventListener("change", paint);
 paint();
-if (document.querySelector("[data-live]")) follow(document, () => location.href, () => true);
+follow(document, () => location.href, () => true);

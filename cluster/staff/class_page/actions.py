@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -20,9 +21,10 @@ from typing import BinaryIO
 
 from cluster.system import files
 
-from ..classes import store
+from ..classes import grading_folder
 
 TAIL = 30_000  # bytes of a log that are shown
+COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # of a line of Progress
 # $0 is the file of the exit status, "$@" the command; both hold the lock.
 RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
 
@@ -33,18 +35,38 @@ class Busy(Exception):
 
 @dataclass
 class Action:
-    """The last action of an assignment. status: None while it runs, -1 where it was killed."""
+    """The last action of an assignment. status: None while it runs, -1 where it was killed.
+
+    ended: when, None while it runs and where that is unknown.
+    """
 
     name: str
     by: str
     began: float
     status: int | None
     log: str
+    ended: float | None = None
 
     @property
     def running(self) -> bool:
         """Whether it is still at work."""
         return self.status is None
+
+    @property
+    def took(self) -> str:
+        """How long it has been at work, or was: '12 s', '3 min 20 s'; "" where that is unknown."""
+        end = time.time() if self.running else self.ended
+        if end is None:
+            return ""
+        minutes, seconds = divmod(max(0, round(end - self.began)), 60)
+        return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """(done, total) of the newest line of the log that counts, None where none does."""
+        found = COUNTED.findall(self.log)
+        done, total = map(int, found[-1]) if found else (0, 0)
+        return (done, total) if 0 <= done <= total and total else None
 
 
 class Actions:
@@ -78,14 +100,15 @@ class Actions:
         """The newest action of an assignment, or None."""
         self._children = [child for child in self._children if child.poll() is None]
         folder = self.folder / assignment
-        if not (begun := store.load(folder / "action.json")):
+        if not (begun := grading_folder.load(folder / "action.json")):
             return None
         with self._lock(folder) as lock:
-            status = None if lock is None else store.load(folder / "exit")
+            status = None if lock is None else grading_folder.load(folder / "exit")
             ended = -1 if status is None and lock is not None else status
         if ended is None:
             self._seen.add(assignment)
-        return Action(begun["name"], begun["by"], begun["began"], ended, tail(folder / "log"))
+        over = (folder / "exit").stat().st_mtime if status is not None else None
+        return Action(begun["name"], begun["by"], begun["began"], ended, tail(folder / "log"), over)
 
     def ended(self) -> bool:
         """Has an action that was at work ended since this was asked last? Then what was read may be old."""

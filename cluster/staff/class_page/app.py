@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import BaseLoader, Environment
 from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
@@ -15,7 +17,10 @@ from cluster import pages
 from . import handlers, links
 from .actions import Actions
 from .queue import Queue
-from .standing import Sheets
+from .sheets import Sheets
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 HERE = Path(__file__).parent
 SIDEBAR = "{%- block sidebar -%}"
@@ -53,14 +58,24 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         self.handlers.append((r"/formgrader/static/js/utils\.js", links.Links))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """Formgrader is there now: its menu gets a link."""
-        if environment := serverapp.web_app.settings.get("nbgrader_jinja2_env"):
+        """Formgrader is there now: its menu gets a link, and its page of a submission shows names as text."""
+        settings = serverapp.web_app.settings
+        if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)
+        if exporter := settings.get("nbgrader_exporter"):
+            exporter.register_preprocessor(names_as_text, enabled=True)
 
     async def stop_extension(self) -> None:
         """With the server end its threads."""
         for pool in (self.settings["class_pool"], self.settings["class_queue"].pool):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def names_as_text(notebook: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+    """The names in the head of Formgrader's page of a submission, whose template would take them for HTML."""
+    for name in ("student", "first_name", "last_name"):
+        resources[name] = escape(resources.get(name) or "")
+    return notebook, resources
 
 
 class WithLink(BaseLoader):

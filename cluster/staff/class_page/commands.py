@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .standing import Sheet
+from .sheets import Sheet
 
 
 class Wrong(Exception):
@@ -81,7 +81,7 @@ def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
 
 def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
     """Days more, or a date."""
-    from ..classes import late
+    from ..classes import due_dates
 
     if form["days"] and form["date"]:
         raise Wrong("Give either days or a date, not both.")
@@ -90,21 +90,21 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
             raise Wrong(f"Days {form['days']!r}: from 0, which takes the extension back, to 366.")
         return ["--days", form["days"]]
     until = moment(form)
-    if late.moment(until) <= sheet.due.replace(tzinfo=None):
+    if due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
         raise Wrong(f"{until} is not after the due date.")
     return ["--until", until]
 
 
 def moment(form: dict[str, str]) -> str:
     """The date of a form as the commands take it, by their own rules."""
-    from ..classes import late
+    from ..classes import due_dates
     from ..course import CourseError
 
     if not form["date"]:
         raise Wrong("Give a date.")
     text = f"{form['date']} {form['time'] or '23:59'} {form['zone'] or 'UTC'}"
     try:
-        late.moment(text)
+        due_dates.moment(text)
     except CourseError as error:
         raise Wrong(f"{error}.") from None
     return text

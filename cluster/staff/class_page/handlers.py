@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import time
+import zoneinfo
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -12,7 +14,7 @@ from cluster.pages.handlers import Page
 
 from .actions import Action, Busy
 from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
-from .standing import Sheet
+from .sheets import Sheet
 
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -31,12 +33,18 @@ class ClassHandler(Page):
             next_step=next_step,
             sheet_url=self.sheet_url,
             formgrader=self.formgrader,
+            below=self.below,
+            due_fields=due_fields,
             **values,
         )
 
     def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:
         """The address of an assignment's page, or of another page about it."""
         return f"{self.base_url}course/class/{page}?{urlencode({'of': name} | more)}"
+
+    def below(self, path: str) -> str:
+        """The address of what lies below this server's own."""
+        return self.base_url + path
 
     def formgrader(self, page: str, name: str = "") -> str:
         """The address of a page of Formgrader's."""
@@ -141,6 +149,14 @@ class Report(ClassHandler):
 def dates() -> dict[str, str]:
     """What a form of dates begins with."""
     return {"zone": zone(), "today": time.strftime("%Y-%m-%d")}
+
+
+def due_fields(due: datetime.datetime | None) -> dict[str, str]:
+    """What the form of the due date begins with: the present one, in this machine's time zone."""
+    if due is None:
+        return {"date": "", "time": "23:59", "zone": zone()}
+    local = due.astimezone(zoneinfo.ZoneInfo(zone()))
+    return {"date": f"{local:%Y-%m-%d}", "time": f"{local:%H:%M}", "zone": zone()}
 
 
 def zone() -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import pwd
 import re
 import shutil
 import stat
@@ -24,7 +23,7 @@ from cluster.system.text import printable
 
 from ..course import CourseError
 from ..work_files import LARGEST, NOT_KEPT, Unfit, entries
-from . import store
+from . import exchange, grading_folder
 
 if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
@@ -48,12 +47,10 @@ class Handed:
 
 def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[Handed], dict[str, str]]:
     """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox."""
+    if why := exchange.shut(inbox):
+        raise CourseError(why)
     try:
         names = sorted(name for name in os.listdir(inbox) if f"+{assignment}+" in name)
-    except PermissionError:
-        raise CourseError(
-            f"{inbox} cannot be read by {user(os.geteuid())}, who collects: its owner has to allow that"
-        ) from None
     except OSError:
         raise CourseError(
             f"no inbox at {inbox}; name the folder that students submit to with --inbox"
@@ -74,23 +71,16 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode):
         raise Refused("it is a link or a file, not a folder")
-    owner = user(about.st_uid)
+    owner = exchange.user(about.st_uid)
     if check_owner and owner != student:
         raise Refused(f"it claims to be {student}'s and belongs to {owner}")
     times = [about.st_ctime]
     for _, entry in walk(folder):
         if check_owner and entry.st_uid != about.st_uid:
-            raise Refused(f"it holds a file that belongs to {user(entry.st_uid)}")
+            raise Refused(f"it holds a file that belongs to {exchange.user(entry.st_uid)}")
         times.append(entry.st_ctime)
     when = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
     return Handed(folder, student, owner, when)
-
-
-def user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
@@ -136,7 +126,7 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
                 with open(target / name, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as written:
                     shutil.copyfileobj(read, written)
     except OSError as error:
-        if store.of_the_machine(error):
+        if grading_folder.of_the_machine(error):
             raise
         raise Refused(f"it changed or could not be read while it was copied: {error}") from None
     finally:
@@ -160,7 +150,7 @@ def take(coursedir: CourseDirectory, assignment: str, one: Handed, check_owner: 
     """Put one submission into the course's folder; False where this very one is there already."""
     target = Path(coursedir.format_path(coursedir.submitted_directory, one.student, assignment))
     facts = {"folder": one.folder.name, "owner": one.owner, "received": one.when.isoformat()}
-    if store.load(target / "received.json") == facts:
+    if grading_folder.load(target / "received.json") == facts:
         return False
     new = target.with_name(f".{target.name}.new")
     shutil.rmtree(new, ignore_errors=True)
@@ -170,8 +160,8 @@ def take(coursedir: CourseDirectory, assignment: str, one: Handed, check_owner: 
     try:
         copy(one.folder, new, {one.folder.lstat().st_uid} if check_owner else None)
         (new / "timestamp.txt").unlink(missing_ok=True)
-        store.write(new / "timestamp.txt", one.when.strftime("%Y-%m-%d %H:%M:%S.%f UTC"))
-        store.write(new / "received.json", json.dumps(facts))
+        grading_folder.write(new / "timestamp.txt", one.when.strftime("%Y-%m-%d %H:%M:%S.%f UTC"))
+        grading_folder.write(new / "received.json", json.dumps(facts))
         files.replace_folder(new, target)
     finally:
         shutil.rmtree(new, ignore_errors=True)
@@ -201,7 +191,7 @@ def collect(
             else:
                 same.append(student)
         except (Refused, OSError) as why:
-            if store.of_the_machine(why):
+            if grading_folder.of_the_machine(why):
                 raise CourseError(f"{why}. Nothing is lost: mend that, and collect again") from why
             refused[printable(one.folder.name)] = printable(str(why))
     return new, same, refused

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..course import CourseError
-from . import store
+from . import grading_folder
 
 ATTEMPTS = 3
 LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
@@ -64,7 +64,7 @@ class Dispatch:
     @classmethod
     def send(
         cls,
-        where: store.Store,
+        where: grading_folder.GradingFolder,
         backend: Backend,
         groups: Iterable[tuple[int, list[list[str]]]],
         engine: str,
@@ -88,7 +88,7 @@ class Dispatch:
             "engine": engine,
             "limits": limits,
         }
-        store.write(folder / "plan.json", json.dumps(plan))
+        grading_folder.write(folder / "plan.json", json.dumps(plan))
         made = cls(folder, plan, backend)
         try:
             backend.start(made)
@@ -98,12 +98,12 @@ class Dispatch:
             raise
         return made
 
-    def settle(self, item: store.Item) -> None:
+    def settle(self, item: grading_folder.Item) -> None:
         """This item needs no more of this dispatch."""
         for part in self.open:
             part.discard(item)
 
-    def lost(self) -> dict[store.Item, str]:
+    def lost(self) -> dict[grading_folder.Item, str]:
         """{item: why} of what has no verdict though its part has ended; to be asked after the verdicts."""
         running, found = self.backend.running(self), {}
         if running is None:  # nobody knows
@@ -137,9 +137,11 @@ class Dispatch:
         told = len(list(self.folder.glob("ended-*.json")))
         return told == len(self.open) or time.monotonic() - self.empty > LAST_WORD
 
-    def close(self, where: store.Store) -> None:
+    def close(self, where: grading_folder.GradingFolder) -> None:
         """Call it off: a worker that comes late finds no plan. What its parts took goes into the journal."""
-        told = [facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := store.load(path))]
+        told = [
+            facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := grading_folder.load(path))
+        ]
         for facts in told:
             where.journal(facts | {"kind": self.plan["kind"]})
         if (self.folder / "plan.json").exists():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import os
+import pwd
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..course import Course, CourseError
-from . import store
+from . import grading_folder
 
 if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
@@ -35,9 +38,35 @@ def exchange_root(course: Course) -> Path:
     return Path(ExchangeCollect(coursedir=course.coursedir, config=course.config).root)
 
 
+def shut(folder: Path) -> str:
+    """Which folder on the way to `folder` this process cannot enter, in words; "" where all can be."""
+    for one in [*reversed(folder.absolute().parents), folder.absolute()]:
+        wanted = os.X_OK | (os.R_OK if one == folder.absolute() else 0)
+        if os.access(one, wanted):
+            continue
+        if not os.path.lexists(one):
+            return ""
+        who, remedy = user(os.geteuid()), "its owner has to allow that (on the hub, `make hub` again)"
+        return f"{one} cannot be entered by {who}: {remedy}"
+    return ""
+
+
+def user(number: int) -> str:
+    """The name of a Unix user, or the number in words."""
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"
+
+
 def no_exchange(course: Course) -> str:
-    """What is missing for an exchange, and the remedy, in words; "" where there is one."""
+    """What is missing for an exchange, and the remedy, in words; "" where there is one.
+
+    Raises CourseError where there is one that cannot be entered.
+    """
     root = exchange_root(course)
+    if why := shut(root / course.coursedir.course_id):
+        raise CourseError(why)
     if root.is_dir():
         return ""
     return (
@@ -46,15 +75,19 @@ def no_exchange(course: Course) -> str:
     )
 
 
-def given(course: Course, student: str, assignment: str, notebooks: list[str]) -> bool:
-    """Can the student fetch feedback that is not older than the marks?"""
+def given_back_at(
+    course: Course, student: str, assignment: str, notebooks: list[str]
+) -> datetime.datetime | None:
+    """Since when the student can fetch feedback that is not older than the marks; None: there is none."""
     from nbgrader.utils import notebook_hash
 
-    marks = store.Store(store.runs(course.coursedir), assignment).recorded(student).get("time", 0)
+    on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
+    marks = on_disk.recorded(student).get("time", 0)
     path = course.folder("autograded", student, assignment) / "submission_secret.txt"
     try:
         secret, folder = path.read_text(errors="replace"), course_folder(course) / "feedback"
         pages = [folder / f"{notebook_hash(secret=secret, notebook_id=name)}.html" for name in notebooks]
-        return bool(pages) and all(page.stat().st_mtime >= marks for page in pages)
+        put = [page.stat().st_mtime for page in pages]
     except (OSError, CourseError):
-        return False
+        return None
+    return datetime.datetime.fromtimestamp(max(put), datetime.UTC) if put and min(put) >= marks else None

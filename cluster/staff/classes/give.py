@@ -20,10 +20,11 @@ from .progress import Progress
 def hand_out(course: Course, assignment: str) -> str:
     """Generate an assignment, and put it where students fetch it; returns what was done, in words.
 
+    The solution is executed to its end only where the release is another than the one in exercises/.
     What leaks a solution is refused, and the release that was there stays. A second time changes nothing.
     """
     there = course_folder(course) / "outbound" / assignment
-    release.release(course.root, assignment)
+    release.release(course.root, assignment, whole=None)
     if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
         return "students have it already, unchanged"
     again = there.is_dir()

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DatabaseError
 from cluster.system.text import printable
 
 from ..course import Course, CourseError, say
-from . import gradebook, late, prepare, store
+from . import due_dates, gradebook, grading_folder, prepare
 from .dispatch import ATTEMPTS, Backend, Dispatch
 from .on_slurm import Array
 from .on_this_machine import Local
@@ -60,7 +60,7 @@ class Head:
     ):
         self.course, self.coursedir, self.assignment = course, course.coursedir, assignment
         self.backend, self.engine, self.limits = backend, engine, limits
-        self.store = store.Store(store.runs(self.coursedir), assignment)
+        self.on_disk = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), assignment)
         self.source = prepare.Source.from_gradebook(self.coursedir, assignment)
         self.files = source_files(self.coursedir, assignment)
         self.environment = environment(engine, limits)
@@ -78,7 +78,7 @@ class Head:
         """
         from nbgrader.api import Gradebook
 
-        with self.store.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as self.book:
+        with self.on_disk.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as self.book:
             self.result.students = before(self) if before else self.chosen(students)
             known = gradebook.recorded(self.book, self.assignment)
             for student in self.result.students:
@@ -87,7 +87,7 @@ class Head:
             self.take_up()
             if self.waiting or self.live:
                 self.execute()
-            late.charge_all(self.book, self.course.config, self.result.students)
+            due_dates.charge_all(self.book, self.course.config, self.result.students)
         return self.result
 
     def chosen(self, students: Collection[str] | None) -> list[str]:
@@ -111,26 +111,26 @@ class Head:
         folder = self.course.folder("submitted", student, self.assignment)
         found = prepare.read_submission(student, folder, self.source, self.sanitiser)
         found.when, note = gradebook.handed_in(folder)
-        key = None if found.problem else store.key(found, self.files, self.environment)
+        key = None if found.problem else grading_folder.key(found, self.files, self.environment)
         if notes := [*found.notes, *filter(None, [note])]:
             self.result.notes[student] = notes
-        found.extension = late.extension(self.coursedir, self.book, student, self.assignment)
+        found.extension = due_dates.extension(self.coursedir, self.book, student, self.assignment)
         mark = {"key": key, "problem": found.problem}
         stands = self.published(found).is_file() and known == (found.when, found.extension)
         stands = stands and self.only is None
-        stands = stands and mark == {name: self.store.recorded(student).get(name) for name in mark}
+        stands = stands and mark == {name: self.on_disk.recorded(student).get(name) for name in mark}
         if found.problem:
             self.result.unreadable[student] = found.problem
             if not stands:
                 self.refuse(found, mark)
             return
-        verdict = self.store.verdict(student, key)
+        verdict = self.on_disk.verdict(student, key)
         if verdict and verdict["outcome"] == "graded":
             self.result.unchanged.append(student)
             if not stands:
                 self.record(found, key, verdict)
             return
-        self.store.again(student, key)
+        self.on_disk.again(student, key)
         self.waiting[student, key] = found
 
     @contextlib.contextmanager
@@ -141,22 +141,22 @@ class Head:
         except (CourseError, DatabaseError):  # the assignment's, or the gradebook's: the same for all
             raise
         except Exception as error:
-            if store.of_the_machine(error):
+            if grading_folder.of_the_machine(error):
                 raise
             what = "its folder cannot be read" if isinstance(error, OSError) else type(error).__name__
             self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
     def take_up(self) -> None:
         """Find what a killed head had sent out: arrays that may still run are followed, others called off."""
-        for folder in sorted(self.store.dispatches.iterdir()):
-            plan = store.load(folder / "plan.json")
+        for folder in sorted(self.on_disk.dispatches.iterdir()):
+            plan = grading_folder.load(folder / "plan.json")
             if plan and plan["kind"] == "slurm" and self.backend.kind == "slurm":
                 self.live.append(Dispatch(folder, plan, self.backend))
                 for attempt, part in zip(plan["attempts"], plan["parts"], strict=True):
                     self.tries |= Counter({tuple(item): attempt for item in part})  # the most of any array
                 say(f"  taking up the array {plan['job']} of an earlier run")
             elif plan:
-                Dispatch(folder, plan, Local(1)).close(self.store)
+                Dispatch(folder, plan, Local(1)).close(self.on_disk)
             else:
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -164,7 +164,7 @@ class Head:
         """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
-            with Progress(len(self.waiting), path=self.store.folder / "progress.json") as progress:
+            with Progress(len(self.waiting), path=self.on_disk.folder / "progress.json") as progress:
                 while ready or self.live or self.alone:
                     if ready:
                         self.send(ready)
@@ -191,12 +191,12 @@ class Head:
         self.alone = self.alone[len(chosen) :]
         self.send(chosen, alone=True)
 
-    def send(self, items: list[store.Item], alone: bool = False) -> None:
+    def send(self, items: list[grading_folder.Item], alone: bool = False) -> None:
         """Stage items and send them out as one dispatch. alone: each for itself."""
         groups = {}
         for item in items:
             with self.apart(item[0]):
-                self.store.stage(self.waiting[item], item[1], self.files)
+                self.on_disk.stage(self.waiting[item], item[1], self.files)
                 self.tries[item] += 1
                 groups.setdefault(ATTEMPTS if alone else self.tries[item], []).append(list(item))
                 continue
@@ -204,14 +204,14 @@ class Head:
         if not groups:
             return
         self.live.append(
-            Dispatch.send(self.store, self.backend, sorted(groups.items()), self.engine, self.limits)
+            Dispatch.send(self.on_disk, self.backend, sorted(groups.items()), self.engine, self.limits)
         )
 
-    def verdicts(self) -> dict[store.Item, str]:
+    def verdicts(self) -> dict[grading_folder.Item, str]:
         """Take what has a verdict; {item: why} of those that have to be graded again."""
         failed = {}
         for item in list(self.waiting):
-            verdict = self.store.verdict(*item)
+            verdict = self.on_disk.verdict(*item)
             if verdict is None:
                 continue
             for dispatch in self.live:
@@ -222,12 +222,12 @@ class Head:
                     self.record(found, item[1], verdict)
                     self.result.graded.append(item[0])
             else:
-                failed[item] = self.store.again(*item)
+                failed[item] = self.on_disk.again(*item)
                 if verdict.get("alone") and self.tries[item] < ATTEMPTS:
                     self.alone.append(item)
         return failed
 
-    def losses(self) -> dict[store.Item, str]:
+    def losses(self) -> dict[grading_folder.Item, str]:
         """{item: why} of items whose worker is gone; dispatches that are through are closed."""
         failed = {}
         for dispatch in list(self.live):
@@ -235,12 +235,12 @@ class Head:
                 part.intersection_update(self.waiting)
             failed |= dispatch.lost()
             if dispatch.through():
-                dispatch.close(self.store)
+                dispatch.close(self.on_disk)
                 self.live.remove(dispatch)
         # What the killed head had sent out a second time is lost when the second time is.
         return {item: why for item, why in failed.items() if not self.sent(item)}
 
-    def sent(self, item: store.Item) -> bool:
+    def sent(self, item: grading_folder.Item) -> bool:
         """Is it still to come from some dispatch?"""
         return any(item in part for dispatch in self.live for part in dispatch.open)
 
@@ -248,7 +248,7 @@ class Head:
         """Interrupted: local workers end, an array goes on and is taken up by the next run."""
         for dispatch in self.live:
             if dispatch.plan["kind"] == "local":
-                dispatch.close(self.store)
+                dispatch.close(self.on_disk)
 
     def record(self, found: prepare.Submission, key: str, verdict: dict[str, Any]) -> None:
         """Into the graded folder, into the gradebook, and then the note that both are done."""
@@ -257,11 +257,11 @@ class Head:
         notebook = nbformat.from_dict(verdict["notebook"])
         gradebook.show_figures(notebook, found.path)
         notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
-        points = gradebook.marks(self.source, notebook, verdict, self.store.void())
+        points = gradebook.marks(self.source, notebook, verdict, self.on_disk.void())
         points = {name: points[name] for name in points if self.only in (None, name)}
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
         self.write(found, points, notebook, {"key": key, "problem": ""})
-        self.store.tidy(found.student, key)
+        self.on_disk.tidy(found.student, key)
 
     def refuse(self, found: prepare.Submission, mark: dict[str, str | None]) -> None:
         """What cannot be read has 0 points for now, and a person has to look at it."""
@@ -278,13 +278,13 @@ class Head:
         mark: dict[str, str | None],
         look: bool = False,
     ) -> None:
-        old = self.store.recorded(found.student)
+        old = self.on_disk.recorded(found.student)
         new = {name: old.get(name) for name in mark} != mark
         gradebook.record(
             self.book, self.source, found.student, points, notebook,
             when=found.when, extension=found.extension, new=new, look=look,
         )  # fmt: skip
-        self.store.note(found.student, mark | {"time": time.time()})
+        self.on_disk.note(found.student, mark | {"time": time.time()})
 
     def published(self, found: prepare.Submission) -> Path:
         """Where the graded notebook of a student lies."""
@@ -303,7 +303,7 @@ def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]
 
 def environment(engine: str, limits: dict[str, float] | None) -> dict[str, Any]:
     """What a verdict depends on beside the submission."""
-    return store.environment() | {"engine": engine, "limits": limits}
+    return grading_folder.environment() | {"engine": engine, "limits": limits}
 
 
 def grade_class(

@@ -19,6 +19,12 @@ class Collect(ExchangeCollect):
         if not self.inbox.is_dir():
             self.fail(f"Course not found: {self.inbox}")
 
+    def ensure_root(self) -> None:
+        """Before anything else: which folder is closed is said, where nbgrader would say the first of all."""
+        if why := exchange.shut(exchange.inbox(self.coursedir, self.config)):
+            self.fail(why)
+        super().ensure_root()
+
     def copy_files(self) -> None:
         student = self.coursedir.student_id
         new, same, refused = collect.collect(

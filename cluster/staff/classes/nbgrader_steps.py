@@ -18,7 +18,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 
 from ..course import CourseError
 from ..work_files import Unfit, work_files
-from . import grade, gradebook, late, prepare, store, worker
+from . import due_dates, grade, gradebook, grading_folder, prepare, worker
 
 
 class Step(NbGraderPreprocessor):
@@ -92,7 +92,7 @@ class Judge(Step):
         """The graded notebook. Raises CourseError, and leaves the marks alone, where none could be had."""
         self.open(resources)
         work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
-        where = store.Store(store.runs(self.coursedir), self.assignment)
+        where = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), self.assignment)
         with where.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
             if problem:
                 key, graded = None, None
@@ -108,7 +108,7 @@ class Judge(Step):
             when, _ = gradebook.handed_in(work.folder)
             gradebook.record(
                 book, self.source, self.student, points, graded,
-                when=when, extension=late.extension(self.coursedir, book, self.student, self.assignment),
+                when=when, extension=due_dates.extension(self.coursedir, book, self.student, self.assignment),
                 new={name: old.get(name) for name in mark} != mark, look=bool(problem),
             )  # fmt: skip
             where.note(self.student, mark | {"time": time.time()})
@@ -116,10 +116,12 @@ class Judge(Step):
                 where.tidy(self.student, key)
         return notebook, resources
 
-    def verdict(self, work: prepare.Submission, where: store.Store) -> tuple[str, dict[str, Any]]:
+    def verdict(
+        self, work: prepare.Submission, where: grading_folder.GradingFolder
+    ) -> tuple[str, dict[str, Any]]:
         """(key, verdict) of a submission, executed here where there is none."""
         files = grade.source_files(self.coursedir, self.assignment)
-        key = store.key(work, files, grade.environment(grade.ENGINE, None))
+        key = grading_folder.key(work, files, grade.environment(grade.ENGINE, None))
         found = where.verdict(work.student, key)
         if not found or found["outcome"] != "graded":
             where.again(work.student, key)

@@ -2,7 +2,7 @@
 
     <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back"}}
 
-Moments are in ISO form, UTC; given_back says that feedback can be fetched.
+Moments are in ISO form, UTC; given_back says since when feedback can be fetched.
 
 `c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). Each student's own folder in it is
 made by the site, so that nobody else can enter it; who has none is not told.
@@ -18,7 +18,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import exchange, late, store
+from . import due_dates, exchange, grading_folder
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook
@@ -53,7 +53,7 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
 
     found = {student.id: {} for student in book.students}
     for assignment in book.assignments:
-        until = late.deadlines(book, course, assignment.name)
+        until = due_dates.deadlines(book, course, assignment.name)
         notebooks = [notebook.name for notebook in assignment.notebooks]
         for student, notice in found.items():
             due = until(student)
@@ -61,8 +61,8 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
             facts = {name: iso(when) for name, when in facts.items() if when}
             if when := received(course, student, assignment.name):
                 facts["received"] = when
-            if exchange.given(course, student, assignment.name, notebooks):
-                facts["given_back"] = True
+            if since := exchange.given_back_at(course, student, assignment.name, notebooks):
+                facts["given_back"] = since.isoformat()
             if facts:
                 notice[assignment.name] = facts
     return found
@@ -70,7 +70,7 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
 
 def received(course: Course, student: str, assignment: str) -> str | None:
     """When the newest work that was collected had come in, by the server's clock, in ISO form; or None."""
-    facts = store.load(course.folder("submitted", student, assignment) / "received.json")
+    facts = grading_folder.load(course.folder("submitted", student, assignment) / "received.json")
     return facts.get("received") if facts else None
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from cluster.pages import copies
+from cluster import pasted_cells
 from cluster.system.text import printable
 
 from ..course import CourseError
 from ..release import variant_codes
 from ..work_files import Unfit, work_files
-from . import notebook_file, store
+from . import grading_folder, notebook_file
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAMED = 20  # names in one sentence
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
+MEASURED = "measured"  # the tag of a free cell that only measures
 
 
 @dataclass
@@ -83,6 +84,7 @@ class Source:
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
         self.released, self.codes = {}, None
+        self.measured: set[str] = set()  # the texts of free cells that only measure
 
     @classmethod
     def from_gradebook(cls, coursedir: CourseDirectory, assignment: str) -> Source:
@@ -92,7 +94,7 @@ class Source:
         with Gradebook(coursedir.db_url, coursedir.course_id) as book:
             made = cls(book, assignment)
         if variant_codes.CELL in made.cells:
-            made.codes = variant_codes.Codes(store.runs(coursedir).parent, assignment)
+            made.codes = variant_codes.Codes(grading_folder.runs(coursedir).parent, assignment)
         made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
         return made
 
@@ -117,7 +119,8 @@ class Source:
         return made | ({"points": graded.max_score} if graded else {})
 
     def know_release(self, folder: Path | str) -> None:
-        """Remember the text of the released checks, so that a change of them can be told."""
+        """Remember the text of the released checks, so that a change of them can be told, and of what is
+        measured only."""
         import nbformat
 
         path = Path(folder) / f"{self.name}.ipynb"
@@ -125,6 +128,8 @@ class Source:
             for cell in nbformat.read(path, as_version=4).cells:
                 if name := cell.metadata.get("nbgrader", {}).get("grade_id"):
                     self.released[name] = cell.source
+                elif MEASURED in cell.metadata.get("tags", ()):
+                    self.measured.add(cell.source.strip())
 
     def find_notebook(self, name: str, assignment: str) -> SimpleNamespace:
         return SimpleNamespace(**self.kinds)
@@ -216,20 +221,20 @@ def parse(found: Submission, path: Path) -> NotebookNode | None:
 def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[str]:
     """What an instructor should know of a submission that can be read, in words; copies are set apart."""
     notes = differences(notebook, source)
-    found.told += [copies.sentence(name, what) for name, what in set_apart(notebook, source).items()]
+    found.told += [pasted_cells.sentence(name, what) for name, what in set_apart(notebook, source).items()]
     code_note = source.codes.entered(found.student, found.folder) if source.codes else ""
     return notes + ([code_note] if code_note else [])
 
 
 def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
-    """Leave each name to one cell; {name: what becomes of its copies}, see `copies.set_apart`."""
+    """Leave each name to one cell; {name: what becomes of its copies}, see `pasted_cells.set_apart`."""
 
     def unchanged(cell):
         name = cell.metadata["nbgrader"]["grade_id"]
         return cell.source.strip() == source.released.get(name, source.cells[name].source).strip()
 
     keep_known_roles(notebook, source)
-    return copies.set_apart(notebook, lambda name: source.cells[name].locked, unchanged)
+    return pasted_cells.set_apart(notebook, lambda name: source.cells[name].locked, unchanged)
 
 
 def keep_known_roles(notebook: NotebookNode, source: Source) -> None:
@@ -289,8 +294,12 @@ class Sanitiser:
         notebook = copy.deepcopy(notebook)
         for word in ("unreadable", "told"):  # words of ours
             notebook.metadata.pop(word, None)
-        notebook.metadata["undrawn"] = [cell["id"] for cell in notebook.cells if "figures" in cell.metadata]
+        figures = {cell["id"]: len(cell.metadata.get("figures", ())) for cell in notebook.cells}
+        notebook.metadata["undrawn"] = {name: number for name, number in figures.items() if number}
         set_apart(notebook, self.source)
+        free = [cell for cell in notebook.cells if "nbgrader" not in cell.metadata]
+        measured = [cell["id"] for cell in free if cell.source.strip() in self.source.measured]
+        notebook.metadata["measured"] = measured
         if self.source.kernelspec:
             notebook.metadata["kernelspec"] = self.source.kernelspec
         resources = {"nbgrader": {"notebook": self.source.name, "assignment": self.source.assignment}}

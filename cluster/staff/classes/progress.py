@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster.system.processes import alive, identify
 
 from ..course import say
-from . import store
+from . import grading_folder
 
 
 class Progress:
@@ -57,7 +57,7 @@ class Progress:
         if self.path and self.noted != self.done:
             self.noted = self.done
             facts = {"done": self.done, "total": self.total, "process": identify(os.getpid())}
-            store.write(self.path, json.dumps(facts))
+            grading_folder.write(self.path, json.dumps(facts))
 
     def line(self, status: str) -> str:
         from tqdm.std import tqdm
@@ -70,5 +70,5 @@ class Progress:
 
 def running(path: Path) -> tuple[int, int] | None:
     """(done, total) of the process that keeps this file, or None where it has ended."""
-    facts = store.load(path)
+    facts = grading_folder.load(path)
     return (facts["done"], facts["total"]) if facts and alive(facts["process"]) else None

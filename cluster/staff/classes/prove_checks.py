@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import textwrap
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,7 +147,7 @@ def prove(
     """Grade stub, solution and mutants of each assignment; print the tables; return the defects found.
 
     A result that is another than the recorded one is a defect too, but where `keep` is given and the key
-    is another: then it is recorded instead, where the assignment has no defects.
+    is another: then it is recorded instead, where it is no defect.
     """
     found = []
     for assignment in assignments(root, wanted):
@@ -182,33 +182,35 @@ def prove_one(
             raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
-    scores = grade_all(folder, {name: books[name] for name in table}, workers)
-    outcomes = {name: verdict(mutant, scores[name], worth) for name, mutant in table.items()}
+    recorded = table_of(root, assignment)
+    known = {name: found for name, found in recorded.results.items() if name in table}
+    if keep:
+        known = {name: f for name, f in known.items() if not recorded.why(name, parts[0], parts[1][name])}
+    outcomes, scores, wrong = {}, {}, {}
+    for name, got in grade_all(folder, {name: books[name] for name in table}, workers):
+        outcomes[name], scores[name], made = verdict(table[name], got, worth), got, result(got, worth)
+        wrong[name] = defects(table[name], outcomes[name])
+        if name in known:
+            wrong[name] += differences(table[name], known[name], made)
+        if keep and not wrong[name]:  # at once: grading all takes minutes, and may be interrupted
+            recorded.keep(*parts, {name: made})
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {folder}")
-    found = [d for name in table for d in defects(table[name], outcomes[name])]
-    recorded, made = table_of(root, assignment), {name: result(scores[name], worth) for name in table}
-    known = [name for name in table if name in recorded.results]
-    if keep:
-        known = [name for name in known if not recorded.why(name, parts[0], parts[1][name])]
-    found += [d for n in known for d in differences(table[n], recorded.results[n], made[n])]
-    if keep and not found:
-        recorded.keep(*parts, made)
-    return [f"{assignment}: {d}" for d in found]
+    return [f"{assignment}: {d}" for name in table for d in wrong[name]]
 
 
-def grade_all(folder: Path, books: dict[str, NotebookNode], workers: int | None = None) -> dict[str, Scores]:
-    """{name: {check: (points got, points to get)}} of all, `workers` at a time (default: one a core)."""
+def grade_all(
+    folder: Path, books: dict[str, NotebookNode], workers: int | None = None
+) -> Iterator[tuple[str, Scores]]:
+    """Each name, as it is graded, with {check: (points got, points to get)}; `workers` at a time."""
     from ..engine import Engine
 
-    scores = {}
     workers = workers or len(os.sched_getaffinity(0))
     with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
         jobs = {pool.submit(grade, engine, folder, name, book): name for name, book in books.items()}
-        for done in as_completed(jobs):
-            scores[jobs[done]] = done.result()
-            say(f"  graded {len(scores):2} of {len(books)}: {jobs[done]}")
-    return scores
+        for number, done in enumerate(as_completed(jobs), 1):
+            say(f"  graded {number:2} of {len(books)}: {jobs[done]}")
+            yield jobs[done], done.result()
 
 
 def grade(engine: Engine, folder: Path, name: str, book: NotebookNode) -> Scores:

@@ -12,7 +12,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ..course import CourseError
-from . import prepare, store
+from . import grading_folder, prepare
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -33,12 +33,12 @@ def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, l
 
     def before(head):
         if void is not None:
-            names = set(head.store.void()) - {check} | ({check} if void else set())
-            store.write(head.store.folder / "void.json", json.dumps(sorted(names)))
+            names = set(head.on_disk.void()) - {check} | ({check} if void else set())
+            grading_folder.write(head.on_disk.folder / "void.json", json.dumps(sorted(names)))
         students = []
         for student in head.chosen(None):
             with head.apart(student):
-                old = head.store.recorded(student).get("key")
+                old = head.on_disk.recorded(student).get("key")
                 found = submission_of(head, student)
                 if not old or not found.notebook or not same_answers(head, found, old):
                     head.result.notes[student] = ["not graded yet, or handed in anew: grade run"]
@@ -63,7 +63,8 @@ def same_answers(head: Head, found: prepare.Submission, key: str) -> bool:
 
 def recount(head: Head, found: prepare.Submission, old: str) -> bool:
     """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
-    key, verdict = store.key(found, head.files, head.environment), head.store.verdict(found.student, old)
+    key = grading_folder.key(found, head.files, head.environment)
+    verdict = head.on_disk.verdict(found.student, old)
     if key == old or not verdict or texts(found.notebook) != texts(prepared(head, found.student, old)):
         return False
     worth = head.source.points
@@ -73,8 +74,8 @@ def recount(head: Head, found: prepare.Submission, old: str) -> bool:
         role = cell["metadata"].get("nbgrader", {})
         if role.get("grade") and role.get("grade_id") in worth:
             role["points"] = worth[role["grade_id"]]
-    folder = head.store.stage(found, key, head.files)
-    store.write(folder / "verdict.json", json.dumps({"key": key, "verdict": verdict}))
+    folder = head.on_disk.stage(found, key, head.files)
+    grading_folder.write(folder / "verdict.json", json.dumps({"key": key, "verdict": verdict}))
     return True
 
 
@@ -82,7 +83,7 @@ def prepared(head: Head, student: str, key: str) -> NotebookNode:
     """The notebook that a verdict was given on."""
     import nbformat
 
-    return nbformat.read(head.store.item(student, key) / "prepared.ipynb", as_version=4)
+    return nbformat.read(head.on_disk.item(student, key) / "prepared.ipynb", as_version=4)
 
 
 def texts(notebook: NotebookNode) -> list[tuple[str, str]]:

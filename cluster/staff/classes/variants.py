@@ -11,7 +11,7 @@ from ..course import Course, CourseError
 from ..release import wrong_solutions
 from ..release.variant_codes import Codes, has_variants, stamp
 from ..spreadsheet import text
-from . import prove_checks, store
+from . import grading_folder, prove_checks
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook
@@ -33,7 +33,7 @@ def prove(root: Path, assignment: str, folder: Path, samples: int) -> tuple[int,
         for name in table:
             books[f"{name}, variant {code}"] = stamp(copy.deepcopy(books[name]), code)
     found = []
-    for name, scores in sorted(prove_checks.grade_all(folder, books).items()):
+    for name, scores in sorted(prove_checks.grade_all(folder, books)):
         mutant = table[name.partition(", variant ")[0]]
         defects = prove_checks.defects(mutant, prove_checks.verdict(mutant, scores, worth))
         found += [f"{assignment}, {name}: {words}" for words in defects]
@@ -50,9 +50,9 @@ def give(
         raise CourseError(
             "the gradebook knows no students: `nbgrader db student import FILE`, or name them with --student"
         )
-    codes = Codes(store.runs(course.coursedir).parent, assignment)
+    codes = Codes(grading_folder.runs(course.coursedir).parent, assignment)
     codes.make_key()
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     rows = [[name, people.get(name), codes.code_of(name)] for name in names]
-    store.write(target, text([["student", "email", "code"], *rows]))
+    grading_folder.write(target, text([["student", "email", "code"], *rows]))
     return len(names)

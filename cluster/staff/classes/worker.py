@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..course import CourseError
-from . import store
+from . import grading_folder
 
 if TYPE_CHECKING:
     from ..engine import Engine
@@ -49,7 +49,7 @@ def watch(stream: TextIO) -> None:
 
 def work(dispatch: Path, part: int) -> int:
     """Grade the items of a part; returns 0 when each has a verdict or the dispatch was called off."""
-    plan = store.load(dispatch / "plan.json")
+    plan = grading_folder.load(dispatch / "plan.json")
     if plan is None:
         return 0
     items, began = dispatch.parent.parent / "items", time.time()
@@ -73,7 +73,7 @@ def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
     """Leave word that the part is through, and what it took."""
     facts = {"part": part, "began": began, "ended": time.time(), "cores": cores, "host": os.uname().nodename}
     if (dispatch / "plan.json").exists():
-        store.write(dispatch / f"ended-{part}.json", json.dumps(facts))
+        grading_folder.write(dispatch / f"ended-{part}.json", json.dumps(facts))
     return 0
 
 
@@ -108,7 +108,7 @@ def grade(engine: Engine, item: Path) -> None:
     except Exception as error:
         text = json.dumps({"key": item.name, "verdict": again(f"{type(error).__name__}: {error}")})
     try:
-        store.write(item / "verdict.json", text)
+        grading_folder.write(item / "verdict.json", text)
     except OSError as error:  # a full disk: without a verdict the head sends the item out again
         print(f"{item}: {error}", file=sys.stderr)
 

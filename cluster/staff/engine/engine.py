@@ -17,7 +17,7 @@ from .inside.channel import Channel, Late, Lost
 from .inside.own_time import STRETCH
 from .sandbox.bubblewrap import Child, Sandbox
 from .sandbox.fork_client import STARTING, Forked, Servers
-from .submission import Again, Ended, HeldUp, Starved, Work
+from .submission import Again, Ended, GradedNotebook, HeldUp, Starved
 from .verdict import Limits, Verdict
 
 INSIDE = "cluster.staff.engine.inside"
@@ -72,7 +72,7 @@ class Engine:
     ) -> Verdict:
         """patience: how many times its limit a check may take by the clock."""
         end = time.monotonic() + self.limits.total
-        work = Work(copy.deepcopy(notebook), source, self.limits, end, patience)
+        work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, end, patience)
         try:
             self._grade(work, files)
         except HeldUp:
@@ -82,7 +82,7 @@ class Engine:
         cut, replaced = work.outputs.cut, work.outputs.replaced
         return Verdict("graded", "", work.checks, work.notebook, output_cut=cut, output_replaced=replaced)
 
-    def _grade(self, work: Work, files: Path | str | None) -> None:
+    def _grade(self, work: GradedNotebook, files: Path | str | None) -> None:
         with ExitStack() as stack:
             student = self._start(stack, "student", work)
             work.paced(student.pid)
@@ -102,7 +102,7 @@ class Engine:
             if gone and any(child.killed() for child in (student, *ranks)):
                 raise Again("the sandbox was killed from outside")
 
-    def _ranks(self, work: Work, stack: ExitStack) -> list[Child | Forked]:
+    def _ranks(self, work: GradedNotebook, stack: ExitStack) -> list[Child | Forked]:
         """[the sandbox for ranks that knows the notebook's cells], where a check asks for ranks; or []."""
         given, checks = dict(work.given), (cell.source for cell in work.graded.values())
         if not any(ASKS in text for text in (*given.values(), *checks)):
@@ -113,7 +113,7 @@ class Engine:
         hello(ranks).send({"cells": cells, "limits": self.limits.of_process()})
         return [ranks]
 
-    def _judge(self, work: Work, sandboxes: list[Child | Forked], stack: ExitStack) -> bool | None:
+    def _judge(self, work: GradedNotebook, sandboxes: list[Child | Forked], stack: ExitStack) -> bool | None:
         """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""
         fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
         referee = self._start(stack, "referee", work, fds)
@@ -126,7 +126,9 @@ class Engine:
             work.own(work.began, self.limits.total)
             work.fail(f"grading took longer than {self.limits.total:g} s")
 
-    def _start(self, stack: ExitStack, module: str, work: Work, fds: Sequence[int] = ()) -> Child | Forked:
+    def _start(
+        self, stack: ExitStack, module: str, work: GradedNotebook, fds: Sequence[int] = ()
+    ) -> Child | Forked:
         """A sandbox that runs a module of the engine, until the stack is left."""
         text = work.text()
         try:

@@ -9,17 +9,21 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import nbformat
 from nbformat import NotebookNode
 
 from .. import failures
 from ..hidden import without_hidden
+from .inside import names
 from .inside.channel import Channel, Late, Lost
+from .inside.figures import NOT_DRAWN
 from .inside.own_time import STRETCH
 from .outputs import Outputs
 from .pace import Moment, Pace
 from .verdict import Check, Limits
 
 GRACE = 5  # seconds beyond a limit before the process is ended
+NOT_RUN = "[not run when graded: this cell only measures, and nothing is judged by it]\n"
 
 
 class Again(Exception):
@@ -38,8 +42,8 @@ class Ended(Exception):
     """The student's process ended, or did not react: there is nothing to ask the checks about."""
 
 
-class Work:
-    """`checks` is what becomes the verdict.
+class GradedNotebook:
+    """One submission's notebook while it is graded: its cells by role. `checks` is what becomes the verdict.
 
     patience: how many times its limit a check may take by the clock; of its own time it has the limit.
     """
@@ -78,6 +82,35 @@ class Work:
         """All code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
+    def not_run(self) -> set[int]:
+        """The cells, by their numbers, that only measure and define nothing that any other cell needs.
+
+        The first as the notebook's metadata has it; where one is no Python, none: what it needs is not known.
+        """
+        ids = self.notebook.metadata.get("measured", ())
+        chosen = {i for i, cell in enumerate(self.cells) if cell.get("id") in ids}
+        try:
+            codes = [names.compiled(cell.source, "cell") for cell in self.cells] if chosen else []
+            checks = [names.compiled(cell.source, "check") for cell in self.graded.values()] if chosen else []
+        except SyntaxError:
+            return set()
+        while chosen:
+            others = [*checks, *(code for i, code in enumerate(codes) if i not in chosen)]
+            needed = {name for code in others for name in names.missing(code, ())}
+            if not (run := {i for i in chosen if names.defined(codes[i]) & needed}):
+                break
+            chosen -= run
+        return chosen
+
+    def outputs_of(self, number: int, reply: Any, not_run: set[int]) -> list[NotebookNode]:
+        """What a cell has shown; of one that was not run, a word and as many figures as were handed in."""
+        if number not in not_run:
+            return self.outputs.take(reply)
+        new, figures = nbformat.v4.new_output, self.notebook.metadata.get("undrawn", {})
+        word = new("stream", name="stdout", text=NOT_RUN)
+        number = figures.get(self.cells[number].get("id"), 0)
+        return [word, *(new("display_data", {"image/png": NOT_DRAWN}) for _ in range(number))]
+
     def paced(self, pid: int) -> None:
         """The student's side runs in the sandbox of this process: from now on it may be starved."""
         self.pace = Pace(pid)
@@ -105,17 +138,19 @@ class Work:
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
         task["given"] = [definitions(text) for _, text in self.given]
+        not_run = self.not_run()
+        texts = ["" if i in not_run else cell.source for i, cell in enumerate(self.cells)]
         where = "before its first cell"
         try:
             since = self.pace.now()
-            channel.send(task | {"cells": [cell.source for cell in self.cells]})
+            channel.send(task | {"cells": texts})
             for number, cell in enumerate(self.cells, 1):
                 where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
                 more = partial(next, self.waits(since), 0.0)
                 reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
                 if isinstance(reply, dict) and reply.get("over"):
                     self.own(since, self.limits.cell)
-                cell.outputs = self.outputs.take(reply)
+                cell.outputs = self.outputs_of(number - 1, reply, not_run)
             where = "after its last cell"
             channel.receive(self.rest(self.limits.cell + GRACE))
         except Lost as error:

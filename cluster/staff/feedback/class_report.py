@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import failures
-from ..classes import late, store
+from ..classes import due_dates, grading_folder
 from ..course import Course, CourseError
 from ..release import variant_codes
 from ..spreadsheet import text
 from . import core_hours, explain
 
 if TYPE_CHECKING:
-    from nbgrader.api import Gradebook, SubmittedAssignment
+    from nbgrader.api import Gradebook, Student, SubmittedAssignment
 
     from ..release.wrong_solutions import Mutant
 
@@ -30,18 +30,21 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
     """All that the report shows, as plain data. Raises CourseError where nothing is graded."""
     from nbgrader.api import Gradebook
 
-    where = store.Store(store.runs(course.coursedir), assignment)
+    where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
     mutants = explain.mutants_of(root, assignment)
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
         rows = sorted(book.assignment_submissions(assignment), key=lambda row: row.student_id)
-        policy = late.LatePenalty(config=course.config)
+        policy = due_dates.LatePenalty(config=course.config)
         students = [student(book, policy, where, row, mutants) for row in rows]
+        names = {person.id: person_name(person) for person in book.students}
+        for found in students:
+            found["name"] = names.get(found["student"], found["student"])
         if not students:
             raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
         [work] = book.find_assignment(assignment).notebooks
         worth = {cell.name: cell.max_score for cell in work.grade_cells}
         if variant_codes.CELL in {cell.name for cell in work.source_cells}:
-            known = variant_codes.Codes(store.runs(course.coursedir).parent, assignment)
+            known = variant_codes.Codes(grading_folder.runs(course.coursedir).parent, assignment)
             for found in students:
                 found["variant"] = known.code_of(found["student"])
     order = next((s["order"] for s in students if s["order"]), [])
@@ -50,6 +53,7 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
         row.pop("order")
     return {
         "assignment": assignment,
+        "title": f"{assignment[:2]} · {title(root, assignment)}",
         "of": sum(worth.values()),
         "students": students,
         "checks": [check(name, worth[name], students) for name in names],
@@ -58,10 +62,24 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
     }
 
 
+def title(root: Path, assignment: str) -> str:
+    """The assignment's title, as students read it."""
+    from cluster.pages import course_map
+
+    notebooks = sorted((root / "exercises" / assignment).glob("*.ipynb"))
+    words = course_map.bare(course_map.head(notebooks[0])[0]) if notebooks else ""
+    return words or course_map.spoken(assignment)
+
+
+def person_name(person: Student) -> str:
+    """A student's name, or where the gradebook has none the account."""
+    return " ".join(filter(None, [person.first_name, person.last_name])) or person.id
+
+
 def student(
     book: Gradebook,
-    policy: late.LatePenalty,
-    where: store.Store,
+    policy: due_dates.LatePenalty,
+    where: grading_folder.GradingFolder,
     row: SubmittedAssignment,
     mutants: Iterable[Mutant],
 ) -> dict[str, Any]:
@@ -140,7 +158,7 @@ def is_empty(error: str) -> bool:
     return failures.kind(error) == failures.EMPTY
 
 
-def time_used(where: store.Store, students: list[dict[str, Any]]) -> dict[str, Any]:
+def time_used(where: grading_folder.GradingFolder, students: list[dict[str, Any]]) -> dict[str, Any]:
     """Seconds of students' work, and the hours of cores that workers had reserved, by where they ran."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
     hours, note = core_hours.used(where.folder / "journal.jsonl")

@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ..spreadsheet import text
+from ..spreadsheet import is_formula, text
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook, Student
 
+    from ..platforms import Table
+
     Field = str | float | None
     Row = tuple[Student, list[float | None]]  # a student, and the points of each assignment
 
-FORMS = ("plain", "canvas", "moodle")
+FORMS = ("plain", "canvas", "moodle", "blackboard")
+NOTHING = {"moodle": "-"}  # no grade: an empty field of a new column would be stored
+NEW_COLUMN = {
+    "canvas": "Canvas makes a new assignment of it",
+    "moodle": "in Moodle map it to a new grade item",
+    "blackboard": "Blackboard makes a text column of 0 points of it",
+}
+MOODLES_MOST = 100.0  # points of an item, unless the site has set unlimitedgrades
 
 
-def export(book: Gradebook, names: Iterable[str], form: str = "plain") -> tuple[str, list[str]]:
+def export(
+    book: Gradebook, names: Iterable[str], form: str = "plain", like: Table | None = None
+) -> tuple[str, list[str]]:
     """(CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
 
-    Who handed nothing in has an empty field, not 0: what that is worth, the course decides.
+    Who handed nothing in has an empty field (Moodle: a dash), not 0: what that is worth, the course decides.
+    like: the platform's own export, whose people and columns then stand in the table as it names them.
     """
     from nbgrader.api import MissingEntry
 
@@ -27,7 +39,7 @@ def export(book: Gradebook, names: Iterable[str], form: str = "plain") -> tuple[
     rows, warnings = [], []
     for person in sorted(book.students, key=lambda person: person.id):
         final = []
-        for name in names:
+        for name in worth:
             try:
                 submitted = book.find_submission(name, person.id)
             except MissingEntry:
@@ -38,7 +50,25 @@ def export(book: Gradebook, names: Iterable[str], form: str = "plain") -> tuple[
             if submitted.needs_manual_grade:
                 warnings.append(f"{person.id}, {name}: a person has to look at it before it counts")
         rows.append((person, final))
-    return text(FORMAT[form](rows, worth)), warnings
+    if form == "moodle":
+        warnings += [
+            f"{name}: {most:g} points; Moodle refuses more than {MOODLES_MOST:g} until unlimitedgrades is set"
+            for name, most in worth.items()
+            if most > MOODLES_MOST
+        ]
+    if like:
+        made, more = filled(rows, worth, form, like)
+        warnings += more
+    else:
+        made = FORMAT[form](rows, worth)
+        if form != "plain":
+            warnings += [
+                f"{person.id!a}: a spreadsheet would take it for a formula, so it stands as '{person.id},"
+                " which no platform knows: enter these points by hand"
+                for person, _ in rows
+                if is_formula(person.id)
+            ]
+    return text(made, quote_all=form == "blackboard"), warnings
 
 
 def plain(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
@@ -55,7 +85,54 @@ def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 def moodle(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
     """Moodle's grade import: map `username` to the user, and each column to its grade item."""
-    return [["username", "email", *worth], *([p.id, p.email, *final] for p, final in rows)]
+    none = NOTHING["moodle"]
+    marks = ([p.id, p.email, *(none if x is None else x for x in final)] for p, final in rows)
+    return [["username", "email", *worth], *marks]
+
+
+def blackboard(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
+    """Blackboard's upload: it knows people by Username; columns without a number are new to it."""
+    head = [
+        "Last Name",
+        "First Name",
+        "Username",
+        *(f"{n} [Total Pts: {w:g} Score]" for n, w in worth.items()),
+    ]
+    return [head, *([p.last_name, p.first_name, p.id, *final] for p, final in rows)]
+
+
+def filled(
+    rows: list[Row], worth: dict[str, float], form: str, like: Table
+) -> tuple[list[list[Field]], list[str]]:
+    """(the platform's own table with these points, [warnings]): its names, numbers and columns as they stand.
+
+    Only people who are in both have a row: Canvas clears a mark whose field is empty, and Moodle refuses a
+    whole file for one name that it does not know.
+    """
+    fresh = [f"{n} [Total Pts: {w:g} Score]" if form == "blackboard" else n for n, w in worth.items()]
+    at = {name: like.column(name) for name in worth}
+    heads = [
+        new if (i := at[name]) is None else like.header[i] for name, new in zip(worth, fresh, strict=True)
+    ]
+    warnings = [
+        f"{name}: no column of this name, or of its number alone: {NEW_COLUMN[form]}"
+        for name, i in at.items()
+        if i is None
+    ]
+    made: list[list[Field]] = [[*(like.header[i] for i in like.identity), *heads]]
+    if form == "canvas":
+        first = ["    Points Possible", *[""] * (len(like.identity) - 1)]
+        made.append([*first, *worth.values()])
+    here = {person.id: final for person, final in rows}
+    for entry in like.people:
+        if entry.user not in here:
+            warnings.append(f"{entry.user}: not in the gradebook, so left out")
+            continue
+        none = NOTHING.get(form)
+        marks = [none if x is None else x for x in here.pop(entry.user)]
+        made.append([*(entry.fields[i] for i in like.identity), *marks])
+    warnings += [f"{name}: not in the platform's export, so left out" for name in sorted(here)]
+    return made, warnings
 
 
 def whole(person: Student) -> str:
@@ -63,4 +140,4 @@ def whole(person: Student) -> str:
     return ", ".join(filter(None, [person.last_name, person.first_name])) or person.id
 
 
-FORMAT = {"plain": plain, "canvas": canvas, "moodle": moodle}
+FORMAT = {"plain": plain, "canvas": canvas, "moodle": moodle, "blackboard": blackboard}

@@ -25,10 +25,10 @@ img { max-width: 100%; } code { font-size: 0.9em; }
 def page(found: dict[str, Any]) -> str:
     """The HTML of `report.facts`."""
     students, took = found["students"], found["time"]
-    looks = [row["student"] for row in students if row["look"]]
+    looks = [row["name"] for row in students if row["look"]]
     hours = ", ".join(f"{n:.3g} core hours on {PLACES[kind]}" for kind, n in took["core hours"].items())
     parts = [
-        f"<h1>{html.escape(found['assignment'])}</h1>",
+        f"<h1>{html.escape(found['title'])}</h1>",
         f"<p>{len(students)} students, {found['of']:g} points. Executing took {took['seconds']:g} s in all"
         + (f", {took['median']:g} s a student, {took['longest']:g} s at most" if took["median"] else "")
         + (f"; workers had {hours}" if hours else "")
@@ -59,17 +59,20 @@ def page(found: dict[str, Any]) -> str:
         table(["misunderstanding", "students"], found["misunderstandings"]),
         "<h2>Students</h2>",
         table(
-            ["student", "points", "late days", "penalty", "final", "s", "shows"],
+            ["student", "account", "points", "late days", "penalty", "final", "s", "shows"],
             [
                 [
-                    *(r[n] for n in ("student", "points", "late days", "penalty", "final", "seconds")),
+                    *(
+                        r[n]
+                        for n in ("name", "student", "points", "late days", "penalty", "final", "seconds")
+                    ),
                     "; ".join(r["shows"]),
                 ]
                 for r in students
             ],
         ),
     ]
-    title = html.escape(found["assignment"])
+    title = html.escape(found["title"])
     head = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     )

@@ -1,4 +1,4 @@
-"""The commands: start, stop, status, sync, backup, restore, units."""
+"""The commands: start, stop, status, roster, sync, backup, restore, units."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import os
 import sys
 from pathlib import Path
+
+from cluster.system import files
 
 from . import daemons, default_state, roster, settings, units
 from . import state as states
@@ -21,7 +23,13 @@ def main(argv: list[str] | None = None) -> int:
     try:
         state = (args.state or default_state()).absolute()
         commands = {"start": _start, "stop": _stop, "status": _status}
-        commands |= {"sync": _sync, "backup": _backup, "restore": _restore, "units": _units}
+        commands |= {
+            "roster": _roster,
+            "sync": _sync,
+            "backup": _backup,
+            "restore": _restore,
+            "units": _units,
+        }
         return commands[args.command](args, state)
     except Trouble as e:
         print(e, file=sys.stderr)
@@ -70,6 +78,21 @@ def _status(args: argparse.Namespace, state: Path) -> int:
     code, text = report(state)
     print(text)
     return code
+
+
+def _roster(args: argparse.Namespace, state: Path) -> int:
+    text = roster.of_platform(args.export)
+    if args.to is None:
+        sys.stdout.write(text)
+        return 0
+    if args.to.exists():
+        raise Trouble(
+            f"{args.to} is there already, perhaps with instructors and extensions: name another --to"
+        )
+    files.write(args.to, text)
+    count = text.count("\n") - 1
+    say(f"{args.to}: {count} students. Add a line for each instructor, then sync or start with it.")
+    return 0
 
 
 def _sync(args: argparse.Namespace, state: Path) -> int:
@@ -134,6 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         "start": "start what does not run yet, mend what is broken, apply the roster",
         "stop": "end exactly what start started, servers of students too; all files are kept",
         "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
+        "roster": "make a roster of an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
         "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
         "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
@@ -162,6 +186,10 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--backups", type=Path, default=Path("/srv/backup"), metavar="FOLDER", help=text
             )
+        if name == "roster":
+            command.add_argument("export", type=Path, metavar="EXPORT", help="the file, CSV or tab-separated")
+            text = "where to write (default: it is printed)"
+            command.add_argument("--to", type=Path, metavar="FILE", help=text)
         if name == "sync":
             command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
         if name == "backup":

@@ -82,17 +82,19 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
         if lives:
             processes.end([record])
         root, exchange = daemons.course_root(settings), state / "exchange" / COURSE
-        with step("submissions, marks and feedback", say), open(file, "rb") as f:
-            users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book))
-        if about["book"] != BOOK:
-            if settings.database == "sqlite":
-                raise Trouble(
-                    f"{file} holds a gradebook of PostgreSQL, and the settings say database = 'sqlite'."
-                )
-            with step("gradebook", say):
-                postgres.load(settings, state, "gradebook", book)
-        if lives:
-            start_group([formgrader], state, say)
+        try:
+            with step("submissions, marks and feedback", say), open(file, "rb") as f:
+                users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book))
+            if about["book"] != BOOK:
+                if settings.database == "sqlite":
+                    raise Trouble(
+                        f"{file} holds a gradebook of PostgreSQL, and the settings say database = 'sqlite'."
+                    )
+                with step("gradebook", say):
+                    postgres.load(settings, state, "gradebook", book)
+        finally:
+            if lives:
+                start_group([formgrader], state, say)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
     say(f"As it was on {when}. Before that: {root}/.grading.before")
 

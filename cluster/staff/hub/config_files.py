@@ -29,22 +29,16 @@ LAB_OFF = (
     "@jupyterlab/fileeditor-extension:language-server",
 )
 LOG_IN = (
-    "From Convolution to Cluster: log in with your account on this machine. "
+    "Your account is the one on this machine. "
     "The password is the one that your instructor gave you, until you change it."
 )
-# JupyterHub's own page says the reason twice, and leads nowhere.
-ERROR_PAGE = """\
-{% extends "templates/error.html" %}
-{% block error_detail %}
-{% if message_html or message != status_message %}{{ super() }}{% endif %}
-<p><a href="{{ base_url }}home">Back to your own pages</a></p>
-{% endblock %}
-"""
+TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the course's colours and words
 
 
 def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[str, str]:
     """{path in the state folder: text}. panel: the students' package has the start page."""
-    made = {"etc/jupyterhub_config.py": hub(settings, state, python), "etc/templates/error.html": ERROR_PAGE}
+    made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
+    made |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
     for role, names in EXTENSIONS.items():
         made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, panel).items()}
         if panel:

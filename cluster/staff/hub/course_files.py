@@ -138,14 +138,30 @@ def update(course: Path, texts: dict[str, bytes]) -> list[str]:
 
 def exchange(state: Path, settings: Settings, course: str) -> None:
     """nbgrader's exchange. All can write to it; by the sticky bits nobody can exchange another's folder."""
-    root = state / "exchange"
-    root.mkdir(exist_ok=True)
-    root.chmod(0o1777)
-    for name, mode in (("", 0o755), ("inbound", 0o1733), ("outbound", 0o755), ("feedback", 0o711)):
-        path = root / course / name
+    for path, owner, mode in exchange_folders(state, settings, course):
         path.mkdir(exist_ok=True)
-        shutil.chown(path, settings.grader, settings.grader)
+        shutil.chown(path, owner, owner)
         path.chmod(mode)
+
+
+def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple[Path, str, int]]:
+    """(folder, owner, mode) of the exchange."""
+    root, owner = state / "exchange", settings.grader
+    inside = (("", 0o755), ("inbound", 0o1733), ("outbound", 0o755), ("feedback", 0o711))
+    return [(root, "root", 0o1777), *((root / course / name, owner, mode) for name, mode in inside)]
+
+
+def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]:
+    """Which of its folders are not as `exchange` makes them, so that somebody could be kept out; in words."""
+    found = []
+    for path, owner, mode in exchange_folders(state, settings, course):
+        if not path.is_dir():
+            found.append(f"{path} is not there")
+        elif (has := path.stat().st_mode & 0o7777) != mode:
+            found.append(f"{path} has mode {has:04o}, not {mode:04o}")
+        elif path.owner() != owner:
+            found.append(f"{path} belongs to {path.owner()}, not {owner}")
+    return found
 
 
 def people(state: Path, settings: Settings, everybody: list[Person]) -> None:

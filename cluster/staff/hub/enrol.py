@@ -16,7 +16,7 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
     """people: dicts of user, first, last, days (more for each assignment). Returns what was changed."""
     from nbgrader.api import Gradebook
 
-    from ..classes import late, notices
+    from ..classes import due_dates, notices
     from ..course import Course
 
     course, changes = Course(root), []
@@ -31,7 +31,9 @@ def enrol(root: Path, people: list[dict]) -> list[str]:
             if not book.student_submissions(user):
                 book.remove_student(user)
                 changes.append(f"{user}: out of the gradebook")
-        changes += late.standing(book, course, {user: person["days"] for user, person in wanted.items()})
+        changes += due_dates.extend_each(
+            book, course, {user: person["days"] for user, person in wanted.items()}
+        )
         changes += [f"{user}: {why}" for user, why in notices.tell(course, book).items()]
     return changes
 

@@ -8,6 +8,7 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 
+from .. import platforms, spreadsheet
 from .settings import NAME, Trouble
 
 COLUMNS = ("name", "user", "role", "extension")
@@ -53,6 +54,11 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
     rows = csv.DictReader(io.StringIO(text), delimiter=";" if ";" in first else ",")
     header = [h.strip().lower() for h in rows.fieldnames or []]
     if absent := [c for c in COLUMNS[:3] if c not in header]:
+        if {"role", "user"}.isdisjoint(header) and is_an_export(text):
+            raise Trouble(
+                f"{where} is an export of Moodle, Canvas or Blackboard, which names no instructor. Make a"
+                f" roster of it: python -m cluster.staff.hub roster {where} --to people.csv"
+            )
         raise Trouble(
             f"{where}: the first line lacks {', '.join(absent)}. A roster looks like this:\n{EXAMPLE}"
         )
@@ -70,6 +76,31 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
             raise Trouble(f"{where}, line {rows.line_num}: the user {person.user!r} is there twice.")
         people[person.user] = person
     return list(people.values())
+
+
+def is_an_export(text: str) -> bool:
+    """Is this a table that a learning management system wrote?"""
+    try:
+        return bool(platforms.table(text, "").people)
+    except platforms.Unknown:
+        return False
+
+
+def of_platform(path: Path) -> str:
+    """The roster, as CSV, of an export of Moodle, Canvas or Blackboard: everybody in it is a student."""
+    try:
+        table = platforms.read(path)
+    except (platforms.Unknown, OSError) as error:
+        raise Trouble(str(error)) from None
+    rows = [[" ".join(filter(None, e.names)), e.user, "student", ""] for e in table.people]
+    people_in(as_csv(rows), "the roster made of it")  # what a roster may not hold is named now
+    return spreadsheet.text([COLUMNS, *rows])
+
+
+def as_csv(rows: list[list[str]]) -> str:
+    made = io.StringIO()
+    csv.writer(made, lineterminator="\n").writerows([COLUMNS, *rows])
+    return made.getvalue()
 
 
 def _odd(c: str) -> bool:

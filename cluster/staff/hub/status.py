@@ -9,7 +9,7 @@ from cluster.system import processes
 
 from .. import services
 from ..one_machine_slurm.status import report as slurm_report
-from . import daemons, slurm_accounts
+from . import COURSE, course_files, daemons, slurm_accounts
 from . import state as states
 from .api import Api
 from .settings import Trouble
@@ -35,6 +35,8 @@ def report(state: Path) -> tuple[int, str]:
             f"  {part.name:10} {words}"
             + (f" ({'' if here else 'was '}process {record['pid']})" if record else "")
         )
+    if troubles := course_files.exchange_troubles(state, settings, COURSE):
+        rows += [f"  exchange   {words}" for words in troubles]
     if good == len(whole):
         people = Api(settings, daemons.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
         servers = sorted(p["name"] for p in people if p["server"])
@@ -44,6 +46,6 @@ def report(state: Path) -> tuple[int, str]:
         rows.append("  Slurm, the one of this machine:")
         rows += [f"  {line}" for line in text.splitlines() if line.startswith("  ")]
         good, lives = good - (slurm != 0), lives + (slurm != 3)
-    code = 0 if good == len(whole) else 1 if lives else 3
+    code = 0 if good == len(whole) and not troubles else 1 if lives else 3
     hint = {0: "", 1: "\nTo mend it: start it again.", 3: "\nIt is stopped."}[code]
     return code, "\n".join([f"The hub in {state}: {settings.public}", *rows]) + hint

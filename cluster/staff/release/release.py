@@ -60,26 +60,28 @@ def release(
     wanted: str | None = None,
     target: Path | str | None = None,
     private: Path | None = None,
-    whole: bool = True,
+    whole: bool | None = True,
 ) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
     An assignment is swapped in when it is complete and holds nothing secret; until then the old one stays.
-    `whole` is that of `generate`.
+    `whole` is that of `generate`; None: where the release is another than the one that is there.
     """
     target = Path(target or root / "exercises")
     target.mkdir(parents=True, exist_ok=True)
     for assignment in assignments(root, wanted):
         # Beside the target, on the same disk, so that the swap is a rename.
         with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as scratch:
-            new = generate(root, assignment, Path(scratch) / "new", private, whole)
+            old, new = target / assignment, Path(scratch) / "new" / assignment
+            generate(root, assignment, new.parent, private, bool(whole))
+            if whole is None and not same_files(old, new):
+                generate(root, assignment, new.parent, private)
             leaks = find_leaks(new, secrets(root, assignment))
             leaks += not_hidden_in_feedback(Course(root, private).coursedir, assignment, new)
             if leaks:
                 raise CourseError(
                     f"the release of {assignment} is refused:\n  " + "\n  ".join(shorten(leaks))
                 )
-            old = target / assignment
             if same_files(old, new):
                 say(f"{assignment}: unchanged")
                 continue

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import tomllib
 from pathlib import Path
 
 from cluster.system import files
@@ -20,6 +21,7 @@ FILES = (
     "environment.yml",
     "LICENSE*",
     "lectures/*.ipynb",
+    "lectures/units.toml",
     "lectures/figures/*.svg",
     "lectures/figures/*.png",
     "lectures/runs/**/*",
@@ -28,7 +30,6 @@ FILES = (
 )
 # What an assignment asks for stays out until the class is past it (`--after 07`).
 ANSWERS = {
-    "06": ("cluster/network/algorithms.py",),
     "07": ("cluster/training/distributed.py", "cluster/training/shards.py"),
     "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),
 }
@@ -72,8 +73,6 @@ minutes on two cores.
 Hand in as often as you like until the due date; the last one counts. Keep the notebook's name and the locked
 cells as they are: grading puts its own in their place.
 """
-# Hours of work that an assignment is planned for.
-HOURS = {"01": "3 to 4", "03": "4 to 5", "07": "6 to 8", "08": "4 to 5"}
 
 
 def make(root: Path, target: Path | str | None = None, after: str | None = None) -> list[str]:
@@ -119,13 +118,14 @@ def table_of_assignments(root: Path) -> str:
     import nbformat
 
     rows = ["| assignment | points | hours |", "|---|---|---|"]
+    units = tomllib.loads((root / "lectures" / "units.toml").read_text(encoding="utf-8"))
     for name in assignments(root):
         path = next((root / "exercises" / name).glob("*.ipynb"))
         book = nbformat.read(path, as_version=4)
         title = book.cells[0].source.splitlines()[0].lstrip("# ").removeprefix("Assignment ")
         link = path.relative_to(root).as_posix()
         points = sum(cell.metadata.nbgrader.points for cell in cells_of(book, "grade").values())
-        rows.append(f"| [{title}]({link}) | {points:g} | {HOURS.get(name[:2], '?')} |")
+        rows.append(f"| [{title}]({link}) | {points:g} | {units[name[:2]]['hours']} |")
     return "\n".join(rows)
 
 
@@ -163,14 +163,16 @@ def chosen(root: Path, after: str | None = None) -> list[Path]:
 def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
     """What of solutions, hidden tests or mutants is in `folder`.
 
-    The exercises are searched for secret lines, and so is cluster/training, for the assignments that come
-    later than `after`. Lectures teach the same things; there nbgrader's marks are what would give us away.
+    The exercises are searched for secret lines, and so are training and network of the package, for the
+    assignments that come later than `after`. Lectures teach the same things; there nbgrader's marks are what
+    would give us away.
     """
     found = []
     for name in assignments(root):
         found += find_leaks(folder / "exercises" / name, secrets(root, name))
         if name[:2] > (after or ""):
-            found += find_leaks(folder / "cluster" / "training", secrets(root, name), marks=())
+            for room in ("training", "network"):
+                found += find_leaks(folder / "cluster" / room, secrets(root, name), marks=())
     for path in folder.rglob("*"):
         inside = path.relative_to(folder)
         if inside.parts[0] in (

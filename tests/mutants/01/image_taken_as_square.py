@@ -1,5 +1,6 @@
 MISUNDERSTANDING = "H and W are the same."
 FAILS = {
+    "im2col-by-hand",
     "im2col-stride-padding",
     "im2col-dilation",
 }

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A gradual warmup multiplies by the same factor in each update."
-FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand"}
+FAILS = {"warmup-by-hand", "warmup-edges"}
 REPLACE = {
     "warmed-up": """
 if kind == "none" or step >= steps:

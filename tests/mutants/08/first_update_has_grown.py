@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Update 0 is the first of W increments, so it has grown already."
-FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand", "schedule-of-each"}
+FAILS = {"warmup-by-hand", "warmup-edges"}
 REPLACE = {
     "warmed-up": """
 if kind == "none" or step >= steps:

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A geometric warmup has equal increments, too."
-FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand"}
+FAILS = {"warmup-by-hand", "warmup-edges"}
 REPLACE = {
     "warmed-up": """
 if kind == "none" or step >= steps:

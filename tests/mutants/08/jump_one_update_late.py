@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A constant warmup of W updates includes update W."
-FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand", "schedule-of-each"}
+FAILS = {"warmup-by-hand", "warmup-edges"}
 REPLACE = {
     "warmed-up": """
 if kind == "none" or steps == 0:

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "The square-root rule takes the root of kη, not of k."
-FAILS = {"rules-by-hand", "schedule-by-hand", "schedule-of-each"}
+FAILS = {"rules-by-hand"}
 REPLACE = {
     "target-rate": """
 return {"none": lr, "linear": lr * k, "sqrt": (lr * k) ** 0.5}[rule]

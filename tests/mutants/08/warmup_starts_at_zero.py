@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A warmup starts at 0; gradual warmup starts at the rate of the small batch."
-FAILS = {"warmup-by-hand", "warmup-edges", "schedule-by-hand", "schedule-of-each"}
+FAILS = {"warmup-by-hand", "warmup-edges"}
 REPLACE = {
     "warmed-up": """
 if kind == "none" or step >= steps:

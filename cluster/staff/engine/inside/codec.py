@@ -58,7 +58,8 @@ def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
         return ["dtype", value.str]
     if isinstance(value, type) and issubclass(value, np.generic) and np.dtype(value).kind in NUMBERS:
         return ["type", np.dtype(value).str]
-    if "tensorflow" in sys.modules and hasattr(value, "numpy") and hasattr(value, "shape"):
+    # Its type is asked: an object of the student's process answers for itself, as it likes.
+    if "tensorflow" in sys.modules and hasattr(type(value), "numpy") and hasattr(type(value), "shape"):
         return ["tensor", *array(np.asarray(value.numpy()))]
     if isinstance(value, Tensor):
         return ["tensor", *array(value.numpy())]

@@ -43,7 +43,7 @@ class Student:
         """A new check begins, with so much time."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
-        with contextlib.suppress(Gone, TooLong):  # which the check's own questions will meet
+        with contextlib.suppress(Gone, TooLong, Exception):  # which the check's own questions will meet
             while self.replaced:  # by a check that was ended
                 self.put_back()
 

@@ -1,10 +1,12 @@
-// JupyterLab's half of the course's pages: the menu Course, cards in the launcher, and a tab that shows a page.
+// JupyterLab's half of the course's pages: the menu Course, cards in the launcher, a tab that shows a page, and
+// beside an assignment's notebook the panel of Validate and Hand in.
 // What JupyterLab asks of an extension's module (init, get) is written by hand here, so that no build is needed.
 (() => {
   const NAME = "convolution-to-cluster";
   const draw = (way) =>
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" d="${way}"/></svg>`;
   const MAP = draw("M3 5l6-2 6 2 6-2v16l-6 2-6-2-6 2zm6 .2v12l6 1.9v-12z");
+  const CHECK = draw("M4 3h16v18H4zm2 2v14h12V5zm2 6l1.4-1.4 2 2L15.6 7.4 17 8.8l-5.6 5.6z");
   const BARS = draw("M3 4h12v4H3zm0 6h18v4H3zm0 6h8v4H3z");
   let shared;
 
@@ -14,10 +16,11 @@
     return (await Object.values(versions)[0].get())();
   }
 
-  function makePanel({ Widget }, { MainAreaWidget }, live, base, commands, icon) {
-    class Panel extends Widget {
-      constructor() {
+  function makePanel({ Widget }, live, base, lab) {
+    return class Panel extends Widget {
+      constructor(side) {
         super();
+        this.side = side; // beside a notebook: its pages alone, all others open in the course's tab
         this.tree = this.node.attachShadow({ mode: "open" });
         this.node.style.overflow = "auto";
         this.url = "";
@@ -26,28 +29,29 @@
         this.stop = live.follow(this.tree, () => this.url, () => this.isVisible);
       }
 
-      async show(url, options) {
+      async load(url, options) {
         let found;
         try {
           found = await live.fetched(url, options);
         } catch (error) {
+          if (options?.signal?.aborted) return;
           this.put(`<main id="content"><h1>The course's page does not answer</h1></main>`, url);
           return;
         }
         const opens = new URL(found.url).pathname.split(`${base}lab/tree/`)[1]; // the answer to a button
-        if (opens) return void commands.execute("docmanager:open", { path: decodeURIComponent(opens) });
+        if (opens) return void lab.open(decodeURIComponent(opens));
         const page = found.page.getElementById("page");
         if (!page) return void window.open(url, "_blank", "noopener"); // logged out, or an error page
         page.querySelectorAll(".outside").forEach((node) => node.remove()); // it is in JupyterLab already
         this.put(page.innerHTML, found.url);
-        this.title.label = (found.page.title || "Course").split(" · ")[0];
+        this.title[this.side ? "caption" : "label"] = (found.page.title || "Course").split(" · ")[0];
       }
 
       put(html, url) {
         const dark = document.body.dataset.jpThemeLight === "false" ? " dark" : "";
         this.url = url;
-        this.tree.innerHTML =
-          `<link rel="stylesheet" href="${base}static/course_panel/panel.css"><div class="course${dark}">${html}</div>`;
+        this.tree.innerHTML = `<link rel="stylesheet" href="${base}static/course_panel/panel.css">
+          <div class="course${dark}${this.side ? " side" : ""}">${html}</div>`;
         this.node.scrollTop = 0;
         this.tree.querySelector("main")?.focus({ preventScroll: true });
       }
@@ -56,33 +60,103 @@
         const link = event.target.closest("a");
         if (!link || event.ctrlKey || event.metaKey || event.shiftKey || link.target) return;
         const path = new URL(link.href).pathname;
-        if (link.dataset.open) commands.execute("docmanager:open", { path: link.dataset.open });
-        else if (path === `${base}course` || path.startsWith(`${base}course/`)) this.show(link.href);
-        else return;
+        const { open, cell, name } = link.dataset;
+        if (open) lab.open(open, cell && Number(cell), name);
+        else if (path === `${base}course` || path.startsWith(`${base}course/`)) {
+          if (this.side) lab.page(link.href);
+          else this.load(link.href);
+        } else return;
         event.preventDefault();
       }
 
-      submitted(event) {
+      async submitted(event) {
         event.preventDefault();
+        const { action, dataset } = event.target;
         const body = new URLSearchParams(new FormData(event.target, event.submitter));
-        this.show(event.target.action, { method: "POST", body });
+        if (dataset.saves && !(await lab.save(dataset.saves))) return;
+        if ("runs" in dataset) return this.run(action, body);
+        this.load(action, { method: "POST", body });
+      }
+
+      // A notebook is run, which may take minutes: how long it has been, and a way to end it.
+      async run(url, body = new URLSearchParams()) {
+        this.ends?.abort();
+        const ends = (this.ends = new AbortController());
+        const began = Date.now();
+        this.put(
+          `<main id="content" tabindex="-1"><h1>Validate</h1><p role="status">The notebook runs from its beginning, as in grading…
+          <span id="seconds">0 s</span></p><p><progress aria-label="the notebook runs"></progress></p>
+          <p><button class="button" id="end" type="button">End it</button></p></main>`,
+          "",
+        );
+        const tick = setInterval(() => {
+          const words = this.tree.getElementById("seconds");
+          if (words) words.textContent = `${Math.round((Date.now() - began) / 1000)} s`;
+        }, 1000);
+        this.tree.getElementById("end").addEventListener("click", () => {
+          ends.abort();
+          this.load(url);
+        });
+        try {
+          await this.load(url, { method: "POST", body, signal: ends.signal });
+        } finally {
+          clearInterval(tick);
+        }
       }
 
       dispose() {
         this.stop();
+        this.ends?.abort();
         super.dispose();
       }
-    }
-    return () => {
-      const content = new Panel();
-      const widget = new MainAreaWidget({ content });
-      widget.id = NAME;
-      widget.title.closable = true;
-      widget.title.icon = icon;
-      widget.title.label = "Course";
-      content.title.changed.connect(() => { widget.title.label = content.title.label; });
-      return widget;
     };
+  }
+
+  // The cell of this name, or where it is there twice or gone the one of this number, is brought into sight.
+  async function reveal(document, number, name) {
+    await document.context.ready;
+    await document.revealed;
+    const notebook = document.content;
+    const named = (cell) => cell.model.getMetadata("nbgrader")?.grade_id === name;
+    const found = notebook.widgets.findIndex(named);
+    const index = notebook.widgets[number] && (!name || named(notebook.widgets[number])) ? number : found;
+    if (index < 0) return;
+    notebook.activeCellIndex = index;
+    await notebook.scrollToItem(index, "start");
+  }
+
+  const isAssignment = (model) =>
+    [...model.cells].some((cell) => cell.getMetadata("nbgrader")?.grade || cell.getMetadata("nbgrader")?.solution);
+
+  // Validate and Hand in above each notebook of an assignment, in the place of nbgrader's own Validate.
+  function addButtons(notebook, { ToolbarButton }, actions) {
+    const { toolbar, context } = notebook;
+    context.ready.then(() => {
+      let place = [...toolbar.children()].findIndex((one) => one.node.querySelector(".validate-button"));
+      if (place >= 0) [...toolbar.children()][place].dispose();
+      if (!isAssignment(context.model)) return;
+      if (place < 0) place = [...toolbar.children()].findIndex((one) => one.node.classList.contains("jp-Toolbar-spacer"));
+      for (const [name, label, tooltip, onClick] of actions) {
+        const button = new ToolbarButton({ label, tooltip, onClick: () => onClick(context) });
+        button.addClass(`course-${name}`);
+        toolbar.insertItem(place++, `course-${name}`, button);
+      }
+    });
+  }
+
+  // A notebook that nobody may write is not unsaved because its kernel has told its version.
+  function keepClean({ context }) {
+    context.ready.then(() => {
+      if (context.contentsModel?.writable !== false) return;
+      const { model } = context;
+      let edited = false;
+      const edit = () => { edited = true; };
+      model.cells.changed.connect(edit);
+      for (const cell of model.cells) cell.contentChanged.connect(edit);
+      const clean = () => setTimeout(() => { if (!edited && !model.isDisposed) model.dirty = false; });
+      model.stateChanged.connect((_, { name }) => { if (name === "dirty" && model.dirty) clean(); });
+      clean();
+    });
   }
 
   // Submit in the Assignment List says nothing: the receipt that is new after it is told.
@@ -117,8 +191,60 @@
         const { commands, shell } = app;
         const base = coreutils.PageConfig.getBaseUrl().replace(location.origin, "");
         const icon = new ui.LabIcon({ name: `${NAME}:course`, svgstr: MAP });
-        const make = makePanel(widgets, apputils, live, base, commands, icon);
-        let widget;
+        let widget, side;
+        const lab = {
+          open: async (path, cell, name) => {
+            const opened = await commands.execute("docmanager:open", { path });
+            if (opened && cell !== undefined) await reveal(opened, cell, name);
+          },
+          page: (url) => commands.execute("course:start", { url }),
+          save: async (path) => {
+            const open = [...shell.widgets("main")].filter((one) => one.context?.path === path && one.context.model.dirty);
+            await Promise.all(open.map((one) => one.context.save()));
+            return open.every((one) => !one.context.model.dirty); // else JupyterLab has said why
+          },
+        };
+        const Panel = makePanel(widgets, live, base, lab);
+        const make = () => {
+          const content = new Panel();
+          const made = new apputils.MainAreaWidget({ content });
+          made.id = NAME;
+          made.title.closable = true;
+          made.title.icon = icon;
+          made.title.label = "Course";
+          content.title.changed.connect(() => { made.title.label = content.title.label; });
+          return made;
+        };
+        const beside = () => {
+          if (!side) {
+            side = new Panel(true);
+            side.id = `${NAME}-side`;
+            side.title.icon = new ui.LabIcon({ name: `${NAME}:validate`, svgstr: CHECK });
+            side.title.caption = "Validate";
+            side.node.style.minWidth = "340px";
+            shell.add(side, "right", { rank: 50 });
+          }
+          shell.activateById(side.id);
+          return side;
+        };
+        const validate = async ({ path }) => {
+          if (!(await lab.save(path))) return;
+          beside().run(`${base}course/validate?of=${encodeURIComponent(path)}`);
+        };
+        const handIn = async ({ path }) => {
+          if (!(await lab.save(path))) return;
+          beside().load(`${base}course/hand-in?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
+        };
+        const actions = [
+          ["validate", "Validate", "Save, run the checks, say which pass", validate],
+          ["hand-in", "Hand in", "Save, and hand in the assignment", handIn],
+        ];
+        app.docRegistry.addWidgetExtension("Notebook", {
+          createNew: (notebook) => {
+            addButtons(notebook, apputils, actions);
+            keepClean(notebook);
+          },
+        });
         const pages = {
           "course:start": ["Start Page", "Lectures, assignments, jobs at work", MAP, "course"],
           "course:jobs": ["Jobs", "Running and finished jobs: progress, curves, logs, cancel", BARS, "course/jobs"],
@@ -129,11 +255,11 @@
             caption,
             icon: new ui.LabIcon({ name: command, svgstr }),
             describedBy: { args: { type: "object", properties: {} } },
-            execute: () => {
+            execute: ({ url } = {}) => {
               if (!widget || widget.isDisposed) widget = make();
               if (!widget.isAttached) shell.add(widget, "main");
               shell.activateById(widget.id);
-              return widget.content.show(base + page);
+              return widget.content.load(url || base + page);
             },
           });
           cards?.add({ command, category: "Course", rank });
@@ -153,12 +279,10 @@
           else if (performance.getEntriesByType("navigation")[0]?.type !== "reload") {
             widget = make();
             shell.add(widget, "main", { activate: false });
-            widget.content.show(base + "course");
+            widget.content.load(base + "course");
           }
         });
-        announce(apputils.Notification, live, base, (url) => {
-          commands.execute("course:start").then(() => widget.content.show(url));
-        });
+        announce(apputils.Notification, live, base, lab.page);
       },
     };
   }

@@ -1,0 +1,94 @@
+"""`doctor()`: what is there to run jobs with, what is missing, and who can mend it how.
+
+This module looks at this machine (versions, MPI, the folder of runs), `slurm` asks Slurm, and `trial` runs
+jobs that prove it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from ..backends import local
+from ..errors import JobError
+from ..folder import layout, private, provenance
+from .report import NOT_SHARED, Report, built, file_system
+
+SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "afs", "panfs", "orangefs", "9p")
+
+
+def doctor(run: bool = False) -> Report:
+    """Look at what jobs need here: versions, Horovod's controllers, MPI, Slurm, the folder of runs.
+
+    run: also run jobs of two ranks with each controller that is there. They prove the world size, and on
+    Slurm that the nodes see the folder, use the same packages, tell the same time and limit memory (about
+    10 s each). Nothing is changed, apart from those recorded jobs.
+
+    >>> doctor()                                                                    # doctest: +SKIP
+    """
+    from . import slurm as checkslurm
+    from . import trial
+
+    report = Report()
+    _python(report)
+    slurm = checkslurm.look(report)
+    _folder(report, slurm)
+    report.add("ok", "this machine", f"{provenance.machine()['cpu']}, up to {local.max_ranks()} local ranks")
+    if run:
+        trial.look(report, slurm)
+    else:
+        words = "no job was run to prove the world size" + (" and what the nodes see" if slurm else "")
+        report.add("warn", "jobs", words, "python -m cluster doctor --run", "The same, as a student.")
+    return report
+
+
+def _python(report: Report) -> None:
+    found = provenance.versions()
+    for name in ("tensorflow", "horovod"):
+        if name in found:
+            report.add("ok", name, found[name])
+        else:
+            step = "Use the course's environment: run the same with its python."
+            report.add("bad", name, f"not installed in {sys.executable}", step, "make setup builds it")
+    if "horovod" in found:
+        gloo, mpi = built()
+        report.add("ok" if gloo else "bad", "Gloo", *(("built in",) if gloo else _NO_GLOO))
+        report.add("ok" if mpi else "warn", "MPI", *(("built in",) if mpi else _NO_MPI))
+    mpirun = shutil.which("mpirun")
+    steps = () if mpirun else ("Only controller='mpi' needs it.", "apt-get install openmpi-bin, or a module")
+    report.add("ok" if mpirun else "warn", "mpirun", mpirun or "not on PATH", *steps)
+
+
+_NO_GLOO = ("not built in", "Use controller='mpi'.", "Build Horovod anew: make setup asks for Gloo.")
+_NO_MPI = (
+    "not built in",
+    "Use controller='gloo', the default.",
+    "Build Horovod anew where mpicxx is on PATH.",
+)
+
+
+def _folder(report: Report, slurm: bool) -> None:
+    root = layout.root()
+    try:
+        private.check_runs(root)
+    except JobError as e:
+        step = "Give each user a folder that only they can write to."
+        report.add("bad", "runs", e.what, e.next_step, step)
+        return
+    there = next(p for p in (root, *root.parents) if p.exists())
+    if not os.access(there, os.W_OK):
+        step = "Set CLUSTER_RUNS to a folder of yours that can be written."
+        report.add("bad", "runs", f"{root} cannot be written", step, "Give each user a folder to write to.")
+        return
+    free, kind = shutil.disk_usage(there).free / 2**30, file_system(there)
+    finding = f"{root}, {free:.0f} GiB free ({kind})"
+    if free < 1:
+        report.add(
+            "warn", "runs", finding, "Delete old runs, or set CLUSTER_RUNS.", "Less than 1 GiB is free."
+        )
+    elif slurm and not any(k in kind for k in SHARED):
+        step = "Homes, or such a folder, belong on a shared file system."
+        report.add("warn", "runs", finding, NOT_SHARED, step)
+    else:
+        report.add("ok", "runs", finding)

@@ -1,0 +1,218 @@
+"""What real ranks have told each other, written down by each of them, and timed on any network.
+
+Each rank writes down what it sends, what it receives, and what it adds. Whoever has the notes of all ranks
+can see whether they agree, and let the same messages pass in virtual time: so a function that has run once,
+on real ranks, is judged by messages, bytes and seconds of any network, by a process in which it has not run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cluster.checks.ranks import crowding, described
+
+from .communicator import Communicator, Request
+from .errors import NetworkError
+from .sockets import SocketCommunicator, Sockets, connections
+from .topologies import Network
+from .virtual import Run, simulate
+
+MOST = 10_000  # calls that a rank writes down: a loop over messages may have no end
+Note = list[Any]  # [name of the method, its arguments, what was received]
+
+
+class NotesDiffer(NetworkError, ValueError):
+    """A rank has received something else than another one has sent."""
+
+
+class Recorder:
+    """A communicator that hands all on to another one, and writes it down in `notes`."""
+
+    def __init__(self, comm: Communicator):
+        self.rank, self.size, self.notes = comm.rank, comm.size, list[Note]()
+        self.time, self._comm, self._requests = comm.time, comm, 0
+
+    def send(self, x: Any, dest: int) -> None:
+        self.note("send", np.array(x), int(dest))
+        self._comm.send(x, dest)
+
+    def receive(self, source: int, into: Any = None) -> Any:
+        received = self._comm.receive(source, into)
+        self.note("receive", int(source), np.array(received))
+        return received
+
+    def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
+        sent = np.array(x)
+        received = self._comm.sendreceive(x, dest, source, into)
+        self.note("sendreceive", sent, int(dest), int(source), np.array(received))
+        return received
+
+    def isend(self, x: Any, dest: int) -> _Request:
+        self.note("isend", np.array(x), int(dest))
+        return self._request(self._comm.isend(x, dest))
+
+    def ireceive(self, source: int, into: Any = None) -> _Request:
+        self.note("ireceive", int(source))
+        return self._request(self._comm.ireceive(source, into))
+
+    def add(self, into: Any, x: Any) -> Any:
+        self.note("add", int(np.asarray(x).nbytes))
+        return self._comm.add(into, x)
+
+    def compute(self, seconds: float) -> None:
+        self.note("compute", float(seconds))
+
+    def note(self, *note: Any) -> None:
+        """Write down a call."""
+        if len(self.notes) >= MOST:
+            raise RuntimeError(f"rank {self.rank} has called its communicator {MOST:,} times, and goes on")
+        self.notes.append([*note])
+
+    def _request(self, request: Request) -> _Request:
+        self._requests += 1
+        return _Request(self, request, self._requests - 1)
+
+
+class _Request:
+    """A message on its way, of which is written down when it is waited for."""
+
+    def __init__(self, recorder: Recorder, request: Request, number: int):
+        self._recorder, self._request, self._number = recorder, request, number
+        self._ended, self._result = False, None
+
+    def wait(self) -> Any:
+        if not self._ended:
+            self._result, self._ended = self._request.wait(), True
+            received = None if self._result is None else np.array(self._result)
+            self._recorder.note("wait", self._number, received)
+        return self._result
+
+
+def record(
+    function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
+) -> list[dict[int, dict[str, Any]]]:
+    """In a process that Horovod has started: call `function(comm, *args)` on its ranks of each call.
+
+    calls: [(p, {rank: args})] with the ranks below p that live in this process (see `sockets`), and no
+    others. Returns for each call {rank: {"value": what the function returned, "notes": …}}, or "error", a
+    text, in place of a value.
+    """
+    return call_all(Sockets(*connections(), 8.0 * crowding()), function, calls)
+
+
+def call_all(
+    sockets: Sockets, function: Callable[..., Any], calls: Sequence[tuple[int, dict[int, Sequence[Any]]]]
+) -> list[dict[int, dict[str, Any]]]:
+    """As `record`, by connections that are there. After a call that has no end the next ones have no time."""
+    found, limit = [], 2.5 * sockets.patience
+    for number, (size, args) in enumerate(calls):
+        sockets.meet(number, limit)
+        ranks = [_Rank(sockets, number, rank, size, function, own) for rank, own in args.items()]
+        end = time.monotonic() + limit
+        for rank in ranks:
+            rank.join(max(0.0, end - time.monotonic()))
+        found.append({rank.recorder.rank: rank.outcome() for rank in ranks})
+        if any(rank.is_alive() for rank in ranks):
+            limit = 0.0
+    return found
+
+
+class _Rank(threading.Thread):
+    """A rank of one call."""
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        call: int,
+        rank: int,
+        size: int,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+    ):
+        super().__init__(daemon=True)
+        self.comm = SocketCommunicator(sockets, call, rank, size)
+        self.recorder, self.found = Recorder(self.comm), dict[str, Any]()
+        self.function, self.args = function, args
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.found["value"] = self.function(self.recorder, *self.args)
+        except BaseException as error:
+            self.found["error"] = described(error)
+        finally:
+            self.comm.end()
+
+    def outcome(self) -> dict[str, Any]:
+        """What has become of it."""
+        found = self.found or {"error": "it does not come to an end"}
+        return {**found, "notes": [*self.recorder.notes]}
+
+
+@dataclass
+class Recording:
+    """A call on several ranks. values: what each returned. error: how it ended instead, on the first rank
+    that says so. notes: of each rank."""
+
+    values: list[Any]
+    error: str
+    notes: list[list[Note]]
+
+    def replay(self, network: Network) -> Run:
+        """The same messages and additions in virtual time.
+
+        Raises NotesDiffer where the ranks' notes do not agree, and what `simulate` raises: Deadlock, where
+        the ranks went on only because a real network had taken a message that nobody was ready for.
+        """
+        return simulate(lambda comm: _play(comm, self.notes), ranks=len(self.notes), network=network)
+
+    def sent(self) -> list[list[tuple[int, np.ndarray]]]:
+        """What each rank has sent, in its order: [(dest, array)]."""
+        return [
+            [(note[2], note[1]) for note in notes if note[0] in ("send", "sendreceive", "isend")]
+            for notes in self.notes
+        ]
+
+
+def recordings(processes: Sequence[Sequence[dict[int, dict[str, Any]]]]) -> list[Recording]:
+    """What `record` has returned in each of the processes, call by call."""
+    made = []
+    for of_processes in zip(*processes, strict=True):
+        ranks = dict(sorted(one for of_process in of_processes for one in of_process.items()))
+        errors = [f"rank {rank}: {one['error']}" for rank, one in ranks.items() if "error" in one]
+        errors.sort(key=lambda text: ": Deadlock" in text)  # of one that only waited for another, last
+        values = [one.get("value") for one in ranks.values()]
+        made.append(Recording(values, errors[0] if errors else "", [one["notes"] for one in ranks.values()]))
+    return made
+
+
+def _play(comm: Communicator, notes: Sequence[Sequence[Note]]) -> None:
+    """Do what a rank has written down, and see that it receives the same."""
+    requests: list[Request] = []
+    for name, *args in notes[comm.rank]:
+        if name in ("isend", "ireceive"):
+            requests.append(getattr(comm, name)(*args))
+        elif name == "wait":
+            _compare(comm.rank, requests[args[0]].wait(), args[1])
+        elif name == "add":
+            comm.add(np.zeros(args[0], np.uint8), np.zeros(args[0], np.uint8))
+        elif name in ("receive", "sendreceive"):
+            _compare(comm.rank, getattr(comm, name)(*args[:-1]), args[-1])
+        elif name in ("send", "compute"):
+            getattr(comm, name)(*args)
+        else:
+            raise ValueError(f"rank {comm.rank} has written down {name!r}, which a communicator does not do")
+
+
+def _compare(rank: int, received: Any, noted: Any) -> None:
+    if received is None and noted is None:
+        return
+    same = np.shape(received) == np.shape(noted) and np.asarray(received).dtype == np.asarray(noted).dtype
+    if not same or np.asarray(received).tobytes() != np.asarray(noted).tobytes():
+        raise NotesDiffer(f"rank {rank} has written down another message than the one that was sent to it")

@@ -1,0 +1,195 @@
+"""Real ranks without MPI: threads of a few processes, with a connection for each pair of these.
+
+In a trial of `cluster.checks.on_ranks` there is no MPI, and Horovod has no messages between two ranks. Rank r
+lives in process r % processes: neighbours of a ring are in different ones, and share no memory.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from multiprocessing.connection import Client, Connection, Listener
+from typing import Any
+
+import numpy as np
+
+from .errors import Deadlock, NoSuchRank, SizeMismatch
+
+HERE = "127.0.0.1"
+END = "end"  # stands for a message: its sender has ended, and sends no more
+BEFORE_RANKS = -1  # of what processes tell each other: no rank has such a number
+
+
+def connections() -> tuple[int, dict[int, Connection]]:
+    """Which of the processes of a job on this machine this is, by Horovod, and a way to each other one."""
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    process, to = hvd.rank(), {}
+    key = hvd.broadcast_object(os.urandom(32), name="key")  # strangers have no part in it
+    with Listener((HERE, 0), backlog=hvd.size(), authkey=key) as listener:
+        addresses = hvd.allgather_object(listener.address, name="addresses")
+        for other in range(process):
+            to[other] = Client(tuple(addresses[other]), authkey=key)
+            to[other].send(process)
+        for _ in range(process + 1, hvd.size()):
+            connection = listener.accept()
+            to[connection.recv()] = connection
+    return process, to
+
+
+class Sockets:
+    """This process and its connections to all others.
+
+    patience: seconds that a rank waits for a message before it takes that for a deadlock; half as long, and
+    then a quarter, when it has met one.
+    """
+
+    def __init__(self, process: int, to: Mapping[int, Connection], patience: float = 8.0):
+        self.process, self.processes = process, len(to) + 1
+        self.patience, self.least = patience, patience / 4
+        self.arrived = threading.Condition()
+        self.messages: defaultdict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
+        self._to, self._sends = to, threading.Lock()
+        for connection in to.values():
+            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+
+    def put(self, call: int, source: int, dest: int, x: Any) -> None:
+        """Send x, an array or END, from a rank to another one."""
+        if dest % self.processes == self.process:
+            self._arrive((call, source, dest), x)
+        else:
+            with self._sends:
+                self._to[dest % self.processes].send(((call, source, dest), x))
+
+    def meet(self, call: int, seconds: float) -> None:
+        """Wait until all processes are at this call, or for so long: one may still be in the call before."""
+        keys = [(call, BEFORE_RANKS - process, BEFORE_RANKS) for process in self._to]
+        with self._sends:
+            for connection in self._to.values():
+                connection.send(((call, BEFORE_RANKS - self.process, BEFORE_RANKS), END))
+        with self.arrived:
+            self.arrived.wait_for(lambda: all(self.messages[key] for key in keys), seconds)
+
+    def _arrive(self, key: tuple[int, int, int], x: Any) -> None:
+        with self.arrived:
+            self.messages[key].append(x)
+            self.arrived.notify_all()
+
+    def _listen(self, connection: Connection) -> None:
+        """Take whatever arrives, so that no rank waits for one that computes."""
+        try:
+            while True:
+                self._arrive(*connection.recv())
+        except (EOFError, OSError):  # that process has left
+            return
+
+
+class SocketCommunicator:
+    """One rank's view of the network (see `communicator.Communicator`); a send never waits."""
+
+    def __init__(self, sockets: Sockets, call: int, rank: int, size: int):
+        self.rank, self.size = rank, size
+        self._sockets, self._call, self._begin = sockets, call, time.perf_counter()
+        self._expected: defaultdict[int, deque[_Receive]] = defaultdict(deque)  # in the order of the requests
+
+    def send(self, x: Any, dest: int) -> None:
+        """Send x to rank `dest`."""
+        self._sockets.put(self._call, self.rank, self._check(dest), np.array(x))
+
+    def receive(self, source: int, into: Any = None) -> Any:
+        """Wait for the next message of rank `source`, and return it; raises Deadlock where none comes."""
+        return self.ireceive(source, into).wait()
+
+    def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
+        """Send x to `dest` and receive from `source`, both at once; returns what was received."""
+        self.send(x, dest)
+        return self.receive(source, into)
+
+    def isend(self, x: Any, dest: int) -> _Sent:
+        """Send x and go on."""
+        self.send(x, dest)
+        return _Sent()
+
+    def ireceive(self, source: int, into: Any = None) -> _Receive:
+        """Be ready for a message and go on; `wait()` returns it."""
+        request = _Receive(self, self._check(source), into)
+        self._expected[source].append(request)
+        return request
+
+    def add(self, into: Any, x: Any) -> Any:
+        """into += x, in place."""
+        if np.shape(into) != np.shape(x):
+            raise SizeMismatch(
+                f"rank {self.rank} adds an array of shape {np.shape(x)} to one of shape {np.shape(into)}\n"
+                "→ Cut the array in the same way on all ranks: a message has the sender's size."
+            )
+        into += x
+        return into
+
+    def compute(self, seconds: float) -> None:
+        """Sleep for so long."""
+        time.sleep(seconds)
+
+    def time(self) -> float:
+        """Seconds since the communicator was made."""
+        return time.perf_counter() - self._begin
+
+    def end(self) -> None:
+        """This rank's function has ended: who still waits for it hears so."""
+        for other in range(self.size):
+            self._sockets.put(self._call, self.rank, other, END)
+
+    def take(self, source: int) -> None:
+        """Give the next message of a rank to the oldest request for one."""
+        sockets = self._sockets
+        with sockets.arrived:
+            queue = sockets.messages[self._call, source, self.rank]
+            if not sockets.arrived.wait_for(lambda: queue, sockets.patience):
+                sockets.patience = max(sockets.patience / 2, sockets.least)
+                raise Deadlock(f"rank {self.rank} waits for a message of rank {source}, which sends none")
+            if isinstance(queue[0], str):
+                raise Deadlock(f"rank {self.rank} waits for a message of rank {source}, which has ended")
+            message = queue.popleft()
+        request = self._expected[source].popleft()
+        request.message, request.there = message, True
+
+    def _check(self, other: int) -> int:
+        if not 0 <= other < self.size:
+            raise NoSuchRank(
+                f"rank {self.rank} has no rank {other} to talk to\n→ The ranks are 0 … {self.size - 1}."
+            )
+        return int(other)
+
+
+class _Sent:
+    """A message that has been sent."""
+
+    def wait(self) -> None:
+        """Return at once."""
+
+
+class _Receive:
+    """A message that this rank expects."""
+
+    def __init__(self, comm: SocketCommunicator, source: int, into: Any):
+        self._comm, self._source, self._into = comm, source, into
+        self.message, self.there = None, False
+
+    def wait(self) -> Any:
+        """The message, when it is there."""
+        while not self.there:
+            self._comm.take(self._source)
+        if self._into is None:
+            return self.message
+        if np.shape(self._into) != np.shape(self.message):
+            raise SizeMismatch(
+                f"rank {self._source} sends an array of shape {np.shape(self.message)}, and rank "
+                f"{self._comm.rank} has room for one of shape {np.shape(self._into)}\n"
+                "→ Cut the array in the same way on all ranks, also where p does not divide n."
+            )
+        self._into[...] = self.message
+        return self._into

@@ -1,0 +1,111 @@
+"""What hinders a hand-in, and what is to be known before it, in words."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from cluster import pasted_cells
+from cluster.system.text import printable
+
+from .course_map import Assignment
+
+MOST = 5000  # files and folders that the course takes (cluster.staff.work_files)
+NOWHERE = "No course takes it here. It is handed in on your course's JupyterHub."
+REASONS = {  # of nbgrader's error: what is said instead
+    "Directory size is too big": "Its folder is too large.",
+    "write permissions": "The course's inbox takes nothing now. Tell your instructor.",
+    "Inbound directory doesn't exist": "The course's inbox is not there. Tell your instructor.",
+    "Assignment not found": "The course has taken this assignment back. Ask your instructor.",
+    "No space left": "The disk is full. Delete what you do not need, then hand in again.",
+    "Disk quota exceeded": "Your part of the disk is full. Delete what you do not need, then hand in again.",
+}
+
+
+def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> dict[str, Any]:
+    """{one, hinders, twins}: the assignment, why it cannot be handed in now, and what becomes of cells that
+    were pasted; a sentence each.
+
+    manager: of nbgrader's Assignment List; released: its folder of released assignments.
+    """
+    if one is None:
+        return {"one": None, "hinders": [], "twins": []}
+    found = {"one": one, "twins": twins(root / one.path)}
+    if manager is None or not released:
+        return found | {"hinders": [NOWHERE]}
+    if not os.access(Path(released).parent / "inbound", os.W_OK | os.X_OK):
+        return found | {"hinders": [REASONS["write permissions"]]}
+    from nbgrader.coursedir import CourseDirectory
+
+    limits = CourseDirectory(config=manager.load_config())
+    most = 1000 * limits.max_file_size, 1000 * limits.max_dir_size  # bytes; nbgrader counts in kilobytes
+    return found | {"hinders": hindrances((root / one.path).parent, Path(released, one.name), *most)}
+
+
+def twins(notebook: Path) -> list[str]:
+    """What grading does with copies of the course's cells; nothing of a notebook that cannot be read."""
+    from . import validate
+
+    try:
+        found = validate.set_apart(nbformat.read(notebook, as_version=4))
+    except Exception:  # whatever it holds; `hindrances` says that it is no notebook
+        return []
+    return [pasted_cells.sentence(name, what) for name, what in found.items()]
+
+
+def hindrances(folder: Path, released: Path, largest: int, whole: int) -> list[str]:
+    """Why what lies in `folder` would not arrive as it is. largest: bytes of a file; whole: of all."""
+    found = []
+    for name in sorted(path.name for path in released.glob("*.ipynb")):
+        if not (folder / name).is_file():
+            found.append(
+                f"{name} is not in the assignment's folder any more. Give your notebook this name again."
+            )
+        elif not readable(folder / name):
+            found.append(
+                f"{name} is no notebook any more: it cannot be read as one. Move it away and fetch the "
+                "assignment anew."
+            )
+    size, count = 0, 0
+    for above, folders, names in os.walk(folder):
+        count += len(folders) + len(names)
+        for path in (Path(above, name) for name in names):
+            bytes_ = path.stat().st_size if path.is_file() else 0
+            size += bytes_
+            if bytes_ > largest:
+                name = printable(str(path.relative_to(folder)))
+                limit = f"a file may have {mb(largest)}"
+                found.append(f"{name} has {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
+    if size > whole:
+        found.append(
+            f"All files have {mb(size)}; a hand-in may have {mb(whole)}. Delete runs that you do not need."
+        )
+    if count > MOST:
+        found.append(f"There are {count:,} files and folders; a hand-in may have {MOST:,}. Delete old runs.")
+    return found
+
+
+def readable(notebook: Path) -> bool:
+    """Whether a file is a notebook."""
+    try:
+        nbformat.validate(nbformat.read(notebook, as_version=4))
+    except Exception:  # whatever it holds, it is not ours to take
+        return False
+    return True
+
+
+def in_words(error: str) -> str:
+    """What nbgrader's error, a traceback, is to its student."""
+    known = next((words for part, words in REASONS.items() if part in error), "")
+    return (
+        known
+        or "nbgrader could not take it; the server's log says why. Try again, then tell your instructor."
+    )
+
+
+def mb(size: int) -> str:
+    """'12.3 MB'."""
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,54 @@
+"""nbgrader's step that turns AUTOTEST directives into checks, as ours: says how far it is, or stops early."""
+
+import time
+from typing import Any
+
+from nbformat import NotebookNode
+from nbgrader.preprocessors import InstantiateTests
+
+EVERY = 15.0  # seconds between two lines about how far it is
+
+
+class Instantiate(InstantiateTests):
+    """Executes a solution, as nbgrader's own step does, and says now and then at which cell it is."""
+
+    last = cells = -1  # the index of the last cell that is executed; how many there are
+
+    def preprocess(self, nb: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """The notebook with its directives replaced."""
+        self.cells, self.last = len(nb.cells), self.end(nb)
+        self.told = time.monotonic()
+        return super().preprocess(nb, resources)
+
+    def end(self, nb: NotebookNode) -> int:
+        """The index of the last cell to execute."""
+        return len(nb.cells) - 1
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        """The cell, executed and with its directives replaced where it does not stand below the last."""
+        if index > self.last:
+            return cell, resources
+        if time.monotonic() - self.told > EVERY:
+            self.told = time.monotonic()
+            print(f"  executing the solution, its jobs too: cell {index + 1} of {self.last + 1}", flush=True)
+        return super().preprocess_cell(cell, resources, index)
+
+
+class UpToTheLast(Instantiate):
+    """Executes a notebook up to its last directive and leaves the rest alone.
+
+    nbgrader's own step executes the whole notebook in a kernel. What stands below the last directive cannot
+    change a value above it, so the text that is written is the same; the solution's own errors below it are
+    not found.
+    """
+
+    def end(self, nb: NotebookNode) -> int:
+        """The index of the last cell with a directive; -1 where there is none."""
+        found = (
+            i
+            for i, cell in enumerate(nb.cells)
+            if cell.cell_type == "code" and self.autotest_delimiter in cell.source
+        )
+        return max(found, default=-1)

@@ -1,0 +1,251 @@
+"""A sheet for each assignment, a row for each student: handed in, late, collected, graded, given back."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import os
+import pwd
+import stat
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ..classes import exchange
+
+FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
+LARGEST = 65536  # bytes of a student's progress
+
+
+@dataclass
+class Row:
+    """One student in one assignment. Moments are aware, in UTC."""
+
+    student: str
+    name: str
+    due: datetime.datetime | None = None
+    extended: bool = False
+    days: int = 0  # more for each assignment, by the roster
+    at: datetime.datetime | None = None  # the newest hand-in, by the server's clock
+    waiting: bool = False  # it lies in the exchange's inbox and is not collected
+    collected: bool = False
+    graded: bool = False  # what was collected last is
+    look: bool = False  # a person has to look
+    points: float | None = None
+    given_back: bool = False  # the feedback of what stands in the gradebook
+    cells: tuple[int, int] | None = None  # filled, to fill, where students say so
+    work: str = ""  # address of what was handed in, below the server's: graded, or as it was collected
+
+    @property
+    def status(self) -> str:
+        """'not yet', 'late' or 'in time'."""
+        if self.at is None:
+            return "not yet"
+        return "late" if self.due and self.at > self.due else "in time"
+
+    @property
+    def over(self) -> bool:
+        """Whether this student's due date is over."""
+        return bool(self.due and self.due < datetime.datetime.now(datetime.UTC))
+
+
+@dataclass
+class Sheet:
+    """One assignment."""
+
+    name: str
+    title: str
+    due: datetime.datetime | None = None
+    handed_out: bool = False
+    max_points: float = 0.0
+    rows: list[Row] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    trouble: str = ""  # why the exchange cannot be read, in words
+    grading: tuple[int, int] | None = None  # done, total of a `grade run` at work
+    report: bool = False
+
+    @property
+    def number(self) -> str:
+        """Its number in the course: '01'."""
+        return self.name[:2]
+
+    def those(self, status: str) -> list[Row]:
+        """The rows with this status."""
+        return [row for row in self.rows if row.status == status]
+
+    def count(self, what: str) -> int:
+        """How many rows have this fact, such as 'graded'."""
+        return sum(bool(getattr(row, what)) for row in self.rows)
+
+    @property
+    def handed_in(self) -> int:
+        """How many have handed in."""
+        return self.count("at")
+
+    @property
+    def ungraded(self) -> int:
+        """How many were collected and are not graded."""
+        return sum(row.collected and not row.graded for row in self.rows)
+
+    @property
+    def points(self) -> tuple[float, float] | None:
+        """(mean, median) of those graded, lateness not taken off; None where nobody is."""
+        got = [row.points for row in self.rows if row.graded and row.points is not None]
+        return (statistics.fmean(got), statistics.median(got)) if got else None
+
+
+class Sheets:
+    """The sheets of the course at `root`, kept for a moment. Not for several threads at a time.
+
+    people: the folder in which students write their progress, None where the course does not ask for it.
+    """
+
+    def __init__(self, root: Path, people: Path | None):
+        self.root, self.people = root, people
+        self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (until when it holds, sheet)}
+
+    def all(self) -> list[Sheet]:
+        """One an assignment, in their order."""
+        from ..course import assignments
+
+        return [self._fresh(name) for name in assignments(self.root)]
+
+    def one(self, name: str) -> Sheet | None:
+        """The sheet of an assignment, None where there is none of this name."""
+        from ..course import assignments
+
+        return self._fresh(name) if name in assignments(self.root) else None
+
+    def renew(self) -> None:
+        """Something has changed: what is known holds no longer."""
+        self._known.clear()
+
+    def _fresh(self, name: str) -> Sheet:
+        from ..classes import progress
+        from ..course import Course, opened
+
+        until, sheet = self._known.get(name, (0.0, None))
+        if (began := time.monotonic()) > until:
+            course = Course(self.root)
+            with opened(course) as book:
+                sheet = self._sheet(course, book, name)
+            ended = time.monotonic()
+            self._known[name] = ended + max(FRESH, (ended - began) / SHARE), sheet
+        before = sheet.grading
+        sheet.grading = progress.running(self.root / ".grading" / "runs" / name / "progress.json")
+        if before and not sheet.grading:  # a grading has ended that was begun in a terminal, or by the button
+            del self._known[name]
+        return sheet
+
+    def _sheet(self, course: Any, book: Any, name: str) -> Sheet:
+        from ..classes import due_dates
+        from ..course import CourseError
+        from ..feedback.class_report import title
+
+        sheet = Sheet(name, title(self.root, name))
+        sheet.report = (course.private / "reports" / name / "report.html").is_file()
+        with contextlib.suppress(CourseError):
+            sheet.handed_out = os.path.isdir(exchange.course_folder(course) / "outbound" / name)
+        known = next((one for one in book.assignments if one.name == name), None)
+        sheet.due, sheet.max_points = aware(known and known.duedate), known.max_score if known else 0.0
+        deadline = due_dates.deadlines(book, course, name) if known else lambda student: None
+        each = due_dates.extensions(course.coursedir)[1].get(due_dates.EACH, {})
+        sheet.trouble = exchange.shut(exchange.inbox(course.coursedir, course.config))
+        newest, sheet.refused = inbox(course, name)
+        pages = in_formgrader(book, name)
+        marks, notebooks = graded(book, name), [one.name for one in known.notebooks] if known else []
+        for student in book.students:
+            words = " ".join(filter(None, [student.first_name, student.last_name]))
+            due = aware(deadline(student.id))
+            days = each.get(student.id, {}).get("days", 0)
+            row = Row(student.id, words or student.id, due, due != sheet.due, days)
+            follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
+            row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
+            row.cells = filled(self.people, student.id, name) if self.people else None
+            sheet.rows.append(row)
+        sheet.rows.sort(
+            key=lambda row: (["not yet", "late", "in time"].index(row.status), row.name, row.student)
+        )
+        return sheet
+
+
+def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, notebooks: list[str]) -> None:
+    """Fill in how far a student's work has come: inbox, collected, graded, given back."""
+    from ..classes import notices
+
+    received = notices.received(course, row.student, assignment)
+    collected = datetime.datetime.fromisoformat(received) if received else None
+    row.collected, row.at = collected is not None, max(filter(None, [arrived, collected]), default=None)
+    row.waiting = arrived is not None and (collected is None or arrived > collected)
+    if mark is None:
+        return
+    when, row.points, row.look = mark
+    row.graded = collected is None or aware(when) == collected
+    row.collected = True
+    row.at = row.at or aware(when)
+    row.given_back = row.graded and bool(exchange.given_back_at(course, row.student, assignment, notebooks))
+
+
+def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
+    """{student: (when handed in, points, whether a person has to look)} in the gradebook."""
+    from nbgrader import api
+
+    row = api.SubmittedAssignment
+    query = book.db.query(row.student_id, row.timestamp, row.score, row.needs_manual_grade)
+    found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    return {one[0]: tuple(one[1:]) for one in found.filter(api.Assignment.name == assignment)}
+
+
+def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
+    """{student: address of Formgrader's page of the graded notebook, below the server's}."""
+    from nbgrader import api
+
+    row, notebook = api.SubmittedAssignment, api.SubmittedNotebook
+    query = book.db.query(row.student_id, notebook.id).join(row, row.id == notebook.assignment_id)
+    found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    named = found.filter(api.Assignment.name == assignment)
+    return {student: f"formgrader/submissions/{number}/" for student, number in named}
+
+
+def collected_at(course: Any, student: str, assignment: str) -> str:
+    """The address of the notebook that was collected, in the server's Lab; "" where none was."""
+    folder, root = course.folder("submitted", student, assignment).resolve(), course.root.resolve()
+    notebook = next(iter(sorted(folder.glob("*.ipynb"))), None)
+    if notebook is None or not folder.is_relative_to(root):
+        return ""
+    return f"lab/tree/{quote(os.fsencode(notebook.relative_to(root)))}"
+
+
+def inbox(course: Any, assignment: str) -> tuple[dict[str, datetime.datetime], dict[str, str]]:
+    """({student: when the newest in the exchange's inbox came in}, {folder: why it is refused})."""
+    from ..classes import collect
+    from ..course import CourseError
+
+    try:
+        taken, refused = collect.found(exchange.inbox(course.coursedir, course.config), assignment)
+    except CourseError:
+        return {}, {}
+    return {student: one.when for student, one in collect.newest(taken).items()}, refused
+
+
+def filled(people: Path, student: str, assignment: str) -> tuple[int, int] | None:
+    """(cells filled, cells to fill) as the student's server has written it; no other's file is believed."""
+    try:
+        path, owner = people / student / "progress.json", pwd.getpwnam(student).pw_uid
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != owner or about.st_size > LARGEST:
+                return None
+            done, whole = json.load(file)[assignment]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return (done, whole) if type(done) is type(whole) is int and 0 <= done <= whole < 1000 else None
+
+
+def aware(when: datetime.datetime | None) -> datetime.datetime | None:
+    """A moment as nbgrader keeps it, naive UTC, as one that says so."""
+    return when.replace(tzinfo=datetime.UTC) if when else None

@@ -1,0 +1,257 @@
+"""Due dates, extensions, and the cost of lateness: a share of the score for each day begun, beyond free ones.
+
+An extension is kept in .grading/extensions.json, because it is given before anything is handed in; grading
+puts it into nbgrader's database. nbgrader's own autograde asks the same policy through its plug-in point.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import re
+import zoneinfo
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nbgrader.plugins import LateSubmissionPlugin
+from traitlets import Float, Integer
+
+from ..course import Course, CourseError
+from . import grading_folder
+
+if TYPE_CHECKING:
+    from nbgrader.api import Assignment, Gradebook
+    from nbgrader.coursedir import CourseDirectory
+    from traitlets.config import Config
+
+DAY = 86400.0
+ONE_DAY = datetime.timedelta(days=1)
+EACH = "*"  # of extensions: for each assignment
+FORM = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)\s*(\S+)")
+EXAMPLES = "write date, time and zone: '2026-12-01 23:59 Europe/Berlin', '2026-12-01 23:59 +01:00' or '… UTC'"
+
+
+class LatePenalty(LateSubmissionPlugin):
+    """nbgrader's plug-in; the policy is set in nbgrader_config.py: c.LatePenalty.per_day = 0.1"""
+
+    per_day = Float(0.1, min=0, max=1, help="share of the score lost for each day begun").tag(config=True)
+    free_days = Integer(
+        0, min=0, help="days of a student's, in all assignments together, that cost nothing"
+    ).tag(config=True)
+    grace = Integer(0, min=0, help="minutes that do not count as late").tag(config=True)
+
+    def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
+        """The points that nbgrader takes off one notebook."""
+        asking = self.parent
+        days = self.charged(asking.gradebook, student_id).get(asking.assignment_id, 0)
+        return self.share(days) * score
+
+    def charged(self, book: Gradebook, student: str) -> dict[str, int]:
+        """{assignment: late days that cost something}; free days go in the order of the due dates."""
+        from nbgrader.api import MissingEntry
+
+        try:
+            submitted = book.find_student(student).submissions
+        except MissingEntry:
+            return {}
+        late = sorted((row.duedate, row.name, row.total_seconds_late) for row in submitted if row.duedate)
+        free, found = self.free_days, {}
+        for _, name, seconds in late:
+            days = days_begun(seconds, self.grace)
+            found[name] = max(0, days - free)
+            free = max(0, free - days)
+        return found
+
+    def share(self, days: int) -> float:
+        """The share of the score that so many charged days cost."""
+        return min(1.0, self.per_day * days)
+
+
+def days_begun(seconds: float, grace: int = 0) -> int:
+    """Days of lateness, each counted whole once it has begun; `grace` minutes are none."""
+    return math.ceil(seconds / DAY) if seconds > 60 * grace else 0
+
+
+def charge_all(book: Gradebook, config: Config, students: Iterable[str]) -> dict[tuple[str, str], int]:
+    """Set the penalty of all that these students handed in; returns {(student, assignment): charged days}."""
+    from nbgrader.api import MissingEntry
+
+    policy, found = LatePenalty(config=config), {}
+    for student in students:
+        charged = policy.charged(book, student)
+        try:
+            submitted = book.find_student(student).submissions
+        except MissingEntry:
+            continue
+        for row in submitted:
+            days = charged.get(row.name, 0)
+            for work in row.notebooks:
+                penalty = policy.share(days) * (work.score or 0) if days else None
+                if work.late_submission_penalty != penalty:
+                    work.late_submission_penalty = penalty
+            if days:
+                found[student, row.name] = days
+    book.db.commit()
+    return found
+
+
+def moment(text: str) -> datetime.datetime:
+    """A date with time and zone as naive UTC, as nbgrader keeps it. Raises CourseError for anything less."""
+    match = FORM.fullmatch(text.strip())
+    if not match:
+        raise CourseError(f"{text!r} is no moment: {EXAMPLES}")
+    day, clock, zone = match.groups()
+    try:
+        naive = datetime.datetime.fromisoformat(f"{day} {clock.zfill(5 if clock.count(':') == 1 else 8)}")
+        aware = naive.replace(tzinfo=named(zone))
+    except ValueError as error:
+        raise CourseError(f"{text!r}: {error}; {EXAMPLES}") from None
+    there = aware.astimezone(datetime.UTC).astimezone(aware.tzinfo).replace(tzinfo=None)
+    if there != naive:
+        raise CourseError(f"{text!r} does not exist: clocks are put forward then")
+    if aware.replace(fold=1).utcoffset() != aware.utcoffset():
+        raise CourseError(
+            f"{text!r} happens twice, clocks are put back then: give the offset, such as +01:00"
+        )
+    return aware.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def named(zone: str) -> datetime.tzinfo:
+    """The tzinfo of Z, UTC, +01:00 or a name such as Europe/Berlin. Raises ValueError."""
+    if zone in ("Z", "UTC", "GMT"):
+        return datetime.UTC
+    if offset := re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone):
+        sign, hours, minutes = offset.groups()
+        if int(hours) > 14 or int(minutes) > 59:
+            raise ValueError(f"{zone!r} is no offset from UTC")
+        away = datetime.timedelta(hours=int(hours), minutes=int(minutes))
+        return datetime.timezone(-away if sign == "-" else away)
+    if "/" in zone and zone in zoneinfo.available_timezones():
+        return zoneinfo.ZoneInfo(zone)
+    raise ValueError(f"{zone!r} is no time zone (abbreviations such as PST or CET mean different things)")
+
+
+def extensions(coursedir: CourseDirectory) -> tuple[Path, dict[str, dict[str, dict[str, Any]]]]:
+    """The path of the extensions, and {assignment or EACH: {student: {"days": n} or {"until": text}}}."""
+    path = grading_folder.runs(coursedir).with_name("extensions.json")
+    return path, grading_folder.load(path) or {}
+
+
+def extension(
+    coursedir: CourseDirectory, book: Gradebook, student: str, assignment: str
+) -> datetime.timedelta | None:
+    """The extension of a student as a timedelta, or None."""
+    known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
+    given = [one for of in (assignment, EACH) if (one := known.get(of, {}).get(student))]
+    if due is None:
+        return None
+    more = [moment(one["until"]) - due if "until" in one else one["days"] * ONE_DAY for one in given]
+    return max([datetime.timedelta(0), *more]) or None
+
+
+def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
+    """The students who have an extension for this assignment, or for each."""
+    known = extensions(coursedir)[1]
+    return sorted(known.get(assignment, {}).keys() | known.get(EACH, {}).keys())
+
+
+def extend_each(book: Gradebook, course: Course, days: dict[str, int]) -> list[str]:
+    """So many days more for each assignment, {student: days}; returns what was changed, in words."""
+    path, known = extensions(course.coursedir)
+    old, new = known.get(EACH, {}), {student: {"days": n} for student, n in days.items() if n}
+    if old == new:
+        return []
+    grading_folder.write(path, json.dumps(known | {EACH: new}, indent=1))
+    for assignment in book.assignments:
+        settle(book, course, assignment.name)
+    changed = sorted(s for s in old.keys() | new.keys() if old.get(s) != new.get(s))
+    now = {s: new.get(s, {"days": 0})["days"] for s in changed}
+    return [f"{s}: {n} day{'s' * (n != 1)} more for each assignment" for s, n in now.items()]
+
+
+def found(book: Gradebook, assignment: str) -> Assignment:
+    """nbgrader's Assignment. Raises CourseError where it was not released yet."""
+    from nbgrader.api import MissingEntry
+
+    try:
+        return book.find_assignment(assignment)
+    except MissingEntry:
+        raise CourseError(
+            f"the gradebook knows no assignment {assignment!r}: `make exercises` first"
+        ) from None
+
+
+def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
+    """Set the due date ("none" takes it back), and what follows from it for all who handed in."""
+    found(book, assignment).duedate = None if text == "none" else moment(text)
+    book.db.commit()
+    settle(book, course, assignment)
+
+
+def settle(book: Gradebook, course: Course, assignment: str) -> None:
+    """Put extensions and penalties into the gradebook as they follow from the dates now."""
+    rows = book.assignment_submissions(assignment)
+    for row in rows:
+        row.extension = extension(course.coursedir, book, row.student_id, assignment)
+    book.db.commit()
+    charge_all(book, course.config, [row.student_id for row in rows])
+
+
+def extend(
+    book: Gradebook,
+    course: Course,
+    student: str,
+    assignment: str,
+    *,
+    days: int | None = None,
+    until: str | None = None,
+) -> str:
+    """Give an extension, replace it, or take it back (days=0); returns the new due date in words."""
+    due = found(book, assignment).duedate
+    if due is None:
+        raise CourseError(f"{assignment} has no due date; set it first: grade due {assignment[:2]} WHEN")
+    if days is not None and not 0 <= days <= 366:
+        raise CourseError(f"--days {days}: from 0, which takes an extension back, to 366")
+    if until is not None and moment(until) <= due:
+        raise CourseError(f"{until!r} is not after the due date, {shown(due)}")
+    path, known = extensions(course.coursedir)
+    if days == 0:
+        known.get(assignment, {}).pop(student, None)
+    else:
+        known.setdefault(assignment, {})[student] = {"days": days} if until is None else {"until": until}
+    grading_folder.write(path, json.dumps(known, indent=1))
+    settle(book, course, assignment)
+    more = extension(course.coursedir, book, student, assignment)
+    new = " (nothing handed in so far)" if student not in handed_in(book, assignment) else ""
+    return f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)))}{new}"
+
+
+def handed_in(book: Gradebook, assignment: str) -> set[str]:
+    return {row.student_id for row in book.assignment_submissions(assignment)}
+
+
+def told(book: Gradebook, course: Course, assignment: str) -> str:
+    """The due date and the extensions in words."""
+    due = found(book, assignment).duedate
+    if due is None:
+        return f"{assignment} has no due date: nobody is late"
+    lines = [f"{assignment} is due {shown(due)}"]
+    for student in extended(course.coursedir, assignment):
+        more = extension(course.coursedir, book, student, assignment)
+        lines.append(f"  {student}: until {shown(due + (more or datetime.timedelta(0)))}")
+    return "\n".join(lines)
+
+
+def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str], datetime.datetime | None]:
+    """A function of a student: until when (naive, UTC) the student may hand in, None without a due date."""
+    due = found(book, assignment).duedate
+    given = extended(course.coursedir, assignment)
+    more = {student: extension(course.coursedir, book, student, assignment) for student in given}
+    return lambda student: due and due + (more.get(student) or datetime.timedelta(0))
+
+
+def shown(when: datetime.datetime) -> str:
+    """A naive UTC moment in words."""
+    return f"{when:%Y-%m-%d %H:%M} UTC"

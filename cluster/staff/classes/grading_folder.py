@@ -1,0 +1,193 @@
+"""The folder of an assignment's grading, between the head and the workers: prepared work, and verdicts.
+
+All writes are atomic.
+
+    <runs>/<assignment>/lock                      held by the head
+    <runs>/<assignment>/items/<student>/<key>/    prepared.ipynb, files/, item.json; at the end verdict.json
+    <runs>/<assignment>/items/<student>/recorded.json   what of the student's stands in the gradebook
+    <runs>/<assignment>/dispatches/<id>/          plan.json: who works on what; a worker stops when it is gone
+    <runs>/<assignment>/void.json                 names of checks that count as passed for everybody
+    <runs>/<assignment>/journal.jsonl             what each part of a dispatch took, and how many said so
+
+The key of an item is a hash of all that its verdict depends on, so a verdict never has to be trusted: another
+notebook, file, check or version has another key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cluster.system import files
+
+from ..course import CourseError
+from ..work_files import beside_notebook, copy_work
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from nbgrader.coursedir import CourseDirectory
+
+PACKAGES = ("numpy", "tensorflow", "tensorflow-cpu", "keras", "horovod", "ipykernel", "ipython", "matplotlib")
+CODE = ("system", "slurm", "checks", "jobs", "training", "staff/engine")
+
+MACHINE = (
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE
+)  # fmt: skip
+
+
+Item = tuple[str, str]  # (student, key)
+
+
+class Prepared(Protocol):
+    """What is read of a submission here (a `prepare.Submission`, which stands above this module)."""
+
+    student: str
+    folder: Path
+    name: str
+    notebook: NotebookNode | None
+
+
+def write(path: Path, text: str) -> None:
+    """For the owner only; a reader sees all or nothing, also after a crash."""
+    files.write(path, text, mode=0o600, sync=True)
+
+
+def load(path: Path | str) -> Any:
+    """The JSON of a file, or None where there is none that can be read."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def of_the_machine(error: BaseException) -> bool:
+    """Is this a failure, such as a full disk, that the next submission would meet as well?"""
+    return isinstance(error, OSError) and error.errno in MACHINE
+
+
+def runs(coursedir: CourseDirectory) -> Path:
+    """The folder <runs> of a course: beside the folder of the graded notebooks, entered by its owner only."""
+    return Path(coursedir.format_path(coursedir.autograded_directory, "-", "-")).parents[2] / "runs"
+
+
+class GradingFolder:
+    """The folder of one assignment's grading."""
+
+    def __init__(self, runs: Path | str, assignment: str):
+        self.folder = Path(runs) / assignment
+        self.items = self.folder / "items"
+        self.dispatches = self.folder / "dispatches"
+        for folder in (self.items, self.dispatches):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def item(self, student: str, key: str) -> Path:
+        return self.items / student / key
+
+    def verdict(self, student: str, key: str) -> dict[str, Any] | None:
+        """The verdict of an item as plain data, or None."""
+        found = load(self.item(student, key) / "verdict.json")
+        return found["verdict"] if found and found.get("key") == key else None
+
+    def again(self, student: str, key: str) -> str:
+        """Why an item has to be graded again; the verdict that said so is removed. "" where there is none."""
+        verdict = self.verdict(student, key)
+        if not verdict or verdict["outcome"] == "graded":
+            return ""
+        (self.item(student, key) / "verdict.json").unlink(missing_ok=True)
+        return verdict["why"] or "the infrastructure failed"
+
+    def recorded(self, student: str) -> dict[str, Any]:
+        """What `note` wrote last of a student, or {}."""
+        return load(self.items / student / "recorded.json") or {}
+
+    def note(self, student: str, facts: dict[str, Any]) -> None:
+        """Remember what of a student's stands in the gradebook: the key of the work, or its problem."""
+        (self.items / student).mkdir(mode=0o700, exist_ok=True)
+        write(self.items / student / "recorded.json", json.dumps(facts))
+
+    def void(self) -> list[str]:
+        """The names of the checks that count as passed for everybody."""
+        return load(self.folder / "void.json") or []
+
+    def journal(self, facts: dict[str, Any]) -> None:
+        """Add a line to what the grading of this assignment took."""
+        with open(self.folder / "journal.jsonl", "a", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+            file.write(json.dumps(facts) + "\n")
+
+    def stage(self, submission: Prepared, key: str, source_files: dict[str, Path]) -> Path:
+        """Write what a worker needs for one submission; whole or not at all. Returns its folder."""
+        import nbformat
+
+        target = self.item(submission.student, key)
+        if (target / "item.json").exists() and (target / "files").is_dir():
+            return target
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        new = target.with_name(f".{key}.{os.getpid()}")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        copy_work(submission.files, new / "files", source_files)
+        (new / "prepared.ipynb").write_text(nbformat.writes(submission.notebook), encoding="utf-8")
+        (new / "item.json").write_text(
+            json.dumps({"student": submission.student, "key": key, "name": submission.name})
+        )
+        files.replace_folder(new, target)
+        return target
+
+    def tidy(self, student: str, key: str) -> None:
+        """Remove what is no longer needed once a verdict is in the gradebook: older items, staged files."""
+        for old in (self.items / student).iterdir():
+            if old.name != key and old.is_dir():
+                shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(self.item(student, key) / "files", ignore_errors=True)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold the lock of the assignment; a second head is refused."""
+        path = self.folder / "lock"
+        with files.lock(path, wait=False) as held:
+            if not held:
+                raise CourseError(
+                    f"{self.folder.name} is being graded by process {path.read_text().strip() or '?'};"
+                    " wait until it ends, or end it: nothing is lost"
+                )
+            path.write_text(str(os.getpid()))
+            yield
+
+
+def key(submission: Prepared, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
+    """The hash of a prepared submission: its cells, its files, the assignment's, and the environment."""
+    cells = [
+        [cell.cell_type, cell.source, cell.metadata.get("nbgrader", {})] for cell in submission.notebook.cells
+    ]
+    digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
+    for name, path in sorted(beside_notebook(submission.files, source_files).items()):
+        with open(path, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").digest()
+        digest.update(os.fsencode(name) + b"\0" + content)
+    return digest.hexdigest()[:32]
+
+
+@cache
+def environment() -> dict[str, str]:
+    """What a verdict depends on beside the submission: versions, and the course's own code."""
+    import platform
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    here, digest = Path(__file__).parents[2], hashlib.sha256()
+    for part in CODE:
+        paths = [here / part] if part.endswith(".py") else sorted((here / part).rglob("*.py"))
+        for path in paths:
+            digest.update(path.read_bytes())
+    return versions | {"code": digest.hexdigest()}

@@ -1,0 +1,290 @@
+"""Pairs of submissions that are alike beyond what was given and what many wrote.
+
+What a student wrote becomes a row of tokens in which names of variables, comments, docstrings, texts, blanks,
+brackets of calls and commas make no difference; what stands after a dot, keywords, operators and numbers do.
+Runs of K tokens are fingerprints (winnowing, as in MOSS; Schleimer, Wilkerson, Aiken, 2003), by copydetect.
+A fingerprint of the release or of the solution counts for nothing, and neither does one that more students
+have than COMMON allows. Nothing is executed, and the order of the cells makes no difference.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from cluster.system.text import printable
+
+from ..classes import notebook_file
+from ..course import Course, CourseError
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+K = 12  # tokens of a fingerprint
+TOKENS, SHARE = 40, 0.5  # a pair is shown from so many tokens in common, of so large a share of one's own
+COMMON = (5, 0.1)  # a fingerprint that more than 5 students, and more than a tenth of them, have is common
+PARTS = "\U00100000"  # from here on characters stand between cells, below it for tokens
+DROPPED = frozenset("(),;")
+ANY_NAME = ("self", "cls")
+MISSING = (
+    "copydetect is not installed: pip install -c constraints.txt copydetect, or cluster/setup.sh similar"
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a student's: its source, its tokens and in which line (from 0) each stands."""
+
+    name: str
+    source: str
+    tokens: tuple[str, ...]
+    lines: tuple[int, ...]
+
+
+@dataclass
+class Work:
+    """What one student wrote."""
+
+    student: str
+    cells: list[Cell]
+    places: dict[int, list[int]] = field(default_factory=dict)  # {fingerprint: where it begins}
+    own: dict[int, list[int]] = field(default_factory=dict)  # of these those that are not common
+
+    @cached_property
+    def positions(self) -> list[tuple[int, int] | None]:
+        """(cell, line) of each character of the text that is compared; None for what parts cells."""
+        found: list[tuple[int, int] | None] = []
+        for number, cell in enumerate(self.cells):
+            found += [*((number, line) for line in cell.lines), None]
+        return found
+
+    def covered(self, fingerprints: Iterable[int]) -> set[int]:
+        """The places of the tokens that lie in these fingerprints."""
+        return {at + i for one in fingerprints for at in self.own.get(one, ()) for i in range(K)}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two students, the tokens that they share, and how large a part of each one's own they are."""
+
+    one: Work
+    other: Work
+    tokens: int
+    shares: tuple[float, float]
+    places: tuple[frozenset[int], frozenset[int]]
+
+    @property
+    def share(self) -> float:
+        return max(self.shares)
+
+    def lines(self, side: int) -> set[tuple[int, int]]:
+        """{(cell, line)} of what a side shares with the other."""
+        work = (self.one, self.other)[side]
+        return {found for i in self.places[side] if (found := work.positions[i])}
+
+
+@dataclass
+class Comparison:
+    """What came out: pairs, the most alike first; who has too little of their own; what cannot be read."""
+
+    students: int
+    pairs: list[Pair]
+    without: list[str]
+    unreadable: dict[str, str]
+    most: int  # students that may have a fingerprint before it is common
+
+
+def cell(name: str, source: str) -> Cell:
+    """A cell of this name and source."""
+    return Cell(name, source, *tokens_of(source))
+
+
+@lru_cache(maxsize=4096)
+def tokens_of(source: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """(tokens, the line of each); what is no Python is taken apart as far as it goes."""
+    from pygments.lexers import PythonLexer
+    from pygments.token import Comment, Keyword, Name, Number, String, Whitespace
+
+    tokens: list[str] = []
+    lines: list[int] = []
+    line, before, in_text = 0, "", False
+    lexer = PythonLexer(stripnl=False, ensurenl=False)
+    for kind, text in lexer.get_tokens(source):
+        here = line
+        line += text.count("\n")
+        if kind in Comment or kind in Whitespace or kind in String.Doc or not text.strip():
+            continue
+        if kind in String and kind not in String.Interpol:
+            word = "" if in_text else "text"
+            in_text = True
+        else:
+            in_text = False
+            if kind in Number:
+                word = number(text)
+            elif (
+                kind in Keyword
+                or before == "."
+                or kind in Name.Namespace
+                or (kind in Name.Builtin and text not in ANY_NAME)
+            ):
+                word = text
+            else:
+                word = "name" if kind in Name else text
+        before = text
+        if word and word not in DROPPED:
+            tokens.append(word)
+            lines.append(here)
+    return tuple(tokens), tuple(lines)
+
+
+def number(text: str) -> str:
+    """A number by its value: 1e-3 is 0.001."""
+    try:
+        return repr(ast.literal_eval(text))
+    except (ValueError, SyntaxError):
+        return text
+
+
+def cells_of(notebook: NotebookNode, given: NotebookNode | None = None) -> list[Cell]:
+    """The code cells of a notebook; of a submission what its release, `given`, neither locks nor has."""
+    roles = [role_of(c) for c in given.cells] if given else []
+    locked = {role["grade_id"] for role in roles if role and not role.get("solution")}
+    unchanged = {c.source for c in given.cells} if given else set()
+    found = []
+    for i, c in enumerate(notebook.cells, 1):
+        name = role_of(c).get("grade_id", "")
+        if c.cell_type == "code" and name not in locked and c.source not in unchanged:
+            found.append(cell(name or f"cell {i}", c.source))
+    return found
+
+
+def role_of(cell: NotebookNode) -> dict[str, Any]:
+    return cell.metadata.get("nbgrader", {})
+
+
+def compare(
+    works: list[Work],
+    known: Iterable[list[Cell]],
+    *,
+    tokens: int = TOKENS,
+    share: float = SHARE,
+    common: int | None = None,
+) -> tuple[list[Pair], list[str]]:
+    """(pairs that are alike, students who have nothing of their own). known: cells that count for nothing.
+
+    common: how many students may have a fingerprint (default: COMMON).
+    """
+    utils = winnowing()
+    alphabet: dict[str, str] = {}
+    parts = (chr(ord(PARTS) + i % 0xFFF0) for i in itertools.count())
+    known = list(known)
+    same = {one.tokens for cells in known for one in cells}
+    for work in works:
+        work.cells = [one for one in work.cells if one.tokens not in same]
+        text = as_text(work.cells, alphabet, parts)
+        work.places = fingerprints(utils, text)
+    free = {one for cells in known for one in fingerprints(utils, as_text(cells, alphabet, parts))}
+    counts = Counter(one for work in works for one in work.places)
+    limit = most(len(works)) if common is None else common
+    for work in works:
+        work.own = {o: at for o, at in work.places.items() if o not in free and counts[o] <= limit}
+    size = {id(work): len(work.covered(work.own)) for work in works}
+    pairs = []
+    for one, other in itertools.combinations(works, 2):
+        both = one.own.keys() & other.own.keys()
+        if not both:
+            continue
+        places = one.covered(both), other.covered(both)
+        count = min(map(len, places))
+        shares = len(places[0]) / size[id(one)], len(places[1]) / size[id(other)]
+        if count >= tokens and max(shares) >= share:
+            pairs.append(Pair(one, other, count, shares, (frozenset(places[0]), frozenset(places[1]))))
+    pairs.sort(key=lambda pair: (-pair.tokens * pair.share, pair.one.student, pair.other.student))
+    return pairs, [work.student for work in works if size[id(work)] < tokens]
+
+
+def most(students: int) -> int:
+    """How many of so many students may have a fingerprint that still counts."""
+    least, part = COMMON
+    return max(least, int(part * students))
+
+
+def winnowing() -> ModuleType:
+    """copydetect's functions. Raises CourseError where it is not installed."""
+    try:
+        from copydetect import utils
+    except ImportError:
+        raise CourseError(MISSING) from None
+    return utils
+
+
+def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -> str:
+    """One character a token; after each cell one that stands nowhere else: no fingerprint spans two."""
+    made = []
+    for one in cells:
+        made += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in one.tokens]
+        made.append(next(parts))
+    return "".join(made)
+
+
+def fingerprints(utils: ModuleType, text: str) -> dict[int, list[int]]:
+    """{fingerprint: where it begins}; all of them, because what one student wrote is short."""
+    if len(text) < K:
+        return {}
+    _, places = utils.get_document_fingerprints(text, K, window_size=1)
+    whole = {int(one): [int(i) for i in at if max(text[i : i + K]) < PARTS] for one, at in places.items()}
+    return {one: at for one, at in whole.items() if at}
+
+
+def of_class(root: Path, course: Course, assignment: str, common: int | None = None) -> Comparison:
+    """Compare what was collected of an assignment. Who cannot be read is named, and does not end it."""
+    release = one_notebook(root / "exercises" / assignment)
+    solution = one_notebook(root / "solutions" / assignment)
+    if release is None or solution is None:
+        raise CourseError(f"{assignment}: no release or no solution can be read: make exercises")
+    known = [cells_of(release), cells_of(solution)]
+    found, unreadable = {}, {}
+    folder = Path(course.coursedir.format_path(course.coursedir.submitted_directory, "*", assignment))
+    for path in sorted(folder.parents[1].glob(f"*/{assignment}")):
+        found[path.parent.name] = path
+    if not found:
+        raise CourseError(f"{assignment}: nothing is collected: grade collect {assignment[:2]}")
+    works = []
+    for student, path in found.items():
+        notebook, why = read(path)
+        if notebook is None:
+            unreadable[student] = why
+            continue
+        try:
+            works.append(Work(student, cells_of(notebook, release)))
+        except Exception as error:  # of no kind that is known; one submission costs no other anything
+            unreadable[student] = printable(f"{type(error).__name__}: {error}")
+    pairs, without = compare(works, known, common=common)
+    limit = most(len(works)) if common is None else common
+    return Comparison(len(works), pairs, without, unreadable, limit)
+
+
+def one_notebook(folder: Path) -> NotebookNode | None:
+    """The notebook of a folder of ours."""
+    return read(folder)[0]
+
+
+def read(folder: Path) -> tuple[NotebookNode | None, str]:
+    """(the largest notebook of a folder, "") or (None, why there is none)."""
+    try:
+        paths = [p for p in folder.glob("*.ipynb") if p.is_file() and not p.is_symlink()]
+        paths.sort(key=lambda path: path.stat().st_size, reverse=True)
+        if not paths:
+            return None, "no notebook"
+        return notebook_file.read(paths[0])[0], ""
+    except notebook_file.Unreadable as error:
+        return None, f"{printable(paths[0].name)} {error}"
+    except OSError as error:
+        return None, printable(str(error))

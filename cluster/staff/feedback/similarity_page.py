@@ -1,0 +1,98 @@
+"""The pairs of submissions that are alike: a table for the terminal, and one HTML file with both sides."""
+
+from __future__ import annotations
+
+import html
+
+from cluster.system.text import printable
+
+from .report_page import STYLE, table
+from .similarity import SHARE, TOKENS, Comparison, Pair, Work
+
+SHOWN = 50  # pairs whose sides the page shows
+LOOK = """
+main { max-width: none; } body { max-width: 90rem; }
+.sides { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; }
+.sides > div { min-width: 0; }
+pre { overflow-x: auto; border: 1px solid #ddd; padding: 0.5rem; font-size: 0.8rem; line-height: 1.35; }
+mark { background: #fff3bf; color: inherit; border-left: 3px solid #d55e00; display: inline-block;
+  min-width: 100%; }
+h3 { margin-bottom: 0; } .cell { margin: 0.6rem 0 0; font-size: 0.85rem; }
+"""
+ABOUT = (
+    "A pair is a reason to look, not a verdict: people who were taught the same, or worked together as they"
+    " may, write alike. Marked lines are in both, but for names of variables, comments, texts and brackets."
+)
+
+
+def rows(found: Comparison) -> list[list[str | int]]:
+    """[one, other, tokens that they share, share of the one's own, of the other's]."""
+    return [
+        [printable(p.one.student), printable(p.other.student), p.tokens, *(f"{s:.0%}" for s in p.shares)]
+        for p in found.pairs
+    ]
+
+
+def terminal(found: Comparison, most: int = 20) -> list[str]:
+    """Lines for the terminal: the pairs, the most alike first."""
+    lines = [f"{found.students} compared; {len(found.pairs)} pairs are alike beyond what was given"]
+    if found.pairs:
+        shown = [["student", "student", "tokens", "of the first", "of the second"], *rows(found)[:most]]
+        width = [max(len(str(row[i])) for row in shown) for i in range(5)]
+        for row in shown:
+            names = "  ".join(str(x).ljust(w) for x, w in zip(row[:2], width[:2], strict=True))
+            numbers = "  ".join(str(x).rjust(w) for x, w in zip(row[2:], width[2:], strict=True))
+            lines.append(f"  {names}  {numbers}")
+    if len(found.pairs) > most:
+        lines.append(f"  and {len(found.pairs) - most} more, in the page")
+    if found.without:
+        lines.append(f"  too little of their own to be judged: {len(found.without)}")
+    lines += [f"  {printable(name)} is not compared: {why}" for name, why in sorted(found.unreadable.items())]
+    return lines
+
+
+def page(assignment: str, found: Comparison) -> str:
+    """The HTML: nothing is loaded from elsewhere, nothing in it runs."""
+    parts = [
+        f"<h1>{html.escape(assignment)}: submissions that are alike</h1>",
+        f"<p>{found.students} compared. Shown are pairs that have at least {TOKENS} tokens in common which"
+        f" neither the release nor the solution nor more than {found.most} students have, and they are at"
+        f" least {SHARE:.0%} of what one of the two wrote alone. {ABOUT}</p>",
+        table(["student", "student", "tokens", "of the first", "of the second"], rows(found)),
+    ]
+    if found.without:
+        names = ", ".join(map(printable, found.without))
+        parts.append(f"<p><b>Too little of their own to be judged:</b> {html.escape(names)}</p>")
+    if found.unreadable:
+        why = table(["student", "not compared"], [[printable(n), w] for n, w in found.unreadable.items()])
+        parts.append(why)
+    parts += [sides(number, pair) for number, pair in enumerate(found.pairs[:SHOWN], 1)]
+    if len(found.pairs) > SHOWN:
+        parts.append(f"<p>The sides of the first {SHOWN} pairs are shown.</p>")
+    title = f"{html.escape(assignment)}: alike"
+    head = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+    return head + f"<style>{STYLE}{LOOK}</style><main>" + "\n".join(parts) + "</main></html>\n"
+
+
+def sides(number: int, pair: Pair) -> str:
+    """Both sides of a pair, beside each other: the cells in which something is shared."""
+    one, other = (html.escape(printable(work.student)) for work in (pair.one, pair.other))
+    head = f"<h2>{number}. {one} and {other}</h2>"
+    columns = [f"<div><h3>{name}</h3>{side(pair, i)}</div>" for i, name in enumerate((one, other))]
+    return f'{head}<div class="sides">{"".join(columns)}</div>'
+
+
+def side(pair: Pair, which: int) -> str:
+    """The cells of one side that share something, the shared lines marked."""
+    work: Work = (pair.one, pair.other)[which]
+    shared = pair.lines(which)
+    made = []
+    for number, cell in enumerate(work.cells):
+        marked = {line for at, line in shared if at == number}
+        if not marked:
+            continue
+        lines = [html.escape(line) for line in cell.source.split("\n")]
+        lines = [f"<mark>{line or ' '}</mark>" if i in marked else line for i, line in enumerate(lines)]
+        made.append(f'<p class="cell">{html.escape(printable(cell.name))}</p><pre tabindex="0">')
+        made.append("\n".join(lines) + "</pre>")
+    return "".join(made)

@@ -1,0 +1,109 @@
+"""Moodle, Canvas, Blackboard: the tables that they export themselves, read for rosters and for marks.
+
+Moodle      First name, Last name, Username or Email address       participants, or its grade export
+Canvas      Student, ID, SIS User ID, SIS Login ID, Section        gradebook export; `Title (123)`
+Blackboard  Last Name, First Name, Username, Student ID            grade download; `Title [Total Pts: …] |123`
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+LOGINS = ("username", "sis login id", "email address")  # whose columns name the user, the first that is there
+LAST = ("last name", "lastname", "surname")
+FIRST = ("first name", "firstname")
+OTHERS = ("id", "sis user id", "student id", "section")  # by which a platform knows its people as well
+TITLE = re.compile(r"(?P<title>.*?)\s*(?:\[Total Pts:[^\]]*\]\s*\|\s*\d+|\(\d+\))\s*")
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+class Unknown(Exception):
+    """This file is no table of one of the three; the message says what it lacks."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row: the user's name here, first and last name, the fields as they stand."""
+
+    user: str
+    names: tuple[str, str]
+    fields: tuple[str, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """An export: its first row, the columns that say who somebody is, the rows of people."""
+
+    header: tuple[str, ...]
+    identity: tuple[int, ...]
+    people: tuple[Entry, ...]
+
+    def column(self, assignment: str) -> int | None:
+        """The column of an assignment: of its name, or the only one that begins with its number."""
+        titles = {i: title(name) for i, name in enumerate(self.header) if i not in self.identity}
+        whole = [i for i, name in titles.items() if name == assignment]
+        number = [i for i, name in titles.items() if re.match(rf"{assignment[:2]}(?!\d)", name)]
+        found = whole or number
+        return found[0] if len(found) == 1 else None
+
+
+def title(column: str) -> str:
+    """The title of a column of marks, without the number that the platform knows it by."""
+    return found["title"] if (found := TITLE.fullmatch(column)) else column.strip()
+
+
+def read(path: Path) -> Table:
+    """The table of a file: UTF-8 or UTF-16; commas, semicolons or tabs. Raises Unknown, OSError."""
+    raw = path.read_bytes()
+    try:
+        text = raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unknown(f"{path} is neither UTF-8 nor UTF-16: {error}; save it as CSV (UTF-8)") from None
+    return table(text, str(path))
+
+
+def table(text: str, where: str) -> Table:
+    """As `read`, of a text."""
+    first = text.partition("\n")[0]
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    try:
+        rows = [(tuple(row), reader.line_num) for row in reader]
+    except csv.Error as error:
+        raise Unknown(f"{where}, line {reader.line_num}: {error}") from None
+    header = tuple(name.strip() for name in rows[0][0]) if rows else ()
+    at = {name.lower(): i for i, name in reversed(list(enumerate(header)))}
+    login = next((at[name] for name in LOGINS if name in at), None)
+    last, first_name = (next((at[n] for n in names if n in at), None) for names in (LAST, FIRST))
+    if login is None or (at.get("student") is None and None in (last, first_name)):
+        raise Unknown(
+            f"{where}: no export of Moodle, Canvas or Blackboard. It has {', '.join(header) or 'none'};"
+            " needed are Username, SIS Login ID or Email address, and First name with Last name, or Student"
+        )
+    named = [at.get("student"), last, first_name, login, *(at.get(name) for name in (*LOGINS, *OTHERS))]
+    identity = tuple(sorted({i for i in named if i is not None}))
+    people = []
+    for row, line in rows[1:]:
+        row = (*row, *[""] * (len(header) - len(row)))
+        if "student" in at:
+            last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
+        else:
+            last_name, given = row[last].strip(), row[first_name].strip()
+        about = last_name == "Points Possible" or (last_name, given) == (
+            "Student",
+            "Test",
+        )  # Canvas's own rows
+        if row[login].strip() and not about:
+            people.append(Entry(user(row[login]), (given, last_name), row, line))
+    return Table(header, identity, tuple(people))
+
+
+def user(login: str) -> str:
+    """The user's name here: the log-in in small letters, of an address what stands before its @."""
+    return login.strip().lower().partition("@")[0]

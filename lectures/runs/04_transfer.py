@@ -1,0 +1,181 @@
+"""Fine-tune against training from scratch, record errors: python lectures/runs/04_transfer.py
+
+Each seed draws five of the ten classes of Fashion-MNIST. LeNet-5 (ReLU) is trained on all images of these,
+and then meets the other five classes with few images:
+
+    scratch     a new network, all weights trained
+    fine-tuned  the trained network with a new last layer, all weights trained
+    frozen      the same start, and only the new last layer is trained
+
+For every number of images all three get the same images in the same batches, UPDATES updates of BATCH images
+and the same learning rate; they differ in their start and in what is trained. Each seed is one job. Seeds
+that are recorded in the ledger of runs are not trained again, so this script can be interrupted.
+
+The record, 04_transfer.json, holds for each job its key (the hash of code, arguments and resources),
+versions, machine, date and CPU seconds, the classes of the first training with its error, and the test error
+on the new classes in percent after each of CHECKS updates; beside them the hash of this script, and the
+commit that it ran on. It is written after each seed, beside and then renamed. One thread; about six
+processor minutes in all.
+"""
+
+import argparse
+import hashlib
+import json
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+
+from cluster import jobs
+
+HERE = pathlib.Path(__file__).parent
+SIZES = [10, 30, 100, 300, 1000, 10_000]  # images of the five new classes together
+METHODS = ["scratch", "fine-tuned", "frozen"]
+FIRST, UPDATES, CHECKS = 1000, 400, [20, 100, 400]  # updates: of the first training, then; when to test
+TESTED = 2000  # of the 5,000 test images of the new classes, the first
+RATE, BATCH, MOMENTUM, SEEDS = 0.05, 32, 0.9, [0, 1, 2, 3, 4]  # the rate falls to 0 as a half cosine
+
+
+def classes_of(seed):
+    """Five classes for the first training, and the five others."""
+    order = np.random.default_rng([4, seed]).permutation(10)
+    return sorted(order[:5].tolist()), sorted(order[5:].tolist())
+
+
+def chosen(y, classes, images, rng):
+    """Indices of `images` examples, as many of each class: (images,), shuffled."""
+    each = images // len(classes)
+    return rng.permutation(np.concatenate([rng.permutation(np.flatnonzero(y == c))[:each] for c in classes]))
+
+
+def trainer(updates, last_only):
+    """A model and a function that trains it from given weights; TensorFlow traces its step once."""
+    import keras
+    import tensorflow as tf
+
+    from cluster.training.models import lenet5
+
+    model = lenet5(0, classes=5, activation="relu")
+    optimizer = keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(RATE, updates), MOMENTUM)
+    variables = model.trainable_variables[-2:] if last_only else model.trainable_variables
+    optimizer.build(variables)
+    loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    @tf.function
+    def step(images, labels):
+        with tf.GradientTape() as tape:
+            loss = loss_of(labels, model(images, training=True))
+        optimizer.apply(tape.gradient(loss, [v.value for v in variables]), variables)
+        return loss
+
+    def train(weights, x, y, order, look, checks):
+        """SGD with momentum on the rows of x that `order` (updates, BATCH) names; look(model) at `checks`."""
+        model.set_weights(weights)
+        for variable in optimizer.variables:  # velocities, and the number of updates
+            variable.assign(keras.ops.zeros_like(variable))
+        found = []
+        for done, batch in enumerate(order, 1):
+            step(tf.constant(x[batch]), tf.constant(y[batch]))
+            if done in checks:
+                found.append(look(model))
+        return model.get_weights(), found
+
+    return train
+
+
+def order_of(images, updates, rng):
+    """Which image each batch takes, every image equally often: (updates, BATCH)."""
+    epochs = -(-updates * BATCH // images)
+    order = np.concatenate([rng.permutation(images) for _ in range(epochs)])
+    return order[: updates * BATCH].reshape(updates, BATCH)
+
+
+def error(model, x, y):
+    """Percent of wrong answers, a thousand images at a time."""
+    wrong = [np.argmax(model(x[i : i + 1000]), 1) != y[i : i + 1000] for i in range(0, len(x), 1000)]
+    return round(float(100 * np.mean(np.concatenate(wrong))), 2)
+
+
+def experiment(seed):
+    """One job: the first training, then three methods at each size."""
+    import tensorflow as tf
+
+    from cluster.jobs import log
+    from cluster.training.data import fashion_mnist
+    from cluster.training.models import lenet5
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+    start = time.process_time()
+    data, test = fashion_mnist("train"), fashion_mnist("test")
+
+    def part(classes, which):
+        """Images and labels 0 ... 4 of the classes."""
+        x, y = which
+        rows = np.isin(y, classes)
+        return x[rows], np.searchsorted(classes, y[rows])
+
+    old, new = classes_of(seed)
+    (x, y), (x_test, y_test) = part(old, data), part(old, test)
+    order = order_of(len(x), FIRST, np.random.default_rng([4, seed, 1]))
+    first = trainer(FIRST, last_only=False)
+    weights = lenet5(seed, classes=5, activation="relu").get_weights()
+    trained, [before] = first(weights, x, y, order, lambda m: error(m, x_test, y_test), [FIRST])
+    log(step=0, steps=len(SIZES), first_error=before)
+
+    fresh = lenet5(100 + seed, classes=5, activation="relu").get_weights()
+    starts = {"scratch": fresh, "fine-tuned": trained[:-2] + fresh[-2:], "frozen": trained[:-2] + fresh[-2:]}
+    train = {last_only: trainer(UPDATES, last_only) for last_only in (False, True)}
+    (x, y), (x_test, y_test) = part(new, data), part(new, test)
+    x_test, y_test = x_test[:TESTED], y_test[:TESTED]
+    rows = []
+    for done, images in enumerate(SIZES, 1):
+        some = chosen(y, range(5), images, np.random.default_rng([4, seed, 2]))
+        order = order_of(images, UPDATES, np.random.default_rng([4, seed, 3, images]))
+        for method, weights in starts.items():
+            _, found = train[method == "frozen"](
+                weights, x[some], y[some], order, lambda m: error(m, x_test, y_test), CHECKS
+            )
+            rows.append({"images": images, "method": method, "errors": found})
+        log(step=done, steps=len(SIZES), **{row["method"]: row["errors"][-1] for row in rows[-3:]})
+    what = {"first classes": old, "first error": before, "rows": rows}
+    return what | {"cpu_seconds": round(time.process_time() - start)}
+
+
+def write(path, record):
+    """Write beside and rename."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        file.write(json.dumps(record, indent=1) + "\n")
+    pathlib.Path(file.name).chmod(0o644)
+    pathlib.Path(file.name).rename(path)
+
+
+def commit():
+    """The commit that is checked out, or None outside of git."""
+    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True)
+    return asked.stdout.strip() or None
+
+
+def main():
+    keep = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "04_transfer.json")
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    arguments = parser.parse_args()
+    options = {"backend": "local", "time": "02:00:00", "memory": "4G", "name": "04-transfer"}
+    sweep = jobs.map(experiment, arguments.seeds, max_parallel=1, **options)
+    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record = {"script": script, "command": "python lectures/runs/04_transfer.py", "commit": commit()}
+    record |= {"batch": BATCH, "rate": RATE, "updates": UPDATES, "checks": CHECKS, "jobs": []}
+    for seed, job in zip(arguments.seeds, sweep, strict=True):
+        result, spec = job.result(), job.spec
+        what = {key: spec[key] for key in ("key", "submitted", "versions", "machine", "arguments")}
+        record["jobs"].append({"seed": seed} | result | what)
+        write(arguments.out, record)
+    print(f"{arguments.out}: {len(record['jobs'])} seeds")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,204 @@
+"""Record a tour of a real Slurm for lecture 05: python lectures/runs/05_slurm_tour.py  (root; two minutes)
+
+Starts a one-machine Slurm of its own, asks it what the lecture shows, and stops it: four nodes of 2 CPUs,
+8 GiB and two pretended GPUs, as `make slurm` starts them, in a folder of its own. Nothing in the record is
+typed: each answer is a command and the text that it printed. Paths of this machine become RUNS, VENV, SLURM.
+
+05_slurm_tour.json: "answers" is {name: {"command", "output"}}; "first" what the job's ranks returned and what
+Slurm was given, "sweep" the same of an array, "never" how the course's own commands put it; and the SHA-256
+of this script, the command, date, versions and machine.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest.mock
+
+from cluster import jobs, submit
+from cluster.jobs.errors import CanNeverRun
+from cluster.jobs.folder import provenance
+from cluster.slurm import limits
+from cluster.staff.one_machine_slurm import machine
+from cluster.staff.one_machine_slurm.description import Cluster
+from cluster.staff.one_machine_slurm.start import start_slurm
+from cluster.staff.one_machine_slurm.stop import stop_slurm
+from cluster.system import files
+
+HERE = pathlib.Path(__file__).parent
+PORT = 27310  # the first of its own, apart from those of `make slurm` and of the tests
+QUEUE = "squeue --sort=i --format='%.8i %.9j %.9P %.2t %.5D %.4C %R'"
+PARTITIONS = "sinfo --format='%.10P %.11l %.6D %.5c %.8m %.7G %N'"
+LINES = r"(?:JobState|Reason|TimeLimit|NumNodes|NumCPUs|TRES|Partition)="
+NODES = {"PartitionNodeLimit", "PartitionConfig"}  # either, for more nodes than there are
+RATES = [0.01, 0.03, 0.1, 0.3, 1.0]
+
+
+def where(seconds=0.0):
+    """On which node this rank is, of how many; it stays for some seconds."""
+    import os
+    import socket
+    import time
+
+    time.sleep(seconds)
+    rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+    return {"rank": rank, "of": size, "node": socket.gethostname(), "cores": len(os.sched_getaffinity(0))}
+
+
+def descend(rate, steps=20, seconds=8.0):
+    """Gradient descent on 5 w² from w = 1: the loss at the end; slow enough for the queue to be seen."""
+    import time
+
+    w = 1.0
+    for _ in range(steps):
+        w -= rate * 10 * w
+        time.sleep(seconds / steps)
+    return {"loss": 5 * w * w}
+
+
+def ask(command):
+    """{"command", "output"}: what a shell's command prints, errors included, whatever its exit status."""
+    done = subprocess.run(shlex.split(command), capture_output=True, text=True, timeout=60)
+    return {"command": command, "output": (done.stdout + done.stderr).rstrip()}
+
+
+def until(what, holds, seconds=200):
+    """Wait until `holds()`; raises TimeoutError with what was waited for."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not after {seconds} s.\n{ask(QUEUE)['output']}")
+        time.sleep(1)
+
+
+def reasons():
+    """{job: reason} of those that wait."""
+    rows = ask("squeue --noheader --states=PENDING --format='%i|%r'")["output"].splitlines()
+    return dict(row.split("|") for row in rows)
+
+
+def partitions_and_first_job(answers):
+    """What the cluster offers, and four ranks on two nodes; returns what the ranks say, and the script."""
+    answers["sinfo"] = ask(PARTITIONS)
+    job = submit(where, nodes=2, ranks_per_node=2, memory="500M", time="00:10:00")
+    found = {"results": job.results(progress=False), "script": job.script(), "id": backend_id(job)}
+    return found | {"command": "submit(where, nodes=2, ranks_per_node=2, memory='500M', time='00:10:00')"}
+
+
+def full_cluster(answers):
+    """Two jobs fill all nodes, others wait: for what?"""
+    big = [submit(where, 60.0 + i, nodes=2, ranks_per_node=2, memory="500M", name="big") for i in range(2)]
+    until("both run", lambda: all(job.status == "running" for job in big))
+    small = [submit(where, float(i), nodes=1, ranks_per_node=2, memory="500M", name="small") for i in (1, 2)]
+    after = f"afterok:{backend_id(big[0])}"
+    small.append(submit(where, 3.0, memory="500M", name="evaluate", sbatch={"dependency": after}))
+    until("a reason each", lambda: {"Resources", "Priority", "Dependency"} <= set(reasons().values()))
+    answers["squeue, full"] = ask(QUEUE)
+    for job in small + big:
+        job.cancel()
+
+
+def array(answers):
+    """A sweep over learning rates, two tasks at a time; returns its table and the array's script."""
+    sweep = jobs.map(descend, RATES, max_parallel=2, memory="500M", time="00:10:00")
+    until("two run, three wait", lambda: sweep.status.what.startswith("2 running"))
+    answers["squeue, array"] = ask(QUEUE)
+    sweep.wait(400, progress=False)
+    columns = ["rate", "status", "loss"]
+    return {"script": sweep.script(), "table": sweep.table()[columns].to_dict("list"), "items": RATES}
+
+
+def never(answers):
+    """Requests that can never be met: which does Slurm refuse, and which does it let wait for ever?"""
+    wrap = "--job-name=never --wrap=hostname"
+    for name, request in {
+        "memory": "--mem=99G", "GPUs": "--gres=gpu:5", "nodes": "--nodes=5", "time": "--time=05:00:00",
+    }.items():  # fmt: skip
+        answers[f"sbatch, {name}"] = ask(f"sbatch {request} {wrap}")
+    accepted = [m[1] for v in answers.values() if (m := re.match(r"Submitted batch job (\d+)", v["output"]))]
+    until(
+        "a reason each",
+        lambda: set(reasons().values()) & NODES and "PartitionTimeLimit" in reasons().values(),
+    )
+    answers["squeue, never"] = ask(QUEUE)
+    shown = ask(f"scontrol show job {accepted[0]}")
+    kept = [line.strip() for line in shown["output"].splitlines() if re.search(LINES, line)]
+    answers["scontrol, never"] = shown | {"output": "\n".join(kept)}
+    answers["scancel"] = ask(f"scancel {' '.join(accepted)}")
+    found = {}
+    try:
+        submit(where, nodes=5, memory="500M")
+    except CanNeverRun as error:  # before it was submitted
+        found["before"] = {"command": "submit(where, nodes=5, memory='500M')", "error": str(error)}
+    with unittest.mock.patch.object(limits, "check"):  # so that Slurm finds out
+        job = submit(where, nodes=5, memory="500M", name="never")
+    until("its reason", lambda: job.status.never)
+    found["status"] = {"state": str(job.status), "what": job.status.what, "slurm": job.status.slurm}
+    try:
+        job.result(progress=False)
+    except CanNeverRun as error:
+        found["after"] = {"command": "job.result()", "error": str(error)}
+    job.cancel()
+    return found
+
+
+def backend_id(job):
+    """Slurm's number of a job."""
+    return json.loads((job.folder / "backend.json").read_text())["job_id"]
+
+
+def tour(state):
+    """The whole record, without its provenance."""
+    answers = {}
+    record = {"answers": answers, "never": never(answers), "first": partitions_and_first_job(answers)}
+    record["sweep"] = array(answers)
+    full_cluster(answers)
+    answers["sacct"] = ask("sacct --allocations --format=JobID,JobName,NNodes,AllocCPUS,State,Elapsed")
+    return record
+
+
+def without_paths(text, runs, state):
+    """The record's text without this machine's paths."""
+    for path, name in ((runs, "RUNS"), (sys.prefix, "VENV"), (state, "SLURM")):
+        text = text.replace(str(path), name)
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "05_slurm_tour.json")
+    out = parser.parse_args().out
+    if why := machine.missing():
+        sys.exit(f"No Slurm can be started here: {why}.")
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="tour-", dir="/tmp"))  # short: sockets lie under it
+    folder.chmod(0o755)
+    state, runs = folder / "slurm", folder / "runs"
+    os.environ |= {"CLUSTER_RUNS": str(runs), "SLURM_CONF": str(state / "slurm.conf")}
+    os.environ["CLUSTER_BACKEND"] = "slurm"
+    try:
+        start_slurm(Cluster(name="course", port=PORT), state, print)
+        record = tour(state)
+        version = ask("sbatch --version")["output"].split()[-1]
+    finally:
+        stop_slurm(state, print, purge=True)
+        shutil.rmtree(folder)
+    record["versions"] = provenance.versions() | {"slurm": version}
+    record["machine"] = provenance.machine()
+    record["script"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["command"] = "python lectures/runs/05_slurm_tour.py"
+    record["date"] = datetime.date.today().isoformat()
+    files.write(out, without_paths(json.dumps(record, indent=1), runs, state) + "\n")
+    print(f"{out}: {len(record['answers'])} answers of Slurm")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""Run asynchronous SGD on real ranks and record it: python lectures/runs/09_asynchronous.py
+
+A small network (LAYERS) learns Fashion-MNIST. Each worker is a process that mpirun has started; it computes a
+real gradient, and waits until a drawn time is over, as the host of a GPU does: a lognormal with median MEDIAN
+and spread SPREAD; some workers are slower by a factor, or one computation in so many is. SCENARIOS:
+
+    server      rank 0 has the weights; it applies each gradient as it comes, and sends the new weights back
+    backup      rank 0 waits for the first `needed` gradients of its weights, and drops those that come later
+    all-reduce  no server: a thread of each rank adds up, again and again, what gradients all ranks have by
+                then (MPI's Iallreduce, after which it waits ROUND, a slow network's time); its main thread
+                computes all the time
+
+The record holds for each update what every gradient's staleness was (updates between the weights it was made
+from and those it changed), when it was and who made it; the first and the last training loss; versions,
+machine, load and date; the SHA-256 of this script. All of it takes three minutes. Ranks run at a real-time
+priority where they may (as root), so that other programs do not keep them waiting.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).parent
+MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
+ROUND = 0.020  # s that a round of the asynchronous all-reduce waits
+LOOK = 200e-6  # s between two looks of a rank that waits
+LAYERS = (196, 32, 10)
+BATCH, RATE, IMAGES = 32, 0.05, 12_288
+STRAGGLERS = {"odds": 0.05, "late": 4.0}  # so often a computation takes so many times as long
+SCENARIOS = [
+    {"name": "4 workers", "kind": "server", "workers": 4, "updates": 1500},
+    {"name": "8 workers", "kind": "server", "workers": 8, "updates": 2500},
+    {"name": "8 workers, 2 slow", "kind": "server", "workers": 8, "updates": 2500, "slow": 2, "factor": 3.0},
+    {"name": "8 workers that never wait", "kind": "server", "workers": 8, "updates": 2500, "waits": False},
+    {"name": "all-reduce, 4 ranks", "kind": "all-reduce", "workers": 4, "updates": 500},
+    {"name": "all-reduce, 8 ranks", "kind": "all-reduce", "workers": 8, "updates": 500},
+    *(
+        {"name": f"{n} of 8", "kind": "backup", "workers": 8, "updates": 120, "needed": n} | STRAGGLERS
+        for n in (8, 7, 6, 5, 4)
+    ),
+]  # fmt: skip
+
+
+def seconds_of(scenario, worker, rng):
+    """A function that draws how long a computation of this worker takes, in seconds."""
+    slow = worker < scenario.get("slow", 0)
+    median = MEDIAN * (scenario["factor"] if slow else 1)
+
+    def draw():
+        late = scenario["late"] if rng.random() < scenario.get("odds", 0) else 1
+        return median * late * float(np.exp(SPREAD * rng.standard_normal()))
+
+    return draw
+
+
+def network(seed):
+    """The weights as one vector."""
+    rng, parts = np.random.default_rng(seed), []
+    for m, n in itertools.pairwise(LAYERS):
+        parts += [rng.normal(0, (2 / m) ** 0.5, m * n), np.zeros(n)]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def gradient(w, x, y):
+    """Mean cross entropy of the images x (n, 196) with labels y (n,), and its gradient (len(w),)."""
+    d, h, c = LAYERS
+    w1, b1 = w[: d * h].reshape(d, h), w[d * h : d * h + h]
+    w2, b2 = w[d * h + h : -c].reshape(h, c), w[-c:]
+    a = np.maximum(x @ w1 + b1, 0)  # (n, h)
+    z = a @ w2 + b2
+    p = np.exp(z - z.max(1, keepdims=True))
+    p /= p.sum(1, keepdims=True)
+    loss = -np.log(p[np.arange(len(y)), y] + 1e-12).mean()
+    p[np.arange(len(y)), y] -= 1
+    p /= len(y)
+    back = (p @ w2.T) * (a > 0)
+    parts = [x.T @ back, back.sum(0), a.T @ p, p.sum(0)]
+    return float(loss), np.concatenate([part.ravel() for part in parts]).astype(np.float32)
+
+
+def images():
+    """x (IMAGES, 196), 2 x 2 pixels made one, and y (IMAGES,)."""
+    from cluster.training.data import fashion_mnist
+
+    x, y = fashion_mnist("train", IMAGES)
+    return x.reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196), y
+
+
+class Worker:
+    """Computes gradients of the next images, and takes as long as its scenario says."""
+
+    def __init__(self, scenario, worker, x, y):
+        self.x, self.y, self.waits = x, y, scenario.get("waits", True)
+        self.rng = np.random.default_rng([9, scenario["workers"], worker])
+        self.draw = seconds_of(scenario, worker, self.rng)
+
+    def compute(self, w):
+        """(loss, gradient, seconds that the arithmetic took)."""
+        start, until = time.perf_counter(), self.draw()
+        take = self.rng.integers(len(self.x), size=BATCH)
+        loss, g = gradient(w, self.x[take], self.y[take])
+        busy = time.perf_counter() - start
+        if self.waits:
+            time.sleep(max(0.0, until - busy))
+        return loss, g, busy
+
+
+def serve(comm, scenario, w):
+    """Rank 0: apply gradients until there were enough updates; rows of what happened."""
+    from mpi4py import MPI
+
+    workers, needed = scenario["workers"], scenario.get("needed", 1)
+    backup = scenario["kind"] == "backup"
+    version, rows, waiting, losses, dropped, busy = 0, [], [], [], 0, []
+    start = time.perf_counter()
+    total, many = np.zeros_like(w), []
+    while version < scenario["updates"]:
+        status = MPI.Status()
+        while not comm.iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+            time.sleep(LOOK)
+        source = status.Get_source()
+        begun = time.perf_counter()
+        seen, loss, g, arithmetic = comm.recv(source=source)
+        busy.append(arithmetic)
+        if backup and seen < version:  # too late: it is dropped, and its worker joins the others
+            dropped += 1
+            comm.send((version, w), source)
+            continue
+        waiting.append(source)
+        total += g
+        many.append(version - seen)
+        losses.append(loss)
+        if len(waiting) == needed:
+            w -= RATE * total / needed
+            total[:] = 0
+            now = time.perf_counter() - start
+            rows.append([round(now, 6), source, list(many), round(time.perf_counter() - begun, 6)])
+            version += 1
+            for worker in waiting:
+                comm.send((version, w), worker)
+            waiting, many = [], []
+    for worker in range(1, workers + 1):  # each still hands in or waits
+        if worker not in waiting:
+            comm.recv(source=worker)
+        comm.send((-1, None), worker)
+    return {"rows": rows, "dropped": dropped, "busy": busy, "losses": losses}
+
+
+def work(comm, scenario, x, y):
+    """A worker of a server: weights, gradient, weights, ..."""
+    worker = Worker(scenario, comm.rank - 1, x, y)
+    version, w = 0, network(0)
+    while version >= 0:
+        loss, g, busy = worker.compute(w)
+        comm.send((version, loss, g, busy), 0)
+        while not comm.iprobe(0):
+            time.sleep(LOOK)
+        version, w = comm.recv(source=0)
+
+
+def all_reduce(comm, scenario, x, y):
+    """SPRINT's form, on each rank: the main thread computes, this one's helper adds up and updates."""
+    from mpi4py import MPI
+
+    worker, w = Worker(scenario, comm.rank, x, y), network(0)
+    lock, state = threading.Lock(), {"version": 0, "w": w, "g": np.zeros_like(w), "seen": [], "stop": False}
+    rows, start = [], time.perf_counter()
+
+    def communicate():
+        while state["version"] < scenario["updates"]:
+            with lock:
+                mine, seen = np.append(state["g"], len(state["seen"])).astype(np.float32), state["seen"]
+                state["g"], state["seen"] = np.zeros_like(w), []
+            whole = np.empty_like(mine)
+            request = comm.Iallreduce(mine, whole, MPI.SUM)
+            while not request.Test():
+                time.sleep(LOOK)
+            time.sleep(ROUND)
+            with lock:
+                if whole[-1]:
+                    state["w"] = state["w"] - RATE * whole[:-1] / whole[-1]
+                rows.append([round(time.perf_counter() - start, 6), [state["version"] - v for v in seen]])
+                state["version"] += 1
+        state["stop"] = True
+
+    helper = threading.Thread(target=communicate)
+    helper.start()
+    losses, busy = [], []
+    while not state["stop"]:
+        with lock:
+            version, weights = state["version"], state["w"]
+        loss, g, arithmetic = worker.compute(weights)
+        losses.append(loss)
+        busy.append(arithmetic)
+        with lock:
+            state["g"] = state["g"] + g
+            state["seen"].append(version)
+    helper.join()
+    found = comm.gather((rows, losses, busy))
+    if comm.rank:
+        return None
+    # One row for each update: when rank 0 had it, and the staleness of the gradients of each rank in it.
+    both = [[row[0], [other[0][i][1] for other in found]] for i, row in enumerate(rows)]
+    return {"rows": both, "losses": losses, "busy": [b for other in found for b in other[2]]}
+
+
+def rank(name):
+    """On a rank that mpirun has started: rank 0 prints the record of a scenario."""
+    from mpi4py import MPI
+
+    comm, scenario = MPI.COMM_WORLD, next(s for s in SCENARIOS if s["name"] == name)
+    x, y = images()
+    if scenario.get("waits", True):  # the others would keep everything else from the cores
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
+    comm.Barrier()
+    found = None
+    if scenario["kind"] == "all-reduce":
+        found = all_reduce(comm, scenario, x, y)
+    elif comm.rank == 0:
+        found = serve(comm, scenario, network(0))
+    else:
+        work(comm, scenario, x, y)
+    if comm.rank == 0:
+        losses, busy = found.pop("losses"), found.pop("busy")
+        found["loss"] = [round(float(np.mean(part)), 4) for part in (losses[:50], losses[-50:])]
+        found["arithmetic"] = [round(float(q), 6) for q in np.quantile(busy, [0.5, 0.9])]
+        print(json.dumps(found), flush=True)
+
+
+def start(scenario):
+    """Start the ranks of a scenario; what rank 0 says."""
+    ranks = scenario["workers"] + (scenario["kind"] != "all-reduce")
+    command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
+    command += ["--mca", "btl", "vader,self", "--mca", "mpi_yield_when_idle", "1"]
+    command += [
+        sys.executable,
+        "-m",
+        "mpi4py",
+        str(pathlib.Path(__file__).resolve()),
+        "--rank",
+        scenario["name"],
+    ]
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(HERE.parents[1])}
+    done = subprocess.run(command, env=os.environ | threads, stdout=subprocess.PIPE, text=True, timeout=300)
+    if done.returncode:
+        raise RuntimeError(f"mpirun ended with {done.returncode}; what it said stands above.")
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "09_asynchronous.json")
+    parser.add_argument("--rank", help="a scenario's name, as a rank of mpirun")
+    arguments = parser.parse_args()
+    if arguments.rank:
+        return rank(arguments.rank)
+    from cluster.jobs.folder import provenance
+
+    script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    settings = {"median": MEDIAN, "spread": SPREAD, "round": ROUND, "batch": BATCH, "rate": RATE}
+    record = {"command": "python lectures/runs/09_asynchronous.py", "script": script, "settings": settings}
+    former = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"script": ""}
+    record["jobs"] = former["jobs"] if former["script"] == script else []
+    for scenario in SCENARIOS:
+        if any(job["scenario"] == scenario for job in record["jobs"]):
+            continue
+        job = {"scenario": scenario, "versions": provenance.versions(), "machine": provenance.machine()}
+        job |= {"load": os.getloadavg()[0], "started": datetime.now(UTC).isoformat(timespec="seconds")}
+        job |= start(scenario)
+        record["jobs"].append(job)
+        beside = arguments.out.with_name(f".{arguments.out.name}.tmp")
+        beside.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        beside.rename(arguments.out)
+        print(f"{scenario['name']}: {job['rows'][-1][0]:.1f} s, loss {job['loss']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

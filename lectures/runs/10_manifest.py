@@ -1,0 +1,76 @@
+"""Check lecture 10's manifest for Kubernetes against published schemas: python lectures/runs/10_manifest.py
+
+Installs kubernetes-validate, which carries the JSON schemas of Kubernetes' own API, into an environment of
+its own (from the package index), and asks it about 10_kubernetes.yaml, and about manifests in which one thing
+is wrong: a check that accepts these, too, would say nothing. 10_manifest.json holds {"verdicts": [{"changed",
+"kind", "error"}]}, with None where a document is accepted; the SHA-256 of the manifest and of this script,
+the command, date and versions. A schema knows names and types, and no cluster: nothing here has run. Half a
+minute.
+"""
+
+import argparse
+import datetime
+import hashlib
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import venv
+
+from cluster.jobs.folder import provenance
+from cluster.system import files
+
+HERE = pathlib.Path(__file__).parent
+MANIFEST = HERE / "10_kubernetes.yaml"
+PACKAGE, KUBERNETES = "kubernetes-validate==1.37.0", "1.37"
+WRONG = [  # what, in place of what
+    ("completions:", "completion:"),
+    ("completions: 2", 'completions: "two"'),
+    ("restartPolicy", "restart"),
+    ("parallelism: 2", "parallelism: [2]"),
+    ("containers:", "container:"),
+    ("batch/v1", "batch/v7"),
+]
+CHECK = """
+import json, sys
+import kubernetes_validate as k, yaml
+found = []
+for document in yaml.safe_load_all(sys.stdin):
+    try:
+        k.validate(document, sys.argv[1], strict=True)
+        error = None
+    except (k.ValidationError, k.SchemaNotFoundError) as e:
+        error = e.message
+    found.append([document["kind"], error])
+print(json.dumps(found))
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--out", type=pathlib.Path, default=HERE / "10_manifest.json")
+    out = parser.parse_args().out
+    text, verdicts = MANIFEST.read_text(), []
+    with tempfile.TemporaryDirectory(prefix="manifest-") as folder:
+        venv.create(folder, with_pip=True)
+        python = pathlib.Path(folder) / "bin" / "python"
+        subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True)
+        for before, after in [("", ""), *WRONG]:
+            changed = text.replace(before, after, 1) if before else text
+            asked = [python, "-c", CHECK, KUBERNETES]
+            done = subprocess.run(asked, input=changed, capture_output=True, text=True, check=True)
+            for kind, error in json.loads(done.stdout):
+                error = error and error.splitlines()[0][:160]
+                verdicts.append({"changed": before and f"{before} → {after}", "kind": kind, "error": error})
+    record = {"verdicts": verdicts, "manifest": hashlib.sha256(text.encode()).hexdigest()}
+    record["versions"] = provenance.versions() | {"schemas": PACKAGE, "kubernetes": KUBERNETES}
+    record["sha256"] = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
+    record["command"] = "python lectures/runs/10_manifest.py"
+    record["date"] = datetime.date.today().isoformat()
+    files.write(out, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+    print(f"{out}: {len(verdicts)} documents")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

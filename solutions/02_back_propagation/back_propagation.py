@@ -1,0 +1,1450 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Assignment 02: back-propagation and SGD
+#
+# A network learns because each of its numbers is told in which direction it should change. Back-propagation
+# computes these directions, layer by layer from the end. One of them may be wrong, and the loss falls all the
+# same. **How do you make a network learn, and how do you know that its gradients are right?**
+#
+# You will
+#
+# - build an instrument that finds wrong gradients, and knows when it cannot tell,
+# - write the layers of a network forwards and backwards: dense, ReLU, softmax with cross-entropy,
+# - send the gradient through three layers, a convolution among them,
+# - put SGD together from its four steps, sample, forward, backward, update, with momentum,
+# - train to a stated accuracy within a stated number of updates, and see what wrong gradients do to it.
+#
+# The background is lecture 02, whose network has two layers, no convolution, and is written in one piece.
+# There are 25 points: 23 in 20 checks, and 2 for an answer in your own words. Fill the holes marked `YOUR
+# CODE HERE`, run the free cell below each, then the checks; a check that fails says what it saw. Some checks
+# also try cases that are not shown. All of it is NumPy.
+#
+# | symbol | meaning | symbol | meaning |
+# |---|---|---|---|
+# | N | images of a batch | C1, C2 | numbers into and out of a dense layer |
+# | H, W, C | height, width, channels of an image | K, k | filters, each k × k |
+# | L | the loss | dy | ∂L/∂y, an array of the shape of y |
+# | η | learning rate | m | momentum |
+#
+# All functions keep the dtype of their arrays (float32 in, float32 out) and leave what they are given
+# unchanged.
+
+# %% given="setup"
+import contextlib
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from cluster.checks import expect, unchanged, watched
+from cluster.training import data
+
+plt.style.use("cluster.course")
+rng = np.random.default_rng(2)
+UPDATES, BATCH, TARGET = 200, 32, 0.70  # the accuracy to reach with so many updates of so many images
+
+
+def integers(*shape):
+    """Random whole numbers from -4 to 4 as float64: sums of them are exact, so they can be compared."""
+    return rng.integers(-4, 5, shape).astype(np.float64)
+
+
+def expect_near(got, want, hints, name):
+    """As `expect`, for values that were found by small steps: they agree within 1e-6 of the largest."""
+
+    def near(wrong):
+        return np.shape(got) == np.shape(wrong) and np.allclose(got, wrong, 0, 1e-6 * np.abs(wrong).max())
+
+    likely = [f" Likely: {words}" for words, wrong in hints.items() if near(wrong)][:1]
+    assert near(want), f"{name} is not what small steps say.{''.join(likely)}"
+
+
+# %% [markdown]
+# ## 1. An instrument for gradients
+#
+# The slope of the loss between two points near x should be what the gradient says. How near? With a step h
+# the slope has two errors. The curve bends, which costs more the larger h is. And the loss carries a rounding
+# error of about ε·|L|, with ε the spacing of numbers around 1 in the precision in which it was computed,
+# which costs about ε·|L|/h, more the *smaller* h is.
+#
+# A gradient checker is given a *tolerance*: differences of that size matter. So it can choose its step: **the
+# one at which rounding costs a tenth of the tolerance**, h = 10·ε·max(1, |L|) / tolerance. Three details
+# decide whether you can trust it:
+#
+# - *Kinks.* ReLU has one at 0. A step across a kink mixes two slopes, so no step should be longer than it
+#   must be. If x lies on the kink itself, the slopes to its left and to its right differ for every h, and
+#   any value between them is a right answer. So compute both slopes.
+# - *The step that was taken.* x + h is rounded, too: if x is 200 in float32, its neighbours are 0.000015
+#   away. Take a step of at least 100 such spacings (`np.spacing`), and divide by the step that was really
+#   taken.
+# - *The limit.* If h would have to be longer than `largest`, the curve bends too much on the way and no
+#   verdict is possible. An instrument has to say so.
+#
+# **Predict.** A loss of 2.3 is computed in float32. With which tolerance can its gradient just be checked, if
+# steps of at most 0.01 are allowed? And in float64? Write your numbers down here; they are not graded.
+
+# %%
+predicted_float32 = None
+predicted_float64 = None
+
+
+# %% solution="check_gradient"
+def check_gradient(loss, x, gradient, tolerance, largest=0.01):
+    """Is this array the gradient of a loss at x? Returns "right", "wrong" or "undecided".
+
+    loss       a function of one array like x; returns a number, whose dtype is the precision in which it was
+               computed (float32 or float64, whatever x is)
+    x          array of floats, any shape
+    gradient   what is claimed to be ∂loss/∂x, an array of the same shape
+    tolerance  "right" if no entry is further than this from the derivative (on a kink: from the nearest value
+               between the slopes to its left and its right), "wrong" if any is, or is no number
+    largest    longest step in one entry; "undecided" if rounding asks for a longer one
+    """
+    assert gradient.shape == x.shape, f"a gradient of shape {gradient.shape} at x of shape {x.shape}"
+    ### BEGIN SOLUTION
+    here = loss(x)
+    epsilon = np.finfo(np.asarray(here).dtype).eps
+    step = 10 * float(epsilon) * max(1, abs(float(here))) / tolerance
+    verdict = "undecided" if step > largest else "right"
+    for place in np.ndindex(x.shape) if verdict == "right" else ():
+        slopes = []
+        for sign in (-1, 1):
+            moved = x.copy()
+            moved[place] += sign * max(step, 100 * abs(float(np.spacing(x[place]))))
+            taken = float(moved[place]) - float(x[place])
+            slopes.append((float(loss(moved)) - float(here)) / taken)
+        if not min(slopes) - tolerance <= gradient[place] <= max(slopes) + tolerance:
+            verdict = "wrong"
+            break
+    ### END SOLUTION
+    assert verdict in ("right", "wrong", "undecided"), f"the verdict is {verdict!r}"
+    return verdict
+
+
+# %% [markdown]
+# A free look: the sum of the sines has the cosines as its gradient. What do you expect of each line?
+
+
+# %% given="waves"
+def waves(x):
+    """A loss that bends: 5 more than the sum of the sines of all entries."""
+    return 5 + np.sum(np.sin(x))
+
+
+def waves_in_float32(x):
+    """The same, computed in float32."""
+    return np.float32(5) + np.sum(np.sin(x.astype(np.float32)))
+
+
+# %%
+angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4]])
+for tolerance in (1e-2, 1e-6):
+    for loss in (waves, waves_in_float32):
+        verdicts = [check_gradient(loss, angles, np.cos(angles) + e, tolerance) for e in (0, 5 * tolerance)]
+        print(
+            f"tolerance {tolerance:g}, {loss.__name__:16}: right gradient {verdicts[0]}, wrong {verdicts[1]}"
+        )
+
+# %% check="checker-catches" points=2 see="2.3"
+"""Wrong gradients are called wrong, a right one of the same loss is not (2 points)."""
+angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4], [0.9, -0.2, 1.6]])
+right = np.cos(angles)
+entry = np.zeros((3, 3))
+entry[2, 2] = 1
+wrong = {
+    "the opposite sign": -right,
+    "divided by the number of entries": right / 9,
+    "the transpose": right.T,
+    "zeros": 0 * right,
+    "one entry wrong": right + 1e-2 * entry,
+    "one entry slightly wrong": right + 5e-6 * entry,
+    "errors that cancel in the sum": right + 1e-2 * (entry - entry[::-1]),
+    "one entry that is no number": np.where(entry == 1, np.nan, right),
+}
+with unchanged(angles=angles, right=right):
+    verdict = check_gradient(waves, angles, right, 1e-6)
+assert verdict == "right", f"the right gradient of a sum of sines was called {verdict}"
+for what, gradient in wrong.items():
+    verdict = check_gradient(waves, angles, gradient, 1e-6)
+    assert verdict == "wrong", f"a gradient was called {verdict}; it is wrong: {what}"
+### BEGIN HIDDEN TESTS
+for shape in [(5,), (2, 1, 7), (6, 5)]:
+    x = rng.uniform(-1, 1, shape)
+    scale = rng.uniform(1, 2, shape)
+    right = scale * np.exp(x)
+
+    def loss(x, scale=scale):
+        return 3 + np.sum(scale * (np.exp(x) - 1))
+
+    assert check_gradient(loss, x, right, 1e-6) == "right", f"a right gradient of shape {shape}"
+    for place in [tuple(0 for _ in shape), tuple(n - 1 for n in shape), tuple(n // 2 for n in shape)]:
+        for error in (8e-6, -8e-6, 1.0, np.inf, -np.inf, np.nan):
+            gradient = right.copy()
+            gradient[place] += error
+            verdict = check_gradient(loss, x, gradient, 1e-6)
+            assert verdict == "wrong", f"an error of {error} at {place} of {shape} was called {verdict}"
+### END HIDDEN TESTS
+
+# %% check="checker-passes" points=1 see="2.3"
+"""Right gradients of steep curves, and at large x, are called right; wrong ones of these wrong (1 point)."""
+steep = np.array([0.002, -0.001, 0.0005])
+slope = 1000 * np.cos(1000 * steep)
+for gradient, want in [(slope, "right"), (slope + 0.02, "wrong")]:
+    verdict = check_gradient(lambda x: np.sum(np.sin(1000 * x)), steep, gradient, 1e-3)
+    assert verdict == want, (
+        f"sin(1000 x): a {want} gradient was called {verdict}. With a step of 1e-5 this curve bends so "
+        "much that the slope is off by more than the tolerance; the step has to follow from the tolerance."
+    )
+### BEGIN HIDDEN TESTS
+far = np.array([2.0e4, -3.0e4, 1.23e4])
+slope = 1000 * np.cos(1000 * (far % 1))
+phase = far - far % 1
+for gradient, want in [(slope, "right"), (slope + 0.5, "wrong"), (slope - 0.5, "wrong")]:
+    verdict = check_gradient(lambda x: np.sum(np.sin(1000 * (x - phase))), far, gradient, 0.05)
+    assert verdict == want, f"at x of some ten thousands, a {want} gradient was called {verdict}"
+x = np.array([0.5, -0.25])
+for gradient, want in [(2e6 * x, "right"), (2e6 * x * 1.01, "wrong")]:
+    verdict = check_gradient(lambda x: 1e6 * np.sum(x * x), x, gradient, 100.0)
+    assert verdict == want, f"a {want} gradient of a large loss was called {verdict}"
+for gradient, want in [(np.zeros(2), "right"), (np.array([0, 1e-3]), "wrong")]:
+    verdict = check_gradient(lambda x: np.float64(0), x, gradient, 1e-6)
+    assert verdict == want, f"a {want} gradient of a loss that is 0 everywhere was called {verdict}"
+### END HIDDEN TESTS
+
+# %% check="checker-near-a-kink" points=1 see="2.3"
+"""Beside a kink the slope is that of x's own side; on it, all between the two slopes is right (1 point)."""
+
+
+def hinges(x):
+    """ReLU of each entry, the entries weighted by 1, 2, 3 …"""
+    return 1 + np.sum(np.arange(1, x.size + 1) * np.maximum(x, 0))
+
+
+beside = np.array([1e-6, -1e-6, 3e-7, -3e-7])
+own_side = np.array([1.0, 0.0, 3.0, 0.0])
+cases = [
+    (beside, own_side, "right"),
+    (beside, own_side[::-1], "wrong"),
+    (beside, np.array([1.0, 2.0, 3.0, 0.0]), "wrong"),  # the slope of the other side, at the second
+    (beside, np.array([0.5, 0.0, 3.0, 0.0]), "wrong"),
+    (np.zeros(2), np.zeros(2), "right"),
+    (np.zeros(2), np.array([1.0, 2.0]), "right"),
+    (np.zeros(2), np.array([0.0, 2.5]), "wrong"),
+    (np.zeros(2), np.array([-0.5, 0.0]), "wrong"),
+]
+for x, gradient, want in cases:
+    verdict = check_gradient(hinges, x, gradient, 1e-4)
+    assert verdict == want, f"{gradient} at x = {x} is {want}, but was called {verdict}"
+### BEGIN HIDDEN TESTS
+x = np.array([2e-7, 0.0, -2e-7, 1.0, 0.0])
+for gradient, want in [
+    ([-1.0, 0.3, 2.0, -1.0, -1.0], "right"),
+    ([-1.0, 1.3, 2.0, -1.0, 2.0], "right"),
+    ([-1.0, 0.3, -1.0, -1.0, 0.0], "wrong"),
+    ([-1.0, 2.2, 2.0, -1.0, 0.0], "wrong"),
+    ([-1.0, 0.0, 2.0, -1.0, -1.2], "wrong"),
+    ([0.5, 0.0, 2.0, -1.0, 0.0], "wrong"),
+]:
+    verdict = check_gradient(lambda x: 2 + np.sum(np.where(x > 0, -x, 2 * x)), x, np.array(gradient), 1e-4)
+    assert verdict == want, f"a {want} gradient beside and on kinks was called {verdict}"
+### END HIDDEN TESTS
+
+# %% check="checker-knows-its-limit" points=1 see="2.3"
+"""In float32 a coarse tolerance can be decided, a fine one cannot, and the verdict says so (1 point)."""
+angles = np.array([0.3, 1.2, -0.7, 2.1])
+right = np.cos(angles)
+for loss, x, tolerance, want in [
+    (waves_in_float32, angles.astype(np.float32), 1e-2, ("right", "wrong")),
+    (waves_in_float32, angles.astype(np.float32), 1e-6, ("undecided", "undecided")),
+    (waves, angles, 1e-6, ("right", "wrong")),
+    (waves_in_float32, angles, 1e-6, ("undecided", "undecided")),  # x is float64, the loss is not
+    (waves, angles, 1e-15, ("undecided", "undecided")),
+]:
+    for error, verdict in zip((0, 5 * tolerance), want, strict=True):
+        found = check_gradient(loss, x, (right + error).astype(x.dtype), tolerance)
+        assert found == verdict, (
+            f"a gradient that is off by {error:g}, of {loss.__name__} at x in {x.dtype}, with tolerance "
+            f"{tolerance:g}: {found}, expected {verdict}"
+        )
+### BEGIN HIDDEN TESTS
+pixels = np.array([200, 135, 77, 254.0], np.float32)
+slope = 3 * np.cos(pixels.astype(float) - 200)
+
+
+def of_pixels(x):
+    return np.float32(2) + np.float32(np.sum(3 * np.sin(x.astype(float) - 200)))
+
+
+for tolerance, error, want in [(0.05, 0, "right"), (0.05, 0.5, "wrong"), (1e-6, 0, "undecided")]:
+    found = check_gradient(of_pixels, pixels, (slope + error).astype(np.float32), tolerance)
+    assert found == want, f"at x of some hundreds in float32: {found}, expected {want}"
+
+
+def large(x):
+    return np.float32(1e5) + np.sum(np.sin(x))
+
+
+found = check_gradient(large, angles.astype(np.float32), right.astype(np.float32), 1e-2)
+assert found == "undecided", f"a loss of 100,000 in float32 with tolerance 0.01: {found}, expected undecided"
+found = check_gradient(waves_in_float32, angles, right, 1e-6, largest=1000.0)
+assert found != "undecided", "a step of less than `largest` would do, but the verdict is undecided"
+found = check_gradient(waves_in_float32, angles, right, 1e-2, largest=1e-7)
+assert found == "undecided", f"steps of at most 1e-7 in float32: {found}, expected undecided"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# And your prediction? With h = 0.01 the tolerance is 10·ε·2.3 / 0.01.
+
+# %%
+for dtype, predicted in [(np.float32, predicted_float32), (np.float64, predicted_float64)]:
+    finest = 10 * np.finfo(dtype).eps * 2.3 / 0.01
+    print(f"{dtype.__name__}: tolerance {finest:.1e}; predicted {predicted}")
+
+# %% [markdown]
+# ## 2. A dense layer
+#
+# Each output is a weighted sum of all inputs of an image, and a bias. This is slow, and right:
+
+
+# %% given="dense-definition"
+def dense_by_definition(x, w, b):
+    """A dense layer, straight from its definition. x (N, …) with C1 numbers an image, w (C1, C2), b (C2,)."""
+    y = np.empty((len(x), w.shape[1]), x.dtype)
+    for n in range(len(x)):
+        for j in range(w.shape[1]):
+            y[n, j] = np.sum(x[n].ravel() * w[:, j]) + b[j]
+    return y
+
+
+def differences(loss, x, step=1.0):
+    """∂loss/∂x by central differences, entry by entry; exact with any step where the loss is linear."""
+    gradient = np.empty(x.shape)
+    for place in np.ndindex(x.shape):
+        up, down = x.copy(), x.copy()
+        up[place] += step
+        down[place] -= step
+        gradient[place] = (loss(up) - loss(down)) / (2 * step)
+    return gradient
+
+
+# %% [markdown]
+# Write it as one matrix product. Where the layer follows a convolution, x is (N, H, W, C); its numbers are
+# then read in the order in which they lie in memory.
+
+
+# %% solution="dense"
+def dense(x, w, b):
+    """A dense layer: images x (N, …) of C1 numbers each, weights w (C1, C2), biases b (C2,): y (N, C2)."""
+    assert x[0].size == len(w), f"images of {x[0].size} numbers meet weights for {len(w)}"
+    ### BEGIN SOLUTION
+    y = x.reshape(len(x), -1) @ w + b
+    ### END SOLUTION
+    assert y.shape == (len(x), w.shape[1]), f"the result has shape {y.shape}"
+    return y
+
+
+# %% [markdown]
+# Two images of three numbers, two outputs. By hand first.
+
+# %%
+print(dense(np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])))
+
+# %% check="dense-forward" points=1 see="2.2"
+"""Sums over the inputs of an image, the bias once; images may be (N, H, W, C) (1 point)."""
+x, w, b = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])
+expect(
+    dense(x, w, b),
+    np.array([[14.0, 25], [20, 31]]),
+    {
+        "the bias is missing.": np.array([[4.0, 5], [10, 11]]),
+        "the bias was added to each product; it is added once to their sum.": np.array(
+            [[34.0, 65], [40, 71]]
+        ),
+    },
+    "dense of two images",
+)
+x, w, b = integers(2, 3, 2, 2), integers(12, 5), integers(5)
+with unchanged(x=x, w=w, b=b):
+    y = dense(x, w, b)
+expect(
+    y,
+    dense_by_definition(x, w, b),
+    {
+        "the numbers of an image were read in another order than that of memory.": dense_by_definition(
+            x.transpose(0, 3, 1, 2), w, b
+        )
+    },
+    "dense of two images of 3 × 2 pixels and 2 channels",
+)
+### BEGIN HIDDEN TESTS
+for shape, outputs in [((1, 4), 3), ((5, 2, 3), 1), ((4, 1), 4), ((1, 2, 1, 3), 2), ((3, 3), 3)]:
+    x, w, b = integers(*shape), integers(int(np.prod(shape[1:])), outputs), integers(outputs)
+    expect(dense(x, w, b), dense_by_definition(x, w, b), name=f"dense of {shape} to {outputs}")
+bright, w, b = integers(2, 3) + 2.0**30, integers(3, 2), np.zeros(2)
+w[2] = -w[0] - w[1]  # the brightness cancels, if float64 was kept
+expect(dense(bright, w, b), dense_by_definition(bright, w, b), name="dense of bright images")
+x, w, b = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (4,)])
+expect(dense(x, w, b), dense_by_definition(x, w, b), name="dense of float32")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Backwards: the layer above hands back dy = ∂L/∂y. Which product of two of the matrices x, w, dy has the
+# shape of w, which that of x? The loss says whether it is a mean over the batch; the layer only adds up.
+
+
+# %% solution="dense_gradient"
+def dense_gradient(dy, x, w):
+    """Gradients of a dense layer: dx of the shape of x, dw (C1, C2), db (C2,).
+
+    dy (N, C2) is ∂L/∂y; x (N, …) and w (C1, C2) are what dense() was given.
+    """
+    assert dy.shape == (len(x), w.shape[1]), f"dy has shape {dy.shape}; y has {(len(x), w.shape[1])}"
+    ### BEGIN SOLUTION
+    dx = (dy @ w.T).reshape(x.shape)
+    dw = x.reshape(len(x), -1).T @ dy
+    db = dy.sum(axis=0)
+    ### END SOLUTION
+    assert dx.shape == x.shape and dw.shape == w.shape, f"dx has shape {dx.shape}, dw {dw.shape}"
+    assert db.shape == w.shape[1:], f"db has shape {db.shape}"
+    return dx, dw, db
+
+
+# %% [markdown]
+# Does your instrument believe you? With L = Σ dy·y the layer is linear, so that any error is a wrong formula.
+
+# %%
+x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
+dx, dw, db = dense_gradient(dy, x, w)
+print("dx", check_gradient(lambda x: np.sum(dy * dense(x, w, b)), x, dx, 1e-6))
+print("dw", check_gradient(lambda w: np.sum(dy * dense(x, w, b)), w, dw, 1e-6))
+print("db", check_gradient(lambda b: np.sum(dy * dense(x, w, b)), b, db, 1e-6))
+
+# %% check="dense-weights" points=1 see="2.3"
+"""dw and db are what a step in each weight and each bias does to the loss (1 point)."""
+x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
+with unchanged(x=x, w=w, dy=dy):
+    _, dw, db = dense_gradient(dy, x, w)
+want = differences(lambda w: np.sum(dy * dense_by_definition(x, w, b)), w)
+expect(
+    dw,
+    want,
+    {
+        "dw was averaged over the batch; the loss says whether there is a mean.": want / 3,
+        "dw has the opposite sign: a gradient points uphill.": -want,
+    },
+    "dw",
+)
+want = differences(lambda b: np.sum(dy * dense_by_definition(x, w, b)), b)
+expect(db, want, {"db was averaged over the batch; the loss says whether there is a mean.": want / 3}, "db")
+### BEGIN HIDDEN TESTS
+for shape, outputs in [((1, 4), 3), ((5, 2, 1), 1), ((4, 4), 4), ((1, 2, 1, 3), 2)]:
+    x, w, dy = integers(*shape), integers(int(np.prod(shape[1:])), outputs), integers(shape[0], outputs)
+    _, dw, db = dense_gradient(dy, x, w)
+    b = np.zeros(outputs)
+    for name, got, want in [
+        ("dw", dw, differences(lambda w, x=x, dy=dy, b=b: np.sum(dy * dense_by_definition(x, w, b)), w)),
+        ("db", db, np.einsum("nj->j", dy)),
+    ]:
+        expect(got, want, name=f"{name} of {shape} to {outputs}")
+bright, dy = integers(2, 3), integers(2, 2)
+bright[1], dy[1] = bright[0], -dy[0]  # what the one image adds the other takes away, if float64 was kept
+_, dw, db = dense_gradient(dy + np.array([[2.0**30], [-(2.0**30)]]), bright + 1, integers(3, 2))
+expect(dw, np.zeros((3, 2)), name="dw of large values that cancel")
+_, dw, db = dense_gradient(
+    np.array([[2.0**30 + 1], [-(2.0**30)]]), np.array([[1.0, 3], [1, 3]]), integers(2, 1)
+)
+expect(dw, np.array([[1.0], [3.0]]), name="dw of large values that nearly cancel")
+expect(db, np.array([1.0]), name="db of large values that nearly cancel")
+x, w, dy = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (2, 4)])
+_, dw, db = dense_gradient(dy, x, w)
+assert dw.dtype == db.dtype == np.float32, f"float32 in, but dw is {dw.dtype} and db {db.dtype}"
+### END HIDDEN TESTS
+
+# %% check="dense-input" points=1 see="2.3"
+"""dx is what a step in each number of the images does to the loss, in the shape of x (1 point)."""
+x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
+dx, _, _ = dense_gradient(dy, x, w)
+want = differences(lambda x: np.sum(dy * dense_by_definition(x, w, b)), x)
+expect(
+    dx,
+    want,
+    {
+        "dx was averaged over the batch; the loss says whether there is a mean.": want / 3,
+        "the numbers of an image came back in another order than they went in.": want.transpose(0, 2, 1),
+    },
+    "dx",
+)
+### BEGIN HIDDEN TESTS
+for shape, outputs in [((1, 4), 3), ((5, 2, 3), 1), ((4, 4), 4), ((2, 3, 2, 2), 2)]:
+    x, w, dy = integers(*shape), integers(int(np.prod(shape[1:])), outputs), integers(shape[0], outputs)
+    dx, _, _ = dense_gradient(dy, x, w)
+    want = np.einsum("nj,ij->ni", dy, w).reshape(shape)
+    expect(dx, want, name=f"dx of {shape} to {outputs}")
+w = np.array([[1.0, 1], [2, 2]])
+dx, _, _ = dense_gradient(np.array([[2.0**30 + 1, -(2.0**30)]]), np.ones((1, 2)), w)
+expect(dx, np.array([[1.0, 2.0]]), name="dx of large values that nearly cancel")
+x, w, dy = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (2, 4)])
+assert dense_gradient(dy, x, w)[0].dtype == np.float32, "float32 in, but dx is not float32"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. ReLU
+#
+# max(0, x), of each number by itself. On the kink, where x is 0, any slope from 0 to 1 would do; take 0.
+
+
+# %% solution="relu"
+def relu(x):
+    """max(0, x) of each number of an array of any shape."""
+    ### BEGIN SOLUTION
+    y = np.maximum(x, 0)
+    ### END SOLUTION
+    return y
+
+
+# %% solution="relu_gradient"
+def relu_gradient(dy, x):
+    """∂L/∂x of y = relu(x), for dy = ∂L/∂y; all three have the same shape. The slope at x = 0 is 0."""
+    assert dy.shape == x.shape, f"dy has shape {dy.shape}, x {x.shape}"
+    ### BEGIN SOLUTION
+    dx = np.where(x > 0, dy, np.zeros_like(dy))
+    ### END SOLUTION
+    return dx
+
+
+# %%
+print(relu(np.array([-2.0, 0, 3])), relu_gradient(np.array([10.0, 20, 30]), np.array([-2.0, 0, 3])))
+
+# %% check="relu-both-ways" points=1 see="2.3"
+"""Negative numbers become 0, and nothing comes back through them, nor through 0 (1 point)."""
+x, dy = np.array([[-2.0, 0.0], [3.0, -1.0], [0.5, 4.0]]), np.array([[10.0, 20], [30, 40], [-50, 60]])
+with unchanged(x=x, dy=dy):
+    y, dx = relu(x), relu_gradient(dy, x)
+expect(y, np.array([[0.0, 0], [3, 0], [0.5, 4]]), name="relu")
+expect(
+    dx,
+    np.array([[0.0, 0], [30, 0], [-50, 60]]),
+    {
+        "the slope at 0 was taken as 1; take 0.": np.array([[0.0, 20], [30, 0], [-50, 60]]),
+        "what comes back was cut off where dy is negative; it is where x is.": np.array(
+            [[10.0, 20], [30, 40], [0, 60]]
+        ),
+        "it was cut off where x or dy is negative; the sign of dy says nothing.": np.array(
+            [[0.0, 0], [30, 0], [0, 60]]
+        ),
+        "dy is missing: the slope of ReLU is multiplied by it.": np.array([[0.0, 0], [1, 0], [1, 1]]),
+    },
+    "relu_gradient",
+)
+### BEGIN HIDDEN TESTS
+x, dy = integers(2, 3, 4, 2), integers(2, 3, 4, 2)
+expect(relu(x), (np.abs(x) + x) / 2, name="relu of 4 axes")
+expect(relu_gradient(dy, x), dy * (np.sign(x) == 1), name="relu_gradient of 4 axes")
+tiny = np.array([1e-300, -1e-300, 1e300])
+expect(relu(tiny) > 0, np.array([True, False, True]), name="relu of tiny numbers, where they are positive")
+expect(relu_gradient(np.ones(3), tiny), np.array([1.0, 0, 1]), name="relu_gradient at tiny numbers")
+small = np.array([-1, 2], np.float32)
+expect(relu(small), np.array([0, 2], np.float32), name="relu of float32")
+expect(relu_gradient(small, small), np.array([0, 2], np.float32), name="relu_gradient of float32")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. Softmax and cross-entropy
+#
+# The last layer's outputs are *logits* z, one for each class. Softmax makes probabilities of them, $p_j =
+# e^{z_j} / \sum_i e^{z_i}$, and the loss of an image is $-\ln p$ of its class; that of a batch is the mean.
+# Written down so, it breaks: e¹⁰⁰⁰ is infinite in float32 and in float64, and a p that has become 0 has no
+# logarithm.
+#
+# Softmax does not change when the same number is subtracted from all logits of an image. Which number keeps
+# every exponential between 0 and 1? And what is the logarithm of the quotient, written without a quotient?
+#
+# Derive the gradient with pencil and paper: ∂L/∂z has one short formula. It needs no logarithm.
+
+
+# %% solution="softmax_cross_entropy"
+def softmax_cross_entropy(logits, labels):
+    """The loss of a batch, a number, and its gradient with respect to the logits, (N, classes).
+
+    logits (N, classes), labels (N,) whole numbers from 0 on. The loss is the mean over the images. Right for
+    logits of any size, in float32 as well.
+    """
+    assert labels.shape == logits.shape[:1], f"{len(labels)} labels for logits {logits.shape}"
+    ### BEGIN SOLUTION
+    N = len(logits)
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    exponentials = np.exp(shifted)
+    sums = exponentials.sum(axis=1, keepdims=True)
+    loss = np.mean(np.log(sums[:, 0]) - shifted[np.arange(N), labels])
+    dlogits = exponentials / sums
+    dlogits[np.arange(N), labels] -= 1
+    dlogits /= N
+    ### END SOLUTION
+    assert dlogits.shape == logits.shape, f"dlogits has shape {dlogits.shape}"
+    return loss, dlogits
+
+
+# %% [markdown]
+# Logits 0 and ln 3 are probabilities 1/4 and 3/4. What is the loss, if the second class is the right one?
+
+# %%
+print(softmax_cross_entropy(np.array([[0.0, np.log(3)]]), np.array([1])), -np.log(3 / 4))
+
+# %% check="loss-by-hand" points=1 see="2.2"
+"""-ln p of the right class, the mean over the images; equal logits have the loss ln(classes) (1 point)."""
+loss, _ = softmax_cross_entropy(np.zeros((4, 10)), np.array([0, 9, 3, 3]))
+expect(
+    float(loss),
+    float(np.log(10)),
+    {
+        "the loss was summed over the images; it is their mean.": 4 * float(np.log(10)),
+        "the loss was divided by the classes as well.": float(np.log(10)) / 10,
+        "the sign is wrong: a loss is positive.": -float(np.log(10)),
+        "the logarithm is to base 2.": float(np.log2(10)),
+    },
+    "the loss of equal logits",
+)
+logits, labels = np.array([[0.0, np.log(3)], [np.log(7), 0.0]]), np.array([1, 1])
+loss, _ = softmax_cross_entropy(logits, labels)
+expect(float(loss), float(np.log(4 / 3) + np.log(8)) / 2, name="the loss of probabilities 3/4 and 1/8")
+### BEGIN HIDDEN TESTS
+for N, classes in [(1, 3), (7, 2), (5, 12), (32, 10)]:
+    logits, labels = integers(N, classes), rng.integers(0, classes, N)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    want = -sum(np.log(p[n, labels[n]]) for n in range(N)) / N
+    with unchanged(logits=logits, labels=labels):
+        loss, _ = softmax_cross_entropy(logits, labels)
+    expect(float(loss), float(want), name=f"the loss of {N} images and {classes} classes")
+### END HIDDEN TESTS
+
+# %% check="loss-stable" points=1 see="2.2"
+"""Logits of ±1000 in float32: loss and gradient are right, not infinite, not cut off (1 point)."""
+logits = np.array([[1000, -1000, 0], [-1000, -1000, -1000], [1000, -1000, 0]], np.float32)
+for labels, want, by_hand in [
+    ([0, 0, 0], np.log(3) / 3, [[0, 0, 0], [-2 / 9, 1 / 9, 1 / 9], [0, 0, 0]]),
+    ([1, 0, 2], (3000 + np.log(3)) / 3, [[1 / 3, -1 / 3, 0], [-2 / 9, 1 / 9, 1 / 9], [1 / 3, 0, -1 / 3]]),
+]:
+    loss, dlogits = softmax_cross_entropy(logits, np.array(labels))
+    assert abs(float(loss) - want) < 1e-3, (
+        f"the loss of logits ±1000 with labels {labels} is {float(loss):.4f}. Take the largest logit of each "
+        "image (not of the batch) from its logits, and write ln p without a quotient."
+    )
+    assert np.allclose(dlogits, by_hand, 0, 1e-3), f"dlogits of logits ±1000 with labels {labels} is wrong"
+### BEGIN HIDDEN TESTS
+for dtype, shift in [(np.float32, 500), (np.float64, 5000), (np.float32, -500)]:
+    small, labels = integers(6, 4).astype(dtype), rng.integers(0, 4, 6)
+    p = np.exp(small.astype(float)) / np.exp(small.astype(float)).sum(axis=1, keepdims=True)
+    want = float(-np.mean(np.log(p[np.arange(6), labels])))
+    shifts = (shift * np.arange(6)).reshape(6, 1).astype(dtype)  # another one for each image
+    loss, dlogits = softmax_cross_entropy(small + shifts, labels)
+    assert abs(float(loss) - want) < 1e-3, "logits of an image, shifted by a number, have another loss"
+    assert np.allclose(dlogits, (p - np.eye(4)[labels]) / 6, 0, 1e-3), "shifted logits have another gradient"
+    assert dlogits.dtype == dtype, f"dlogits is {dlogits.dtype} for logits in {np.dtype(dtype)}"
+### END HIDDEN TESTS
+
+# %% check="loss-gradient" points=1 see="2.3"
+"""dlogits is what a step in each logit does to the loss, for any number of images (1 point)."""
+
+
+def loss_by_definition(logits, labels):
+    """The mean of -ln p, straight from the definition: right for small logits, and slow."""
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
+
+
+logits, labels = np.array([[0.0, 1, -1], [2, 0.5, 0], [0, 0, 0], [-1, 0, 1]]), np.array([0, 2, 2, 1])
+want = differences(lambda s: loss_by_definition(s, labels), logits, 1e-4)
+_, dlogits = softmax_cross_entropy(logits, labels)
+hints = {
+    "dlogits was not divided by the number of images; the loss is their mean.": 4 * want,
+    "dlogits was divided by the number of images twice.": want / 4,
+    "dlogits was divided by the number of classes as well.": want / 3,
+    "dlogits has the opposite sign: a gradient points uphill.": -want,
+}
+expect_near(dlogits, want, hints, "dlogits")
+### BEGIN HIDDEN TESTS
+for N, classes in [(1, 3), (7, 2), (5, 12)]:
+    logits, labels = integers(N, classes), rng.integers(0, classes, N)
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    _, dlogits = softmax_cross_entropy(logits, labels)
+    expect(dlogits, (p - np.eye(classes)[labels]) / N, name=f"dlogits of {N} images and {classes} classes")
+logits, labels = integers(3, 4).astype(np.float32), np.array([1, 0, 3])
+assert softmax_cross_entropy(logits, labels)[1].dtype == np.float32, "float32 in, but dlogits is not float32"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 5. Through three layers
+#
+# The network: a convolution with stride 2, ReLU, a dense layer, ReLU, a dense layer, logits. Its parameters
+# are a dictionary: filters `w1` (k, k, C, K) and biases `b1` (K,), then `w2`, `b2`, `w3`, `b3` of the two
+# dense layers. You wrote the convolution in assignment 01; here it is given, in yet another way: each place
+# in the window is one product of all images with one matrix of weights.
+
+
+# %% given="convolution"
+STRIDE = 2
+
+
+def convolution(x, w, b):
+    """Images x (N, H, W, C), filters w (k, k, C, K), biases b (K,): y (N, H_out, W_out, K). No padding."""
+    k = len(w)
+    H_out, W_out = ((n - k) // STRIDE + 1 for n in x.shape[1:3])
+    y = np.zeros((len(x), H_out, W_out, w.shape[3]), x.dtype) + b
+    for i in range(k):
+        for j in range(k):
+            pixels = x[:, i : i + STRIDE * H_out : STRIDE, j : j + STRIDE * W_out : STRIDE]
+            y += np.tensordot(pixels, w[i, j], 1)
+    return y
+
+
+def convolution_gradient(dy, x, w):
+    """Gradients of a convolution for dy = ∂L/∂y: dx, dw, db, of the shapes of x, w and b."""
+    k, (_, H_out, W_out, K) = len(w), dy.shape
+    dx, dw = np.zeros_like(x), np.empty_like(w)
+    for i in range(k):
+        for j in range(k):
+            rows = slice(i, i + STRIDE * H_out, STRIDE)
+            cols = slice(j, j + STRIDE * W_out, STRIDE)
+            dw[i, j] = x[:, rows, cols].reshape(-1, x.shape[3]).T @ dy.reshape(-1, K)
+            dx[:, rows, cols] += np.tensordot(dy, w[i, j].T, 1)
+    return dx, dw, dy.sum(axis=(0, 1, 2))
+
+
+def new_parameters(seed, k=3, K=8, pixels=14, channels=1, hidden=32, classes=10, dtype=np.float32):
+    """Random weights (He et al. 2015) and biases of zero, for square images of `pixels` × `pixels`."""
+    draw = np.random.default_rng(seed)
+    C1 = ((pixels - k) // STRIDE + 1) ** 2 * K
+    shapes = {"w1": (k, k, channels, K), "w2": (C1, hidden), "w3": (hidden, classes)}
+    weights = {n: draw.standard_normal(s) * np.sqrt(2 / np.prod(s[:-1])) for n, s in shapes.items()}
+    biases = {"b1": np.zeros(K), "b2": np.zeros(hidden), "b3": np.zeros(classes)}
+    return {name: value.astype(dtype) for name, value in (weights | biases).items()}
+
+
+# %% [markdown]
+# Forwards first, and keep what the way back needs: which arrays are that, for each layer? Backwards each
+# layer takes dy of its output and hands on that of its input. One thing is easily forgotten: the
+# convolution's result is (N, H_out, W_out, K), and the dense layer's dx comes back in that shape.
+
+
+# %% solution="loss_and_gradients"
+def loss_and_gradients(parameters, x, labels):
+    """The loss of the network on a batch, and its gradient with respect to each parameter.
+
+    parameters {"w1", "b1", "w2", "b2", "w3", "b3"}, x (N, H, W, C), labels (N,). Use the seven functions
+    above: convolution, dense, relu, their gradients, softmax_cross_entropy.
+    Returns the loss, a number, and {the same names: arrays of the same shapes}.
+    """
+    w1, b1, w2, b2, w3, b3 = (parameters[name] for name in ("w1", "b1", "w2", "b2", "w3", "b3"))
+    ### BEGIN SOLUTION
+    s1 = convolution(x, w1, b1)  # (N, H_out, W_out, K)
+    a1 = relu(s1)
+    s2 = dense(a1, w2, b2)  # (N, hidden)
+    a2 = relu(s2)
+    loss, ds3 = softmax_cross_entropy(dense(a2, w3, b3), labels)
+    da2, dw3, db3 = dense_gradient(ds3, a2, w3)
+    da1, dw2, db2 = dense_gradient(relu_gradient(da2, s2), a1, w2)
+    _, dw1, db1 = convolution_gradient(relu_gradient(da1, s1), x, w1)
+    gradients = {"w1": dw1, "b1": db1, "w2": dw2, "b2": db2, "w3": dw3, "b3": db3}
+    ### END SOLUTION
+    for name, value in parameters.items():
+        assert gradients[name].shape == value.shape, f"the gradient of {name} has {gradients[name].shape}"
+    return loss, gradients
+
+
+# %% [markdown]
+# The instrument again, on a small network in float64. The images have black borders and the biases start at
+# zero, so some ReLUs sit exactly on their kink; your instrument knows what to do there.
+
+# %%
+small = new_parameters(0, K=2, pixels=7, hidden=4, classes=3, dtype=np.float64)
+x, labels = rng.uniform(0, 1, (5, 7, 7, 1)), np.array([0, 2, 1, 1, 0])
+x[:, :3] = 0  # black rows
+_, gradients = loss_and_gradients(small, x, labels)
+for name, gradient in gradients.items():
+
+    def loss_of(value, name=name):
+        """The loss, where one parameter has another value."""
+        return loss_and_gradients(small | {name: value}, x, labels)[0]
+
+    print(name, check_gradient(loss_of, small[name], gradient, 1e-6))
+
+
+# %% [markdown]
+# The checks put derivatives by small steps in the place of your layers, so that a mistake there costs points
+# there only.
+
+
+# %% given="by-steps"
+def dense_by_steps(dy, x, w):
+    """The gradients of a dense layer, by steps."""
+    b = np.zeros(w.shape[1])
+    return (
+        differences(lambda x: np.sum(dy * dense_by_definition(x, w, b)), x),
+        differences(lambda w: np.sum(dy * dense_by_definition(x, w, b)), w),
+        differences(lambda b: np.sum(dy * dense_by_definition(x, w, b)), b),
+    )
+
+
+def relu_by_definition(x):
+    """ReLU, number by number."""
+    return np.array([v if v > 0 else 0.0 for v in x.ravel()]).reshape(x.shape)
+
+
+def relu_by_steps(dy, x):
+    """The gradient of ReLU, by steps that are shorter than the way to the kink."""
+    return differences(lambda x: np.sum(dy * relu_by_definition(x)), x, 1e-6)
+
+
+def small_loss(logits, labels):
+    """The mean of -ln p: right for small logits."""
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
+
+
+def loss_by_steps(logits, labels):
+    """Loss and gradient of small logits, by steps."""
+    return small_loss(logits, labels), differences(lambda s: small_loss(s, labels), logits, 1e-4)
+
+
+def network_by_definition(parameters, x, labels):
+    """The loss of the network, from the definitions of its layers."""
+    p = parameters
+    first = relu_by_definition(convolution(x, p["w1"], p["b1"]))
+    second = relu_by_definition(dense_by_definition(first, p["w2"], p["b2"]))
+    return small_loss(dense_by_definition(second, p["w3"], p["b3"]), labels)
+
+
+@contextlib.contextmanager
+def layers_by_definition():
+    """While the block runs, the layers are their definitions, and their gradients are found by steps."""
+    with (
+        watched("dense", dense_by_definition),
+        watched("dense_gradient", dense_by_steps),
+        watched("relu", relu_by_definition),
+        watched("relu_gradient", relu_by_steps),
+        watched("softmax_cross_entropy", loss_by_steps),
+    ):
+        yield
+
+
+def network(seed, N, pixels, **sizes):
+    """A small network in float64, N images and their labels."""
+    draw = np.random.default_rng(seed)
+    parameters = new_parameters(seed, pixels=pixels, dtype=np.float64, **sizes)
+    parameters |= {name: draw.uniform(-0.1, 0.2, parameters[name].shape) for name in ("b1", "b2", "b3")}
+    x = draw.uniform(0, 1, (N, pixels, pixels, sizes.get("channels", 1)))
+    return parameters, x, draw.integers(0, sizes["classes"], N)
+
+
+def gradients_of(names, parameters, x, labels):
+    """The derivatives of the network's loss with respect to these parameters, by steps."""
+    return {
+        name: differences(
+            lambda value, name=name: network_by_definition(parameters | {name: value}, x, labels),
+            parameters[name],
+            1e-5,
+        )
+        for name in names
+    }
+
+
+# %% check="network-classifier" points=1 see="2.3"
+"""The loss, and the gradients of the last dense layer, w3 and b3 (1 point)."""
+parameters, x, labels = network(1, N=4, pixels=5, K=2, hidden=3, classes=3)
+with layers_by_definition(), unchanged(x=x, labels=labels, **parameters):
+    loss, gradients = loss_and_gradients(parameters, x, labels)
+expect(float(loss), float(network_by_definition(parameters, x, labels)), name="the loss")
+for name, want in gradients_of(("w3", "b3"), parameters, x, labels).items():
+    hints = {"it was divided by the number of images once more.": want / 4, "it was summed.": 4 * want}
+    expect_near(gradients[name], want, hints, f"the gradient of {name}")
+### BEGIN HIDDEN TESTS
+for N, sizes in [(1, {"K": 1, "hidden": 2, "classes": 2}), (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2})]:
+    parameters, x, labels = network(N, N, 6, **sizes)
+    with layers_by_definition():
+        loss, gradients = loss_and_gradients(parameters, x, labels)
+    assert sorted(gradients) == sorted(parameters), f"there are gradients of {sorted(gradients)}"
+    expect(float(loss), float(network_by_definition(parameters, x, labels)), name="the loss of other sizes")
+    for name, want in gradients_of(("w3", "b3"), parameters, x, labels).items():
+        expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+### END HIDDEN TESTS
+
+# %% check="network-hidden" points=1 see="2.3"
+"""The gradients of the first dense layer, w2 and b2: through one ReLU (1 point)."""
+parameters, x, labels = network(2, N=4, pixels=5, K=2, hidden=3, classes=3)
+with layers_by_definition():
+    _, gradients = loss_and_gradients(parameters, x, labels)
+for name, want in gradients_of(("w2", "b2"), parameters, x, labels).items():
+    hints = {"it was divided by the number of images once more.": want / 4, "it was summed.": 4 * want}
+    expect_near(gradients[name], want, hints, f"the gradient of {name}")
+### BEGIN HIDDEN TESTS
+for N, sizes in [(1, {"K": 1, "hidden": 5, "classes": 2}), (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2})]:
+    parameters, x, labels = network(N, N, 6, **sizes)
+    with layers_by_definition():
+        _, gradients = loss_and_gradients(parameters, x, labels)
+    for name, want in gradients_of(("w2", "b2"), parameters, x, labels).items():
+        expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+### END HIDDEN TESTS
+
+# %% check="network-convolution" points=1 see="2.3"
+"""The gradients of the convolution, w1 and b1: through two ReLUs and a reshape (1 point)."""
+parameters, x, labels = network(3, N=4, pixels=5, K=2, hidden=3, classes=3)
+with layers_by_definition():
+    _, gradients = loss_and_gradients(parameters, x, labels)
+for name, want in gradients_of(("w1", "b1"), parameters, x, labels).items():
+    hints = {"it was divided by the number of images once more.": want / 4, "it was summed.": 4 * want}
+    expect_near(gradients[name], want, hints, f"the gradient of {name}")
+### BEGIN HIDDEN TESTS
+for N, sizes in [
+    (1, {"K": 1, "hidden": 5, "classes": 2}),
+    (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2, "channels": 2}),
+]:
+    parameters, x, labels = network(N, N, 6, **sizes)
+    with layers_by_definition():
+        _, gradients = loss_and_gradients(parameters, x, labels)
+    for name, want in gradients_of(("w1", "b1"), parameters, x, labels).items():
+        expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6. Sample and update
+#
+# Four steps make SGD: **sample** a batch, go **forward**, go **backward**, **update**. The two in the middle
+# are done.
+#
+# *Sample.* In each epoch every image is seen once, in an order of its own; where the batch does not divide
+# the number of images, the last batch holds what is left. The order depends on seed and epoch, and on nothing
+# else, so that a run can be repeated: `np.random.default_rng([seed, epoch])` is a generator of that kind.
+
+
+# %% solution="batches"
+def batches(n, batch, seed, epoch):
+    """The batches of an epoch, a list of arrays of indices: `batch` of the n images, or what is left."""
+    assert n > 0 and batch > 0, f"batches of {batch} from {n} images"
+    ### BEGIN SOLUTION
+    order = np.random.default_rng([seed, epoch]).permutation(n)
+    chosen = [order[i : i + batch] for i in range(0, n, batch)]
+    ### END SOLUTION
+    return chosen
+
+
+# %%
+for epoch in range(2):
+    print(epoch, batches(7, 3, seed=0, epoch=epoch))
+
+# %% check="batches-cover" points=1 see="2.4"
+"""Every image once an epoch; all batches are full but for the last (1 point)."""
+for n, batch in [(7, 3), (6, 3), (5, 8), (100, 32)]:
+    found = [np.asarray(indices) for indices in batches(n, batch, seed=0, epoch=0)]
+    expect(
+        [len(indices) for indices in found],
+        [batch] * (n // batch) + [n % batch] * (n % batch > 0),
+        {
+            "the last, smaller batch was left out; its images are never seen.": [batch] * (n // batch),
+            "the last batch was filled up with images that were seen already.": [batch] * -(-n // batch),
+        },
+        f"the lengths of the batches of {n} images by {batch}",
+    )
+    seen = np.sort(np.concatenate(found))
+    assert np.array_equal(seen, np.arange(n)), f"of {n} images, an epoch sees {seen.tolist()}"
+### BEGIN HIDDEN TESTS
+for n, batch, seed, epoch in [(1, 1, 3, 0), (33, 32, 1, 5), (1000, 7, 2, 1), (3, 1, 0, 9)]:
+    found = [np.asarray(indices) for indices in batches(n, batch, seed, epoch)]
+    lengths = [len(indices) for indices in found]
+    assert lengths == [batch] * (n // batch) + [n % batch] * (n % batch > 0), f"lengths {lengths} of {n}"
+    assert np.array_equal(np.sort(np.concatenate(found)), np.arange(n)), (
+        "an epoch does not see each image once"
+    )
+### END HIDDEN TESTS
+
+# %% check="batches-shuffled" points=1 see="2.4"
+"""Another order in each epoch and for each seed; the same one for the same (1 point)."""
+
+
+def order_of(seed, epoch, n=384):
+    """All images of an epoch in their order."""
+    return np.concatenate([np.asarray(indices) for indices in batches(n, 32, seed, epoch)])
+
+
+first, again = order_of(0, 0), order_of(0, 0)
+assert np.array_equal(first, again), "the same seed and epoch gave two orders: no run can be repeated"
+for what, other in [("epochs", order_of(0, 1)), ("seeds", order_of(1, 0))]:
+    assert not np.array_equal(first, other), f"two {what} have the same order"
+### BEGIN HIDDEN TESTS
+orders = {(seed, epoch): order_of(seed, epoch) for seed in (0, 1, 2, 5) for epoch in (0, 1, 2, 5)}
+for one, order in orders.items():
+    rises = np.mean(np.diff(order) > 0)
+    assert 0.4 < rises < 0.6, f"the images of an epoch are in no random order: {rises:.0%} of the steps rise"
+    parts = [set((order[i : i + 96] // 96).tolist()) for i in range(0, 384, 96)]
+    assert all(len(part) == 4 for part in parts), "images far from each other are never mixed"
+    moved = np.mean(np.abs(order - np.arange(384)))
+    assert moved > 100, "the images stay near to where they were"
+    for other, second in orders.items():
+        same = np.mean(order == second)
+        assert one == other or same < 0.05, f"(seed, epoch) {one} and {other} share {same:.0%} of their order"
+        turn = np.mean((order - second) % 384 == (order[0] - second[0]) % 384)
+        assert one == other or turn < 0.05, "the order of another epoch or seed is this one, shifted"
+np.random.default_rng(0).random(5)
+expect(order_of(2, 1), orders[2, 1], name="the order of a seed and an epoch, asked for once more")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# *Update.* Momentum keeps a decaying sum of the gradients, one array u for each parameter w:
+#
+# $$ u \leftarrow m\,u + g, \qquad w \leftarrow w - \eta\,u. $$
+#
+# The learning rate stands outside of u, so that it can change from step to step; as long as it does not, the
+# lecture's velocity v is −η u.
+
+
+# %% solution="update"
+def update(parameters, velocity, gradients, lr, momentum):
+    """One step of SGD with momentum: the new parameters and the new velocity, two new dictionaries.
+
+    parameters, velocity and gradients are dictionaries of arrays with the same names, whatever these are;
+    velocity holds u. lr is η, momentum is m.
+    """
+    ### BEGIN SOLUTION
+    velocity = {name: momentum * u + gradients[name] for name, u in velocity.items()}
+    parameters = {name: w - lr * velocity[name] for name, w in parameters.items()}
+    ### END SOLUTION
+    return parameters, velocity
+
+
+# %%
+w, u = {"w": np.array([1.0])}, {"w": np.array([0.0])}
+for _ in range(3):
+    w, u = update(w, u, {"w": np.array([1.0])}, lr=0.1, momentum=0.5)
+    print(w["w"], u["w"])
+
+# %% check="momentum-by-hand" points=1 see="2.4"
+"""Three steps by hand, the learning rate falls in the third; nothing that was given changes (1 point)."""
+w, u, g = {"w": np.array([1.0, 0.0])}, {"w": np.zeros(2)}, {"w": np.array([1.0, -2.0])}
+found = []
+for lr in (0.1, 0.1, 0.01):
+    with unchanged(w=w["w"], u=u["w"], g=g["w"]):
+        w, u = update(w, u, g, lr, 0.5)
+    found.append([round(float(w["w"][0]), 9), round(float(u["w"][0]), 9)])
+expect(
+    found,
+    [[0.9, 1.0], [0.75, 1.5], [0.7325, 1.75]],
+    {
+        "the momentum is missing.": [[0.9, 1.0], [0.8, 1.0], [0.79, 1.0]],
+        "the learning rate was taken into u; it may change from step to step.": [
+            [0.9, 0.1],
+            [0.75, 0.15],
+            [0.665, 0.085],
+        ],
+        "the gradient was weighted by 1 - m; the sum has it as it is.": [
+            [0.95, 0.5],
+            [0.875, 0.75],
+            [0.86625, 0.875],
+        ],
+        "the step goes uphill.": [[1.1, 1.0], [1.25, 1.5], [1.2675, 1.75]],
+        "w moved by the velocity of the step before.": [[1.0, 1.0], [0.9, 1.5], [0.885, 1.75]],
+        "this is Nesterov's momentum, which looks one step ahead.": [
+            [0.85, 1.0],
+            [0.675, 1.5],
+            [0.65625, 1.75],
+        ],
+    },
+    "w[0] and u[0] after each of the three steps",
+)
+### BEGIN HIDDEN TESTS
+names = ["filters", "b", "w9"]
+w, u, g = ({n: integers(2, i + 1) for i, n in enumerate(names)} for _ in range(3))
+for lr, m in [(0.25, 0.75), (0.5, 0.0), (0.0, 0.5), (2.0, 1.0)]:
+    new_w, new_u = update(w, u, g, lr, m)
+    expect(sorted(new_w), sorted(names), name="the names of the parameters")
+    for n in names:
+        expect(new_u[n], m * u[n] + g[n], name=f"u for lr = {lr}, momentum = {m}")
+        expect(new_w[n], w[n] - lr * (m * u[n] + g[n]), name=f"w for lr = {lr}, momentum = {m}")
+single = {"w": np.ones(3, np.float32)}
+for array in [update(single, single, single, 0.1, 0.9)[i]["w"] for i in (0, 1)]:
+    assert array.dtype == np.float32, f"float32 in, but {array.dtype} out"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7. The four steps
+#
+# Now put them together. The velocity begins with zeros and lives as long as the training does; an epoch that
+# ends changes nothing but the order of the images. The training ends after `updates` updates, also in the
+# middle of an epoch.
+
+
+# %% solution="train"
+def train(parameters, x, labels, updates, batch, lr, momentum, seed):
+    """SGD with momentum: the parameters after exactly `updates` updates, and the loss of each batch before
+    its update, a list.
+
+    x (n, H, W, C), labels (n,). Epoch 0 is followed by epoch 1, and so on, as long as it takes. Use batches,
+    loss_and_gradients and update.
+    """
+    assert updates >= 0 and len(x) == len(labels), f"{len(x)} images, {len(labels)} labels, {updates} updates"
+    ### BEGIN SOLUTION
+    velocity = {name: np.zeros_like(value) for name, value in parameters.items()}
+    losses, epoch = [], 0
+    while len(losses) < updates:
+        for indices in batches(len(x), batch, seed, epoch)[: updates - len(losses)]:
+            loss, gradients = loss_and_gradients(parameters, x[indices], labels[indices])
+            parameters, velocity = update(parameters, velocity, gradients, lr, momentum)
+            losses.append(float(loss))
+        epoch += 1
+    ### END SOLUTION
+    assert len(losses) == updates, f"{len(losses)} losses of {updates} updates"
+    return parameters, losses
+
+
+# %% [markdown]
+# The images are from Fashion-MNIST, shrunk to 14 × 14 pixels, so that an update takes milliseconds. Its file
+# of 10,000 test images is enough here, cut in two: 3,000 images to train with, others to test with.
+
+
+# %% given="pictures"
+def pictures(first, count):
+    """Images from `first` on, 14 × 14 pixels of mean about 0: x (count, 14, 14, 1), labels (count,)."""
+    x, labels = data.fashion_mnist("test", first + count)
+    x = x[first:].reshape(count, 14, 2, 14, 2, 1).mean(axis=(2, 4))
+    return (x - np.float32(0.29)) / np.float32(0.33), labels[first:]
+
+
+def accuracy(parameters, x, labels):
+    """The share of the images that the network gets right."""
+    p = parameters
+    first = np.maximum(convolution(x, p["w1"], p["b1"]), 0)
+    second = np.maximum(np.tensordot(first, p["w2"].reshape(*first.shape[1:], -1), 3) + p["b2"], 0)
+    return float(np.mean(np.argmax(np.einsum("nh,hc->nc", second, p["w3"]) + p["b3"], axis=1) == labels))
+
+
+# %%
+x_train, labels_train = pictures(0, 3_000)
+x_test, labels_test = pictures(3_000, 2_000)
+trained, losses = train(
+    new_parameters(0), x_train, labels_train, UPDATES, BATCH, lr=0.01, momentum=0.9, seed=0
+)
+print(f"{accuracy(trained, x_test, labels_test):.1%} right after {UPDATES} updates")
+plt.figure(figsize=(6, 2.5))
+plt.plot(losses)
+plt.axhline(np.log(10), linestyle="--", color="black", label="ln 10")
+plt.xlabel("update")
+plt.ylabel("loss of its batch")
+plt.ylim(0, None)
+plt.legend()
+plt.show()
+
+# %% [markdown]
+# *The loss of each batch against the number of the update: it begins near ln 10 or above and falls, noisily,
+# since every batch has other images.*
+
+# %% check="four-steps" points=2 see="2.4"
+"""Sample, forward and backward, update, as often as asked: in this order, with these arguments (2 points)."""
+seen = []
+
+
+def noted_batches(n, batch, seed, epoch):
+    """Three batches of five images: 4, 3 | 2, 1 | 0 in an even epoch, the other way round in an odd one."""
+    order = np.arange(n)[:: -1 if epoch % 2 == 0 else 1]
+    seen.append(f"sample {n} by {batch}, seed {seed}, epoch {epoch}")
+    return [order[i : i + batch] for i in range(0, n, batch)]
+
+
+def noted_gradients(parameters, x, labels):
+    """A loss that is the sum of the parameters, a gradient of ones."""
+    seen.append(f"images {x.ravel().tolist()} labels {labels.tolist()} at {parameters['a'].tolist()}")
+    return parameters["a"].sum(), {"a": np.ones(2)}
+
+
+def noted_update(parameters, velocity, gradients, lr, momentum):
+    """One more in each parameter, ten more in each velocity."""
+    seen.append(f"update u {velocity['a'].tolist()} lr {lr} momentum {momentum}")
+    return {"a": parameters["a"] + gradients["a"]}, {"a": velocity["a"] + 10}
+
+
+start, five = {"a": np.array([5.0, 6.0])}, np.arange(5.0).reshape(5, 1)
+with (
+    watched("batches", noted_batches),
+    watched("loss_and_gradients", noted_gradients),
+    watched("update", noted_update),
+    unchanged(a=start["a"], x=five),
+):
+    last, losses = train(start, five, np.arange(5) + 100, 4, batch=2, lr=0.1, momentum=0.9, seed=7)
+story = [
+    "sample 5 by 2, seed 7, epoch 0",
+    "images [4.0, 3.0] labels [104, 103] at [5.0, 6.0]",
+    "update u [0.0, 0.0] lr 0.1 momentum 0.9",
+    "images [2.0, 1.0] labels [102, 101] at [6.0, 7.0]",
+    "update u [10.0, 10.0] lr 0.1 momentum 0.9",
+    "images [0.0] labels [100] at [7.0, 8.0]",
+    "update u [20.0, 20.0] lr 0.1 momentum 0.9",
+    "sample 5 by 2, seed 7, epoch 1",
+    "images [0.0, 1.0] labels [100, 101] at [8.0, 9.0]",
+    "update u [30.0, 30.0] lr 0.1 momentum 0.9",
+]
+for number, (found, want) in enumerate(zip(seen, story, strict=False), start=1):
+    assert found == want, f"step {number} should have been\n    {want}\nand was\n    {found}"
+assert len(seen) == len(story), f"4 updates took {len(seen)} steps, and should take {len(story)}: {seen[-3:]}"
+expect(last["a"], np.array([9.0, 10.0]), name="the parameters in the end")
+expect([float(loss) for loss in losses], [11.0, 13.0, 15.0, 17.0], name="the losses")
+### BEGIN HIDDEN TESTS
+for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5), (7, 7, 1)]:
+    start, images = {"a": np.array([1.0, 2.0])}, integers(n, 2)
+    parameters, velocity, want, done, epoch = dict(start), {"a": np.zeros(2)}, [], 0, 0
+
+    def of_batch(parameters, x, labels):
+        """A loss that is different for each batch, and for each order of labels."""
+        towards = (x.T @ (1.0 + labels)) / len(x)
+        return np.sum((parameters["a"] - towards) ** 2), {"a": parameters["a"] - towards}
+
+    def one_update(parameters, velocity, gradients, lr, momentum):
+        """SGD with momentum."""
+        velocity = {"a": momentum * velocity["a"] + gradients["a"]}
+        return {"a": parameters["a"] - lr * velocity["a"]}, velocity
+
+    def some_batches(n, batch, seed, epoch):
+        """An order that depends on everything."""
+        order = np.roll(np.arange(n), epoch + seed)
+        return [order[i : i + batch] for i in range(0, n, batch)]
+
+    labels = np.arange(n) % 3
+    while done < updates:
+        for indices in some_batches(n, batch, 2, epoch)[: updates - done]:
+            loss, gradients = of_batch(parameters, images[indices], labels[indices])
+            parameters, velocity = one_update(parameters, velocity, gradients, 0.5, 0.25)
+            want.append(float(loss))
+            done += 1
+        epoch += 1
+    with (
+        watched("batches", some_batches),
+        watched("loss_and_gradients", of_batch),
+        watched("update", one_update),
+    ):
+        last, losses = train(start, images, labels, updates, batch, 0.5, 0.25, 2)
+    expect(
+        last["a"], parameters["a"], name=f"the parameters after {updates} updates of {n} images by {batch}"
+    )
+    expect([float(loss) for loss in losses], want, name=f"the losses of {updates} updates")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Does it learn? The check trains the whole network with your functions: 200 updates of 32 images, plain SGD
+# with a learning rate that is rather low, and more than 60% right among 2,000 images that it has not seen.
+# The hidden part does the same with other images and a better rate, wants more, and makes and counts the
+# updates itself.
+
+# %% check="network-learns" points=2 see="2.4"
+"""200 updates with all your functions teach the network to get 60% of unseen images right (2 points)."""
+x, labels = pictures(0, 3_000)
+trained, losses = train(new_parameters(1), x, labels, UPDATES, BATCH, lr=0.01, momentum=0.0, seed=1)
+reached = accuracy(trained, *pictures(3_000, 2_000))
+assert reached > 0.60, (
+    f"{reached:.1%} of the images are right after {UPDATES} updates, and more than 60% should be; the loss "
+    f"went from {np.mean(losses[:20]):.2f} to {np.mean(losses[-20:]):.2f}"
+)
+### BEGIN HIDDEN TESTS
+x, labels = pictures(5_000, 3_000)
+x_unseen, labels_unseen = pictures(8_000, 2_000)
+other_names = np.array([7, 2, 9, 0, 5, 8, 1, 3, 6, 4])  # the classes are called otherwise
+start, made = new_parameters(5), []
+
+
+def counted(parameters, velocity, gradients, lr, momentum):
+    """SGD with momentum, made here, from the parameters that the update before has left."""
+    for name, value in (made[-1] if made else start).items():
+        assert np.array_equal(parameters[name], value), f"{name} has changed between two updates"
+    velocity = {name: momentum * u + gradients[name] for name, u in velocity.items()}
+    made.append({name: value - lr * velocity[name] for name, value in parameters.items()})
+    return made[-1], velocity
+
+
+with watched("update", counted) as calls:
+    trained, _ = train(start, x, other_names[labels], UPDATES, BATCH, 0.1, 0.0, 5)
+assert 0 < calls.count <= UPDATES, f"train made {calls.count} updates, and may make {UPDATES}"
+for name, value in made[-1].items():
+    assert np.array_equal(trained[name], value), f"{name} is not what the last update has left"
+reached = accuracy(made[-1], x_unseen, other_names[labels_unseen])
+assert reached > 0.68, f"{reached:.1%} right on other images"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 8. A recipe
+#
+# In the same 200 updates of 32 images the network can do better: **at least 70%, as a mean of three trainings
+# with other initial weights and other orders.** You have two numbers to choose, the learning rate and the
+# momentum. Lecture 02 shows what too small and too large a rate do. One thought saves many trials: if the
+# gradient stays the same for a while, how far does u grow, and with which learning rate would plain SGD then
+# go as far?
+
+
+# %% solution="recipe"
+def recipe():
+    """Learning rate and momentum with which 200 updates reach 70%: {"lr": float, "momentum": float}."""
+    ### BEGIN SOLUTION
+    chosen = {"lr": 0.02, "momentum": 0.9}
+    ### END SOLUTION
+    return chosen
+
+
+# %%
+for seed in range(2):
+    trained, _ = train(new_parameters(seed), x_train, labels_train, UPDATES, BATCH, **recipe(), seed=seed)
+    print(f"seed {seed}: {accuracy(trained, x_test, labels_test):.1%} right, with {recipe()}")
+
+# %% check="recipe-reaches" points=1 see="2.4"
+"""With your two numbers, 200 updates of 32 images reach 70%, as a mean of three trainings (1 point)."""
+chosen = recipe()
+assert sorted(chosen) == ["lr", "momentum"], f"a recipe has lr and momentum, not {sorted(chosen)}"
+lr, momentum = float(chosen["lr"]), float(chosen["momentum"])
+assert np.isfinite(lr) and lr > 0, f"the learning rate is {lr}"
+assert 0 <= momentum < 1, f"the momentum is {momentum}: from 0 on, and below 1"
+### BEGIN HIDDEN TESTS
+
+
+def slopes(p, x, labels):
+    """Gradients of the network."""
+    s1 = convolution(x, p["w1"], p["b1"])
+    a1 = np.maximum(s1, 0).reshape(len(x), -1)
+    s2 = a1 @ p["w2"] + p["b2"]
+    a2 = np.maximum(s2, 0)
+    s3 = a2 @ p["w3"] + p["b3"]
+    e = np.exp(s3 - s3.max(axis=1, keepdims=True))
+    d3 = (e / e.sum(axis=1, keepdims=True) - np.eye(10, dtype=x.dtype)[labels]) / np.float32(len(x))
+    d2 = d3 @ p["w3"].T * (s2 > 0)
+    _, dw1, db1 = convolution_gradient((d2 @ p["w2"].T).reshape(s1.shape) * (s1 > 0), x, p["w1"])
+    below = {"w1": dw1, "b1": db1, "w2": a1.T @ d2, "b2": d2.sum(axis=0)}
+    return below | {"w3": a2.T @ d3, "b3": d3.sum(axis=0)}
+
+
+x, labels = pictures(5_000, 3_000)
+x_unseen, labels_unseen = pictures(8_000, 2_000)
+reached = []
+for seed in (11, 12, 13):
+    p, order = new_parameters(seed), np.random.default_rng(seed)
+    u = {name: np.zeros_like(value) for name, value in p.items()}
+    batch_of = [i for _ in range(3) for i in np.split(order.permutation(3_000)[:2_976], 93)]
+    with np.errstate(all="ignore"):
+        for indices in batch_of[:UPDATES]:
+            g = slopes(p, x[indices], labels[indices])
+            u = {name: momentum * u[name] + g[name] for name in p}
+            p = {name: p[name] - lr * u[name] for name in p}
+        reached.append(accuracy(p, x_unseen, labels_unseen))
+assert np.mean(reached) >= TARGET, f"{np.mean(reached):.1%} right, as a mean of three trainings"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 9. Does a wrong gradient show?
+#
+# Four faults that you put in yourself, three trainings of 60 updates with each, beside three without that
+# have the same initial weights and the same orders of the images. Each fault multiplies some gradients by a
+# number.
+#
+# **Predict.** Which of these faults will you see in the accuracy? Write your guess down; it is not graded.
+
+# %%
+my_guess = {
+    "filters frozen": None,
+    "filters uphill": None,
+    "last bias × 32": None,
+    "hidden weights / 10": None,
+}
+
+# %% given="faults"
+FAULTS = {
+    "none": {},
+    "filters frozen": {"w1": 0, "b1": 0},
+    "filters uphill": {"w1": -1, "b1": -1},
+    "last bias × 32": {"b3": 32},
+    "hidden weights / 10": {"w2": 0.1},
+}
+
+
+def trained_with(share, right, seed):
+    """Accuracy after 60 updates, where the gradients that `right` computes are multiplied by their share."""
+
+    def faulty(parameters, x, labels):
+        loss, gradients = right(parameters, x, labels)
+        return loss, {name: np.float32(share.get(name, 1)) * g for name, g in gradients.items()}
+
+    with watched("loss_and_gradients", faulty):
+        done, _ = train(
+            new_parameters(seed), x_train, labels_train, 60, BATCH, lr=0.02, momentum=0.9, seed=seed
+        )
+    return accuracy(done, x_test, labels_test)
+
+
+# %%
+found = {
+    name: [trained_with(share, loss_and_gradients, seed) for seed in range(3)]
+    for name, share in FAULTS.items()
+}
+for name, accuracies in found.items():
+    less = [f"{100 * (a - b):+5.1f}" for a, b in zip(accuracies, found["none"], strict=True)]
+    print(f"{name:20} {' '.join(f'{a:.1%}' for a in accuracies)}   points beside none: {' '.join(less)}")
+
+# %% [markdown]
+# ### In your own words (2 points, read by a person)
+#
+# **Which of the four faults would you have noticed by the accuracy alone, and which not? Why can a network
+# whose filters never learn, or whose gradient has a wrong factor, come so close?** And name one thing that
+# your gradient checker would *not* notice, although it spoils a training. About four sentences, with numbers
+# from your own table.
+
+# %% [markdown] explain="wrong-gradients-learn" points=2
+# ### BEGIN SOLUTION
+# **Rubric.** One point for which faults show, with numbers and a reason; half a point for why the rest
+# learns all the same; half a point for something that the checker cannot see. Language and length cost
+# nothing.
+#
+# - *What shows*: the accuracies without a fault differ by some points from seed to seed (67% to 72% where
+#   this was written), and a student who trains once has nothing beside it. Filters that go uphill cost the
+#   most, 4 to 24 points, and would be noticed in most runs. Frozen filters (1 to 3 points), the last bias ×
+#   32 (1 to 7) and hidden weights / 10 (4 to 6) are mostly of the size of that spread: only the matched
+#   pairs show them.
+# - *Why it learns*: the other layers have right gradients, and learn to use whatever the layer below gives
+#   them, random filters too: their answers still differ from image to image. A wrong positive factor is
+#   another learning rate for that parameter: the direction is still downhill.
+# - *What the checker does not see*: whatever is wrong in the loss itself, as long as its gradient fits
+#   (labels mixed up against images, a forgotten ReLU in both directions, inputs not scaled), or is wrong in
+#   the update (learning rate, velocity, order of the images).
+#
+# **Two points.** "Without a fault the three runs have 71, 67 and 72%. Only the uphill filters (-9, -24, -4)
+# fall out of that; with frozen filters (-3, -1, -2) I would have thought of the seed. The dense layers get
+# right gradients and make do with random filters, and a factor only changes the learning rate of one
+# parameter. If the labels do not belong to the images, the checker says right, since the gradient is that
+# of this loss."
+#
+# **One point.** "The filters uphill are noticed, they lose up to 24 points, the others do not, because the
+# other layers learn on." (No reason for the factor, nothing that the checker does not see.)
+#
+# **No point.** "All wrong gradients are noticed, because the loss does not fall." (The table says
+# otherwise.)
+# ### END SOLUTION
+
+# %% [markdown]
+# ## What you have learned
+#
+# - A slope found by a step has two errors. The step follows from the tolerance, both sides of a kink have to
+#   be looked at, and in float32 there are questions that cannot be decided.
+# - The gradient of a dense layer is two matrix products and a sum; that of softmax with cross-entropy has one
+#   short formula. The loss holds the mean, the layers only add up.
+# - Back-propagation keeps what each layer was given, and runs the list of layers backwards.
+# - Sample, forward, backward, update is all there is to SGD. That it learns says little about its gradients.
+#
+# ## Questions to take with you
+#
+# 1. `convolution_gradient` computes the gradient of the images, which the first layer does not need. What
+#    share of its work is that, and what would you change to save it?
+# 2. Which arrays must be kept from the way forward, and how many bytes are they for a batch of 32? For one
+#    of 3,200?
+# 3. Your gradient checker needs two losses for each parameter. Back-propagation gives all gradients for the
+#    price of about two more forward passes. From how many parameters on does it pay?
+# 4. A loss that was computed in float16 has ε of about 0.001. Which tolerance could be decided with the steps
+#    of this assignment, and what do people who train in float16 check instead?

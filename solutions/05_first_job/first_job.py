@@ -1,0 +1,1411 @@
+# %% [markdown]
+# # Assignment 05: the first job
+#
+# A training ran for fourteen hours. Tonight you want four of them, each on four ranks, and to read the
+# results in the morning. **What do you ask the cluster for, what do you find in the morning, and how much
+# faster would it have been with sixteen ranks?**
+#
+# You will
+#
+# - turn what a program needs into what a job asks for, and refuse what no node can give,
+# - submit it, and look whether it got that,
+# - run a sweep in which some items fail, and find the best of the others,
+# - say of a job, from its record alone, how it ended,
+# - fit Amdahl's law to times that you have measured, with an error, and say what limit they allow.
+#
+# The background is lecture 05. There are 24 points: 22 in 22 checks, and 2 for an answer in words. Fill the
+# nine holes marked `YOUR CODE HERE`, run the free cell below each, then the checks; a check that fails says
+# what it saw. Some checks also try cases that are not shown. All jobs together take a minute on two cores.
+#
+# | quantity | symbol | unit |
+# |---|---|---|
+# | ranks | p | processes that work together |
+# | time on p ranks | T(p) | seconds |
+# | speed-up | S(p) = T(1) / T(p) | |
+# | serial fraction, of the time on *one* rank | s | between 0 and 1 |
+
+# %% given="setup"
+import json
+import math
+import os
+import signal
+import time
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from cluster import jobs, submit
+from cluster.checks import expect
+from cluster.jobs import log, mapping, submission
+from cluster.jobs.folder.run_folder import RunFolder
+from cluster.jobs.options import check_options
+from cluster.system import files
+from cluster.training import data
+
+plt.style.use("cluster.course")
+
+# %% [markdown]
+# ## 1. What to ask for
+#
+# Slurm gives a job what it asks for, and ends it where it takes more. Ask for too little, and the work of a
+# night is gone; for too much, and the job waits longer, while what it holds is idle. So one *measures* a
+# small run, and asks for that with something to spare:
+#
+# - **memory** of a rank: the peak that was measured and a quarter more, rounded up to whole MiB;
+# - **time**: half as much again as expected, rounded up to whole minutes, as Slurm counts them;
+# - **cores** of a rank: its threads; a rank with more threads than cores waits for itself;
+# - **nodes**: as few as possible. `submit` puts the *same number of ranks on each node*, and all that they
+#   ask for must fit there.
+#
+# `submit` takes `memory` for each *rank* and `time` as hours, minutes and seconds. A job that asks for what
+# no node has is accepted by some schedulers and then waits for ever: refuse it yourself.
+
+
+# %% solution="resources"
+def resources(need, cluster):
+    """What to ask for: {"nodes", "ranks_per_node", "cpus_per_rank", "memory", "time"}, as `submit` takes it.
+
+    need       {"ranks": p, "threads": of a rank, "memory": peak of a rank in MiB, "seconds": expected}
+    cluster    {"nodes": there are, "cores": of a node, "memory": of a node in MiB, "seconds": longest job}
+
+    memory is a text such as "1500M", of one rank; time one such as "01:30:00" (or "26:00:00", more than a
+    day). Raises ValueError, which says what does not fit, where the job could never run.
+    """
+    ### BEGIN SOLUTION
+    memory, minutes = math.ceil(1.25 * need["memory"]), math.ceil(1.5 * need["seconds"] / 60)
+    if 60 * minutes > cluster["seconds"]:
+        raise ValueError(f"{minutes} minutes are more than a job may take, {cluster['seconds'] // 60}")
+    most = min(cluster["cores"] // need["threads"], cluster["memory"] // memory)  # ranks on a node
+    if not most:
+        raise ValueError(f"a rank with {need['threads']} threads and {memory} MiB fits on no node")
+    nodes = next(
+        n for n in range(1, need["ranks"] + 1) if need["ranks"] % n == 0 and need["ranks"] // n <= most
+    )
+    if nodes > cluster["nodes"]:
+        raise ValueError(f"{nodes} nodes are needed, and there are {cluster['nodes']}")
+    return {
+        "nodes": nodes,
+        "ranks_per_node": need["ranks"] // nodes,
+        "cpus_per_rank": need["threads"],
+        "memory": f"{memory}M",
+        "time": f"{minutes // 60:02}:{minutes % 60:02}:00",
+    }
+    ### END SOLUTION
+
+
+# %%
+resources(
+    {"ranks": 6, "threads": 2, "memory": 1000, "seconds": 3000},
+    {"nodes": 8, "cores": 4, "memory": 8192, "seconds": 86_400},
+)
+
+
+# %% given="asked-for"
+RESOURCES = ("nodes", "ranks_per_node", "cpus_per_rank", "memory", "time")
+
+
+def asked_for(found):
+    """What `submit` makes of such options, as numbers: memory in MiB a rank, time in seconds."""
+    assert isinstance(found, dict) and sorted(found) == sorted(RESOURCES), (
+        f"resources() has returned {found!r}; a dictionary with {', '.join(RESOURCES)} is expected"
+    )
+    options = check_options(dict(found))
+    return {name: getattr(options, name) for name in RESOURCES}
+
+
+def placed(found):
+    """(nodes, ranks on each of them) of such options."""
+    options = asked_for(found)
+    return options["nodes"], options["ranks_per_node"]
+
+
+# %% given="asked-twice"
+def asked_twice(need, cluster):
+    """What your function answers to the same need, asked twice."""
+    return [resources(need, cluster) for _ in range(2)]
+
+
+# %% check="ranks-on-nodes" points=1 see="5.7"
+"""Six ranks of two threads, nodes of four cores; then ten of one thread; others are hidden (1 point)."""
+small = {"nodes": 20, "cores": 4, "memory": 65_536, "seconds": 86_400}
+expect(
+    placed(resources({"ranks": 6, "threads": 2, "memory": 100, "seconds": 600}, small)),
+    (3, 2),
+    {
+        "the threads were not counted: four ranks of two threads do not fit on four cores.": (2, 3),
+        "a node for each rank is more than is needed.": (6, 1),
+        "nodes and ranks of a node are swapped.": (2, 3),
+        "all ranks are on one node, which has four cores.": (1, 6),
+    },
+    "nodes, and ranks on each of them,",
+)
+expect(
+    placed(resources({"ranks": 10, "threads": 1, "memory": 100, "seconds": 600}, small)),
+    (5, 2),
+    {
+        "3 nodes with 4 ranks would be 12 ranks, and the program has 10: each node gets the same.": (3, 4),
+        "ten ranks cannot be shared out evenly over three nodes, and 3 · 3 is 9.": (3, 3),
+        "a node for each rank is more than is needed.": (10, 1),
+    },
+    "nodes, and ranks on each of them,",
+)
+### BEGIN HIDDEN TESTS
+cases = {(12, 1, 8): (2, 6), (7, 1, 4): (7, 1), (8, 3, 8): (4, 2), (9, 2, 7): (3, 3), (1, 4, 4): (1, 1)}
+for (ranks, threads, cores), want in cases.items():
+    need = {"ranks": ranks, "threads": threads, "memory": 200, "seconds": 60}
+    found = resources(need, small | {"cores": cores})
+    expect(placed(found), want, name=f"{ranks} ranks of {threads} threads on nodes of {cores} cores:")
+    assert asked_for(found)["cpus_per_rank"] == threads, "a rank gets as many cores as it has threads"
+### END HIDDEN TESTS
+
+# %% check="memory-on-nodes" points=1 see="5.7"
+"""Six ranks of 2,400 MiB: with a quarter more, two of them fit into a node's 8,192 MiB (1 point)."""
+wide = {"nodes": 20, "cores": 16, "memory": 8192, "seconds": 86_400}
+expect(
+    placed(resources({"ranks": 6, "threads": 1, "memory": 2400, "seconds": 600}, wide)),
+    (3, 2),
+    {
+        "three fit only without the quarter more that they ask for.": (2, 3),
+        "only the cores were counted; six ranks ask for 18,000 MiB.": (1, 6),
+    },
+    "nodes, and ranks on each of them,",
+)
+### BEGIN HIDDEN TESTS
+for ranks, memory, want in [(4, 3276, (2, 2)), (4, 3277, (4, 1)), (8, 819, (1, 8)), (12, 1500, (3, 4))]:
+    found = resources({"ranks": ranks, "threads": 1, "memory": memory, "seconds": 60}, wide)
+    expect(placed(found), want, name=f"{ranks} ranks of {memory} MiB on nodes of 8,192 MiB:")
+found = resources({"ranks": 8, "threads": 1, "memory": 819, "seconds": 60}, wide | {"memory": 8190})
+expect(placed(found), (2, 4), name="8 ranks that ask for 1,024 MiB each, on nodes of 8,190 MiB:")
+### END HIDDEN TESTS
+
+# %% check="memory-and-time" points=1 see="5.7"
+"""1,001 MiB and 3,000 s: 1,252 MiB for each rank, and 75 minutes; other numbers are hidden (1 point)."""
+day = {"nodes": 20, "cores": 4, "memory": 65_536, "seconds": 5 * 86_400}
+found = asked_for(resources({"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}, day))
+expect(
+    (found["memory"], found["time"]),
+    (1252, 4500),
+    {
+        "memory is that of one rank; the ranks of a node were added up.": (5008, 4500),
+        "1,251.25 MiB were rounded down; round up.": (1251, 4500),
+        "nothing was left to spare.": (1001, 3000),
+        "there is no quarter more of the memory.": (1001, 4500),
+        "there is no half more of the time.": (1252, 3000),
+        "the 75 minutes stand where the hours belong.": (1252, 75 * 3600),
+        "the 75 minutes stand where the seconds belong.": (1252, 75),
+    },
+    "memory in MiB and time in seconds",
+)
+first, second = asked_twice({"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}, day)
+assert first == second, (
+    f"asked twice with the same dictionaries, resources() answers {first}, and then {second}: it changes them"
+)
+### BEGIN HIDDEN TESTS
+cases = [(4000, 1, 5000, 60), (2, 10, 3, 60), (2047, 40, 2559, 60), (2048, 41, 2560, 120)]
+cases += [(16, 62_401, 20, 93_660), (10, 160_000, 13, 240_000)]
+for memory, seconds, mib, limit in cases:
+    found = asked_for(resources({"ranks": 2, "threads": 1, "memory": memory, "seconds": seconds}, day))
+    expect((found["memory"], found["time"]), (mib, limit), name=f"with {memory} MiB and {seconds} s")
+### END HIDDEN TESTS
+
+
+# %% given="refused"
+def refused(function, *args):
+    """Does a call raise ValueError? What else it raises goes on."""
+    try:
+        function(*args)
+    except ValueError:
+        return True
+    return False
+
+
+# %% check="never-runs-refused" points=1 see="5.9"
+"""What could never run raises ValueError, and what just fits does not (1 point)."""
+there = {"nodes": 4, "cores": 4, "memory": 8000, "seconds": 3600}
+usual = {"ranks": 4, "threads": 1, "memory": 1000, "seconds": 600}
+too_much = {
+    "8 threads on nodes of 4 cores": {"threads": 8},
+    "a rank of 7,000 MiB, which asks for 8,750, on nodes of 8,000": {"memory": 7000},
+    "3,000 s, which asks for 4,500, where a job may take 3,600": {"seconds": 3000},
+    "20 ranks on 4 nodes of 4 cores": {"ranks": 20},
+    "7 ranks on 4 nodes of 4 cores: evenly, they need 7 nodes": {"ranks": 7},
+}
+assert not refused(resources, usual, there), "four small ranks for ten minutes can run"
+for what, more in too_much.items():
+    assert refused(resources, usual | more, there), f"this can never run, and is not refused: {what}"
+### BEGIN HIDDEN TESTS
+most = {"ranks": 16, "threads": 1, "memory": 1600, "seconds": 2400}
+assert not refused(resources, most, there), "what just fits is refused"
+for more in ({"ranks": 17}, {"seconds": 2401}, {"memory": 1601}, {"ranks": 16, "threads": 2}):
+    assert refused(resources, most | more, there), "what just does not fit is not refused"
+assert not refused(resources, most | {"ranks": 4, "threads": 4, "memory": 6400}, there), "4 whole nodes fit"
+long = there | {"seconds": 3630}  # 2,410 s and half of it are 3,615 s, and what is asked for is 61 minutes
+assert refused(resources, usual | {"seconds": 2410}, long), "what is asked for must fit, in whole minutes"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now submit it. `submit(program, …)` takes the options that you have just computed.
+
+
+# %% solution="run-on"
+def run_on(program, need, cluster):
+    """Submit `program`, which takes no arguments, with the resources that it needs: returns the Job.
+
+    Uses submit, imported above, and resources.
+    """
+    ### BEGIN SOLUTION
+    return submit(program, **resources(need, cluster))
+    ### END SOLUTION
+
+
+# %% given="report"
+def report():
+    """What a rank sees of what it got: how many ranks there are, and beside it, and how many threads."""
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    threads = int(os.environ["OMP_NUM_THREADS"])
+    return {"rank": hvd.rank(), "ranks": hvd.size(), "on its node": hvd.local_size(), "threads": threads}
+
+
+def limits_of(job):
+    """The memory of a rank in MiB, and the time in seconds, that a job was given: from its record."""
+    return [job.spec["options"][name] for name in ("memory", "time")]
+
+
+# %% given="overheard"
+class overheard:
+    """A list: what each job that is asked for meanwhile is to get, by whatever name `submit` is called."""
+
+    def __enter__(self):
+        asked, self.plan = [], submission.plan  # which submit() and map() call first of all, for each job
+
+        def listen(target, args, keywords, *more):
+            asked.append({name: keywords[name] for name in RESOURCES if name in keywords})
+            return self.plan(target, args, keywords, *more)
+
+        submission.plan = mapping.plan = listen
+        return asked
+
+    def __exit__(self, *_):
+        submission.plan = mapping.plan = self.plan
+
+
+# %% given="got"
+def got(need, cluster):
+    """Each rank's report of a job with these needs, the limits in its record, and what was asked for."""
+    with overheard() as asked:
+        job = run_on(report, need, cluster)
+    return job.results(progress=False), limits_of(job), asked
+
+
+# %% [markdown]
+# The trial: two ranks with two threads each. What do you expect each of them to report on nodes of four
+# cores, and what on nodes of two? On Slurm they are real nodes; on this machine the job pretends.
+
+# %%
+for cores in (4, 2):
+    tiny = {"nodes": 2, "cores": cores, "memory": 4096, "seconds": 1800}
+    print(got({"ranks": 2, "threads": 2, "memory": 1000, "seconds": 100}, tiny))
+
+# %% check="job-got-it" points=1 see="5.8"
+"""A job of two ranks got what it needs: ranks, nodes, threads, memory, time (1 point)."""
+
+
+def as_needed(need, cluster, on_a_node, mib, seconds):
+    """Assert that `submit` is given what a job needs, that its ranks report it, and its record the limits."""
+    p, threads = need["ranks"], need["threads"]
+    reports, limits, asked = got(need, cluster)
+    assert asked, "run_on() has not called submit()"
+    given = check_options(dict(asked[-1]))
+    told = [given.nodes, given.ranks_per_node, given.cpus_per_rank]
+    expect(told, [p // on_a_node, on_a_node, threads], name="nodes, ranks of a node and cores of a rank")
+    expect([given.memory, given.time], [mib, seconds], name="memory and time that submit() is given")
+    want = [{"rank": r, "ranks": p, "on its node": on_a_node, "threads": threads} for r in range(p)]
+    expect(reports, want, name="what the ranks report")
+    expect(limits, [mib, seconds], name="memory of a rank in MiB, and time in seconds,")
+
+
+tiny = {"nodes": 2, "cores": 4, "memory": 4096, "seconds": 1800}
+as_needed({"ranks": 2, "threads": 2, "memory": 1000, "seconds": 100}, tiny, 2, 1250, 180)
+### BEGIN HIDDEN TESTS
+as_needed({"ranks": 2, "threads": 1, "memory": 1300, "seconds": 150}, tiny | {"cores": 1}, 1, 1625, 240)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 2. A sweep that does not go well
+#
+# `jobs.map(function, items)` runs a function once for each item, each a job of its own. One that fails must
+# not take the others with it: `sweep.results()` raises an error when any item has failed, and says how to get
+# the others; `sweep.failures` has the errors. And the same call again runs only what has failed.
+
+
+# %% solution="sweep-over"
+def sweep_over(function, items):
+    """Run a function once for each item, as one sweep: returns (values, errors) when all have ended.
+
+    values    what the function returned for each item, in their order; None for those that have failed
+    errors    {number of the item: name of its error's class}, of those that have failed, as {2: "RankFailed"}
+
+    What is recorded already is not run again.
+    """
+    ### BEGIN SOLUTION
+    sweep = jobs.map(function, items)
+    values = sweep.results(failed=None, progress=False)
+    return values, {i: type(error).__name__ for i, error in sweep.failures.items()}
+    ### END SOLUTION
+
+
+# %% given="valley"
+def valley(item):
+    """A curve with its lowest point at x = 3, some items of which go wrong; notes that it was run."""
+    with open(item["notes"], "a") as notes:
+        notes.write(f"{item['x']}\n")
+    if item["x"] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item["x"] == "nothing":
+        return None
+    return (float(item["x"]) - 3) ** 2
+
+
+def sweep_of(xs):
+    """Of a sweep of `valley` over xs, by your function: values, errors, the xs that ran, how many jobs."""
+    notes = Path("notes-of-the-trial.txt").absolute()
+    notes.write_text("")
+    with overheard() as asked:
+        values, errors = sweep_over(valley, [{"x": x, "notes": str(notes)} for x in xs])
+    ran = notes.read_text().split()
+    return list(values), dict(errors), ran, len(asked)
+
+
+# %% given="by-jobs"
+def by_jobs(found, n):
+    """(values, errors) that `sweep_of` found for n items; AssertionError where it asked for fewer jobs."""
+    values, errors, _, asked = found
+    assert asked >= n, (
+        f"sweep_over() has asked for {asked} jobs for {n} items: each is a job of its own, by jobs.map()"
+    )
+    return values, errors
+
+
+# %% [markdown]
+# A trial with items that take no time. One of them is a word that is no number, one is killed. What do you
+# expect?
+
+# %%
+sweep_of([2, "two", 5, "killed"])
+
+# %% check="sweep-values" points=1 see="5.8"
+"""Where all goes well there is a value for each item, in their order (1 point)."""
+values, errors = by_jobs(sweep_of([5, 2, 7]), 3)
+expect(values, [4.0, 1.0, 16.0], {"the values are in another order.": [1.0, 4.0, 16.0]}, "the values")
+expect(errors, {}, name="the errors of a sweep in which all went well")
+### BEGIN HIDDEN TESTS
+values, errors = by_jobs(sweep_of([9, 1, 8, 3, 4]), 5)
+expect((values, errors), ([36.0, 4.0, 25.0, 0.0, 1.0], {}), name="the values of other items")
+### END HIDDEN TESTS
+
+# %% check="sweep-failures" points=1 see="5.8"
+"""Items that fail leave None, and the name of their error; the others are kept (1 point)."""
+values, errors = by_jobs(sweep_of([2, "two", 5, "killed"]), 4)
+expect(
+    values,
+    [1.0, None, 4.0, None],
+    {"those that have failed were left out; nobody knows then which value is whose.": [1.0, 4.0]},
+    "the values",
+)
+expect(
+    errors,
+    {1: "RankFailed", 3: "RankKilled"},
+    {"errors are named by the item; use its number.": {"two": "RankFailed", "killed": "RankKilled"}},
+    "the errors",
+)
+### BEGIN HIDDEN TESTS
+values, errors = by_jobs(sweep_of(["killed", "five", 6, "nothing"]), 4)
+expect((values, errors), ([None, None, 9.0, None], {0: "RankKilled", 1: "RankFailed"}), name="other failures")
+values, errors = by_jobs(sweep_of(["six", 6, "six", 6]), 4)
+expect(
+    (values, errors),
+    ([None, 9.0, None, 9.0], {0: "RankFailed", 2: "RankFailed"}),
+    name="items that are equal",
+)
+### END HIDDEN TESTS
+
+# %% check="sweep-again" points=1 see="5.8"
+"""The same sweep once more runs those that have failed, and no others (1 point)."""
+by_jobs(sweep_of([4, "four", 6]), 3)
+values, errors, ran, _ = sweep_of([4, "four", 6])
+assert ran == ["four"], (
+    f"the second time these were run: {ran}. What is recorded need not be run again, and what has failed "
+    "must be; jobs.map() knows"
+)
+expect((values, errors), ([1.0, None, 9.0], {1: "RankFailed"}), name="values and errors of the second time")
+### BEGIN HIDDEN TESTS
+sweep_of([5, 2, 7])
+assert sweep_of([5, 2, 7])[2] == [], "a sweep that went well is run again"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Which one is the best? A value may be missing; and of a training that has diverged it may be *not a
+# number*, which is neither larger nor smaller than anything: `min([nan, 1.0])` is `nan`, `min([1.0, nan])`
+# is 1.0.
+
+
+# %% solution="best-of"
+def best_of(items, values):
+    """(item, value) of the lowest value; of equal ones the first. Raises ValueError where no value counts.
+
+    values: one for each item; None where it has failed. What is infinite or not a number does not count.
+    """
+    assert len(items) == len(values)
+    ### BEGIN SOLUTION
+    pairs = [(i, v) for i, v in zip(items, values, strict=True) if v is not None and math.isfinite(v)]
+    if not pairs:
+        raise ValueError(f"none of the {len(items)} items has a value")
+    return min(pairs, key=lambda pair: pair[1])
+    ### END SOLUTION
+
+
+# %%
+best_of(["a", "b", "c", "d"], [float("nan"), 2.0, None, 0.5])
+
+# %% check="best-is-lowest" points=1 see="5.8"
+"""The lowest value that is a number, wherever the others stand (1 point)."""
+nan, inf = float("nan"), float("inf")
+for values, want in [
+    ([3.0, 1.0, 2.0], ("b", 1.0)),
+    ([nan, 2.0, 1.0], ("c", 1.0)),
+    ([None, nan, 4.0], ("c", 4.0)),
+]:
+    item, value = best_of(["a", "b", "c"], values)
+    expect((item, value), want, name=f"the best of {values}")
+assert refused(best_of, ["a", "b"], [None, nan]), "where nothing has a value, no item is the best: ValueError"
+### BEGIN HIDDEN TESTS
+cases = [
+    ([0.0, nan, 0.0, 5.0], (7, 0.0)),
+    ([-inf, 2.0, nan, 2.0], (5, 2.0)),
+    ([inf, None, -3.0, -2.0], (3, -3.0)),
+]
+for values, want in cases:
+    item, value = best_of([7, 5, 3, 1], values)
+    expect((item, value), want, name="the best of other values")
+item, value = best_of([{"x": 1}, {"x": 2}, {"x": 2}], [5.0, nan, 4.0])
+expect((item, value), ({"x": 2}, 4.0), name="the best of items that are dictionaries")
+item, value = best_of(["a", "b", "a"], [1.0, 2.0, 3.0])
+expect((item, value), ("a", 1.0), name="the best where an item comes twice")
+assert refused(best_of, [1, 2], [inf, None]) and refused(best_of, [], []), "without a value there is no best"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now a real one: which learning rate is the best for a single layer on Fashion-MNIST, 40 steps of gradient
+# descent? Somebody has typed the list in a hurry. Predict first: which of them fail, which diverge, which one
+# is the best?
+
+# %% given="train"
+RATES = (0.001, 0.01, 0.1, 0.3, 1.0, 10.0, 1e5, -0.1)
+
+
+def train(rate, images=2_000, steps=40):
+    """The cross-entropy of 1,000 test images after `steps` steps of gradient descent with all images."""
+    if rate <= 0:
+        raise ValueError(f"a learning rate is positive, not {rate}")
+    (x, y), (x_test, y_test) = data.fashion_mnist("train", images), data.fashion_mnist("test", 1_000)
+    x, x_test = x.reshape(len(x), -1), x_test.reshape(len(x_test), -1)  # (N, 784)
+    w = np.zeros((784, 10))
+    with np.errstate(all="ignore"):
+        for step in range(steps):
+            likely = np.exp(x @ w)
+            likely /= likely.sum(axis=1, keepdims=True)  # (N, 10)
+            w -= rate / len(x) * x.T @ (likely - np.eye(10)[y])
+            log(step=step + 1, steps=steps)
+        likely = np.exp(x_test @ w)
+        likely /= likely.sum(axis=1, keepdims=True)
+        return float(-np.log(likely[np.arange(len(y_test)), y_test]).mean())
+
+
+# %%
+my_best_rate = None  # your guess
+
+# %%
+losses, failed = sweep_over(train, list(RATES))
+best = best_of(list(RATES), losses)
+for i, (rate, loss) in enumerate(zip(RATES, losses, strict=True)):
+    print(f"{rate:8g}   {failed.get(i) or f'{loss:.4f}'}")
+print("the best:", best, "  your guess:", my_best_rate)
+
+# %% check="best-found" points=1 see="5.8"
+"""The best learning rate is the one that training again finds, and its value is right (1 point)."""
+mine = [None if loss is None else float(loss) for loss in losses]
+assert len(mine) == len(RATES), f"there are {len(mine)} values for {len(RATES)} learning rates"
+found, lowest = best_of(list(RATES), mine)
+again = train(found)
+assert np.isclose(lowest, again, rtol=1e-3), (
+    f"{found} is recorded with {lowest:.4f}; trained again it has {again:.4f}. Run the sweep again"
+)
+expect(by_jobs(sweep_of([6, 4, 8]), 3)[0], [9.0, 1.0, 25.0], name="a trial of your sweep")
+### BEGIN HIDDEN TESTS
+others = [train(rate) for rate in RATES if rate > 0]
+usable = [value for value in others if np.isfinite(value)]
+assert np.isclose(lowest, min(usable), rtol=1e-3), "another learning rate is better"
+assert [value is None for value in mine] == [rate <= 0 for rate in RATES], "other items have failed"
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3. Six jobs in the morning
+#
+# Six jobs were submitted in the evening, on a Slurm with three nodes. In the morning there are their records,
+# and nobody has touched the jobs. What became of each?
+#
+# | field | meaning |
+# |---|---|
+# | `asked` | nodes, ranks of each, `memory` of a rank in MiB (on a node they share it), `time` in seconds |
+# | `queue` | what Slurm says of a job that waits: its state and its reason; "" when it has left the queue |
+# | `job log` | the last lines that Slurm, and its `srun` which starts the ranks, have written |
+# | `ranks` | of each that was started: host, seconds of start and end, exit code, most `memory` in MiB |
+# | `errors` | the exceptions of ranks: when, its class, its text |
+# | `returned` | what each rank's function returned; [] where the job did not end well |
+#
+# An exit code of -9 says: ended by signal 9. A field may be empty: who is ended at once writes nothing any
+# more. The records were made on a real Slurm, by jobs that were given these fates and whose function returns
+# what Horovod says: `{"rank": 0, "world size": 2}`. `record_of` below makes the same of any job of yours.
+
+
+# %% given="record-of"
+def record_of(job):
+    """What a job's folder and its queue say, as plain data: see the table above."""
+    asked, folder = job.spec["options"], RunFolder(job.folder)
+    status = job.status
+    ranks = [found for r in range(job.ranks) if (found := files.read_json(folder.rank(r)))]
+    errors = {r: found for r in range(job.ranks) if (found := files.read_json(folder.error(r)))}
+    began = min((rank["started"] for rank in ranks), default=0.0)
+    return {
+        "asked": {key: asked[key] for key in ("nodes", "ranks_per_node", "memory", "time")},
+        "queue": status.slurm if status == "pending" else "",
+        "job log": job.logs("job").splitlines()[-12:],
+        "ranks": [
+            {
+                "rank": rank["rank"],
+                "host": rank["host"],
+                "started": round(rank["started"] - began, 2),
+                "ended": round(rank["ended"] - began, 2) if "ended" in rank else None,
+                "exit code": rank.get("exit_code"),
+                "memory": round(rank["max_memory_bytes"] / 2**20) if "max_memory_bytes" in rank else None,
+            }
+            for rank in ranks
+        ],
+        "errors": [
+            {
+                "rank": r,
+                "at": round(e["time"] - began, 2),
+                "type": e["type"],
+                "message": e["message"].rpartition("}} ")[2][:200],
+            }
+            for r, e in errors.items()
+        ],
+        "returned": job.results(progress=False) if status == "done" else [],
+    }
+
+
+# %% given="jobs-a-and-b"
+SIX = json.loads(  # A, B
+    r"""{"A": {"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node2: task 1: Exited with exit code 1",
+  "srun: launch/slurm: _step_signal: Terminating StepId=12.0",
+  "slurmstepd-node1: error: *** STEP 12.0 ON node1 CANCELLED AT 2026-11-22T16:06:03 ***",
+  "srun: error: node1: task 0: Terminated",
+  "srun: Force Terminated StepId=12.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 61.7, "exit code": 1, "memory": 493},
+  {"rank": 1, "host": "node2", "started": 0.41, "ended": 61.04, "exit code": 1, "memory": 493}],
+ "errors": [
+  {"rank": 0, "at": 61.03, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"},
+  {"rank": 1, "at": 60.63, "type": "KeyError", "message": "'conv2'"}],
+ "returned": []},
+"B": {"asked": {"nodes": 40, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, PartitionConfig",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []}}"""  # noqa: E501
+)
+
+# %% given="jobs-c-and-d"
+SIX |= json.loads(  # C, D
+    r"""{"C": {"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "",
+ "job log": [
+  "slurmstepd-node1: error: *** JOB 17 ON node1 CANCELLED AT 2026-11-22T16:07:49 DUE TO PREEMPTION ***",
+  "srun: Job step aborted: Waiting up to 12 seconds for job step to finish.",
+  "slurmstepd-node1: error: *** STEP 17.0 ON node1 CANCELLED AT 2026-11-22T16:07:49 DUE TO PREEMPTION ***"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 32.98, "exit code": -15, "memory": 18}],
+ "errors": [],
+ "returned": []},
+"D": {"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node1: task 0: Out Of Memory",
+  "srun: launch/slurm: _step_signal: Terminating StepId=2.0",
+  "slurmstepd-node1: error: Detected 1 oom-kill event(s) in StepId=2.0. Some of your processes may have been killed by the cgroup out-of-memory handler."],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 1.56, "exit code": -9, "memory": 144}],
+ "errors": [],
+ "returned": []}}"""  # noqa: E501
+)
+
+# %% given="jobs-e-and-f"
+SIX |= json.loads(  # E, F
+    r"""{"E": {"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node2: task 1: Exited with exit code 1",
+  "srun: launch/slurm: _step_signal: Terminating StepId=8.0",
+  "slurmstepd-node1: error: *** STEP 8.0 ON node1 CANCELLED AT 2026-11-22T16:04:00 ***",
+  "srun: error: node1: task 0: Terminated",
+  "srun: Force Terminated StepId=8.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 60.88, "exit code": 1, "memory": 492},
+  {"rank": 1, "host": "node2", "started": 0.08, "ended": 60.71, "exit code": 1, "memory": 492}],
+ "errors": [
+  {"rank": 0, "at": 60.43, "type": "WrongWorldSize", "message": "Horovod sees 1 rank(s), but the job has 2: each would train alone and nothing would be averaged.\n\u2192 Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says."},
+  {"rank": 1, "at": 60.4, "type": "WrongWorldSize", "message": "Horovod sees 1 rank(s), but the job has 2: each would train alone and nothing would be averaged.\n\u2192 Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says."}],
+ "returned": []},
+"F": {"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 60},
+ "queue": "",
+ "job log": [
+  "slurmstepd-node1: error: *** STEP 1.0 ON node1 CANCELLED AT 2026-11-22T16:00:21 DUE TO TIME LIMIT ***",
+  "slurmstepd-node1: error: *** JOB 1 ON node1 CANCELLED AT 2026-11-22T16:00:21 DUE TO TIME LIMIT ***",
+  "srun: Job step aborted: Waiting up to 12 seconds for job step to finish."],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 57.32, "exit code": -15, "memory": 18}],
+ "errors": [],
+ "returned": []}}"""  # noqa: E501
+)
+
+# %% [markdown]
+# | kind | what happened |
+# |---|---|
+# | `out of memory` | a rank took more memory than the job had, and was ended for it |
+# | `never runs` | the job waits for what will never come: it must be changed |
+# | `wrong world size` | Horovod counts other ranks than the job has, *whether or not* anybody complains |
+# | `dead rank` | a rank failed of itself: exception, signal, exit code other than 0; the others follow |
+# | `out of time` | the job reached its time limit |
+# | `preempted` | it had to make room for a job that goes first, and may be in the queue again |
+# | `nothing wrong` | it ended well, or it waits for what will come |
+#
+# Read all six before you write a line. One trace may stand for several fates: a rank that Slurm has ended
+# looks killed, whatever the reason; when one rank fails, the others lose their connection; and `PENDING` says
+# nothing without its reason, which the lecture lists.
+
+# %% given="kinds"
+KINDS = (
+    "out of memory",
+    "never runs",
+    "wrong world size",
+    "dead rank",
+    "out of time",
+    "preempted",
+    "nothing wrong",
+)
+
+
+# %% solution="diagnose"
+def diagnose(record):
+    """What became of a job: one of KINDS. record: a dictionary with the fields of the table above."""
+    ### BEGIN SOLUTION
+    said = "\n".join(record["job log"])
+    for kind, words in [
+        ("out of time", "DUE TO TIME LIMIT"),
+        ("preempted", "DUE TO PREEMPTION"),
+        ("out of memory", "oom"),
+    ]:
+        if words in said:
+            return kind
+    if record["queue"]:
+        never = ("Partition", "DependencyNeverSatisfied", "BadConstraints", "AssocMax", "QOSMax", "Invalid")
+        reason = record["queue"].split()[-1]
+        return "never runs" if reason.startswith(never) else "nothing wrong"
+    p = record["asked"]["nodes"] * record["asked"]["ranks_per_node"]
+    sizes = {found["world size"] for found in record["returned"] if "world size" in found}
+    if sizes - {p} or any(error["type"] == "WrongWorldSize" for error in record["errors"]):
+        return "wrong world size"
+    return "dead rank" if any(rank["exit code"] for rank in record["ranks"]) else "nothing wrong"
+    ### END SOLUTION
+
+
+# %%
+for letter, record in SIX.items():
+    print(letter, diagnose(record))
+
+
+# %% given="all-named"
+def all_named(function, kind, records):
+    """Assert that a function of yours calls each of these records by its kind."""
+    for record in records:
+        found = function(record)
+        assert found == kind, f"a job is called {found!r}, and is {kind}"
+
+
+# %% check="out-of-memory" points=1 see="5.9"
+"""A job in which a rank took too much memory is named so; others of the kind are hidden (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert "out of memory" in found, (
+    f"one of the six is this kind, and you say {found}: Slurm writes in the job's log why it ended a rank."
+)
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # out of memory
+    r"""[{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "slurmstepd-node2: error: Detected 1 oom-kill event(s) in StepId=5.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+  "srun: error: node2: task 1: Out Of Memory",
+  "srun: launch/slurm: _step_signal: Terminating StepId=5.0",
+  "slurmstepd-node1: error: *** STEP 5.0 ON node1 CANCELLED AT 2026-11-22T16:02:46 ***",
+  "srun: error: node1: task 0: Terminated",
+  "srun: Force Terminated StepId=5.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 1.0, "ended": 76.07, "exit code": 1, "memory": 493},
+  {"rank": 1, "host": "node2", "started": 0.0, "ended": 75.72, "exit code": -9, "memory": 1739}],
+ "errors": [
+  {"rank": 0, "at": 75.72, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
+ "returned": []},
+{"asked": {"nodes": 3, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "slurmstepd-node1: error: Detected 1 oom-kill event(s) in StepId=6.0. Some of your processes may have been killed by the cgroup out-of-memory handler.",
+  "srun: error: node1: task 0: Out Of Memory",
+  "srun: launch/slurm: _step_signal: Terminating StepId=6.0",
+  "srun: error: node3: task 2: Terminated",
+  "srun: error: node2: task 1: Exited with exit code 1",
+  "srun: Force Terminated StepId=6.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 1.62, "ended": 79.09, "exit code": -9, "memory": 1734},
+  {"rank": 1, "host": "node2", "started": 1.71, "ended": 79.97, "exit code": 1, "memory": 494},
+  {"rank": 2, "host": "node3", "started": 0.0, "ended": 79.48, "exit code": 1, "memory": 494}],
+ "errors": [
+  {"rank": 1, "at": 79.47, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"},
+  {"rank": 2, "at": 79.08, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
+ "returned": []}]"""  # noqa: E501
+)
+all_named(diagnose, "out of memory", [SIX["D"], *hidden])
+### END HIDDEN TESTS
+
+# %% check="never-runs" points=1 see="5.9"
+"""A job that waits for what will never come is named so; others of the kind are hidden (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert "never runs" in found, (
+    f"one of the six is this kind, and you say {found}: "
+    "the reason in the queue tells what will come from what will not."
+)
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # never runs
+    r"""[{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 18000},
+ "queue": "PENDING, PartitionTimeLimit",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 1200},
+ "queue": "PENDING, AssocMaxWallDurationPerJobLimit",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, DependencyNeverSatisfied",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []}]"""
+)
+all_named(diagnose, "never runs", [SIX["B"], *hidden])
+### END HIDDEN TESTS
+
+# %% check="wrong-world-size" points=1 see="5.9"
+"""A job whose ranks did not know all of each other is named so; others are hidden (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert "wrong world size" in found, (
+    f"one of the six is this kind, and you say {found}: "
+    "each rank says how many ranks it saw, in its error or in what it returned."
+)
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # wrong world size
+    r"""[{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 59.41, "exit code": 0, "memory": 494},
+  {"rank": 1, "host": "node2", "started": 0.13, "ended": 59.39, "exit code": 0, "memory": 493}],
+ "errors": [],
+ "returned": [
+  {"rank": 0, "world size": 1},
+  {"rank": 0, "world size": 1}]},
+{"asked": {"nodes": 3, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node3: task 2: Exited with exit code 1",
+  "srun: launch/slurm: _step_signal: Terminating StepId=9.0",
+  "slurmstepd-node1: error: *** STEP 9.0 ON node1 CANCELLED AT 2026-11-22T16:04:02 ***",
+  "srun: error: node1: task 0: Terminated",
+  "srun: error: node2: task 1: Terminated",
+  "srun: Force Terminated StepId=9.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.11, "ended": 61.87, "exit code": 1, "memory": 492},
+  {"rank": 1, "host": "node2", "started": 0.1, "ended": 61.77, "exit code": 1, "memory": 492},
+  {"rank": 2, "host": "node3", "started": 0.0, "ended": 61.72, "exit code": 1, "memory": 492}],
+ "errors": [
+  {"rank": 0, "at": 61.47, "type": "WrongWorldSize", "message": "Horovod sees 1 rank(s), but the job has 3: each would train alone and nothing would be averaged.\n\u2192 Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says."},
+  {"rank": 1, "at": 61.44, "type": "WrongWorldSize", "message": "Horovod sees 1 rank(s), but the job has 3: each would train alone and nothing would be averaged.\n\u2192 Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says."},
+  {"rank": 2, "at": 61.4, "type": "WrongWorldSize", "message": "Horovod sees 1 rank(s), but the job has 3: each would train alone and nothing would be averaged.\n\u2192 Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says."}],
+ "returned": []}]"""  # noqa: E501
+)
+halves = json.loads(json.dumps(hidden[0]))  # two nodes of two ranks, each node for itself
+halves["asked"]["ranks_per_node"] = 2
+halves["ranks"] = [old | {"rank": 2 * old["rank"] + i} for old in halves["ranks"] for i in (0, 1)]
+halves["returned"] = [{"rank": i % 2, "world size": 2} for i in range(4)]
+all_named(diagnose, "wrong world size", [SIX["E"], *hidden, halves])
+### END HIDDEN TESTS
+
+# %% check="dead-rank" points=1 see="5.9"
+"""A job in which a rank failed of itself is named so; others of the kind are hidden (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert "dead rank" in found, (
+    f"one of the six is this kind, and you say {found}: what did the rank that failed first leave behind?"
+)
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # dead rank
+    r"""[{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node2: task 1: Exited with exit code 139",
+  "srun: launch/slurm: _step_signal: Terminating StepId=13.0",
+  "slurmstepd-node1: error: *** STEP 13.0 ON node1 CANCELLED AT 2026-11-22T16:06:06 ***",
+  "srun: error: node1: task 0: Terminated",
+  "srun: Force Terminated StepId=13.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 64.05, "exit code": 1, "memory": 494},
+  {"rank": 1, "host": "node2", "started": 0.36, "ended": 63.67, "exit code": -11, "memory": 493}],
+ "errors": [
+  {"rank": 0, "at": 63.64, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
+ "returned": []},
+{"asked": {"nodes": 3, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node2: task 1: Exited with exit code 1",
+  "srun: launch/slurm: _step_signal: Terminating StepId=14.0",
+  "srun: error: node1: task 0: Exited with exit code 137",
+  "srun: error: node3: task 2: Exited with exit code 1"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.15, "ended": 61.52, "exit code": -9, "memory": 493},
+  {"rank": 1, "host": "node2", "started": 0.0, "ended": 61.78, "exit code": 1, "memory": 494},
+  {"rank": 2, "host": "node3", "started": 0.22, "ended": 62.16, "exit code": 1, "memory": 494}],
+ "errors": [
+  {"rank": 1, "at": 61.51, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"},
+  {"rank": 2, "at": 61.54, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 2, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node1: task 1: Exited with exit code 7",
+  "srun: launch/slurm: _step_signal: Terminating StepId=15.0",
+  "slurmstepd-node1: error: *** STEP 15.0 ON node1 CANCELLED AT 2026-11-22T16:07:12 ***",
+  "srun: error: node1: task 0: Terminated",
+  "srun: Force Terminated StepId=15.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.11, "ended": 59.05, "exit code": 1, "memory": 494},
+  {"rank": 1, "host": "node1", "started": 0.0, "ended": 58.57, "exit code": 7, "memory": 493}],
+ "errors": [
+  {"rank": 0, "at": 58.58, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"},
+  {"rank": 1, "at": 58.33, "type": "SystemExit", "message": "7"}],
+ "returned": []},
+{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "srun: error: node1: task 0: Exited with exit code 1",
+  "srun: launch/slurm: _step_signal: Terminating StepId=16.0",
+  "srun: error: node2: task 1: Terminated",
+  "srun: Force Terminated StepId=16.0"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 39.73, "exit code": 1, "memory": 493},
+  {"rank": 1, "host": "node2", "started": 0.09, "ended": 39.95, "exit code": 1, "memory": 494}],
+ "errors": [
+  {"rank": 0, "at": 39.42, "type": "RuntimeError", "message": "cannot hold 3 batches: over the memory limit of the cache"},
+  {"rank": 1, "at": 39.72, "type": "UnknownError", "message": "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce, allgather or broadcast a tensor after one of the ranks finished execution. If the shutdown w"}],
+ "returned": []}]"""  # noqa: E501
+)
+busy = json.loads(json.dumps(SIX["A"]))  # rank 0 had not yet met the others when it was told to end
+busy["ranks"][0]["exit code"], busy["errors"] = -15, busy["errors"][1:]
+all_named(diagnose, "dead rank", [SIX["A"], *hidden, busy])
+### END HIDDEN TESTS
+
+# %% check="out-of-time" points=1 see="5.9"
+"""A job that reached its time limit is named so; others of the kind are hidden (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert "out of time" in found, (
+    f"one of the six is this kind, and you say {found}: Slurm writes in the job's log why it ended the ranks."
+)
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # out of time
+    r"""[{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 60},
+ "queue": "",
+ "job log": [
+  "slurmstepd-node1: error: *** STEP 7.0 ON node1 CANCELLED AT 2026-11-22T16:04:21 DUE TO TIME LIMIT ***",
+  "slurmstepd-node1: error: *** JOB 7 ON node1 CANCELLED AT 2026-11-22T16:04:21 DUE TO TIME LIMIT ***"],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 82.99, "exit code": -15, "memory": 493},
+  {"rank": 1, "host": "node2", "started": 0.0, "ended": 83.08, "exit code": -15, "memory": 493}],
+ "errors": [],
+ "returned": []}]"""
+)
+all_named(diagnose, "out of time", [SIX["F"], *hidden])
+### END HIDDEN TESTS
+
+# %% check="preempted" points=1 see="5.9"
+"""A job that had to make room is named so; others of the kind are hidden (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert "preempted" in found, (
+    f"one of the six is this kind, and you say {found}: Slurm writes in the job's log why it ended the ranks."
+)
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # preempted
+    r"""[{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [
+  "slurmstepd-node2: error: *** JOB 18 ON node2 CANCELLED AT 2026-11-22T16:07:49 DUE TO PREEMPTION ***",
+  "srun: Job step aborted: Waiting up to 12 seconds for job step to finish.",
+  "slurmstepd-node2: error: *** STEP 18.0 ON node2 CANCELLED AT 2026-11-22T16:07:49 DUE TO PREEMPTION ***"],
+ "ranks": [
+  {"rank": 0, "host": "node2", "started": 0.08, "ended": 33.19, "exit code": -15, "memory": 494},
+  {"rank": 1, "host": "node3", "started": 0.0, "ended": 33.26, "exit code": -15, "memory": 493}],
+ "errors": [],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, BeginTime",
+ "job log": [
+  "slurmstepd-node3: error: *** JOB 19 ON node3 CANCELLED AT 2026-11-22T16:07:49 DUE TO PREEMPTION ***",
+  "srun: Job step aborted: Waiting up to 12 seconds for job step to finish.",
+  "slurmstepd-node3: error: *** STEP 19.0 ON node3 CANCELLED AT 2026-11-22T16:07:49 DUE TO PREEMPTION ***"],
+ "ranks": [
+  {"rank": 0, "host": "node3", "started": 0.0, "ended": 32.78, "exit code": -15, "memory": 18}],
+ "errors": [],
+ "returned": []}]"""
+)
+all_named(diagnose, "preempted", [SIX["C"], *hidden])
+### END HIDDEN TESTS
+
+# %% check="nothing-wrong" points=1 see="5.9"
+"""A job that ended well, or that waits for what will come, is not called broken (1 point)."""
+found = [diagnose(record) for record in SIX.values()]
+assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert set(found) <= set(KINDS), f"diagnose() has returned {set(found) - set(KINDS)}; the kinds are {KINDS}"
+assert "nothing wrong" not in found, f"something is wrong with each of the six jobs: {found}"
+### BEGIN HIDDEN TESTS
+hidden = json.loads(  # nothing wrong
+    r"""[{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "",
+ "job log": [],
+ "ranks": [
+  {"rank": 0, "host": "node2", "started": 0.0, "ended": 1.3, "exit code": 0, "memory": 18}],
+ "errors": [],
+ "returned": [
+  {"rank": 0, "world size": 1}]},
+{"asked": {"nodes": 2, "ranks_per_node": 1, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.0, "ended": 52.23, "exit code": 0, "memory": 493},
+  {"rank": 1, "host": "node2", "started": 0.02, "ended": 52.2, "exit code": 0, "memory": 494}],
+ "errors": [],
+ "returned": [
+  {"rank": 0, "world size": 2},
+  {"rank": 1, "world size": 2}]},
+{"asked": {"nodes": 1, "ranks_per_node": 2, "memory": 1500, "time": 600},
+ "queue": "",
+ "job log": [],
+ "ranks": [
+  {"rank": 0, "host": "node1", "started": 0.16, "ended": 116.13, "exit code": 0, "memory": 494},
+  {"rank": 1, "host": "node1", "started": 0.0, "ended": 116.12, "exit code": 0, "memory": 2494}],
+ "errors": [],
+ "returned": [
+  {"rank": 0, "world size": 2},
+  {"rank": 1, "world size": 2}]},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, Resources",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, Priority",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, Dependency",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []},
+{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
+ "queue": "PENDING, BeginTime",
+ "job log": [],
+ "ranks": [],
+ "errors": [],
+ "returned": []}]"""
+)
+all_named(diagnose, "nothing wrong", [*hidden])
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4. How much faster with sixteen ranks?
+#
+# A job needs an index first, which one rank reads, and then fetches pictures from a store that takes its
+# time to answer; p ranks fetch p at a time. (A rank that waits for an answer needs no core. So four ranks
+# show on two cores what computing on as many cores would.) Here is that work in small, timed five times on
+# 1, 2 and 4 ranks. How much faster are four ranks than one? Write your guess down.
+
+# %% given="collect"
+PICTURES, ANSWER, INDEX = 100, 0.004, 0.08  # to fetch; seconds until the store answers; s for the index
+HERE = {"nodes": 4, "cores": 2, "memory": 8192, "seconds": 1800}
+
+
+def collect():
+    """The seconds that the work takes, five times, and the number of ranks."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    def meet():
+        hvd.allreduce(tf.constant(0.0))  # no rank goes on before all have come
+
+    hvd.init()
+    seconds = []
+    for repeat in range(5):
+        meet()
+        begin = time.perf_counter()
+        if hvd.rank() == 0:
+            time.sleep(INDEX)
+        meet()
+        for _ in range(hvd.rank(), PICTURES, hvd.size()):
+            time.sleep(ANSWER)
+        meet()
+        seconds.append(time.perf_counter() - begin)
+        log(step=repeat + 1, steps=5, seconds=seconds[-1])
+    return {"rank": hvd.rank(), "world size": hvd.size(), "seconds": seconds}
+
+
+# %%
+my_speedup = None  # your guess: T(1) / T(4)
+
+# %%
+measured = {
+    p: run_on(collect, {"ranks": p, "threads": 1, "memory": 1000, "seconds": 60}, HERE) for p in (1, 2, 4)
+}
+times = {p: job.result()["seconds"] for p, job in measured.items()}
+p = np.array([p for p, found in times.items() for _ in found])  # (15,)
+seconds = np.array([t for found in times.values() for t in found])  # (15,)
+{p: [round(t, 3) for t in found] for p, found in times.items()}
+
+# %% [markdown]
+# Amdahl: of the time on one rank the fraction s stays whatever p is, and the rest is shared out,
+#
+# $$ T(p) = T(1)\,\Bigl(s + \frac{1-s}{p}\Bigr) = a + \frac{b}{p}, \qquad
+#    S(p) = \frac{1}{s + (1-s)/p} < \frac1s. $$
+#
+# Gustafson asks on p ranks: of *this* time the fraction s′ is serial; on one rank the same work would have
+# taken s′ + (1 − s′)p times as long. Two laws, two answers? Both look at one run; s and s′ are fractions of
+# different times. Amdahl's s is given. What is s′ on p ranks?
+
+
+# %% solution="scaled"
+def scaled(p, s):
+    """(s', speed-up by Gustafson's law) of a run on p ranks whose serial fraction on one rank is s."""
+    ### BEGIN SOLUTION
+    on_p = s / (s + (1 - s) / p)
+    return on_p, on_p + (1 - on_p) * p
+    ### END SOLUTION
+
+
+# %%
+scaled(4, 0.2)
+
+# %% check="two-laws" points=1 see="5.3"
+"""s = 0.2 on 4 ranks: 0.2 of 0.2 + 0.8/4 is half of the time, and the speed-up is Amdahl's (1 point)."""
+expect(
+    tuple(round(float(value), 9) for value in scaled(4, 0.2)),
+    (0.5, 2.5),
+    {
+        "s' is a fraction of the time on p ranks; 0.2 is one of the time on one.": (0.2, 3.4),
+        "the speed-up is Amdahl's with s' in the place of s.": (0.5, 1.6),
+        "s' is the fraction that is not serial.": (0.5, 2.0),
+    },
+    "s' and the speed-up",
+)
+### BEGIN HIDDEN TESTS
+for ranks, s in [(16, 0.42), (1, 0.3), (8, 0.0), (64, 1.0), (512, 0.01)]:
+    speedup = 1 / (s + (1 - s) / ranks)
+    found = tuple(float(value) for value in scaled(ranks, s))
+    expect(found, (s * speedup, float(speedup)), name=f"s' and the speed-up for s = {s} and {ranks} ranks")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# In $T = a + b\,x$ with $x = 1/p$ the times lie on a line, so that s = a/(a + b) follows from the line of
+# least squares. Every time has an error, and all have the same spread σ, so all count alike. From m times
+#
+# $$ \sigma^2 \approx \frac{1}{m-2}\sum_i (T_i - a - b\,x_i)^2, \qquad
+#    \mathrm{cov}(a, b) = \sigma^2 (X^\top X)^{-1}, \quad X = (1, x), $$
+#
+# and, to first order, the variance of s is gᵀ cov g with the slopes $g = (\partial s/\partial a,\ \partial
+# s/\partial b)$. The errors of a and b are *not* independent: where the line is too steep, it begins too low.
+
+
+# %% solution="fit-serial"
+def fit_serial(p, seconds):
+    """The serial fraction of Amdahl's law, and its standard error: (s, error), floats.
+
+    p          (m,) the ranks of each measurement, in any order; 1 need not be among them
+    seconds    (m,) its time
+
+    s is that of the line of least squares, also where noise makes it negative. Raises ValueError where the
+    times say nothing about the error or the line: fewer than three of them, or all with the same p.
+    """
+    p, seconds = np.asarray(p, float), np.asarray(seconds, float)
+    assert p.shape == seconds.shape and p.ndim == 1, f"p {p.shape}, seconds {seconds.shape}"
+    ### BEGIN SOLUTION
+    m = len(p)
+    if m < 3 or len(np.unique(p)) < 2:
+        raise ValueError(f"{m} times with p in {set(p.tolist())} determine no line, or not its error")
+    x = np.stack([np.ones(m), 1 / p], axis=1)  # (m, 2)
+    a, b = line = np.linalg.solve(x.T @ x, x.T @ seconds)
+    covariance = np.sum((seconds - x @ line) ** 2) / (m - 2) * np.linalg.inv(x.T @ x)
+    slopes = np.array([b, -a]) / (a + b) ** 2
+    return float(a / (a + b)), float(np.sqrt(slopes @ covariance @ slopes))
+    ### END SOLUTION
+
+
+# %%
+print(fit_serial([1, 2, 4], [8.0, 5.0, 3.5]), fit_serial([1, 1, 2, 2], [9.0, 7.0, 6.0, 4.0]))
+
+# %% check="fit-fraction" points=1 see="5.4"
+"""Times 2 + 6/p: s = 2/8, whatever was measured first; times with errors are hidden (1 point)."""
+misread = {
+    "that is a, in seconds; s is the fraction a/(a + b).": 2.0,
+    "that is the fraction that is shared out, b/(a + b).": 0.75,
+    "that is a/b.": round(2 / 6, 6),
+}
+for ranks in ([1, 2, 4], [8, 2, 1, 4], [4, 8, 16]):
+    s, _ = fit_serial(np.array(ranks), 2 + 6 / np.array(ranks))
+    expect(round(float(s), 6), 0.25, misread, f"s from the times 2 + 6/p for p = {ranks}")
+### BEGIN HIDDEN TESTS
+rng = np.random.default_rng(5)
+for ranks in ([1, 2, 4, 8], [2, 3, 5, 7, 11], [1, 1, 2, 2, 16], [64, 1, 8, 1, 4, 4]):
+    ranks = np.array(ranks)
+    noisy = 40 * (0.1 + 0.9 / ranks) + rng.normal(0, 1.5, len(ranks))
+    slope, start = np.polyfit(1 / ranks, noisy, 1)
+    s, _ = fit_serial(ranks, noisy)
+    expect(float(s), float(start / (start + slope)), name="s from times with errors")
+s, _ = fit_serial(np.array([1, 2, 4]), np.array([8.0, 3.9, 1.9]))
+assert float(s) < 0, "noise can make s negative; cut off, its error would no longer fit"
+### END HIDDEN TESTS
+
+# %% check="fit-error" points=1 see="5.4"
+"""9 and 7 s on one rank, 6 and 4 s on two: σ² = 4/2, so s = 0.25 ± 0.295; others are hidden (1 point)."""
+_, error = fit_serial(np.array([1, 1, 2, 2]), np.array([9.0, 7.0, 6.0, 4.0]))
+expect(
+    round(float(error), 4),
+    0.2948,
+    {
+        "the sum of squares was divided by m; two of the m times are used up by a and b.": 0.2085,
+        "the sum of squares was divided by m - 1; the line has two parameters.": 0.2407,
+        "the errors of a and b were taken as independent; their covariance counts.": 0.2275,
+        "only the error of a was counted.": 0.2795,
+        "that is σ; the error of s follows from it.": 1.4142,
+        "that is the variance of s.": 0.0869,
+    },
+    "the standard error of s",
+)
+### BEGIN HIDDEN TESTS
+rng, ranks = np.random.default_rng(16), np.array([1, 2, 4, 8, 16, 32])
+for few in (ranks, ranks[1:], ranks[[0, 0, 3]], ranks[[5, 1, 2, 2]]):
+    noisy = 7 * (0.3 + 0.7 / few) + rng.normal(0, 0.2, len(few))
+    (slope, start), covariance = np.polyfit(1 / few, noisy, 1, cov="unscaled")
+    rest = np.sum((noisy - start - slope / few) ** 2) / (len(few) - 2)
+    there = np.array([-start, slope]) / (start + slope) ** 2
+    want = np.sqrt(rest * there @ covariance @ there)
+    found = float(fit_serial(few, noisy)[1])
+    assert np.isclose(found, want, rtol=0.02), "from other times the error is another one"
+inside = 0
+for _ in range(300):
+    s, error = fit_serial(ranks, 10 * (0.1 + 0.9 / ranks) + rng.normal(0, 0.2, 6))
+    inside += abs(float(s) - 0.1) <= 2.776 * float(error)  # Student's t for 6 - 2 degrees of freedom
+assert 0.91 <= inside / 300 <= 0.985, "of 300 intervals of 95 %, too few or too many hold the true s"
+### END HIDDEN TESTS
+
+# %% check="fit-refuses" points=1 see="5.4"
+"""Two times always lie on a line, and one p says nothing about it: ValueError (1 point)."""
+assert refused(fit_serial, np.array([1, 2]), np.array([8.0, 5.0])), (
+    "two times lie on a line whatever is true, and leave nothing to tell the error from: raise ValueError"
+)
+assert refused(fit_serial, np.array([4, 4, 4]), np.array([3.5, 3.6, 3.4])), (
+    "through times that all have the same p goes any line: raise ValueError"
+)
+assert not refused(fit_serial, np.array([1, 2, 2]), np.array([8.0, 5.1, 4.9])), (
+    "three times on two p are enough"
+)
+### BEGIN HIDDEN TESTS
+for ranks in ([], [1], [2, 8], [1] * 5, [3, 3]):
+    assert refused(fit_serial, np.array(ranks, float), np.array([5.0, 4.0, 4.5, 5.5, 4.2])[: len(ranks)]), (
+        "these times do not determine the line and its error"
+    )
+for ranks in ([2, 1, 2], [1, 2, 4], [16, 16, 1, 16]):
+    assert not refused(fit_serial, np.array(ranks), 1 + 1 / np.array(ranks) + 0.01 * np.arange(len(ranks))), (
+        "these times determine the line and its error"
+    )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# With Student's t for the m − 2 degrees of freedom, s lies in s ± t·error (95 %). The largest speed-up that
+# Amdahl's law allows is 1/s. What does the interval of s say about *it*? (Mind an interval that reaches 0.)
+
+# %% given="student-t"
+# By the degrees of freedom, m - 2: Student's t for an interval of 95 %.
+T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
+T95 |= {11: 2.201, 12: 2.179, 13: 2.16, 14: 2.145, 15: 2.131, 16: 2.12, 17: 2.11, 18: 2.101, 19: 2.093}
+
+
+# %% solution="limit-of"
+def limit_of(s, error, t):
+    """The interval (low, high) of the largest speed-up 1/s, where s lies in s ± t·error: floats.
+
+    high is math.inf where the interval of s reaches 0: nothing bounds the speed-up then. No limit is below 1.
+    """
+    ### BEGIN SOLUTION
+    ends = [1 / end if end > 0 else math.inf for end in (s + t * error, s - t * error)]
+    return max(1.0, ends[0]), max(1.0, ends[1])
+    ### END SOLUTION
+
+
+# %%
+print(limit_of(0.25, 0.05, 3.0), limit_of(0.1, 0.05, 3.0))
+
+# %% check="limit" points=1 see="5.2"
+"""s in 0.1 to 0.4: the limit is 2.5 to 10; in -0.05 to 0.25: 4 or more, and nothing bounds it (1 point)."""
+low, high = limit_of(0.25, 0.05, 3.0)
+expect(
+    (round(float(low), 6), round(float(high), 6)),
+    (2.5, 10.0),
+    {
+        "low and high are swapped: the larger s has the lower limit.": (10.0, 2.5),
+        "it is no interval around 1/s: an error of s goes through 1/s, which is not straight.": (1.6, 6.4),
+        "t is missing.": (round(1 / 0.3, 6), 5.0),
+        "that is the interval of s.": (0.1, 0.4),
+    },
+    "the interval of the limit for s = 0.25 ± 3 · 0.05",
+)
+low, high = limit_of(0.1, 0.05, 3.0)
+assert round(float(low), 6) == 4.0, f"for s in -0.05 to 0.25 the limit is 4 at least, not {low}"
+assert high == math.inf, (
+    f"the interval of s reaches 0: nothing bounds the speed-up, and high is inf, not {high}"
+)
+### BEGIN HIDDEN TESTS
+cases = {
+    (0.5, 0.2, 4.0): (1.0, math.inf),
+    (0.9, 0.1, 2.0): (1.0, 1 / 0.7),
+    (0.02, 0.001, 2.0): (1 / 0.022, 1 / 0.018),
+}
+cases |= {
+    (0.3, 0.0, 2.0): (1 / 0.3, 1 / 0.3),
+    (0.25, 0.125, 2.0): (2.0, math.inf),
+    (1.4, 0.05, 2.0): (1.0, 1.0),
+}
+for given, want in cases.items():
+    found = tuple(float(end) for end in limit_of(*given))
+    assert all(np.isclose(f, w) if w < math.inf else f == w for f, w in zip(found, want, strict=True)), (
+        "for another s the interval of the limit is another one"
+    )
+### END HIDDEN TESTS
+
+# %% [markdown]
+# What do your own times say? The line is the fit, the band its 95 %, beyond the four ranks that were
+# measured.
+
+# %%
+s, error = fit_serial(p, seconds)
+t = T95[len(p) - 2]
+low, high = limit_of(s, error, t)
+print(f"s = {s:.3f} ± {t * error:.3f} (95 %), a limit of {low:.1f} to {high:.1f}")
+ranks = np.geomspace(1, 64, 200)
+speedup = [1 / (f + (1 - f) / ranks) for f in (s + t * error, s, s - t * error)]
+plt.fill_between(ranks, speedup[0], speedup[2], alpha=0.2)
+plt.plot(ranks, speedup[1], marker="", label="Amdahl's law, fitted")
+plt.plot(p, np.mean(times[1]) / seconds, "o", fillstyle="none", linestyle="", label="measured")
+plt.plot(ranks, ranks, linestyle=":", marker="", label="S = p")
+plt.xscale("log", base=2)
+plt.yscale("log", base=2)
+plt.xlabel("ranks p")
+plt.ylabel("speed-up S(p)")
+plt.legend()
+plt.show()
+
+# %% [markdown]
+# *The figure:* measured speed-ups on 1, 2 and 4 ranks, five each, on a curve that leaves the dotted line
+# S = p and bends towards its limit, with a band that widens to the right.
+#
+# ## 5. In your own words
+#
+# Your times come from 1, 2 and 4 ranks. **What speed-up do you expect on 16 ranks, and what is the most that
+# any number of ranks can give? How sure are you of that, and what would have to stay as it is for your
+# answer to hold? Explain in about three sentences**, with numbers of yours.
+
+# %% [markdown] explain="sixteen-ranks" points=2
+# ### BEGIN SOLUTION
+# **Rubric.** One point for the prediction, one for what it rests on. The numbers are those of the student's
+# own run. Language and length cost nothing.
+#
+# - *The prediction*: S(16) from the fitted s (half a point); the limit as an interval, or an error that comes
+#   from the interval of s, not a bare number (half a point).
+# - *What it rests on*: the error counts the scatter of the times only, and supposes that Amdahl's law holds:
+#   three values of p cannot show that it does up to 16 (half a point). One thing that would change it is
+#   named: a store that answers more slowly when 16 ask, communication that grows with p, ranks that need
+#   cores which two do not give them, an index that grows with the pictures, more work with more ranks (half
+#   a point).
+#
+# **Two points.** "I fitted s = 0.157 ± 0.002, so S(16) = 1/(0.157 + 0.843/16) = 4.8, and the limit lies
+# between 6.3 and 6.5. The ± is only the scatter of my 15 times. That the law goes on like that to 16 is an
+# assumption: should the store answer more slowly when 16 ranks ask at a time, the part that I took as
+# shared out grows."
+#
+# **One point.** "S(16) = 4.8 and the limit is 6.3 to 6.5, with 95 %, so I am quite sure." (The interval
+# taken for all that can go wrong.)
+#
+# **No point.** "About 16 times, as the work can be shared out well."
+# ### END SOLUTION
+
+# %% [markdown]
+# ## What you have learned
+#
+# - What a job asks for follows from a small run that was measured, with something to spare, and from what a
+#   node has. What it got stands in its record.
+# - A sweep is as good as its handling of what fails: no value is not a low value, and "not a number" is none.
+# - A job's end has many traces, and the loudest is rarely the cause: ranks that lose their peers, and ranks
+#   that were told to end, all look dead. A job that ended "well" may have trained on one rank.
+# - Amdahl's and Gustafson's laws describe one run by two fractions. A fit gives the fraction with an error,
+#   and the error decides whether there is a limit to speak of.
+#
+# Open questions, to take along:
+#
+# 1. The time limit that you ask for is half as much again as expected. What does the scheduler do with the
+#    rest when the job ends early, and who pays for a limit of a day "to be safe"?
+# 2. On a node with two cores, which of your measurements of section 4 would change if the work computed
+#    instead of waiting?
+# 3. A sweep of 100 items of ten minutes and one job of 100 ranks ask for the same. Which of the two gets
+#    through the queue sooner, and why?

@@ -1,0 +1,145 @@
+"""Copies planted in classes whose independent works are known, and what the comparison makes of them.
+
+    python -m tests.grading.planted     prints the table of cluster/staff/README.md
+
+Each right but unusual solution of tests/unusual and each wrong one of tests/mutants is one student, who wrote
+all else as the solution has it. A copy is that student's work after one of CHANGES.
+"""
+
+import ast
+import io
+import tokenize
+
+from cluster.staff.course import assignments
+from cluster.staff.feedback import similarity
+from cluster.staff.release import wrong_solutions
+from tests import ROOT
+
+
+def renamed(source):
+    """Every variable, parameter and inner function has another name."""
+    bound = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+    lines = source.splitlines(keepends=True)
+    found = [t for t in tokenize.generate_tokens(io.StringIO(source).readline) if t.type == tokenize.NAME]
+    before = {t.start: lines[t.start[0] - 1][: t.start[1]].rstrip()[-1:] for t in found}
+    for t in reversed(found):
+        if t.string in bound and before[t.start] != ".":
+            row, column = t.start
+            line = lines[row - 1]
+            lines[row - 1] = f"{line[:column]}my_{t.string[::-1]}{line[column + len(t.string) :]}"
+    return "".join(lines)
+
+
+def reformatted(source):
+    """Python's own way to write it: other quotes, brackets, line ends, no comment."""
+    return ast.unparse(ast.parse(source))
+
+
+def commented(source):
+    """A comment and an empty line before each statement, and no docstring."""
+    tree = ast.parse(source)
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    lines = source.splitlines()
+    for row, column in sorted({(n.lineno, n.col_offset) for n in nodes}, reverse=True):
+        if not lines[row - 1][:column].strip():
+            lines[row - 1 : row - 1] = ["", f"{' ' * column}# step {row}: what comes next"]
+    return "\n".join(lines)
+
+
+def source_wise(change):
+    return lambda cells: [(name, change(source)) for name, source in cells]
+
+
+CHANGES = {
+    "as it is": list,
+    "variables renamed": source_wise(renamed),
+    "cells moved": lambda cells: list(reversed(cells)),
+    "reformatted": source_wise(reformatted),
+    "comments changed": source_wise(commented),
+    "all of these": lambda cells: [(n, commented(reformatted(renamed(s)))) for n, s in reversed(cells)],
+}
+
+
+def works(assignment):
+    """(known cells, {kind: [(name, [(cell, source)])]}) of the unusual and the wrong solutions."""
+    release = similarity.one_notebook(ROOT / "exercises" / assignment)
+    solution = similarity.one_notebook(ROOT / "solutions" / assignment)
+    answers = wrong_solutions.cells_of(solution, "solution")
+    known = [similarity.cells_of(release), similarity.cells_of(solution)]
+    found = {}
+    for kind, load in (
+        ("unusual", wrong_solutions.load_all_unusual),
+        ("mutants", wrong_solutions.load_all),
+    ):
+        found[kind] = []
+        for one in load(ROOT, assignment, solution):
+            holes = [(n, wrong_solutions.refill(answers[n].source, text)) for n, text in one.replace.items()]
+            found[kind].append((one.name, holes))  # all other cells are the solution's, and count for nothing
+    return known, found
+
+
+def work(name, cells):
+    return similarity.Work(name, [similarity.cell(*cell) for cell in cells])
+
+
+def names(pairs):
+    return {frozenset((pair.one.student, pair.other.student)) for pair in pairs}
+
+
+def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresholds):
+    """What is found: {copies: {change: (found, all)}, false: {kind: (shown, all)}, little: works with too
+    little of their own to be judged}."""
+    known, found = works(assignment)
+    result = {"copies": {}, "false": {}, "little": {}}
+    for kind in kinds:
+        class_ = found[kind]
+        alone, without = similarity.compare(
+            [work(*one) for one in class_], known, common=len(class_), **thresholds
+        )
+        result["false"][kind] = len(alone), len(class_) * (len(class_) - 1) // 2
+        result["pairs", kind] = alone
+        result["little"][kind] = len(without), len(class_)
+        for change, do in changes.items():
+            judged = [one for one in class_ if one[0] not in without]
+            copies = [work(f"copy of {name}", do(cells)) for name, cells in judged]
+            pairs, _ = similarity.compare(
+                [*(work(*one) for one in class_), *copies], known, common=2 * len(class_), **thresholds
+            )
+            caught = names(pairs)
+            hit = sum(frozenset((name, f"copy of {name}")) in caught for name, _ in judged)
+            before = result["copies"].get((kind, change), (0, 0))
+            result["copies"][kind, change] = before[0] + hit, before[1] + len(judged)
+    return result
+
+
+def table(results):
+    """The table of the README."""
+    kinds = ("unusual", "mutants")
+    lines = ["| | right but unusual | wrong |", "|---|---|---|"]
+
+    def total(part, key):
+        return tuple(map(sum, zip(*(r[part][key] for r in results.values()), strict=True)))
+
+    for change in CHANGES:
+        cells = ["{} of {}".format(*total("copies", (kind, change))) for kind in kinds]
+        lines.append(f"| copies found, {change} | {' | '.join(cells)} |")
+    cells = ["{} of {}".format(*total("false", kind)) for kind in kinds]
+    lines.append(f"| pairs shown of works that are no copies | {' | '.join(cells)} |")
+    cells = ["{} of {}".format(*total("little", kind)) for kind in kinds]
+    lines.append(f"| works with too little of their own to be judged | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    results = {name: measured(name) for name in assignments(ROOT)}
+    for name, result in results.items():
+        print(name)
+        for kind in ("unusual", "mutants"):
+            for pair in result["pairs", kind]:
+                print("  ", kind, pair.one.student, pair.other.student, pair.tokens, f"{pair.share:.2f}")
+    print(table(results))

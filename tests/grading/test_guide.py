@@ -1,0 +1,83 @@
+"""The instructor's guide: does it say what the course has, and is it kept from students?"""
+
+import re
+import runpy
+import tomllib
+
+import nbformat
+import pytest
+
+from cluster.staff.course import assignments
+from cluster.staff.release import student_folder
+from cluster.staff.release.wrong_solutions import cells_of, points, written
+
+from .. import ROOT
+from ..modules import module_of
+
+GUIDE = ROOT / "cluster" / "staff" / "GUIDE.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+UNITS = {text[:2]: text for text in re.split(r"^### ", TEXT, flags=re.M)[1:] if text[:2].isdecimal()}
+QUOTED = re.compile(r"^\| \[(\w+)\]\(\.\./\.\./(tests/mutants/(\d\d)/\w+\.py)\): \"(.+?)\" \| \S", re.M)
+
+
+def test_students_do_not_get_it():
+    """Is it among no files for students, whatever answers the class is past?"""
+    assert GUIDE.is_file()
+    for after in (None, "08"):
+        chosen = student_folder.chosen(ROOT, after)
+        assert chosen and not [path for path in chosen if "GUIDE" in path.name or path == GUIDE]
+
+
+def test_each_unit_has_what_it_needs():
+    """Aims, what must be known, three misunderstandings, two questions: for each unit that is there?"""
+    assert sorted(UNITS) == [name[:2] for name in assignments(ROOT)]
+    for number, text in UNITS.items():
+        assert "*Aims.*" in text and "*Before:*" in text and "*Exam.* (a)" in text and "(b)" in text, number
+        assert len([found for found in QUOTED.finditer(text) if found[3] == number]) == 3, number
+        assert text.count("*Sketch:*") == 2, number
+
+
+def test_misunderstandings_are_quoted_as_grading_names_them():
+    """Are the words those of the wrong solution that the line links?"""
+    found = list(QUOTED.finditer(TEXT))
+    assert len(found) == 3 * len(UNITS)
+    for name, path, _, words in (match.groups() for match in found):
+        assert path.endswith(f"/{name}.py") and runpy.run_path(str(ROOT / path))["MISUNDERSTANDING"] == words
+
+
+@pytest.mark.parametrize("name", assignments(ROOT))
+def test_hours_points_and_written_answers_are_those_of_the_course(name):
+    """Does the table say what units.toml and the assignment say, and name each written answer?"""
+    units = tomllib.loads((ROOT / "lectures" / "units.toml").read_text(encoding="utf-8"))
+    notebook = nbformat.read(next((ROOT / "solutions" / name).glob("*.ipynb")), 4)
+    unit, words = units[name[:2]], written(notebook)
+    checks = sum(points(notebook).values())
+    person = sum(cells_of(notebook, "grade")[word].metadata.nbgrader.points for word in words)
+    row = f"| {name[:2]} {unit['title']} | 90 minutes | {unit['hours']} | {checks:g} | {person:g} |"
+    assert row in TEXT
+    assert {word for word in words if f"| {name[:2]} [{word}](" in TEXT} == words
+
+
+def test_links_lead_somewhere():
+    """Is each file that it links there, and each hole that it names in the workshop?"""
+    for address in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", TEXT):
+        assert (GUIDE.parent / address).exists(), address
+    holes = {name for path in ROOT.glob("solutions/*/*.py")
+             for name in re.findall(r'solution="([\w-]+)"', path.read_text())}  # fmt: skip
+    workshop = TEXT.partition("## A workshop")[2].partition("\n## ")[0]
+    named = {
+        word
+        for line in workshop.splitlines()
+        if line.startswith("| ")
+        for word in re.findall(r"`([\w-]+)`", line)
+    }
+    assert len(named) > 10 and named <= holes
+
+
+def test_the_book_has_it_for_staff_only(tmp_path):
+    """Is it a page of the book with --staff, and not without?"""
+    sources = module_of(ROOT / "lectures" / "book" / "sources.py")
+    for staff in (False, True):
+        pages = sources.assemble(ROOT, tmp_path / str(staff), staff)
+        assert (sources.GUIDE in pages) == staff == (tmp_path / str(staff) / sources.GUIDE).exists()
+        assert ("GUIDE" in (tmp_path / str(staff) / "index.md").read_text()) == staff

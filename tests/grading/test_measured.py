@@ -1,0 +1,88 @@
+"""A free cell that only measures is not run when graded, unless something else needs what it defines."""
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_output
+
+from cluster.staff.classes import gradebook, prepare
+from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.submission import NOT_RUN, GradedNotebook
+
+from .classes import NAME
+from .sandboxes import need, tiny
+
+MEASURE = "import time\nstart = time.perf_counter()\ngain = time.perf_counter() - start\nprint('measured')"
+SHOW = "print('shown', gain)"
+PNG = "iVBORw0KGgoAAAANSUhEUg=="
+
+
+def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(21) == 42", measured=(0,)):
+    """A submission whose last cells are `more`, of which those of the numbers `measured` only measure."""
+    notebook = tiny(answer, check)
+    cells = [new_code_cell(text, id=f"own-{i}") for i, text in enumerate(more)]
+    notebook.cells[2:2] = cells
+    notebook.metadata["measured"] = [cells[i]["id"] for i in measured]
+    return GradedNotebook(notebook, None, Limits(), 0.0)
+
+
+def not_run(made):
+    """The texts of the cells that are not run."""
+    return [made.cells[i].source for i in sorted(made.not_run())]
+
+
+def test_what_nothing_needs_is_not_run():
+    """Are a measurement, and a figure of it that has the mark as well, left out; nothing without it?"""
+    assert not_run(work(MEASURE)) == [MEASURE]
+    assert not_run(work(MEASURE, SHOW, measured=(0, 1))) == [MEASURE, SHOW]
+    assert not_run(work(MEASURE, measured=())) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"answer": "def double(x):\n    return x + x * (gain > -1)"},
+        {"check": "assert double(21) == 42 and gain >= 0"},
+    ],
+    ids=["answer", "check"],
+)
+def test_what_another_cell_needs_is_run(other):
+    """Is a measurement run where a cell that is run, a check or a function of the student's uses its name?"""
+    assert not_run(work(MEASURE, SHOW)) == []
+    assert not_run(work(MEASURE, SHOW, SHOW, measured=(0, 1))) == [SHOW]
+    assert not_run(work(MEASURE, SHOW, measured=(0, 1), **other)) == [SHOW]
+
+
+def test_a_name_of_its_own_does_not_need_another():
+    """Is a measurement left out where other cells set a name that it sets too, before they use it?"""
+    measure = MEASURE + "\nx = 4"
+    assert not_run(work("x = 3", measure, "x = 5\nprint(x)", measured=(1,))) == [measure]
+
+
+def test_where_a_cell_is_no_python_all_are_run():
+    """Nobody knows what a magic of IPython's needs."""
+    assert not_run(work(MEASURE, "%timeit gain")) == []
+
+
+def test_the_released_text_decides(many):
+    """Is a cell that is as it was released not run, and its figure shown; is one that was changed run?"""
+    need()
+    released = many.root / "exercises" / NAME / "doubling.ipynb"
+    notebook = nbformat.read(released, as_version=4)
+    notebook.cells.append(new_code_cell(MEASURE, metadata={"tags": ["measured"]}))
+    nbformat.write(notebook, released)
+    many.released = nbformat.read(released, as_version=4)
+    many.released.cells[-1].metadata.clear()  # what a student's program has lost
+    picture = new_output("display_data", {"image/png": PNG, "text/plain": "<Figure>"})
+    many.released.cells[-1].outputs = [picture]
+    many.released.cells.append(new_code_cell(MEASURE + "  # mine"))
+    many.hand_in("ada", "def double(x):\n    return 2 * x")
+    source = prepare.Source.from_gradebook(many.course.coursedir, NAME)
+    folder = many.course.folder("submitted", "ada", NAME)
+    found = prepare.read_submission("ada", folder, source, prepare.Sanitiser(many.course.config, source))
+    with Engine(workers=1, limits=Limits(cell=60, check=20)) as engine:
+        verdict = engine.grade(found.notebook)
+    assert [check.score for check in verdict.checks.values()] == [1, 2]
+    gradebook.show_figures(verdict.notebook, found.path)
+    *_, unchanged, changed = verdict.notebook.cells
+    assert unchanged.outputs[0].text == NOT_RUN and unchanged.outputs[1].data["image/png"] == PNG
+    assert [output.text for output in changed.outputs] == ["measured\n"]

@@ -1,0 +1,141 @@
+"""Who copied from whom: are planted copies found, independent works not, and does nothing end the command?"""
+
+import re
+
+import nbformat
+import pytest
+
+pytest.importorskip("copydetect", reason="cluster/setup.sh similar")
+
+from cluster.staff import __main__ as command
+from cluster.staff.course import CourseError
+from cluster.staff.feedback import similarity, similarity_page
+from tests.grading import planted
+
+from .classes import NAME
+
+QUICK = ["01_convolution_as_gemm", "08_large_batches"]
+LONG = """\
+def smooth(values, width):
+    kept = []
+    for start in range(0, len(values) - width + 1, 2):
+        window = [v * v for v in values[start : start + width]]
+        if max(window) > 3 and min(window) < 1:
+            kept.append(sum(window) / max(1, len(window) - 1))
+        elif start % 7 == 3:
+            kept.insert(0, abs(window[-1] - window[0]) ** 0.5)
+    return sorted(kept, key=lambda one: -one)[: width // 2]
+x = smooth([1, 2, 3], 2)
+"""
+
+
+@pytest.mark.parametrize("assignment", QUICK)
+def test_planted_copies_are_found_and_independent_works_are_not(assignment):
+    """Is each copy of a right but unusual solution found, however disguised, and no pair that is none?"""
+    found = planted.measured(assignment, kinds=("unusual",))
+    copies = found["copies"].values()
+    assert len(copies) == len(planted.CHANGES)
+    assert all(hit == judged > 0 for hit, judged in copies), found["copies"]
+    assert found["false"]["unusual"][0] == 0, found["pairs", "unusual"]
+
+
+@pytest.mark.parametrize("change", planted.CHANGES)
+def test_a_change_changes_the_text(change):
+    """Is a disguise one: another text or order, and still Python?"""
+    cells = [("a", LONG), ("b", "y = {'one': (1 + 2)}  # two\nz = y\n")]
+    made = planted.CHANGES[change](cells)
+    assert (made == cells) == (change == "as it is") and len(made) == 2
+    for _, source in made:
+        compile(source, "cell", "exec")
+
+
+def test_what_makes_no_difference():
+    """Names, comments, docstrings, quotes, brackets, spelling of numbers: the same tokens, and else not?"""
+    one = 'def f(a):\n    """Words."""\n    b = a.sum(1e-3)  # why\n    return g(b, "x")\n'
+    same = "def f(other):\n    c = (other.sum(0.001,))\n\n    return g(c, 'yy')\n"
+    assert similarity.cell("", one).tokens == similarity.cell("", same).tokens
+    for other in (same.replace("sum", "max"), same.replace("0.001", "0.01"), same.replace("return", "yield")):
+        assert similarity.cell("", other).tokens != similarity.cell("", one).tokens
+    assert similarity.cell("", one).lines[-1] == 3 and len(similarity.cell("", "for (:\n  'open").tokens) >= 3
+
+
+def works(*sources):
+    return [similarity.Work(f"s{i}", [similarity.cell("hole", text)]) for i, text in enumerate(sources)]
+
+
+def test_what_many_have_or_was_given_counts_for_nothing():
+    """Is a text that the release, the solution or more students than N hold no reason to show a pair?"""
+    known = [[similarity.cell("given", LONG)]]
+    assert similarity.compare(works(LONG, LONG), known) == ([], ["s0", "s1"])
+    assert len(similarity.compare(works(*[LONG] * 5), [])[0]) == 10  # five may have it
+    assert similarity.compare(works(*[LONG] * 6), [])[0] == []
+    assert len(similarity.compare(works(*[LONG] * 6), [], common=6)[0]) == 15
+
+
+def hand_in(many, odd=True):
+    """Two copies, one of their own, and submissions that nothing can read."""
+    many.hand_in("ada", LONG)
+    many.hand_in("ben", planted.commented(planted.reformatted(planted.renamed(LONG))))
+    many.hand_in("cem", "x = 1")
+    if odd:
+        many.hand_in("<dan>", LONG.replace("]", "", 3) + "\nfor (:\n  '''open")
+        many.hand_in("eve", text="{")
+        many.hand_in("fay", text="")
+        many.hand_in("gus", text=nbformat.writes(nbformat.v4.new_notebook()))
+        folder = many.course.folder("submitted", "hal", NAME)
+        folder.mkdir(parents=True)
+        many.hand_in("ida", LONG, name="another.ipynb")
+        (many.course.folder("submitted", "ida", NAME) / "another.ipynb").write_bytes(b'{"cells": "\xff\xfe')
+
+
+def test_a_class_is_compared(many, monkeypatch, capsys):
+    """Is the pair shown with both sides, in the page and in the terminal, and nobody else's?"""
+    hand_in(many, odd=False)
+    monkeypatch.chdir(many.root)
+    assert command.main(["similar", "99"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  ada +ben +\d+ +100% +100%$", said, re.M) and "1 pairs are alike" in said
+    path = many.root / ".grading" / "reports" / NAME / "similar.html"
+    text = path.read_text()
+    assert path.stat().st_mode & 0o77 == 0
+    assert text.count("<mark>") >= 2 * 9 and "<h2>1. ada and ben</h2>" in text and "ym_" not in text
+    assert "my_seulav" in text and "for start in range" in text  # both texts as they were written
+    assert not re.search(r'(src|href)="|<script|@import|url[(]', text)
+    assert command.main(["similar", "99", "--common", "1"]) == 0
+    assert "0 pairs are alike" in capsys.readouterr().out
+
+
+def test_no_submission_ends_the_command(many, monkeypatch, capsys):
+    """Not Python, no JSON, empty, no cells, no notebook, no encoding: is each named, the class compared?"""
+    hand_in(many)
+    monkeypatch.chdir(many.root)
+    assert command.main(["similar", "99"]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^  ada +ben ", said, re.M)
+    unread = dict(re.findall(r"^  (\w+) is not compared: (.+)$", said, re.M))
+    assert sorted(unread) == ["eve", "fay", "gus", "hal", "ida"] and "empty" in unread["fay"]
+    text = (many.root / ".grading" / "reports" / NAME / "similar.html").read_text()
+    assert "<dan>" not in text and ("&lt;dan&gt;" in text) == ("<dan>" in said)
+
+
+def test_without_the_library_the_remedy_is_named(many, monkeypatch, capsys):
+    """Does the command say how copydetect is installed?"""
+    hand_in(many, odd=False)
+    monkeypatch.chdir(many.root)
+    monkeypatch.setitem(__import__("sys").modules, "copydetect", None)
+    assert command.main(["similar", "99"]) == 1
+    assert "cluster/setup.sh similar" in capsys.readouterr().err
+
+
+def test_nobody_handed_in(many):
+    """Is an empty inbox an error that names the command to give?"""
+    with pytest.raises(CourseError, match="grade collect 99"):
+        similarity.of_class(many.root, many.course, NAME)
+
+
+def test_a_page_of_many_pairs_stays_short():
+    """Are all pairs in the table, and the sides of the first only?"""
+    pairs, _ = similarity.compare(works(*[LONG] * 12), [], common=12)
+    found = similarity.Comparison(12, pairs, [], {}, 12)
+    assert similarity_page.page("99", found).count("<h2>") == similarity_page.SHOWN
+    assert f"and {66 - 20} more" in "\n".join(similarity_page.terminal(found))

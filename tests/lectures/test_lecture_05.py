@@ -1,0 +1,189 @@
+"""Lecture 05: are its laws, bytes and factors right, and is its tour of Slurm the one recorded?"""
+
+import ast
+import hashlib
+import itertools
+import json
+import re
+
+import jupytext
+import numpy as np
+import pandas as pd
+import pytest
+
+from cluster.network import Network, simulate
+
+from .. import ROOT
+
+LECTURES = ROOT / "lectures"
+TEXT = LECTURES / "text" / "05_why_distribute.py"
+SCRIPT = LECTURES / "runs" / "05_slurm_tour.py"
+SETTINGS = {
+    "P100_MINUTES", "M40_DAYS", "IMAGES", "M40_PEAK", "RESNET", "training", "PIPELINE", "RATES", "whole",
+    "serial", "KITTI", "each", "numbers", "spent", "kitti", "WEAK", "PRODUCTS", "ALEXNET", "P",
+    "STAGES", "at_cut", "ALEX",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """The imports, functions and settings of the lecture's code cells; no job, no figure."""
+    names = {"__name__": "lecture_05", "palette": []}
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            assigned = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
+            found = [n for t in assigned for n in (getattr(t, "elts", None) or [getattr(t, "value", t), t])]
+            targets = {n.id for n in found if isinstance(n, ast.Name)}
+            kept = ast.Import | ast.ImportFrom | ast.FunctionDef
+            if isinstance(node, kept) or targets & SETTINGS:
+                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
+    return names
+
+
+@pytest.fixture(scope="module")
+def tour():
+    return json.loads(SCRIPT.with_suffix(".json").read_text())
+
+
+def test_the_rain_forecast(lecture):
+    """13 + 4 hours stay: 2.22 times on 16 GPUs, at most 2.41; with 16 times the data 9.75 times."""
+    serial, whole = lecture["serial"], lecture["whole"]
+    trained = 24 * lecture["RATES"][1] / lecture["RATES"][16]
+    assert serial == pytest.approx(17, abs=0.01) and whole == pytest.approx(41, abs=0.01)
+    assert whole / (serial + trained) == pytest.approx(2.22, abs=0.005)
+    assert whole / serial == pytest.approx(2.41, abs=0.005)
+    assert (17 + 24 * 16) / (17 + 16 * trained) == pytest.approx(9.75, abs=0.005)
+
+
+def test_kittibox_is_counted_in_two_ways(lecture):
+    """4 of 70 evaluations, or all of them: 15.35 and 5.95 times on 16 GPUs."""
+    assert lecture["numbers"] == {"by steps": [70, 8, 4], "by pictures": [70, 70, 70]}
+    assert lecture["kitti"]["by steps"][16] == pytest.approx(15.35, abs=0.005)
+    assert lecture["kitti"]["by pictures"][16] == pytest.approx(5.95, abs=0.005)
+    assert {name: speed[1] for name, speed in lecture["kitti"].items()} == {"by steps": 1, "by pictures": 1}
+
+
+def test_resnet_50_in_two_days(lecture):
+    """3.9e9 multiply-adds an image (He et al. say 3.8e9), six FLOPs each, 90 epochs: a quarter of 8 M40."""
+    assert lecture["RESNET"]["weights"] == 25_583_592
+    assert lecture["RESNET"]["multiply-adds"] == pytest.approx(3.9e9, rel=0.02)
+    share = lecture["training"] / (8 * lecture["M40_PEAK"] * 2 * 86400)
+    assert 0.25 < share < 0.33
+
+
+@pytest.mark.parametrize("p", [2, 4, 8])
+def test_a_layer_that_is_cut_is_the_whole_layer(lecture, p):
+    """Outputs and gradients of the inputs, and 2 (p - 1)/p times the inputs in bytes from each rank."""
+    rng = np.random.default_rng(p)
+    x, w, g = (rng.standard_normal(shape) for shape in ((3, 16), (16, 24), (3, 24)))
+    run = simulate(lecture["split_layer"], x, w, g, ranks=p, network=Network(1e-6, 1e-9))
+    assert np.allclose(np.hstack([y for y, _ in run.results]), x @ w)
+    assert np.allclose(np.hstack([dx for _, dx in run.results]), g @ w.T)
+    assert {count.bytes_sent for count in run.counts} == {2 * (p - 1) * x.nbytes // p}
+
+
+def test_alexnet_by_hand(lecture):
+    """62.4M weights; fc6 is worth cutting below 4,096 images, conv5 below k²K/HW = 13.6."""
+    table = lecture["ALEXNET"]
+    assert table["weights"].sum() == 62_378_344 - 10_568  # Krizhevsky's network on one GPU, less its biases
+    assert table.loc["fc6", "cut if N <"] == 4096
+    assert table.loc["conv5", "cut if N <"] == pytest.approx(9 * 256 / 13**2)
+    assert lecture["ALEX"]["multiply-adds"] == pytest.approx(1.13e9, rel=0.01)
+
+
+def test_what_a_step_sends(lecture):
+    """On 2 ranks each sends what it has once: of fc8 4 · 4.096 MB, or if cut 4 · 4096 bytes an image."""
+    sent = lecture["sent"]
+    assert sent(2, 10, [])["fc8"] == 4 * 4096 * 1000
+    assert sent(2, 10, ["fc8"])["fc8"] == 4 * 4096 * 10
+    assert sent(2, 10, ["conv1"])["conv1"] == 0  # images
+    assert sent(1, 10, ["fc8"]).sum() == 0  # nobody to send to
+    mixed = sent(4, 512, ["fc6", "fc7", "fc8"]).sum()
+    assert sent(4, 512, []).sum() / mixed == pytest.approx(5, abs=0.1)  # as the text says
+    assert sent(4, 512, lecture["ALEXNET"].index).sum() / mixed == pytest.approx(10.5, abs=0.1)
+
+
+def test_a_pipeline_sends_at_its_cuts(lecture):
+    """No stages of whole layers are more even; the busiest rank sends less than data, more than both."""
+    table, sent = lecture["ALEXNET"], lecture["sent"]
+    work = (table["weights"] * table["uses"]).to_numpy()
+
+    def largest(cuts):
+        return max(part.sum() for part in np.split(work, cuts))
+
+    chosen = [table.index.get_loc(layer) for layer in lecture["STAGES"]]
+    assert largest(chosen) == min(map(largest, itertools.combinations(range(1, 8), 3)))
+    assert lecture["at_cut"].tolist() == [4 * 512 * n for n in (27 * 27 * 96, 13 * 13 * 256, 13 * 13 * 384)]
+    busiest = 4 * 512 * (27 * 27 * 96 + 13 * 13 * 256)  # rank 1: activations to rank 2, gradients to rank 0
+    assert sent(4, 512, ["fc6", "fc7", "fc8"]).sum() < busiest < sent(4, 512, []).sum()
+    assert work[:5].sum() / work.sum() > 0.9  # nearly all of it is before fc6
+
+
+def test_the_simple_calls_last_as_long_as_a_turn(lecture):
+    """What takes less than a scheduler's turn does not notice that ranks outnumber cores."""
+    assert lecture["PRODUCTS"] * 2 * 192**3 / 200e9 > 0.003  # seconds, on a core with 200 GFLOP/s
+
+
+def test_factors_by_hand(lecture):
+    """Two ranks, one turn: the slower rank counts, and the factors' product is the efficiency."""
+    strong, weak, base = lecture["STRONG"] // 2, lecture["WEAK"], lecture["STRONG"]
+    times = {  # what: (alone, apart, together) of rank 0; rank 1 takes a quarter more
+        "product in the cache": (1, 1), "sum from memory": (2, 4),
+        weak: (10, 12, 16), strong: (18, 20, 24), base: (32, 40, 48),
+    }  # fmt: skip
+    rows = [
+        {"what": what, "how": how, "turn": 1, "ms": ms * factor}
+        for what, values in times.items()
+        for how, ms in zip(("alone", "apart", "together"), values, strict=False)
+        for factor in ((1.0,) if how == "alone" else (1.0, 1.25))
+    ]
+    found = {name: float(v.iloc[0]) for name, v in lecture["factors"](pd.DataFrame(rows), 2).items()}
+    assert found["sum from memory"] == 2 / 5 and found["product in the cache"] == 1 / 1.25
+    assert found["weak"] == 10 / 20 and found["strong"] == 32 / (2 * 30)
+    assert found["weak: one machine"] * found["weak: exchange"] == pytest.approx(found["weak"])
+    parts = ("a smaller batch", "strong: one machine", "strong: exchange")
+    assert np.prod([found[name] for name in parts]) == pytest.approx(found["strong"])
+
+
+def test_tour_is_of_this_script(tour):
+    """Was it recorded by the script as it stands, on a real Slurm, with no path of that machine?"""
+    assert tour["script"] == hashlib.sha256(SCRIPT.read_bytes()).hexdigest()
+    assert re.fullmatch(r"\d+\.\d+\.\d+", tour["versions"]["slurm"])
+    assert not re.search(r"/(tmp|srv|home|root|work)/", json.dumps(tour))
+
+
+def test_tour_shows_each_reason_that_the_lecture_explains(tour):
+    outputs = {name: answer["output"] for name, answer in tour["answers"].items()}
+    assert all(reason in outputs["squeue, full"] for reason in ("(Resources)", "(Priority)", "(Dependency)"))
+    assert "(JobArrayTaskLimit)" in outputs["squeue, array"]
+    assert re.search(r"\((PartitionConfig|PartitionNodeLimit)\)", outputs["squeue, never"])
+    assert "(PartitionTimeLimit)" in outputs["squeue, never"]
+    assert "NumNodes=5" in outputs["scontrol, never"] and "JobState=PENDING" in outputs["scontrol, never"]
+
+
+def test_tour_two_requests_are_refused_and_two_wait_for_ever(tour):
+    outputs = {
+        name: answer["output"] for name, answer in tour["answers"].items() if name.startswith("sbatch")
+    }
+    accepted = {name for name, output in outputs.items() if output.startswith("Submitted batch job")}
+    assert accepted == {"sbatch, nodes", "sbatch, time"} and len(outputs) == 4
+    assert all("error" in outputs[name] for name in outputs.keys() - accepted)
+    assert "nodes=5" in tour["never"]["before"]["error"] and "4" in tour["never"]["before"]["error"]
+    assert re.search("PartitionConfig|PartitionNodeLimit", tour["never"]["after"]["error"])
+
+
+def test_tour_the_first_job_had_what_it_was_given(tour):
+    """Four ranks on two nodes; and the array's losses are those of its formula."""
+    ranks = tour["first"]["results"]
+    assert sorted(r["rank"] for r in ranks) == [0, 1, 2, 3] and {r["of"] for r in ranks} == {4}
+    assert len({r["node"] for r in ranks}) == 2
+    assert {r["cores"] for r in ranks} == {2}  # one was asked for: nothing pins them, as the text says
+    table = tour["sweep"]["table"]
+    expected = [5 * (1 - 10 * rate) ** 40 for rate in tour["sweep"]["items"]]
+    assert table["loss"] == pytest.approx(expected) and set(table["status"]) == {"done"}
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

@@ -1,0 +1,221 @@
+"""Lecture 06: are its all-reduces right, do its formulas hold, and do its records carry what it says?"""
+
+import ast
+import hashlib
+import json
+import pathlib
+
+import jupytext
+import numpy as np
+import pytest
+
+from cluster.network import Hierarchy, Network, Placeholder, Switch, fusion, resnet50, simulate, sums
+from cluster.network.bandwidth import allreduce_seconds, bus_bandwidth
+
+LECTURES = pathlib.Path(__file__).parents[2] / "lectures"
+TEXT = LECTURES / "text" / "06_all_reduce.py"
+NETWORK = Network(latency=17e-6, time_per_byte=0.83e-9, reduction=0.11e-9)
+SHARED = ("parameter_server", "tree", "ring", "halving_doubling")
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """The imports and functions of the lecture's code cells, and their texts; no job, no figure."""
+    names = {"__name__": "lecture_06", "texts": {}}
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            targets = {getattr(target, "id", "") for target in getattr(node, "targets", ())}
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or "ETHERNET" in targets:
+                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
+                names["texts"][getattr(node, "name", "")] = ast.get_source_segment(cell.source, node)
+    return names
+
+
+@pytest.fixture(scope="module")
+def slow():
+    return json.loads((LECTURES / "runs" / "06_slow_network.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def seconds(slow):
+    """Seconds of the recorded jobs: {(ranks, switches): {what: (sizes, repeats)}}."""
+    return {
+        (job["ranks"], job["switches"]): {
+            name: np.array(list(times.values()), float) for name, times in job["seconds"].items()
+        }
+        for job in slow["jobs"]
+    }
+
+
+@pytest.fixture(scope="module")
+def timeline():
+    return json.loads((LECTURES / "runs" / "06_timeline.json").read_text())
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_the_record_ran_the_lectures_code(lecture, name):
+    """Has the script of the slow network the same all-reduces, to the letter?"""
+    script = ast.parse((LECTURES / "runs" / "06_slow_network.py").read_text())
+    [theirs] = [node for node in script.body if getattr(node, "name", "") == name]
+    assert ast.dump(ast.parse(lecture["texts"][name]).body[0]) == ast.dump(theirs)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("name", SHARED)
+def test_sums(lecture, name, ranks):
+    """Is each part there once, on every rank?"""
+    sums.check_sum(lecture[name], ranks, 3 * ranks)
+
+
+@pytest.mark.parametrize("nodes, q", [(1, 4), (4, 1), (3, 2), (4, 4)])
+def test_leaders(lecture, nodes, q):
+    """The sum, and the formula of 6.7, on a network without additions."""
+    sums.check_sum(lecture["leaders"], nodes * q, 5 * nodes, q)
+    network = Hierarchy(9e-6, 1e-9, ranks_per_node=q, inside_latency=2e-6, inside_time_per_byte=1e-10)
+    n = 4 * 1200 * nodes
+    ring = 2 * (nodes - 1) * (9e-6 + n / nodes * 1e-9)
+    found = allreduce_seconds(lecture["leaders"], n, nodes * q, network, q)
+    assert found == pytest.approx(2 * (q - 1) * (2e-6 + n * 1e-10) + ring, rel=1e-9)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 32])
+def test_what_they_cost(lecture, ranks):
+    """The formulas of 6.3 and 6.4, and 2 (p − 1) vectors in turn for the parameter server."""
+    n, a, b, g = 4 * 32 * 100, NETWORK.latency, NETWORK.time_per_byte, NETWORK.reduction
+    rest = 2 * (ranks - 1) / ranks * n * b + (ranks - 1) / ranks * n * g
+    expected = {
+        "parameter_server": (ranks - 1) * (2 * (a + n * b) + n * g),
+        "tree": np.log2(ranks) * (2 * (a + n * b) + n * g),
+        "ring": 2 * (ranks - 1) * a + rest,
+        "halving_doubling": 2 * np.log2(ranks) * a + rest,
+    }
+    for name, cost in expected.items():
+        run = simulate(lecture[name], Placeholder(n // 4), ranks=ranks, network=NETWORK)
+        assert run.time == pytest.approx(cost, rel=1e-9), name
+        assert run.bytes_sent == 2 * (ranks - 1) * n
+
+
+@pytest.mark.parametrize("ranks", [4, 8, 16])
+def test_crossover_on_two_switches(lecture, ranks):
+    """At the formula's size both take the same time; on one switch halving-doubling is ahead there."""
+    a, b = 600e-6, 0.17e-6
+    size = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * a / b
+    size = round(size / (64 * ranks)) * 64 * ranks
+    two = Hierarchy(a, b, ranks_per_node=ranks // 2, inside_latency=a, inside_time_per_byte=b)
+    times = [allreduce_seconds(lecture[f], size, ranks, two) for f in ("ring", "halving_doubling")]
+    assert times[0] == pytest.approx(times[1], rel=0.01)
+    one = [allreduce_seconds(lecture[f], size, ranks, Switch(a, b)) for f in ("ring", "halving_doubling")]
+    assert one[0] == pytest.approx(times[0], rel=1e-9) and one[1] < one[0]
+
+
+def test_line_crossing_and_ping_pong(lecture):
+    """By hand: through (1, 3) and (3, 7); 1 is half-way between 4 and 16; virtual time is α + nβ."""
+    assert lecture["line"]([1, 2, 3], [3.0, 99.0, 7.0]) == (1.0, 2.0)
+    assert lecture["held_out"]([1, 2, 3], [3.0, 4.0, 7.0], 1.0, 2.0) == pytest.approx([0.25])
+    assert lecture["crossing"](np.array([1, 4, 16]), np.array([3.0, 1.5, 0.5])) == pytest.approx(8)
+    found = simulate(lecture["ping_pong"], [10, 1000], 3, ranks=2, network=NETWORK).results[0]
+    assert found == pytest.approx(17e-6 + np.array([[10] * 3, [1000] * 3]) * 0.83e-9)
+
+
+def test_record_is_whole_and_of_its_script(slow, seconds):
+    """4 and 8 ranks on one switch and on two, every size, almost no round lost, from committed code."""
+    digest = hashlib.sha256((LECTURES / "runs" / "06_slow_network.py").read_bytes()).hexdigest()
+    assert {job["script"] for job in slow["jobs"]} == {digest}
+    assert not any(job["versions"]["cluster"].endswith("-dirty") for job in slow["jobs"])
+    assert seconds.keys() == {(4, 1), (4, 2), (8, 1), (8, 2)}
+    shape = (len(slow["settings"]["sizes"]), slow["settings"]["repeats"])
+    for found in seconds.values():
+        assert found.keys() == {"ping_pong", "exchange", *SHARED}
+        assert all(times.shape == shape and np.isnan(times).mean() < 0.1 for times in found.values())
+
+
+def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
+    """A line near the cable's rate; the order of the four; the ring's bus bandwidth; the list."""
+    n = np.array(slow["settings"]["sizes"])
+    middle = {key: {k: np.nanmedian(t, 1) for k, t in found.items()} for key, found in seconds.items()}
+    alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
+    assert 0.9 < 8 / beta / slow["settings"]["rate"] < 1
+    assert np.abs(lecture["held_out"](n, middle[4, 1]["ping_pong"], alpha, beta)).max() < 0.5
+    for ranks in (4, 8):
+        last = {name: middle[ranks, 1][name][-1] for name in SHARED}
+        assert last["parameter_server"] > last["tree"] > 2 * last["ring"]
+        assert 0.7 < bus_bandwidth(n[-1], last["ring"], ranks) * beta < 1
+        assert middle[ranks, 1]["ring"][0] > 1.2 * middle[ranks, 1]["halving_doubling"][0]
+        assert middle[ranks, 1]["exchange"][-1] > 1.1 * middle[ranks, 1]["ping_pong"][-1]
+    assert middle[8, 1]["parameter_server"][0] < 7 * middle[8, 1]["ping_pong"][0]
+
+
+def test_messages_of_64_kb_are_slower_where_several_travel(lecture, slow, seconds):
+    """8 ranks: the tree and halving-doubling step up where they send 64 KB, the two others nowhere."""
+    n = np.array(slow["settings"]["sizes"])
+    middle = {name: np.nanmedian(times, 1) for name, times in seconds[8, 1].items()}
+    alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
+    network = Switch(alpha, beta)
+    ratio = {
+        name: middle[name] / [allreduce_seconds(lecture[name], int(size), 8, network) for size in n]
+        for name in SHARED
+    }
+    for name, longest in {"tree": 64 * 1024, "halving_doubling": 128 * 1024}.items():
+        at = list(n).index(longest)
+        assert ratio[name][at] > 1.15 * ratio[name][at - 1]
+        assert (np.diff(ratio[name][5:at]) < 0.1).all()
+    for name in ("parameter_server", "ring"):
+        assert (ratio[name][n >= 32 * 1024] < 1.15).all()
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
+    """Within a factor of two of the formula; on one switch later; the two apart for long vectors."""
+    n = np.array(slow["settings"]["sizes"])
+    alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
+    expected = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * alpha / beta
+    ratio = {s: seconds[ranks, s]["ring"] / seconds[ranks, s]["halving_doubling"] for s in (1, 2)}
+    found = {s: lecture["crossing"](n, np.nanmedian(r, 1)) for s, r in ratio.items()}
+    assert expected / 2 < found[2] < 2 * expected and found[2] < found[1]
+    long = n >= 64 * 1024
+    one, two = Switch(alpha, beta), Hierarchy(alpha, beta, 0, 0, ranks // 2, alpha, beta)
+    lines = [
+        np.divide(*(allreduce_seconds(lecture[f], int(n[-1]), ranks, network) for f in SHARED[2:]))
+        for network in (one, two)
+    ]
+    share = -np.diff([np.nanmedian(ratio[s][-1]) for s in (1, 2)])[0] / -np.diff(lines)[0]
+    assert 0.7 < share < 1.1 if ranks == 4 else 0.2 < share < 0.5  # of the predicted distance
+    assert (np.nanmedian(ratio[2], 1)[long] < np.nanmedian(ratio[1], 1)[long]).all()
+    assert np.nanquantile(ratio[2][-1], 0.75) < np.nanquantile(ratio[1][-1], 0.25)  # the longest
+
+
+def test_timeline_is_whole_and_of_its_script(timeline):
+    """In each step 210 tensors, all their bytes reduced once; the four that lack are equal to others."""
+    digest = hashlib.sha256((LECTURES / "runs" / "06_timeline.py").read_bytes()).hexdigest()
+    assert timeline["script"] == digest and not timeline["versions"]["cluster"].endswith("-dirty")
+    tensors = resnet50.tensors()
+    for step in timeline["steps"]:
+        absent = [t.name for i, t in enumerate(tensors) if str(i) not in step["ready"]]
+        assert absent == [f"conv{k}_block1_3_bn/beta" for k in (2, 3, 4, 5)]
+        sent = sum(4 * tensors[int(i)].parameters for i in step["ready"])
+        assert sum(size for *_, size in step["exchanges"]) == sent
+        assert sum(count for _, _, count, _ in step["exchanges"]) == 210
+        assert len(step["exchanges"]) < 60  # fused
+
+
+def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
+    """Within a tenth; the prediction with overlap lies among the eight steps."""
+    lengths, spent = np.array(timeline["sizes"]).T
+    sizes = np.unique(lengths)
+    alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])
+    forward, both = (
+        np.median([s for rank in timeline["passes"] for which, s in rank if which == name])
+        for name in ("loss", "gradients")
+    )
+    buffers = resnet50.buffers(both - forward)
+    alone = both + alpha + beta * sum(buffer.size for buffer in buffers)
+    seconds = sorted(step["seconds"] for step in timeline["steps"])
+    assert 0.9 * alone < seconds[len(seconds) // 2] < 1.1 * alone
+    model = fusion.predict(buffers, lambda n: alpha + beta * n, forward=forward, backward=both - forward)
+    assert seconds[0] < model.time < seconds[-1]
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

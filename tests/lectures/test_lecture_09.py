@@ -1,0 +1,366 @@
+"""Lecture 09: does its twin count right and agree with real ranks, and do its records carry what it says?"""
+
+import ast
+import hashlib
+import itertools
+import json
+import math
+import pathlib
+
+import jupytext
+import numpy as np
+import pytest
+
+from ..modules import module_of
+
+LECTURES = pathlib.Path(__file__).parents[2] / "lectures"
+TEXT, RUNS = LECTURES / "text" / "09_asynchronous_sgd.py", LECTURES / "runs"
+NAMES = ("09_asynchronous", "09_staleness", "09_iterations")
+CONSTANTS = {"MEDIAN", "STRAGGLERS", "GOAL", "CASES", "WAYS", "KNOWN", "ASKED"}
+
+
+@pytest.fixture(scope="module")
+def lecture():
+    """The imports, functions and some constants of the lecture's code cells, and their texts; no figure."""
+    names = {"__name__": "lecture_09", "texts": {}}
+    for cell in jupytext.read(TEXT, fmt="py:percent").cells:
+        for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
+            targets = {
+                getattr(leaf, "id", "")
+                for target in getattr(node, "targets", ())
+                for leaf in getattr(target, "elts", [target])
+            }
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or CONSTANTS & targets:
+                exec(compile(ast.Module([node], []), str(TEXT), "exec"), names)
+                names["texts"][getattr(node, "name", "")] = ast.get_source_segment(cell.source, node)
+    names["script"] = module_of("lectures/runs/09_iterations.py")
+    return names
+
+
+@pytest.fixture(scope="module")
+def records():
+    return {name: json.loads((RUNS / f"{name}.json").read_text()) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def jobs(records):
+    """The jobs of real ranks by the name of their scenario."""
+    return {job["scenario"]["name"]: job for job in records["09_asynchronous"]["jobs"]}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_record_is_of_its_script(records, name):
+    assert records[name]["script"] == hashlib.sha256((RUNS / f"{name}.py").read_bytes()).hexdigest()
+    assert all(job["machine"]["cpu"] and job["versions"]["numpy"] for job in records[name]["jobs"])
+
+
+def test_the_record_ran_the_lectures_twin(lecture):
+    """Is the staleness of the trainings drawn by the lecture's function, to the letter?"""
+    script = ast.parse((RUNS / "09_staleness.py").read_text())
+    [theirs] = [node for node in script.body if getattr(node, "name", "") == "parameter_server"]
+    assert ast.dump(ast.parse(lecture["texts"]["parameter_server"]).body[0]) == ast.dump(theirs)
+
+
+# ---- The twin
+
+
+def test_parameter_server_by_hand(lecture):
+    """Two workers, 2 s and 3 s: updates at 2 (first), 3 (second), 4, 6 and 6; staleness counted on paper."""
+    rows = lecture["parameter_server"](lambda worker: 2 + worker, 2, 5)
+    assert rows[:, 0].tolist() == [2, 3, 4, 6, 6]
+    assert rows[:, 1].tolist() == [0, 1, 0, 0, 1]
+    assert rows[:, 2].tolist() == [0, 1, 1, 0, 2]
+
+
+def test_a_busy_server_makes_a_queue(lecture):
+    """Gradients at once, a second of service each: one after the other, each sees all others."""
+    rows = lecture["parameter_server"](lambda worker: 1e-6, 4, 40, service=1.0)
+    assert np.diff(rows[:, 0]) == pytest.approx(1.0)
+    assert (rows[4:, 2] == 3).all()
+
+
+@pytest.mark.parametrize("workers", [1, 3, 8])
+def test_mean_staleness_is_a_matter_of_counting(lecture, workers):
+    """p - 1, whatever the speeds, up to the two ends of a run."""
+    rng = np.random.default_rng(0)
+    speeds = rng.uniform(0.1, 10, workers)
+    rows = lecture["parameter_server"](lambda w: speeds[w] * rng.exponential(), workers, 20_000)
+    assert rows[:, 2].mean() == pytest.approx(workers - 1, abs=0.05)
+
+
+def test_all_reduce_rounds_by_hand(lecture):
+    """Rounds of 1 s, a gradient of 1.5 s: begun at 0, 1.5, 3, ... and taken by rounds 2, 3, 5, 6."""
+    found = lecture["all_reduce_rounds"](lambda worker: 1.5, 1, 7, 1.0)
+    assert found == [[], [], [2], [2], [], [2], [2]]
+
+
+def test_staleness_of_rounds_is_a_gradients_time_and_one(lecture):
+    rng = np.random.default_rng(0)
+    found = lecture["all_reduce_rounds"](lambda worker: rng.uniform(2, 4), 8, 20_000, 1.0)
+    assert np.mean([s for one in found for s in one]) == pytest.approx(3 + 1, rel=0.01)
+
+
+def test_backup_workers_by_hand(lecture):
+    """Three workers of 1, 2 and 5 s, two needed: the third is dropped at 5 and joins."""
+    ends, dropped = lecture["backup_workers"](lambda worker: [1, 2, 5][worker], 3, 2, 3)
+    assert ends.tolist() == [2, 4, 6] and dropped == 1
+
+
+def test_waiting_for_all_is_the_largest_of_all(lecture):
+    draws = iter(np.random.default_rng(1).uniform(1, 2, 400).tolist())
+    kept = []
+    ends, dropped = lecture["backup_workers"](lambda worker: kept.append(next(draws)) or kept[-1], 4, 4, 50)
+    assert dropped == 0
+    assert np.diff(ends) == pytest.approx(np.reshape(kept[4:200], (-1, 4)).max(1))
+
+
+# ---- Real ranks
+
+
+@pytest.mark.parametrize("name", ["4 workers", "8 workers", "8 workers, 2 slow"])
+def test_staleness_of_real_ranks_agrees(lecture, jobs, name):
+    """Kolmogorov-Smirnov distance at most 0.1, with three seeds of the twin; the mean by counting."""
+    scenario = jobs[name]["scenario"]
+    real = np.array([row[2][0] for row in jobs[name]["rows"]])
+    assert len(real) == scenario["updates"] and abs(real.mean() - scenario["workers"] + 1) < 0.05
+    for seed in range(3):
+        draw = lecture["seconds_of"](scenario, seed)
+        twin = lecture["parameter_server"](draw, scenario["workers"], 10_000)[:, 2]
+        assert lecture["distance"](real, twin) < 0.1
+    assert jobs[name]["loss"][1] < jobs[name]["loss"][0] / 2  # and they learned
+
+
+def test_the_distance_can_be_large(lecture, jobs):
+    """The test above can fail: 4 workers are not 8, and slow ones not equal ones."""
+    real = {
+        name: np.array([row[2][0] for row in job["rows"]]) for name, job in jobs.items() if "workers" in name
+    }
+    for a, b in itertools.combinations(real.values(), 2):
+        assert lecture["distance"](a, b) > 0.1
+
+
+def test_ranks_that_never_wait_stand_in_a_queue(jobs):
+    """Mean 7, as counted; nearly all exactly 7."""
+    real = np.array([row[2][0] for row in jobs["8 workers that never wait"]["rows"]])
+    assert abs(real.mean() - 7) < 0.05 and np.mean(real == 7) > 0.9
+
+
+@pytest.mark.parametrize("name", ["all-reduce, 4 ranks", "all-reduce, 8 ranks"])
+def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
+    """Sweep, batch and staleness within 5%, from the first 100 rounds; the distance at most 0.1."""
+    job, p = jobs[name], jobs[name]["scenario"]["workers"]
+    ends = np.array([row[0] for row in job["rows"]])
+    period = (ends[100] - ends[0]) / 100
+    real = [[s for one in row[1] for s in one] for row in job["rows"]][101:]
+    twin = lecture["all_reduce_rounds"](lecture["seconds_of"]({}), p, 3_000, period)[20:]
+    stale = [np.array([s for one in lists for s in one]) for lists in (real, twin)]
+    assert lecture["distance"](*stale) < 0.1
+    assert stale[1].mean() == pytest.approx(stale[0].mean(), rel=0.05)
+    assert np.mean([len(one) for one in twin]) == pytest.approx(np.mean([len(one) for one in real]), rel=0.05)
+    assert (ends[-1] - ends[100]) / len(real) == pytest.approx(period, rel=0.05)
+
+
+def test_backup_workers_on_real_ranks(lecture, jobs):
+    """The twin is within 5% and within the interval; six of eight use the most gradients a second."""
+    used = {}
+    for needed in (8, 7, 6, 5, 4):
+        real = np.diff([0, *(row[0] for row in jobs[f"{needed} of 8"]["rows"])])[1:]
+        ends, _ = lecture["backup_workers"](lecture["seconds_of"](lecture["STRAGGLERS"]), 8, needed, 20_000)
+        twin = ends[-1] / len(ends)
+        assert twin == pytest.approx(real.mean(), rel=0.05)
+        assert abs(twin - real.mean()) < 1.96 * real.std(ddof=1) / math.sqrt(len(real))
+        assert all(max(row[2]) == 0 for row in jobs[f"{needed} of 8"]["rows"])  # nothing stale was applied
+        used[needed] = needed / real.mean()
+    assert max(used, key=used.get) == 6
+
+
+# ---- Stale gradients
+
+
+def test_limit_of_a_parabola(lecture):
+    """By iteration in place of roots: below the limit w vanishes, above it grows."""
+    assert lecture["limit"](0) == pytest.approx(2)
+    for s in (0, 1, 3, 7):
+        for share, ends in ((0.95, lambda w: w < 1e-3), (1.05, lambda w: w > 10)):
+            w = [1.0] * (s + 1)
+            for _ in range(4_000):
+                w.append(w[-1] - share * lecture["limit"](s) * w[-1 - s])
+                if abs(w[-1]) > 1e6:
+                    break
+            assert ends(max(map(abs, w[-s - 1 :])))
+
+
+def table_of(record, **what):
+    """{rate: errors of the five seeds}."""
+    found = {}
+    for job in record["jobs"]:
+        for row in job["rows"]:
+            if all(row.get(k) == v for k, v in what.items()):
+                found.setdefault(row["rate"], []).append(row["error"])
+    assert all(len(errors) == 5 for errors in found.values())
+    return {rate: np.array(errors) for rate, errors in found.items()}
+
+
+def best(found):
+    return min(found, key=lambda rate: found[rate].mean())
+
+
+def half(values):
+    """Half of the 95% interval of a mean of five."""
+    return 2.776 * np.std(values, ddof=1) / math.sqrt(5)
+
+
+def test_the_gradient_of_the_trainings_is_one():
+    """Against differences of the loss, for some weights."""
+    for name in ("09_staleness", "09_asynchronous"):
+        script, rng = module_of(f"lectures/runs/{name}.py"), np.random.default_rng(0)
+        w, x, y = script.network(0).astype(float), rng.random((5, 196)), np.arange(5)
+        _, g = script.gradient(w, x, y)
+        for i in rng.integers(len(w), size=20):
+            step = np.zeros_like(w)
+            step[i] = 1e-5
+            slope = (script.gradient(w + step, x, y)[0] - script.gradient(w - step, x, y)[0]) / 2e-5
+            assert g[i] == pytest.approx(slope, rel=1e-3, abs=1e-6)
+
+
+def test_stale_gradients_bear_a_smaller_rate(records):
+    """The best rate falls about as the parabola says, within a factor of four; at SGD's rate s = 7 fails."""
+    record = records["09_staleness"]
+    found = {s: table_of(record, kind="fixed", s=s) for s in (0, 1, 3, 7, 15, 31, 63)}
+    rates = [best(some) for some in found.values()]
+    assert rates == sorted(rates, reverse=True)
+    for s, rate in zip(found, rates, strict=True):
+        assert 1 / 4 < rate / rates[0] * (2 * s + 1) < 4
+    assert found[7][rates[0]].min() > 40
+    for s in (3, 7, 15, 31, 63):
+        gap = found[s][best(found[s])] - found[0][rates[0]]
+        assert gap.mean() > half(gap)
+
+
+def test_asynchrony_is_faster_where_workers_are_slow(lecture, records):
+    """Two of eight slow: ahead of all eight and of backup workers, by the interval; equal: not told apart."""
+    lecture["runs"] = lecture["pd"].DataFrame(
+        [row | {"seed": job["seed"]} for job in records["09_staleness"]["jobs"] for row in job["rows"]]
+    )
+    times = {}
+    for case, scenario in lecture["CASES"].items():
+        draw = lecture["seconds_of"](scenario)
+        how = ("fixed", "s", 7) if case == "equal" else ("server", "rule", "same")
+        each = lecture["parameter_server"](draw, 8, 10_000)[-1, 0] / 10_000
+        times[case, 1] = each * lecture["fewest"](*how)
+        for k in (6, 8):
+            each = lecture["backup_workers"](lecture["seconds_of"](scenario), 8, k, 5_000)[0][-1] / 5_000
+            times[case, k] = each * lecture["fewest"]("together", "k", k) / k
+    for k in (6, 8):
+        assert lecture["ratio"](times["2 slow", k], times["2 slow", 1])[1] > 1.1
+        assert lecture["ratio"](times["equal", k], times["equal", 1])[1] < 1
+    assert not np.isfinite(lecture["fewest"]("fixed", "s", 63)).any()  # as is said of 64 workers
+    alone = 0.060 * math.exp(0.3**2 / 2) * lecture["fewest"]("fixed", "s", 0)
+    assert lecture["ratio"](alone, times["2 slow", 8])[2] < 1  # slower than one fast worker
+    assert lecture["ratio"](alone, times["equal", 8])[1] > 1
+
+
+def test_no_rule_is_told_from_a_smaller_rate(records):
+    """Divided by s SGD's rate works; own against mean, and against the best rate: zero is inside."""
+    rules = ("same", "by the mean", "by its own")
+    found = {rule: table_of(records["09_staleness"], kind="server", rule=rule) for rule in rules}
+    rate = best(table_of(records["09_staleness"], kind="fixed", s=0))
+    assert found["same"][rate].mean() > 60 > 30 > found["by its own"][rate].mean()
+    own = found["by its own"][best(found["by its own"])]
+    for gap in (
+        found["by its own"][rate] - found["by the mean"][rate],
+        own - found["same"][best(found["same"])],
+        own - found["by the mean"][best(found["by the mean"])],
+    ):
+        assert abs(gap.mean()) < half(gap)
+
+
+# ---- The prediction
+
+
+@pytest.fixture(scope="module")
+def timed(records):
+    found = {}
+    for job in sorted(records["09_iterations"]["jobs"], key=lambda job: job["run"]):
+        for configuration, seconds in job["rows"]:
+            found.setdefault(tuple(configuration), []).append(float(np.median(seconds)))
+    return found
+
+
+def test_thirty_are_held_out(records, timed):
+    fitted = [tuple(c) for c in records["09_iterations"]["fitted"]]
+    assert len(fitted) == 10 and set(fitted) <= timed.keys() and len(timed) == 40
+    assert all(len(runs) == 2 for runs in timed.values())
+
+
+def test_messages_by_hand(lecture):
+    """A line; and a bucket: short ones take α, long ones what the cable takes."""
+    assert lecture["textbook"](10, 1.0, 0.5) == 6
+    assert lecture["token_bucket"](2048, 1.0, 1e-3) == pytest.approx(2.048)
+    assert lecture["token_bucket"](100, 1.0, 1e-3) == 1
+    assert lecture["token_bucket"](3048, 3.0, 1e-3) == pytest.approx(4.0)
+
+
+def test_predict_by_hand(lecture):
+    """One bucket of all gradients: ready when the passes end, then 2 (p - 1) messages of a p-th of them."""
+    size = sum(4 * n for n, _ in lecture["script"].TENSORS)
+    theta = (0.002, 1e-3, 0.0, 1e-6)
+    expected = 0.010 + 0.002 + 6 * (1e-3 + size / 4 * 1e-6)
+    assert lecture["predict"](theta, (4, 10, 1 << 20), lecture["textbook"]) == pytest.approx(expected)
+
+
+def test_fit_finds_what_it_was_made_from(lecture, records):
+    """Times computed by the model give its four numbers back."""
+    theta = np.array([0.003, 4e-4, 5e-5, 3e-7])
+    configurations = [tuple(c) for c in records["09_iterations"]["fitted"]]
+    seconds = [lecture["predict"](theta, c, lecture["textbook"]) for c in configurations]
+    found, residuals = lecture["fit"](configurations, seconds, lecture["textbook"])
+    assert np.abs(residuals).max() < 1e-4 and found == pytest.approx(theta, rel=0.02)
+
+
+def test_what_is_said_of_the_predictions(lecture, records, timed):
+    """Median at most 5%, 90th percentile at most 10%, above the repeat error; the bucket is better."""
+    fitted = [tuple(c) for c in records["09_iterations"]["fitted"]]
+    again = np.median([abs(second / first - 1) for first, second in timed.values()])
+    errors, covered = {}, {}
+    for name in ("textbook", "token_bucket"):
+        theta, r = lecture["fit"](fitted, [timed[c][0] for c in fitted], lecture[name])
+        errors[name] = np.array(
+            [
+                abs(lecture["predict"](theta, c, lecture[name]) / timed[c][1] - 1)
+                for c in timed
+                if c not in fitted
+            ]
+        )
+        covered[name] = np.mean(errors[name] < 1.44 * math.sqrt(r @ r / 6))
+        assert again < np.median(errors[name]) < 0.05 and np.quantile(errors[name], 0.9) < 0.10
+    assert np.median(errors["token_bucket"]) < np.median(errors["textbook"])
+    assert again < 0.01
+    assert covered["textbook"] > 0.95 and covered["token_bucket"] > 0.8  # more than they promise
+
+
+def test_the_gradients_are_those_of_lecture_08():
+    """The sizes of the tensors of the network whose steps to a target 9.9 uses."""
+    import runpy
+    import sys
+    from unittest import mock
+
+    with mock.patch.object(sys, "argv", ["train.py", "1", "0"]):
+        names = runpy.run_path(str(RUNS / "08_large_batches" / "train.py"), run_name="train")
+    theirs = sorted(math.prod(w.shape) for w in names["network"]().trainable_variables)
+    assert sorted(n for n, _ in module_of("lectures/runs/09_iterations.py").TENSORS) == theirs
+
+
+def test_cases_of_the_slides(lecture):
+    """Images a second from a step's terms, and the held-out rows within 1.1%."""
+    for name, known in lecture["KNOWN"].items():
+        some = [0, 1, 2] if len(known) == 3 else [0, 1]
+        (x, t), (x_asked, t_asked) = lecture["terms"](known), lecture["terms"](lecture["ASKED"][name])
+        model = x_asked[:, some] @ np.linalg.lstsq(x[:, some], t, rcond=None)[0]
+        assert model == pytest.approx(t_asked, rel=0.011)
+
+
+def test_cells_are_short():
+    """The house rule: no code cell above 25 lines."""
+    cells = jupytext.read(TEXT, fmt="py:percent").cells
+    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25

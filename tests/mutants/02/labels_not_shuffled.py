@@ -1,0 +1,17 @@
+MISUNDERSTANDING = "Labels are taken in their own order."
+FAILS = {
+    "four-steps",
+    "network-learns",
+}
+REPLACE = {
+    "train": """
+velocity = {name: np.zeros_like(value) for name, value in parameters.items()}
+losses, epoch = [], 0
+while len(losses) < updates:
+    for indices in batches(len(x), batch, seed, epoch)[: updates - len(losses)]:
+        loss, gradients = loss_and_gradients(parameters, x[indices], labels[: len(indices)])
+        parameters, velocity = update(parameters, velocity, gradients, lr, momentum)
+        losses.append(float(loss))
+    epoch += 1
+""",
+}

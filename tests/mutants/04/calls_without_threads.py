@@ -1,0 +1,20 @@
+MISUNDERSTANDING = "Calls in parallel need no threads of their own."
+FAILS = {
+    "reads-at-a-time",
+}
+REPLACE = {
+    "pipeline": """
+data = tf.data.Dataset.from_tensor_slices((files, labels))
+data = data.map(lambda file, label: (read(file), label), num_parallel_calls=reads)
+data = data.cache().shuffle(len(files), seed=seed).batch(batch, drop_remainder=drop_last)
+generator = tf.random.Generator.from_seed(seed)
+
+
+def changed(images, labels):
+    return augment(images, generator.uniform((tf.shape(images)[0], 3))), labels
+
+
+options = tf.data.Options()
+data = data.map(changed).prefetch(1).with_options(options)
+""",
+}

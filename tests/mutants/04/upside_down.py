@@ -1,0 +1,18 @@
+MISUNDERSTANDING = "Axis 1 of a batch is the width."
+FAILS = {
+    "augment-by-hand",
+    "augment-each-its-own",
+}
+REPLACE = {
+    "augment": """
+H, W = images.shape[1:3]
+moves = tf.cast(tf.floor(numbers[:, :2] * (2 * s + 1)), tf.int32)
+down = 2 * s - moves[:, :1] + tf.where(numbers[:, 2:] < 0.5, tf.range(H)[::-1], tf.range(H))
+across = tf.range(W)
+across = tf.range(W)
+right = 2 * s - moves[:, 1:] + across[tf.newaxis]
+framed = tf.pad(images, [[0, 0], [s, s], [s, s], [0, 0]])
+moved = tf.gather(tf.gather(framed, down, axis=1, batch_dims=1), right, axis=2, batch_dims=1)
+pictures = tf.cast(moved, tf.float32) / 255
+""",
+}

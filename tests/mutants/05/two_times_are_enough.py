@@ -1,0 +1,14 @@
+MISUNDERSTANDING = "Two points determine a line."
+FAILS = {"fit-refuses"}
+REPLACE = {
+    "fit-serial": """
+m = len(p)
+if len(np.unique(p)) < 2:
+    raise ValueError("these times do not determine the line and its error")
+x = np.stack([np.ones(m), 1 / p], axis=1)
+a, b = line = np.linalg.solve(x.T @ x, x.T @ seconds)
+covariance = np.sum((seconds - x @ line) ** 2) / max(m - 2, 1) * np.linalg.inv(x.T @ x)
+slopes = np.array([b, -a]) / (a + b) ** 2
+return float(a / (a + b)), float(np.sqrt(slopes @ covariance @ slopes))
+""",
+}

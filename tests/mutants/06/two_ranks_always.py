@@ -1,0 +1,16 @@
+MISUNDERSTANDING = "The ring has two ranks."
+FAILS = {"iteration-by-hand"}
+REPLACE = {
+    "iteration-seconds": """
+network = Network(latency, time_per_byte)
+buffers = [fusion.Buffer(str(i), size, at) for i, (size, at) in enumerate(zip(sizes, ready, strict=True))]
+iteration = fusion.predict(
+    buffers,
+    lambda size: closed_forms.ring(2, size, network),
+    forward=forward,
+    backward=backward,
+    threshold=threshold,
+)
+seconds = iteration.time
+""",
+}

@@ -1,0 +1,154 @@
+"""Ranks that write down what they tell each other: do their notes, replayed in virtual time, say it all?"""
+
+import threading
+from multiprocessing import Pipe
+
+import numpy as np
+import pytest
+
+from cluster.network import Hierarchy, Network, simulate
+from cluster.network.chunks import bounds
+from cluster.network.errors import Deadlock
+from cluster.network.recorded import MOST, NotesDiffer, call_all, recordings
+from cluster.network.sockets import Sockets
+from tests.network import algorithms
+
+NETWORK = Network(17e-6, 0.83e-9, 1.3e-6, 0.11e-9)
+
+
+def recorded(function, calls, patience=20.0):
+    """The Recording of each (p, rows of x, …) in calls, by ranks of two processes that are threads here."""
+    ends, found = Pipe(), [None, None]
+
+    def process(number):
+        sockets = Sockets(number, {1 - number: ends[number]}, patience)
+        own = [(p, {r: [x[r].copy(), *rest] for r in range(number, p, 2)}) for p, x, *rest in calls]
+        found[number] = call_all(sockets, function, own)
+
+    threads = [threading.Thread(target=process, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return recordings(found)
+
+
+def vectors(p, n):
+    return np.random.default_rng([p, n]).integers(1, 2**40, (p, n)).astype(float)
+
+
+@pytest.mark.parametrize("name", ["parameter_server", "tree", "ring", "halving_doubling"])
+def test_a_replay_is_the_run_in_virtual_time(name):
+    """Have results, messages, bytes and seconds the values of a run that never was on real ranks?"""
+    cases = [(p, vectors(p, n)) for p, n in [(1, 3), (2, 6), (3, 2), (5, 13), (8, 24)]]
+    function = getattr(algorithms, name)
+    for (p, x), call in zip(cases, recorded(function, cases), strict=True):
+        assert not call.error
+        assert all(np.array_equal(value, x.sum(axis=0)) for value in call.values)
+        there = simulate(lambda comm, x=x: function(comm, x[comm.rank].copy()), ranks=p, network=NETWORK)
+        again = call.replay(NETWORK)
+        assert again.counts == there.counts
+        assert sum(len(of_rank) for of_rank in call.sent()) == len(there.messages)
+
+
+def test_any_network_can_be_asked_afterwards():
+    """Is one call enough for the seconds of two networks, with further arguments?"""
+    (call,) = recorded(algorithms.hierarchical, [(6, vectors(6, 12), 3)])
+    inside = {"ranks_per_node": 3, "inside_latency": 1e-6, "inside_time_per_byte": 0.1e-9}
+    for network in (NETWORK, Hierarchy(20e-6, 0.8e-9, **inside)):
+        x = np.zeros(12)
+        assert (
+            call.replay(network).time
+            == simulate(algorithms.hierarchical, x, 3, ranks=6, network=network).time
+        )
+
+
+def test_requests_are_written_down():
+    """Is what is begun and waited for later replayed in that order?"""
+
+    def shift(comm, x):
+        right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+        expected = [comm.ireceive(left), comm.ireceive(left)]
+        sent = [comm.isend(x, right), comm.isend(2 * x, right)]
+        comm.compute(1.5)
+        found = [request.wait() for request in reversed(expected)]
+        return [*found, *(request.wait() for request in sent), expected[0].wait()]
+
+    x = vectors(3, 4)
+    (call,) = recorded(shift, [(3, x)])
+    for rank, (second, first, *nothing, again) in enumerate(call.values):
+        assert np.array_equal(first, x[rank - 1]) and np.array_equal(second, 2 * x[rank - 1])
+        assert nothing == [None, None] and again is first
+    assert call.replay(NETWORK).time > 1.5
+
+
+def test_notes_that_differ():
+    """Is a rank found out that writes down what it was not sent, or another number of messages?"""
+    (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
+    received = next(note for note in call.notes[1] if note[0] == "sendreceive")
+    received[-1] = received[-1] + 1
+    with pytest.raises(NotesDiffer, match="rank 1"):
+        call.replay(NETWORK)
+    (call,) = recorded(algorithms.ring, [(3, vectors(3, 9))])
+    del call.notes[2][-1]
+    with pytest.raises(Deadlock):
+        call.replay(NETWORK)
+
+
+def test_what_only_buffers_let_pass():
+    """Is it a deadlock in the replay when all ranks send before they receive?"""
+
+    def sends_first(comm, x):
+        comm.send(x, (comm.rank + 1) % comm.size)
+        return comm.receive((comm.rank - 1) % comm.size)
+
+    (call,) = recorded(sends_first, [(4, vectors(4, 3))])
+    assert not call.error
+    with pytest.raises(Deadlock, match="wait in a circle"):
+        call.replay(NETWORK)
+
+
+def test_a_failed_call_leaves_the_next_ones_alone():
+    """Do an error, a message that never comes, a circle and a loop without end each cost one call only?"""
+
+    def fails(comm, x):
+        if len(x) == 1 and comm.rank == 1:
+            raise ValueError("of rank 1")
+        if len(x) == 2 and comm.rank == 1:
+            return x
+        if len(x) == 3:
+            comm.receive(1 - comm.rank)
+        while len(x) == 4:
+            comm.sendreceive(x, 1 - comm.rank, 1 - comm.rank)
+        return comm.sendreceive(x, 1 - comm.rank, 1 - comm.rank)
+
+    sizes = (1, 2, 3, 4, 5)
+    calls = recorded(fails, [(2, vectors(2, n)) for n in sizes], patience=4.0)
+    assert "rank 1: ValueError" in calls[0].error and "of rank 1" in calls[0].error
+    assert "rank 0 waits for a message of rank 1, which has ended" in calls[1].error
+    assert "which sends none" in calls[2].error or "which has ended" in calls[2].error
+    assert f"{MOST:,} times" in calls[3].error or "does not come to an end" in calls[3].error
+    if "does not come" not in calls[3].error:
+        assert not calls[4].error and np.array_equal(calls[4].values[0], vectors(2, 5)[1])
+
+
+def test_neighbours_share_no_memory():
+    """Is what a rank leaves in an array not seen by another one before it is sent?"""
+    x = vectors(4, bounds(8, 4)[-1])
+    (call,) = recorded(algorithms.ring, [(4, x)])
+    call.values[0][:] = 0
+    assert all(np.array_equal(value, x.sum(axis=0)) for value in call.values[1:])
+
+
+def test_a_call_begins_on_all_processes_at_once():
+    """Is a rank not given up for a deadlock because its process still waits in the calls before?"""
+
+    def stuck_on_three(comm, x):
+        if comm.size == 3:  # ranks 0 and 2, both of process 0, wait for each other
+            return x if comm.rank == 1 else comm.receive(2 - comm.rank)
+        return algorithms.ring(comm, x)
+
+    three, four = vectors(3, 4), vectors(4, 8)
+    *stuck, last = recorded(stuck_on_three, [*[(3, three)] * 3, (4, four)], patience=1.0)
+    assert all("Deadlock" in call.error for call in stuck)
+    assert not last.error and all(np.array_equal(value, four.sum(axis=0)) for value in last.values)

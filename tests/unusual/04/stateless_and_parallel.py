@@ -1,0 +1,27 @@
+UNUSUAL = (
+    "Numbers from seeds that a data set of random numbers gives, a parallel map, and a shuffle of positions."
+)
+REPLACE = {
+    "pipeline": """
+import warnings
+
+warnings.warn("seeds come from a data set of their own", stacklevel=1)
+n = len(files)
+images = tf.data.Dataset.from_tensor_slices(files).map(read, num_parallel_calls=reads)
+kept = tf.data.Dataset.zip((images, tf.data.Dataset.from_tensor_slices(labels))).cache()
+mixed = kept.shuffle(10 * n, seed=seed + 1, reshuffle_each_iteration=True)
+seeds = tf.data.Dataset.random(seed=seed, rerandomize_each_iteration=True).batch(2)
+data = tf.data.Dataset.zip((mixed.batch(batch, drop_remainder=bool(drop_last)), seeds))
+
+
+def change(pair, two):
+    numbers = tf.random.stateless_uniform([tf.size(pair[1]), 3], two)
+    return augment(pair[0], numbers), pair[1]
+
+
+data = data.map(change, num_parallel_calls=2, deterministic=True).prefetch(2)
+threads = tf.data.Options()
+threads.threading.private_threadpool_size = 2 * reads
+data = data.with_options(threads)
+""",
+}

@@ -1,0 +1,54 @@
+"""No test, and no module of tests, leaves another environment than it found: the next one in its worker would
+read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+# Set for each test; by a fixture of the session; by nbgrader, which executes in this process; by libraries.
+NOT_COMPARED = {
+    "PYTEST_CURRENT_TEST", "CLUSTER_MAX_RANKS", "CLUSTER_STATE", "NBGRADER_EXECUTION", "KMP_DUPLICATE_LIB_OK",
+    "ENABLE_RUNTIME_UPTIME_TELEMETRY", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION",
+}  # fmt: skip
+
+_module: tuple[str, dict[str, str]] = "", {}  # whose tests run, and the environment that they began with
+
+
+def now() -> dict[str, str]:
+    """The environment, without what may change."""
+    return {name: value for name, value in os.environ.items() if name not in NOT_COMPARED}
+
+
+@contextmanager
+def kept(what: str) -> Iterator[None]:
+    """AssertionError, with the names, where the block leaves other variables; they are put back."""
+    before = now()
+    yield
+    put_back(before, what)
+
+
+def put_back(before: dict[str, str], what: str) -> None:
+    """AssertionError, with the names, where the environment is another than `before`, which it then is."""
+    after = now()
+    left = sorted(name for name in before | after if before.get(name) != after.get(name))
+    for name in left:
+        os.environ.pop(name, None)
+        if name in before:
+            os.environ[name] = before[name]
+    assert not left, f"{what} leaves other values in os.environ of {', '.join(left)}: use monkeypatch"
+
+
+def begin(module: str) -> None:
+    """The next test is one of this module; called before its fixtures are made."""
+    global _module
+    if _module[0] != module:
+        _module = module, now()
+
+
+def end(module: str) -> None:
+    """The last test of this module is over, and so are its fixtures."""
+    global _module
+    before, _module = _module[1], ("", {})
+    put_back(before, module)
