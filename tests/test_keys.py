@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff import keys, results, syntax
+from cluster.staff import keys, reach, results, syntax
 
 from . import sample
 
@@ -58,7 +58,8 @@ FILES = {
     "cluster/plugin.py": "from cluster.feedback import write",
     "cluster/feedback/__init__.py": "write = FOLDER / 'templates' / 'page.html'",
     "cluster/feedback/templates/page.html": "<html>",
-    path_of(keys.__name__): f"import cluster.unrelated, {syntax.__name__}",
+    path_of(keys.__name__): f"import cluster.unrelated, {reach.__name__}",
+    path_of(reach.__name__): f"import {syntax.__name__}",
     path_of(syntax.__name__): "x = 1",
     path_of(keys.RELEASE): f"from {keys.__name__} import key",
     path_of(keys.MUTANTS): "from cluster import engine",
@@ -322,7 +323,7 @@ def course():
         return syntax.names_in(text, package, where)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys, "names_in", counted)
+        patch.setattr(reach, "names_in", counted)
         tree = keys.Tree(ROOT)
         for text in sorted((ROOT / "lectures" / "text").glob("[0-9]*.py")):
             found[f"lecture {text.stem}"] = keys.lecture(tree, text)

@@ -130,7 +130,7 @@ def test_what_the_makefile_starts_is_there():
         ("from . import keys\npatch.setattr(keys, 'nothing', 1)", ["line 2: cluster.staff.keys.nothing"]),
         ("patch.setattr('cluster.staff.keys.nothing', 1)", ["line 1: cluster.staff.keys.nothing"]),
         (
-            "from . import keys\nkeys.digest(keys.NO_PART)\nfrom cluster import submit, jobs\njobs.submit()",
+            "from . import keys\nkeys.digest(keys.PACKAGE)\nfrom cluster import submit, jobs\njobs.submit()",
             [],
         ),
         ("from . import keys\ndef f(keys):\n    keys.anything()", []),

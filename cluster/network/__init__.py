@@ -11,6 +11,7 @@ either gives the function a `Communicator`.
     bandwidth     all-reduces over the size of what they reduce
     fusion        an iteration with Horovod's cycle and tensor fusion; `resnet50` has the buffers
     draw          what happened, as pictures
+    run           what `simulate` returns: messages and counts; `diagnosis`: what its errors say
     sockets       real ranks without MPI; `recorded`: their notes, replayed in virtual time on any network
     closed_forms  what the all-reduces of lecture 06 cost, as formulas
 """
@@ -18,8 +19,9 @@ either gives the function a `Communicator`.
 from .arrays import Placeholder
 from .communicator import Communicator, Group
 from .real import on_real_ranks
+from .run import Run
 from .topologies import Hierarchy, Network, Switch, Torus, Tree
-from .virtual import Run, simulate
+from .virtual import simulate
 
 __all__ = [
     "Communicator", "Group", "Hierarchy", "Network", "Placeholder", "Run", "Switch", "Torus", "Tree",

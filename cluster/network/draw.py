@@ -14,8 +14,8 @@ from matplotlib.patches import Rectangle
 
 from .bandwidth import Point
 from .fusion import MIB, Iteration
+from .run import Run
 from .sums import ChunkHistory
-from .virtual import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,14 +6,14 @@ job = submit(on_real_ranks, ring_allreduce, x, ranks_per_node=4, controller="mpi
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .arrays import Placeholder
-from .errors import NoSuchRank, NotSeveralRanks, SizeMismatch
+from .errors import NotSeveralRanks
+from .ranks import RealRank, Receive
 
 # One of them is there in each rank that Open MPI's mpirun, srun with PMIx, or MPICH has started.
 STARTED = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"}
@@ -45,7 +45,7 @@ def world() -> MPICommunicator:
     return MPICommunicator(MPI.COMM_WORLD)
 
 
-class MPICommunicator:
+class MPICommunicator(RealRank):
     """One rank's view of MPI's network (see `communicator.Communicator`).
 
     comm: a communicator of mpi4py. A message is the array with its shape and type, pickled: a copy on either
@@ -53,18 +53,14 @@ class MPICommunicator:
     """
 
     def __init__(self, comm: Any):
-        self.rank, self.size = comm.Get_rank(), comm.Get_size()
-        self._comm, self._begin = comm, time.perf_counter()
-        self._expected: list[_Receive] = []  # in the order in which they were asked for
+        super().__init__(comm.Get_rank(), comm.Get_size())
+        self._comm = comm
+        self._expected: list[Receive] = []  # in the order in which they were asked for
         self._looked = 0
 
     def send(self, x: Any, dest: int) -> None:
         """Send x to rank `dest`, and wait until MPI has it, at the latest until it is there."""
         self.isend(x, dest).wait()
-
-    def receive(self, source: int, into: Any = None) -> Any:
-        """Wait for the next message of rank `source`, and return it."""
-        return self.ireceive(source, into).wait()
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
         """Send x to `dest` and receive from `source`, both at once; returns what was received."""
@@ -78,36 +74,11 @@ class MPICommunicator:
         array = x if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
         return _Send(self, self._comm.isend(array, dest=self._check(dest)))
 
-    def ireceive(self, source: int, into: Any = None) -> _Receive:
-        """Be ready for a message and go on; `wait()` returns it."""
-        request = _Receive(self, self._check(source), into)
+    def _expect(self, request: Receive) -> None:
         self._expected.append(request)
-        return request
 
-    def add(self, into: Any, x: Any) -> Any:
-        """into += x, in place."""
-        if np.shape(into) != np.shape(x):
-            raise SizeMismatch(
-                f"rank {self.rank} adds an array of shape {np.shape(x)} to one of shape {np.shape(into)}\n"
-                "→ Cut the array in the same way on all ranks: a message has the sender's size."
-            )
-        into += x
-        return into
-
-    def compute(self, seconds: float) -> None:
-        """Sleep for so long."""
-        time.sleep(seconds)
-
-    def time(self) -> float:
-        """Seconds since the communicator was made."""
-        return time.perf_counter() - self._begin
-
-    def _check(self, other: int) -> int:
-        if not 0 <= other < self.size:
-            raise NoSuchRank(
-                f"rank {self.rank} has no rank {other} to talk to\n→ The ranks are 0 … {self.size - 1}."
-            )
-        return int(other)
+    def _look(self, source: int) -> None:
+        self._progress()
 
     def _progress(self) -> None:
         """Take what has arrived, the oldest request of each source first; now and then let others go on."""
@@ -133,26 +104,3 @@ class _Send:
         """Return when MPI has the message; meanwhile take what other ranks send, or both would wait."""
         while not self._request.test()[0]:
             self._comm._progress()
-
-
-class _Receive:
-    """A message that this rank expects."""
-
-    def __init__(self, comm: MPICommunicator, source: int, into: Any):
-        self._comm, self.source, self._into = comm, source, into
-        self.message, self.there = None, False
-
-    def wait(self) -> Any:
-        """The message, when it is there."""
-        while not self.there:
-            self._comm._progress()
-        if self._into is None:
-            return self.message
-        if np.shape(self._into) != np.shape(self.message):
-            raise SizeMismatch(
-                f"rank {self.source} sends an array of shape {np.shape(self.message)}, and rank "
-                f"{self._comm.rank} has room for one of shape {np.shape(self._into)}\n"
-                "→ Cut the array in the same way on all ranks, also where p does not divide n."
-            )
-        self._into[...] = self.message
-        return self._into

@@ -19,9 +19,10 @@ from cluster.checks.ranks import crowding, described
 
 from .communicator import Communicator, Request
 from .errors import NetworkError
+from .run import Run
 from .sockets import SocketCommunicator, Sockets, connections
 from .topologies import Network
-from .virtual import Run, simulate
+from .virtual import simulate
 
 MOST = 10_000  # calls that a rank writes down: a loop over messages may have no end
 Note = list[Any]  # [name of the method, its arguments, what was received]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from multiprocessing.connection import Client, Connection, Listener
@@ -16,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from .errors import Deadlock, NoSuchRank, SizeMismatch
+from .errors import Deadlock
+from .ranks import RealRank, Receive
 
 HERE = "127.0.0.1"
 END = "end"  # stands for a message: its sender has ended, and sends no more
@@ -88,21 +88,17 @@ class Sockets:
             return
 
 
-class SocketCommunicator:
+class SocketCommunicator(RealRank):
     """One rank's view of the network (see `communicator.Communicator`); a send never waits."""
 
     def __init__(self, sockets: Sockets, call: int, rank: int, size: int):
-        self.rank, self.size = rank, size
-        self._sockets, self._call, self._begin = sockets, call, time.perf_counter()
-        self._expected: defaultdict[int, deque[_Receive]] = defaultdict(deque)  # in the order of the requests
+        super().__init__(rank, size)
+        self._sockets, self._call = sockets, call
+        self._expected: defaultdict[int, deque[Receive]] = defaultdict(deque)  # in the order of the requests
 
     def send(self, x: Any, dest: int) -> None:
         """Send x to rank `dest`."""
         self._sockets.put(self._call, self.rank, self._check(dest), np.array(x))
-
-    def receive(self, source: int, into: Any = None) -> Any:
-        """Wait for the next message of rank `source`, and return it; raises Deadlock where none comes."""
-        return self.ireceive(source, into).wait()
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
         """Send x to `dest` and receive from `source`, both at once; returns what was received."""
@@ -114,37 +110,16 @@ class SocketCommunicator:
         self.send(x, dest)
         return _Sent()
 
-    def ireceive(self, source: int, into: Any = None) -> _Receive:
-        """Be ready for a message and go on; `wait()` returns it."""
-        request = _Receive(self, self._check(source), into)
-        self._expected[source].append(request)
-        return request
-
-    def add(self, into: Any, x: Any) -> Any:
-        """into += x, in place."""
-        if np.shape(into) != np.shape(x):
-            raise SizeMismatch(
-                f"rank {self.rank} adds an array of shape {np.shape(x)} to one of shape {np.shape(into)}\n"
-                "→ Cut the array in the same way on all ranks: a message has the sender's size."
-            )
-        into += x
-        return into
-
-    def compute(self, seconds: float) -> None:
-        """Sleep for so long."""
-        time.sleep(seconds)
-
-    def time(self) -> float:
-        """Seconds since the communicator was made."""
-        return time.perf_counter() - self._begin
-
     def end(self) -> None:
         """This rank's function has ended: who still waits for it hears so."""
         for other in range(self.size):
             self._sockets.put(self._call, self.rank, other, END)
 
-    def take(self, source: int) -> None:
-        """Give the next message of a rank to the oldest request for one."""
+    def _expect(self, request: Receive) -> None:
+        self._expected[request.source].append(request)
+
+    def _look(self, source: int) -> None:
+        """Give the next message of a rank to the oldest request for one; raises Deadlock where none comes."""
         sockets = self._sockets
         with sockets.arrived:
             queue = sockets.messages[self._call, source, self.rank]
@@ -157,39 +132,9 @@ class SocketCommunicator:
         request = self._expected[source].popleft()
         request.message, request.there = message, True
 
-    def _check(self, other: int) -> int:
-        if not 0 <= other < self.size:
-            raise NoSuchRank(
-                f"rank {self.rank} has no rank {other} to talk to\n→ The ranks are 0 … {self.size - 1}."
-            )
-        return int(other)
-
 
 class _Sent:
     """A message that has been sent."""
 
     def wait(self) -> None:
         """Return at once."""
-
-
-class _Receive:
-    """A message that this rank expects."""
-
-    def __init__(self, comm: SocketCommunicator, source: int, into: Any):
-        self._comm, self._source, self._into = comm, source, into
-        self.message, self.there = None, False
-
-    def wait(self) -> Any:
-        """The message, when it is there."""
-        while not self.there:
-            self._comm.take(self._source)
-        if self._into is None:
-            return self.message
-        if np.shape(self._into) != np.shape(self.message):
-            raise SizeMismatch(
-                f"rank {self._source} sends an array of shape {np.shape(self.message)}, and rank "
-                f"{self._comm.rank} has room for one of shape {np.shape(self._into)}\n"
-                "→ Cut the array in the same way on all ranks, also where p does not divide n."
-            )
-        self._into[...] = self.message
-        return self._into

@@ -15,9 +15,10 @@ import numpy as np
 
 from .arrays import contributions, tagged
 from .chunks import bounds
+from .diagnosis import SHOWN
 from .errors import WrongSum
 from .topologies import Network
-from .virtual import SHOWN, simulate
+from .virtual import simulate
 
 STEPS = Network(latency=1.0, time_per_byte=0.0)
 

@@ -9,109 +9,20 @@ from __future__ import annotations
 
 import contextvars
 import copy
-import linecache
 import operator
-import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
 
 import greenlet
 import numpy as np
 
-from . import communicator
 from .arrays import Placeholder
+from .diagnosis import SHOWN, Line, Wait, calling_line, deadlock, elements, left_over, line_text, more
 from .errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
 from .links import Links
+from .run import Counts, Message, Run, Span
 from .topologies import HERE, Network
-
-OWN = {__file__, communicator.__file__}  # their lines tell a student nothing
-SHOWN = 8  # ranks, or messages, that an error names
-
-
-class Message:
-    """What one rank sends to another, with its times in seconds.
-
-    sent: when the sender was ready, its overhead over; expected: when the receiver was; start: the later of
-    both; end: when the last byte arrived. size: bytes.
-    """
-
-    __slots__ = (
-        "dest", "dest_line", "dest_waits", "end", "expected", "payload", "sent", "size", "source",
-        "source_line", "source_waits", "start",
-    )  # fmt: skip
-
-    def __init__(self, source: int, dest: int):
-        self.source, self.dest = source, dest
-        self.sent = self.expected = self.start = self.end = None
-        self.size, self.payload = 0, None
-        self.source_line = self.dest_line = None
-        self.source_waits = self.dest_waits = False
-
-    def __repr__(self) -> str:
-        return f"Message({self.source} → {self.dest}, {self.size} bytes, {self.start} … {self.end} s)"
-
-
-class Span(NamedTuple):
-    """A rank was busy with `what` ("add" or "compute") from start to end, in seconds."""
-
-    rank: int
-    what: str
-    start: float
-    end: float
-
-
-@dataclass
-class Counts:
-    """What one rank did: messages and bytes that it sent and received; seconds of virtual time.
-
-    time: when it ended. adding, computing: of that, what `add` and `compute` took; communicating: the rest.
-    """
-
-    rank: int
-    messages_sent: int = 0
-    bytes_sent: int = 0
-    messages_received: int = 0
-    bytes_received: int = 0
-    time: float = 0.0
-    adding: float = 0.0
-    computing: float = 0.0
-
-    @property
-    def communicating(self) -> float:
-        """Seconds in which the rank sent, received or waited."""
-        return self.time - self.adding - self.computing
-
-
-@dataclass
-class Run:
-    """What `simulate` returns.
-
-    results: what the function returned on each rank. counts: of each rank; `pandas.DataFrame(run.counts)` is
-    a table of them. messages, spans: in the order in which they were found to begin; empty without `record`.
-    """
-
-    network: Network
-    results: list[Any]
-    counts: list[Counts]
-    messages: list[Message] = field(repr=False)
-    spans: list[Span] = field(repr=False)
-
-    @property
-    def time(self) -> float:
-        """Seconds until the last rank had ended."""
-        return max(count.time for count in self.counts)
-
-    @property
-    def bytes_sent(self) -> int:
-        """Of all ranks together."""
-        return sum(count.bytes_sent for count in self.counts)
-
-    def __repr__(self) -> str:
-        n = sum(count.messages_sent for count in self.counts)
-        return f"Run({len(self.counts)} ranks, {n} messages, {self.bytes_sent} bytes, {self.time:.6g} s)"
 
 
 def simulate(
@@ -188,7 +99,7 @@ class VirtualCommunicator:
         """into += x, in place; takes γ seconds for each byte of x."""
         if getattr(into, "shape", None) != getattr(x, "shape", ()):
             raise SizeMismatch(
-                f"rank {self.rank} adds {_elements(x)} to {_elements(into)}, {_text(_line())}\n"
+                f"rank {self.rank} adds {elements(x)} to {elements(into)}, {line_text(calling_line())}\n"
                 "→ Cut the array in the same way on all ranks: a message has the sender's size."
             )
         into += x
@@ -264,22 +175,22 @@ class VirtualCommunicator:
             return payload
         if into.shape != payload.shape:
             raise SizeMismatch(
-                f"rank {message.source} sends {_elements(payload)}, {_text(message.source_line)}\n"
-                f"rank {self.rank} has room for {_elements(into)}, {_text(message.dest_line)}\n"
+                f"rank {message.source} sends {elements(payload)}, {line_text(message.source_line)}\n"
+                f"rank {self.rank} has room for {elements(into)}, {line_text(message.dest_line)}\n"
                 "→ Cut the array in the same way on all ranks, also where p does not divide n."
             )
         into[...] = payload
         return into
 
     def _called(self) -> None:
-        self._line = _line()
+        self._line = calling_line()
         if self._engine.watch:
             self._engine.watch(self.rank, self._clock, self._args)
 
     def _check(self, other: int, does: str) -> None:
         if not 0 <= operator.index(other) < self.size:
             raise NoSuchRank(
-                f"rank {self.rank} {does} rank {other}, {_text(self._line)}\n"
+                f"rank {self.rank} {does} rank {other}, {line_text(self._line)}\n"
                 f"→ The ranks are 0 … {self.size - 1}: a ring closes with (rank + 1) % size."
             )
 
@@ -295,7 +206,7 @@ class _Request:
     def wait(self) -> Any:
         """Return when the message has ended: what was received; None for a message sent."""
         if self._comm is not None:  # a second wait returns the same
-            self._comm._line = _line()
+            self._comm._line = calling_line()
             if self._receives:
                 self._result = self._comm._take(self._message, self._into)
             else:
@@ -393,87 +304,10 @@ class _Engine:
     def _check_all_has_ended(self) -> None:
         waiting = [comm for comm in self._comms if comm._waits_for]
         if waiting:
-            raise Deadlock(_deadlock(waiting, self._comms))
+            waits = [Wait(comm.rank, *comm._waits_for, comm._line) for comm in waiting]
+            time = max(comm._clock for comm in waiting)
+            raise Deadlock(deadlock(waits, len(self._comms), time))
         left = [message for open_ in self._open.values() for message in open_]
         if left:
-            lines = [_left_over(message) for message in left[:SHOWN]]
-            raise Unmatched("\n".join([*lines, *_more(len(left)), "→ Each message needs both: count them."]))
-
-
-def _deadlock(waiting: list[VirtualCommunicator], comms: list[VirtualCommunicator]) -> str:
-    """Who waits for whom, where, since when; the circle where there is one; what to do."""
-    lines, other = [], {}
-    for comm in waiting:
-        message, receives = comm._waits_for
-        other[comm.rank] = message.source if receives else message.dest
-        does = "receives from" if receives else f"sends {message.size} bytes to"
-        ended = "" if comms[other[comm.rank]]._waits_for else ", which has ended"
-        lines.append(f"rank {comm.rank} {does} rank {other[comm.rank]}{ended}, {_text(comm._line)}")
-    if circle := _circle(other):
-        sends = all(not comms[rank]._waits_for[1] for rank in circle)
-        way = " → ".join(map(str, [*circle, circle[0]])) if len(circle) <= SHOWN else f"{len(circle)} ranks"
-        advice = (
-            "All of these send, and none receives: take sendreceive, or let some receive first."
-            if sends
-            else "Each of these waits for the next: change the order on one of them, or take sendreceive."
-        )
-        advice = f"They wait in a circle, {way}. {advice}"
-    else:
-        advice = "Who has ended cannot answer: count what each rank sends and receives."
-    time = max(comm._clock for comm in waiting)
-    head = f"{len(waiting)} of {len(comms)} ranks wait for ever, at {time:.6g} s:"
-    return "\n".join([head, *lines[:SHOWN], *_more(len(lines)), f"→ {advice}"])
-
-
-def _circle(other: dict[int, int]) -> list[int]:
-    """The ranks of a circle of {who waits: for whom}; [] where there is none."""
-    for start in other:
-        path, rank = [], start
-        while rank in other and rank not in path:
-            path.append(rank)
-            rank = other[rank]
-        if rank in path:
-            return path[path.index(rank) :]
-    return []
-
-
-def _left_over(message: Message) -> str:
-    if message.expected is None:
-        return (
-            f"rank {message.source} sent {message.size} bytes to rank {message.dest}, which did not receive "
-            f"them, {_text(message.source_line)}"
-        )
-    return (
-        f"rank {message.dest} expected a message of rank {message.source}, which sent none, "
-        f"{_text(message.dest_line)}"
-    )
-
-
-def _more(n: int) -> list[str]:
-    return [f"… and {n - SHOWN} more"] if n > SHOWN else []
-
-
-def _elements(x: Any) -> str:
-    shape = np.shape(x)
-    if len(shape) == 1:
-        return f"{shape[0]} element{'s' * (shape[0] != 1)}"
-    return f"an array of shape {shape}"
-
-
-Line = tuple[CodeType, int]  # a place in the code of whoever called a communicator: its instruction
-
-
-def _line() -> Line:
-    frame = sys._getframe(2)
-    while frame.f_code.co_filename in OWN:
-        frame = frame.f_back
-    return frame.f_code, frame.f_lasti
-
-
-def _text(line: Line) -> str:
-    """A place in words: the line's number in its file or cell, and what stands there."""
-    code, instruction = line
-    found = [n for start, end, n in code.co_lines() if start <= instruction < end and n]
-    number = found[0] if found else code.co_firstlineno
-    source = linecache.getline(code.co_filename, number).strip()
-    return f"line {number} of {code.co_name}" + (f": {source}" if source else "")
+            lines = [left_over(message) for message in left[:SHOWN]]
+            raise Unmatched("\n".join([*lines, *more(len(left)), "→ Each message needs both: count them."]))

@@ -7,11 +7,13 @@ With `private` another folder than .grading/ the instructor's gradebook is not t
 from __future__ import annotations
 
 import contextlib
+import copy
 import gc
 import logging
 import os
 import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,9 +143,16 @@ class Course:
         log.propagate = False
         self.coursedir.assignment_id, self.coursedir.student_id = assignment, student
         try:
-            with warnings.catch_warnings(), quiet_stderr(self.log_file):
+            with (
+                warnings.catch_warnings(),
+                quiet_stderr(self.log_file),
+                tempfile.TemporaryDirectory(prefix="kernel-") as sockets,
+            ):
                 warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
-                converter = step(coursedir=self.coursedir, config=self.config)
+                config = copy.deepcopy(self.config)
+                # Not by TCP: of two kernels that start at once, one may take the other's port and end.
+                config.KernelManager.update(transport="ipc", ip=f"{sockets}/kernel")
+                converter = step(coursedir=self.coursedir, config=config)
                 if extra:
                     converter.update_config(extra)
                 converter.force = True

@@ -1106,6 +1106,9 @@ for ax, column in zip(axes, ["G multiply-adds", "depth", "ms an image"], strict=
         ax.annotate(label, (row[column], row["top-1"]), **where)
     ax.set(xscale="log", xlabel=column)
     ax.margins(0.16)
+    ax.xaxis.set_major_locator(plt.LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_minor_locator(plt.NullLocator())
+    ax.xaxis.set_major_formatter("{x:g}")
 x, old, new = *table.loc["ResNet-50", ["G multiply-adds", "top-1"]], 80.858  # version 2 of its weights
 axes[0].annotate("", (x, new), (x, old), arrowprops={"arrowstyle": "->"})
 axes[0].text(0.85 * x, new, "ResNet-50\ntrained in 2021", ha="right", fontsize=8)

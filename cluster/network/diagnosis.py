@@ -1,0 +1,104 @@
+"""What errors of the network say to a student: who waits for whom, which message is left, in which line."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import CodeType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .run import Message
+
+OWN = {str(Path(__file__).with_name(f"{name}.py")) for name in ("communicator", "diagnosis", "virtual")}
+SHOWN = 8  # ranks, or messages, that an error names
+Line = tuple[CodeType, int]  # a line in the code of whoever called a communicator: its instruction
+
+
+class Wait(NamedTuple):
+    """A rank waits for a message, since that line: to receive it, or until it is received."""
+
+    rank: int
+    message: Message
+    receives: bool
+    line: Line
+
+
+def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
+    """Who waits for whom, where, since when (`time`, s); the circle where there is one; what to do."""
+    lines, other = [], {w.rank: w.message.source if w.receives else w.message.dest for w in waits}
+    for w in waits:
+        does = "receives from" if w.receives else f"sends {w.message.size} bytes to"
+        ended = "" if other[w.rank] in other else ", which has ended"
+        lines.append(f"rank {w.rank} {does} rank {other[w.rank]}{ended}, {line_text(w.line)}")
+    if circle := _circle(other):
+        sends = not any(w.receives for w in waits if w.rank in circle)
+        way = " → ".join(map(str, [*circle, circle[0]])) if len(circle) <= SHOWN else f"{len(circle)} ranks"
+        advice = (
+            "All of these send, and none receives: take sendreceive, or let some receive first."
+            if sends
+            else "Each of these waits for the next: change the order on one of them, or take sendreceive."
+        )
+        advice = f"They wait in a circle, {way}. {advice}"
+    else:
+        advice = "Who has ended cannot answer: count what each rank sends and receives."
+    head = f"{len(waits)} of {ranks} ranks wait for ever, at {time:.6g} s:"
+    return "\n".join([head, *lines[:SHOWN], *more(len(lines)), f"→ {advice}"])
+
+
+def _circle(other: dict[int, int]) -> list[int]:
+    """The ranks of a circle of {who waits: for whom}; [] where there is none."""
+    for start in other:
+        path, rank = [], start
+        while rank in other and rank not in path:
+            path.append(rank)
+            rank = other[rank]
+        if rank in path:
+            return path[path.index(rank) :]
+    return []
+
+
+def left_over(message: Message) -> str:
+    """Which side a message lacks that nobody sent, or nobody received."""
+    if message.expected is None:
+        return (
+            f"rank {message.source} sent {message.size} bytes to rank {message.dest}, which did not receive "
+            f"them, {line_text(message.source_line)}"
+        )
+    return (
+        f"rank {message.dest} expected a message of rank {message.source}, which sent none, "
+        f"{line_text(message.dest_line)}"
+    )
+
+
+def more(n: int) -> list[str]:
+    """A line that says how many of n are not shown."""
+    return [f"… and {n - SHOWN} more"] if n > SHOWN else []
+
+
+def elements(x: Any) -> str:
+    """The size of an array, in words."""
+    shape = np.shape(x)
+    if len(shape) == 1:
+        return f"{shape[0]} element{'s' * (shape[0] != 1)}"
+    return f"an array of shape {shape}"
+
+
+def calling_line() -> Line:
+    """Where the code stands that called a communicator: the nearest frame that is not the network's own."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in OWN:
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+def line_text(line: Line) -> str:
+    """A line in words: its number in its file or cell, and what stands there."""
+    code, instruction = line
+    found = [n for start, end, n in code.co_lines() if start <= instruction < end and n]
+    number = found[0] if found else code.co_firstlineno
+    source = linecache.getline(code.co_filename, number).strip()
+    return f"line {number} of {code.co_name}" + (f": {source}" if source else "")

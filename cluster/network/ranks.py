@@ -1,0 +1,85 @@
+"""What ranks have in common that are processes or threads, whatever carries their messages."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+from .errors import NoSuchRank, SizeMismatch
+
+
+class RealRank(ABC):
+    """The half of a `communicator.Communicator` that does not depend on how messages travel."""
+
+    def __init__(self, rank: int, size: int):
+        self.rank, self.size = rank, size
+        self._begin = time.perf_counter()
+
+    @abstractmethod
+    def _expect(self, request: Receive) -> None:
+        """Note a request: messages of a source go to its requests in their order."""
+
+    @abstractmethod
+    def _look(self, source: int) -> None:
+        """Give what has arrived to the requests for it; called until the message of `source` is there."""
+
+    def receive(self, source: int, into: Any = None) -> Any:
+        """Wait for the next message of rank `source`, and return it."""
+        return self.ireceive(source, into).wait()
+
+    def ireceive(self, source: int, into: Any = None) -> Receive:
+        """Be ready for a message and go on; `wait()` returns it."""
+        request = Receive(self, self._check(source), into)
+        self._expect(request)
+        return request
+
+    def add(self, into: Any, x: Any) -> Any:
+        """into += x, in place."""
+        if np.shape(into) != np.shape(x):
+            raise SizeMismatch(
+                f"rank {self.rank} adds an array of shape {np.shape(x)} to one of shape {np.shape(into)}\n"
+                "→ Cut the array in the same way on all ranks: a message has the sender's size."
+            )
+        into += x
+        return into
+
+    def compute(self, seconds: float) -> None:
+        """Sleep for so long."""
+        time.sleep(seconds)
+
+    def time(self) -> float:
+        """Seconds since the communicator was made."""
+        return time.perf_counter() - self._begin
+
+    def _check(self, other: int) -> int:
+        if not 0 <= other < self.size:
+            raise NoSuchRank(
+                f"rank {self.rank} has no rank {other} to talk to\n→ The ranks are 0 … {self.size - 1}."
+            )
+        return int(other)
+
+
+class Receive:
+    """A message that a rank expects."""
+
+    def __init__(self, comm: RealRank, source: int, into: Any):
+        self._comm, self.source, self._into = comm, source, into
+        self.message, self.there = None, False
+
+    def wait(self) -> Any:
+        """The message, when it is there."""
+        while not self.there:
+            self._comm._look(self.source)
+        if self._into is None:
+            return self.message
+        if np.shape(self._into) != np.shape(self.message):
+            raise SizeMismatch(
+                f"rank {self.source} sends an array of shape {np.shape(self.message)}, and rank "
+                f"{self._comm.rank} has room for one of shape {np.shape(self._into)}\n"
+                "→ Cut the array in the same way on all ranks, also where p does not divide n."
+            )
+        self._into[...] = self.message
+        return self._into
