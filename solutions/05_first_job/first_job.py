@@ -379,6 +379,20 @@ def sweep_of(xs):
     return list(values), dict(errors), ran, len(asked)
 
 
+# %% given="drawn"
+def drawn(item):
+    """What only the job that ran it can know; nothing for the item "none"."""
+    if item == "none":
+        raise ValueError(item)
+    return os.urandom(8).hex()
+
+
+def drawn_by(items):
+    """Of a sweep of `drawn`: the values by your function, by it once more, and those in the jobs' records."""
+    first, again = (list(sweep_over(drawn, items)[0]) for _ in range(2))
+    return first, again, jobs.map(drawn, items).results(failed=None, progress=False)
+
+
 # %% given="by-jobs"
 def by_jobs(found, n):
     """(values, errors) that `sweep_of` found for n items; AssertionError where it asked for fewer jobs."""
@@ -404,16 +418,8 @@ expect(errors, {}, name="the errors of a sweep in which all went well")
 ### BEGIN HIDDEN TESTS
 values, errors = by_jobs(sweep_of([9, 1, 8, 3, 4]), 5)
 expect((values, errors), ([36.0, 4.0, 25.0, 0.0, 1.0], {}), name="the values of other items")
-
-
-def drawn(item):
-    """What only a job of its own can know; the sweep made once more has what is recorded."""
-    return os.urandom(8).hex()
-
-
-values, errors = sweep_over(drawn, ["first", "second"])
-recorded = jobs.map(drawn, ["first", "second"]).results(progress=False)
-expect(values, recorded, name="values that only the jobs know")
+first, _, recorded = drawn_by(["first", "second"])
+expect(first, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
 
 # %% check="sweep-failures" points=1 see="5.8"
@@ -440,18 +446,8 @@ expect(
     ([None, 9.0, None, 9.0], {0: "RankFailed", 2: "RankFailed"}),
     name="items that are equal",
 )
-
-
-def drawn_or_failed(item):
-    """A value that only the job knows, or an error."""
-    if item == "fails":
-        raise ValueError(item)
-    return os.urandom(8).hex()
-
-
-values, errors = sweep_over(drawn_or_failed, ["fails", "draws"])
-sweep = jobs.map(drawn_or_failed, ["fails", "draws"])
-expect(values, sweep.results(failed=None, progress=False), name="values beside one that failed")
+first, _, recorded = drawn_by(["none", "third"])
+expect(first, recorded, name="values beside one that failed")
 ### END HIDDEN TESTS
 
 # %% check="sweep-again" points=1 see="5.8"
@@ -466,17 +462,9 @@ expect((values, errors), ([1.0, None, 9.0], {1: "RankFailed"}), name="values and
 ### BEGIN HIDDEN TESTS
 sweep_of([5, 2, 7])
 assert sweep_of([5, 2, 7])[2] == [], "a sweep that went well is run again"
-
-
-def drawn_once(item):
-    """A value that only the job knows, and that running it again would change."""
-    return os.urandom(8).hex()
-
-
-once, _ = sweep_over(drawn_once, ["first", "second"])
-expect(sweep_over(drawn_once, ["first", "second"])[0], once, name="what is recorded already")
-recorded = jobs.map(drawn_once, ["first", "second"]).results(progress=False)
-expect(once, recorded, name="values that only the jobs know")
+first, again, recorded = drawn_by(["fourth", "fifth"])
+expect(again, first, name="what is recorded already")
+expect(first, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
 
 # %% [markdown]
