@@ -106,7 +106,7 @@ class Check(Page):
         except (OSError, ValueError) as error:
             self.log.error("The checking service: %s", error)
             return {}
-        if not isinstance(found, dict) or response.code not in (200, 404, 409, 413, 422, 429, 503):
+        if not isinstance(found, dict) or response.code not in (200, 403, 404, 409, 413, 422, 429, 503):
             self.log.error("The checking service answers %s", response.code)
             return {}
         return found

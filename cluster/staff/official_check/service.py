@@ -38,6 +38,7 @@ SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
 STEP = 5.0  # seconds: an answer is given at a multiple of it after the question
 IDLE = 600.0  # seconds without a check, after which the processes that hold libraries end
+STRANGER = "Only who is on the course's roster can ask here, from a server that was started since the check exists"
 BUSY = "A check of this assignment, or of another one of yours, is at work. Wait for its end."
 
 
@@ -68,11 +69,7 @@ class Check(RequestHandler):
         if int(self.request.headers.get("Content-Length") or 0) > uploads.SENT:
             raise HTTPError(413, reason=f"More than {uploads.SENT >> 20} MiB")
         if self.student in self.service.busy:
-            return self.say(409, assignment, BUSY)
-        self.service.busy.add(self.student)
-        self.held = True
-
-    held = False
+            self.say(409, assignment, BUSY)
 
     def data_received(self, chunk: bytes) -> None:
         """A part of the archive."""
@@ -85,7 +82,10 @@ class Check(RequestHandler):
 
     async def post(self, assignment: str) -> None:
         began, status, words = time.monotonic(), 200, ""
+        if self.student in self.service.busy:
+            return self.say(409, assignment, BUSY)
         data, self.data = bytes(self.data), bytearray()
+        self.service.busy.add(self.student)
         try:
             await self.service.check(self.student, assignment, data)
         except Refused as why:
@@ -95,6 +95,8 @@ class Check(RequestHandler):
         except Exception:
             app_log.exception("the check of %s for %r", assignment, self.student)
             status, words = 503, "The check has failed, and not by your work. Tell your instructor."
+        finally:
+            self.service.busy.discard(self.student)
         if status in (200, 503) or self.service.ran(assignment, self.student):
             took = time.monotonic() - began
             await asyncio.sleep(math.ceil(took / self.service.step) * self.service.step - took)
@@ -109,14 +111,6 @@ class Check(RequestHandler):
     def write_error(self, status_code: int, **_: Any) -> None:
         """A sentence, no traceback."""
         self.finish(json.dumps({"words": f"{self._reason}."}))
-
-    def on_finish(self) -> None:
-        """Answered, or gone before the archive had come."""
-        if self.held:
-            self.service.busy.discard(self.student)
-
-    def on_connection_close(self) -> None:
-        """Whoever asked has gone: a check that has begun goes on, and its answer is kept."""
 
 
 class Service:
@@ -143,7 +137,7 @@ class Service:
         loop = asyncio.get_running_loop()
         user = await loop.run_in_executor(self.readers, self.hub.user_for_token, token.strip())
         if not user or user.get("kind", "user") != "user" or SCOPE not in user.get("scopes", ()):
-            raise HTTPError(403, reason="Only who takes part in the course can ask here")
+            raise HTTPError(403, reason=STRANGER)
         return user["name"]
 
     async def known(self, assignment: str) -> bool:
@@ -197,13 +191,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     from jupyterhub.services.auth import HubAuth
 
     parser = argparse.ArgumentParser(prog="python -m cluster.staff.official_check.service")
-    parser.add_argument("--an-hour", type=int, default=Limits.an_hour, help="checks that a student has")
-    parser.add_argument("--in-all", type=int, default=Limits.in_all, help="of one assignment")
+    parser.add_argument("limits", type=Path, help="a JSON file: {an_hour, in_all}")
     options = parser.parse_args(argv)
     enable_pretty_logging()
     os.umask(0o077)
     checker = Checker(Path.cwd(), len(os.sched_getaffinity(0)))
-    limits = dataclasses.asdict(Limits(options.an_hour, options.in_all))
+    limits = dataclasses.asdict(Limits(**json.loads(options.limits.read_text())))
     files.write_json(checker.checks / "default.json", limits, mode=0o600)
     hub = HubAuth(cache_max_age=10)
     asyncio.run(serve(Service(hub, checker), os.environ["JUPYTERHUB_SERVICE_URL"]))

@@ -74,17 +74,17 @@
         const { action, dataset } = event.target;
         const body = new URLSearchParams(new FormData(event.target, event.submitter));
         if (dataset.saves && !(await lab.save(dataset.saves))) return;
-        if ("runs" in dataset) return this.run(action, body);
+        if ("runs" in dataset) return this.run(action, body, dataset.runs || "Validate");
         this.load(action, { method: "POST", body });
       }
 
       // A notebook is run, which may take minutes: how long it has been, and a way to end it.
-      async run(url, body = new URLSearchParams()) {
+      async run(url, body = new URLSearchParams(), title = "Validate") {
         this.ends?.abort();
         const ends = (this.ends = new AbortController());
         const began = Date.now();
         this.put(
-          `<main id="content" tabindex="-1"><h1>Validate</h1><p role="status">The notebook runs from its beginning, as in grading…
+          `<main id="content" tabindex="-1"><h1>${title}</h1><p role="status">The notebook runs from its beginning, as in grading…
           <span id="seconds">0 s</span></p><p><progress aria-label="the notebook runs"></progress></p>
           <p><button class="button" id="end" type="button">End it</button></p></main>`,
           "",
