@@ -55,7 +55,8 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
                 static=self.static_url, when=when, until=until, exactly=exactly, chart=svg_chart.svg,
                 state_class=state_class, form=self.xsrf_form_html, receipt_url=self.receipt_url,
                 feedback_url=self.feedback_url,
-                class_page=self.settings["course_panel"].class_page, check=self.settings["course_panel"].check,
+                class_page=self.settings["course_panel"].class_page,
+                check=self.settings["course_panel"].check,
                 teaching="class_page" in self.settings, **values,
             )
         )  # fmt: skip

@@ -33,7 +33,9 @@ class TooMuch(Exception):
 def pack(folder: Path) -> bytes:
     """The regular files of an assignment's folder as a ZIP archive. Raises TooMuch, OSError."""
     made, size, count = io.BytesIO(), 0, 0
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False) as archive:
+    with zipfile.ZipFile(
+        made, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
+    ) as archive:
         for above, folders, names in os.walk(folder):
             folders[:] = sorted(name for name in folders if name not in NOT_SENT)
             for path in (Path(above, name) for name in sorted(names)):
@@ -47,7 +49,9 @@ def pack(folder: Path) -> bytes:
                     )
                 archive.write(path, path.relative_to(folder))
     if made.tell() > SENT:
-        raise TooMuch(f"Its folder, packed, has more than {SENT >> 20} MiB. Delete runs that you do not need.")
+        raise TooMuch(
+            f"Its folder, packed, has more than {SENT >> 20} MiB. Delete runs that you do not need."
+        )
     return made.getvalue()
 
 

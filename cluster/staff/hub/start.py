@@ -49,7 +49,9 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
         anew = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
-        anew |= {"formgrader", "check"} if _placed(settings) != before else set()  # they run the grader's copy
+        anew |= (
+            {"formgrader", "check"} if _placed(settings) != before else set()
+        )  # they run the grader's copy
         sync.keep(state, list_)
         if not settings.checks and (old := services.process_ledger(state).all().get("check")):
             processes.end([old])

@@ -36,9 +36,7 @@ WORDS = {
 LATE = "grading took longer"  # as engine.py says it, of all checks that have not been reached
 
 
-def answer(
-    verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()
-) -> dict[str, Any]:
+def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()) -> dict[str, Any]:
     """{points, of, trouble, checks: [{name, title, points, of, state, words, misunderstanding}]}, plain data.
 
     verdict: graded; its notebook has the course's own checks, hidden parts included. mutants: the assignment's

@@ -38,7 +38,9 @@ SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
 STEP = 5.0  # seconds: an answer is given at a multiple of it after the question
 IDLE = 600.0  # seconds without a check, after which the processes that hold libraries end
-STRANGER = "Only who is on the course's roster can ask here, from a server that was started since the check exists"
+STRANGER = (
+    "Only who is on the course's roster can ask here, from a server that was started since the check exists"
+)
 BUSY = "A check of this assignment, or of another one of yours, is at work. Wait for its end."
 
 

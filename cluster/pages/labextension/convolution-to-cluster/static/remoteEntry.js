@@ -86,7 +86,7 @@
         this.put(
           `<main id="content" tabindex="-1"><h1>${title}</h1><p role="status">The notebook runs from its beginning, as in grading…
           <span id="seconds">0 s</span></p><p><progress aria-label="the notebook runs"></progress></p>
-          <p><button class="button" id="end" type="button">End it</button></p></main>`,
+          <p><button class="button" id="end" type="button">${title === "Check" ? "Stop waiting: the check goes on" : "End it"}</button></p></main>`,
           "",
         );
         const tick = setInterval(() => {
