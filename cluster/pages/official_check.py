@@ -44,8 +44,8 @@ def pack(folder: Path) -> bytes:
                 size, count = size + path.stat().st_size, count + 1
                 if size > LARGEST or count > MOST:
                     raise TooMuch(
-                        f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files. Delete runs that you"
-                        " do not need."
+                        f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files. Delete runs that"
+                        " you do not need."
                     )
                 archive.write(path, path.relative_to(folder))
     if made.tell() > SENT:

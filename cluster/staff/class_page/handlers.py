@@ -14,7 +14,6 @@ from cluster.pages import svg_chart
 from cluster.pages.handlers import Page
 
 from ..official_check.limits import Records, curve
-
 from .actions import Action, Busy
 from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
 from .sheets import Sheet
@@ -72,7 +71,7 @@ class ClassHandler(Page):
         return found, last
 
     def checks(self, name: str) -> dict[str, Any]:
-        """What students have tried with the official check: its limits, tries, and the curves of the class."""
+        """What students have tried with the official check: its limits, tries, the class's curves."""
         records = Records(self.settings["class_sheets"].root / ".grading" / "checks", name)
         tries = {student: own for student, own in records.all().items() if own}
         counted, shares = curve(tries)

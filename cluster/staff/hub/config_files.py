@@ -227,7 +227,8 @@ CHECK = """
 CHECKS = """
     "access:services!service=check","""
 CHECKING = """
-    {{"name": "check", "groups": ["{students}", "{instructors}"], "scopes": ["access:services!service=check"]}},"""
+    {{"name": "check", "groups": ["{students}", "{instructors}"],
+      "scopes": ["access:services!service=check"]}},"""
 
 SPAWNERS = {
     "local": """\

@@ -2,7 +2,7 @@
 
 The student's own code meets the hidden values while a hidden part runs, and could put them into all that it
 decides: an error's text, its kind, what is printed, how long it takes. So of a hidden part's failure nothing
-counts here but the fact. Two verdicts that differ in nothing else have the same answer, and a test holds that.
+counts here but the fact. Two verdicts that differ in nothing else have the same answer: a test holds that.
 Shown parts run before any hidden one, so what they say can hold nothing that is hidden; it is still not
 repeated here, since Validate says it.
 """
@@ -29,8 +29,8 @@ WORDS = {
     PASSED: "",
     TO_DO: "There is nothing of yours in it yet, or it calls a function in which there is nothing.",
     SHOWN: "It fails in what you can see of it: Validate says how.",
-    HIDDEN: "What you can see of it was not found wrong. A hidden case has another result, ends in an error or"
-    " is not reached in the time.",
+    HIDDEN: "What you can see of it was not found wrong. A hidden case has another result, ends in an error"
+    " or is not reached in the time.",
     BY_HAND: "A person reads this answer.",
 }
 LATE = "grading took longer"  # as engine.py says it, of all checks that have not been reached
@@ -39,8 +39,8 @@ LATE = "grading took longer"  # as engine.py says it, of all checks that have no
 def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()) -> dict[str, Any]:
     """{points, of, trouble, checks: [{name, title, points, of, state, words, misunderstanding}]}, plain data.
 
-    verdict: graded; its notebook has the course's own checks, hidden parts included. mutants: the assignment's
-    wrong solutions, each with its misunderstanding. void: checks that count as passed for everybody.
+    verdict: graded; its notebook has the course's own checks, hidden parts included. mutants: the wrong
+    solutions, each with its misunderstanding. void: checks that count as passed for everybody.
     """
     source = verdict.notebook
     cells = [cell for cell in source.cells if graded(cell)]
@@ -59,7 +59,7 @@ def graded(cell: NotebookNode) -> bool:
 
 
 def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -> str:
-    """How a check stands. Of one with a hidden part a failure is a shown one only where the shown part said so."""
+    """How a check stands. With a hidden part a failure is a shown one only where the shown part said so."""
     name = cell.metadata.nbgrader.grade_id
     check = checks.get(name)
     if check is None:
@@ -108,8 +108,8 @@ def misunderstandings(
 ) -> dict[str, str]:
     """{check: one of the `written` sentences}.
 
-    A hidden failure counts as one, however it failed; so of checks that failed in hidden parts alone nothing is
-    concluded, because nobody knows whether a value was wrong: one at least has a wrong value that can be seen.
+    A hidden failure counts as one, however it failed. So of checks that failed in hidden parts alone nothing
+    is concluded, because nobody knows whether a value was wrong: one has a wrong value in its shown part.
     """
     failed = {}
     for name, how in states.items():

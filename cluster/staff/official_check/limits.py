@@ -60,7 +60,7 @@ class Limits:
 
 
 class Records:
-    """The limits and tries of one assignment, in a folder of the grader's alone; from any number of processes."""
+    """The limits and tries of one assignment, in a folder of the grader's; from any number of processes."""
 
     def __init__(self, checks: Path, assignment: str):
         self.checks, self.folder = checks, checks / assignment

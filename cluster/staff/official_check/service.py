@@ -1,11 +1,11 @@
-"""The hub's service `check`: `python -m cluster.staff.official_check.service`, run as the grader in its course.
+"""The hub's service `check`: `python -m cluster.staff.official_check.service`, run as the grader.
 
     GET  /services/check/<assignment>    the limits, how many tries are open, the last answer
     POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
 
-Who asks is whose token it is, by the hub. As many are graded at one time as there are cores, the others wait in
-their order; a student has one check at a time. Answers are given at full steps of time, since how long a
-hidden part takes is the student's code's to decide.
+Who asks is whose token it is, by the hub. As many are graded at one time as there are cores, the others
+wait in their order; a student has one check at a time. Answers are given at full steps of time, since how
+long a hidden part takes is the student's code's to decide.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folder that a student's server sends, taken apart within bounds: a ZIP archive of what would be handed in."""
+"""The folder that a student's server sends, a ZIP archive of what would be handed in, is unpacked here."""
 
 from __future__ import annotations
 
