@@ -50,7 +50,7 @@ class Hub:
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.state, self.course = self.folder / "hub", course
-        self.port, self.grader = ports(4), f"{PREFIX}grader"
+        self.port, self.grader = ports(5), f"{PREFIX}grader"
         values = {"port": self.port, "grader": self.grader, **settings}
         lines = [f"{k} = {v}" if isinstance(v, int) else f'{k} = "{v}"' for k, v in values.items()]
         (self.folder / "settings.toml").write_text("\n".join(lines))
@@ -133,7 +133,7 @@ class Hub:
 
 def ports(n: int) -> int:
     """The first of n neighbouring ports of loopback that are free."""
-    for first in range(21000 + os.getpid() % 2000 * 4, 32000, 4):
+    for first in range(21000 + os.getpid() % 2000 * 5, 32000, 5):
         with_all = []
         try:
             for port in range(first, first + n):

@@ -170,14 +170,21 @@ def spawner_module(monkeypatch):
 def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
     """Can JupyterHub read it, does nothing listen elsewhere, and is no secret written into it?"""
     (tmp_path / "hub").mkdir()
-    secrets = {"proxy": "p", "formgrader": "f", "sync": "s", "culler": "c", "database": "sqlite://"}
+    secrets = {
+        "proxy": "p",
+        "formgrader": "f",
+        "sync": "s",
+        "culler": "c",
+        "check": "k",
+        "database": "sqlite://",
+    }
     (tmp_path / "hub/secrets.json").write_text(json.dumps(secrets))
     text = config_files.hub(Settings(port=9000, spawner=spawner, slurm="site"), tmp_path, PYTHON)
     c = executed(text)
     urls = [c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url]
     urls += [s["url"] for s in c.JupyterHub.services if "url" in s]
     assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003)]
-    assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler"}
+    assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler", "check"}
     assert not (c.JupyterHub.cleanup_servers or c.JupyterHub.cleanup_proxy or c.Authenticator.admin_users)
     assert ("Slurm" in c.JupyterHub.spawner_class) == (spawner == "slurm")
     admins = [r["name"] for r in c.JupyterHub.load_roles if any(s.startswith("admin:") for s in r["scopes"])]
@@ -289,7 +296,7 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
 def test_the_role_is_the_groups(tmp_path, spawner_module):
     """Does the hook give each server the configuration of its user's group, and not of the one before?"""
     (tmp_path / "hub").mkdir()
-    names = ("proxy", "formgrader", "sync", "culler", "database")
+    names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
     hook = executed(config_files.hub(Settings(), tmp_path, PYTHON)).Spawner.pre_spawn_hook
 

@@ -335,7 +335,9 @@ def test_the_answer_is_that_of_grading(checker):
     assert records.standing("ben", time.time())["left"] == 2
     empty = checker.check("ben", NAME, work(checker, "raise NotImplementedError"))
     assert {one["state"] for one in empty["checks"]} == {"to do"}
-    ended = checker.check("ben", NAME, work(checker, "return 0\n\n\nimport os\nos._exit(1)"))
+    ends = nbformat.read(checker.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    ends.cells[1].source = "import os\nos._exit(1)"
+    ended = checker.check("ben", NAME, packed({"doubling.ipynb": nbformat.writes(ends)}))
     assert ended["points"] == 0 and "did not reach its end" in ended["trouble"]
     with pytest.raises(Refused, match="3 checks an hour"):
         checker.check("ben", NAME, work(checker, "return 4 * x"))
