@@ -68,7 +68,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
 
 
 def test_nobody_asks_for_another(hub, ada):
-    """Without a token, with a made-up one, from one without a server: refused; a student's own: own record?"""
+    """Without a token or with a made-up one: refused; with the own token: the own record alone?"""
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
     for headers in ({}, {"Authorization": "token " + "0" * 32}):
         answer = requests.get(url, headers=headers, timeout=30)

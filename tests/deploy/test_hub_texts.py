@@ -183,7 +183,7 @@ def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, 
     c = executed(text)
     urls = [c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url]
     urls += [s["url"] for s in c.JupyterHub.services if "url" in s]
-    assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003)]
+    assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003, 9004)]
     assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler", "check"}
     assert not (c.JupyterHub.cleanup_servers or c.JupyterHub.cleanup_proxy or c.Authenticator.admin_users)
     assert ("Slurm" in c.JupyterHub.spawner_class) == (spawner == "slurm")
