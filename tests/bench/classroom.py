@@ -43,6 +43,23 @@ def tiny(folder: Path) -> Path:
     return root
 
 
+def real(folder: Path, assignment: str) -> Path:
+    """A repository with one assignment of ours and its wrong solutions, released; its root."""
+    from cluster.staff.release.release import release
+
+    root, number = folder / "course", assignment[:2]
+    for part in (f"solutions/{assignment}", f"tests/mutants/{number}", "lectures/figures", "cluster"):
+        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (
+        *ROOT.glob(f"lectures/{number}_*.ipynb"),
+        ROOT / "nbgrader_config.py",
+        ROOT / "autotests.yml",
+    ):
+        shutil.copy(path, root / path.relative_to(ROOT))
+    release(root)
+    return root
+
+
 class Hub:
     """Start, stop and ask it by its own commands, in a state folder under /var/tmp."""
 

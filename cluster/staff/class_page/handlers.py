@@ -77,7 +77,7 @@ class ClassHandler(Page):
         counted, shares = curve(tries)
         charts = [
             chart
-            for words, line in (("checks so far", counted), ("median of the best, %", shares))
+            for words, line in (("checks so far", some(counted)), ("median of the best, %", some(shares)))
             if len(line) > 1
             and (chart := svg_chart.svg("hours since the first check", words, {words: Line(line)}))
         ]
@@ -171,6 +171,12 @@ class Report(ClassHandler):
             raise HTTPError(404, reason="No report yet")
         self.set_header("Cache-Control", "no-store")
         self.finish(await self.in_thread(path.read_bytes))
+
+
+def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
+    """At most so many of a curve's points, the last among them."""
+    step = -(-len(points) // most)
+    return points[::step] + (points[-1:] if (len(points) - 1) % step else []) if points else []
 
 
 def dates() -> dict[str, str]:
