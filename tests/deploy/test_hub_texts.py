@@ -251,6 +251,25 @@ def test_extensions_follow_the_role():
     assert not any("cluster.pages" in text for text in without.values())
 
 
+def test_checks_can_be_switched_off(tmp_path, spawner_module):
+    """With checks = 0: no service, no right to it, no page; with some, its address and limits?"""
+    (tmp_path / "hub").mkdir()
+    names = ("proxy", "formgrader", "sync", "culler", "check", "database")
+    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
+    for checks in (0, 2):
+        c = executed(config_files.hub(Settings(checks=checks), tmp_path, PYTHON))
+        rights = [scope for role in c.JupyterHub.load_roles for scope in role["scopes"]]
+        there = "access:services!service=check" in c.Spawner.server_token_scopes
+        assert there == bool(checks) == ("access:services!service=check" in rights)
+        assert ("check" in [one["name"] for one in c.JupyterHub.services]) == bool(checks)
+        made = config_files.files(Settings(checks=checks), tmp_path, PYTHON, panel=True)
+        panel = json.loads(made["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
+        assert panel["check"] == ("http://127.0.0.1:8000/services/check/" if checks else "")
+        assert made.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
+    with pytest.raises(Trouble, match="checks = -1: a whole number"):
+        Settings(checks=-1)
+
+
 def test_the_pages_are_told_what_their_role_may_know():
     """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
     made = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON, panel=True)
