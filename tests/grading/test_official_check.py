@@ -333,6 +333,7 @@ def test_the_answer_is_that_of_grading(checker):
     records = Records(checker.checks, NAME)
     assert len(records.of("ben")["tries"]) == 1
     assert records.standing("ben", time.time())["left"] == 2
+    assert not list(checker.checks.rglob("*.ipynb")), "nothing that a backup would meet half-made"
     empty = checker.check("ben", NAME, work(checker, "raise NotImplementedError"))
     assert {one["state"] for one in empty["checks"]} == {"to do"}
     ends = nbformat.read(checker.root / "exercises" / NAME / "doubling.ipynb", as_version=4)

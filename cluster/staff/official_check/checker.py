@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import threading
 import time
@@ -33,8 +32,6 @@ class Checker:
         self.root, self.workers = root, workers
         self.checks = root / ".grading" / "checks"
         self.checks.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.rmtree(self.checks / "work", ignore_errors=True)  # of a service that was killed
-        (self.checks / "work").mkdir(mode=0o700)
         self._opened, self._guard = ExitStack(), threading.Lock()
         self._engine: Engine | None = None
 
@@ -56,7 +53,8 @@ class Checker:
     def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
         """The answer (answers.answer) on an archive. Raises NotChecked, limits.Refused."""
         records = Records(self.checks, assignment)
-        with tempfile.TemporaryDirectory(dir=self.checks / "work") as work:
+        # Not in .grading, which a backup reads and a restore puts another in the place of.
+        with tempfile.TemporaryDirectory(prefix="official-check-") as work:
             try:
                 uploads.unpack(data, Path(work, "sent"))
             except uploads.Unfit as why:
