@@ -83,7 +83,9 @@ def server(stand_in, tmp_path_factory):
     (path.parent / "runs/run.json").write_text("1")
     (folder / "home").mkdir()
     panel = {"check": f"http://127.0.0.1:{stand_in.server_port}/services/check/"}
-    with serving(folder / "work", folder / "home", {"cluster.pages": True}, CoursePanel=panel) as found:
+    with serving(
+        folder / "work", folder / "home", {"cluster.pages": True, "jupyterlab": True}, CoursePanel=panel
+    ) as found:
         yield found
 
 
@@ -158,3 +160,22 @@ def test_the_page_is_accessible(server, stand_in):
                 page.screenshot(path=folder / f"{state}-{scheme}.png", full_page=True)
                 assert violations(page) == [], f"{state}, {scheme}"
                 assert overflows(page) <= 0, f"{state} at {width} pixels"
+
+
+@needs_browser
+def test_the_button_above_a_notebook(server, stand_in):
+    """In JupyterLab: does Check open the page beside the notebook, and its button show the answer there?"""
+    cookie = next(one for one in server.cookies if one.name.startswith("username"))
+    stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
+    with browser(1400, 900) as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": server.url}])
+        page.goto(server.url + "lab/tree/exercises/01_loops/loops.ipynb?reset")
+        buttons = page.locator(".jp-NotebookPanel-toolbar [class*=course-]")
+        page.locator(".jp-NotebookPanel .course-check").first.click()
+        page.locator("#check-now").wait_for()
+        assert buttons.locator(".course-check").count() or page.locator(".course-hand-in").count()
+        stand_in.state |= {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1}
+        page.click("#check-now")
+        page.locator("#counts").wait_for()
+        assert "3 of 7 points" in page.locator("#counts").inner_text()
+        page.screenshot(path=ROOT / "build" / "screens" / "check" / "lab.png")

@@ -1,5 +1,5 @@
 // JupyterLab's half of the course's pages: the menu Course, cards in the launcher, a tab that shows a page, and
-// beside an assignment's notebook the panel of Validate and Hand in.
+// beside an assignment's notebook the panel of Validate, Check and Hand in.
 // What JupyterLab asks of an extension's module (init, get) is written by hand here, so that no build is needed.
 (() => {
   const NAME = "convolution-to-cluster";
@@ -235,13 +235,23 @@
           if (!(await lab.save(path))) return;
           beside().load(`${base}course/hand-in?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
         };
-        const actions = [
+        const check = async ({ path }) => {
+          if (!(await lab.save(path))) return;
+          beside().load(`${base}course/check?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
+        };
+        // Where the course's hub has the official check, the start page says so.
+        const official = live.fetched(`${base}course`).then(
+          ({ page }) => (page.querySelector("[data-check]") ? [["check", "Check", "Save, and check officially", check]] : []),
+          () => [],
+        );
+        const actions = (more) => [
           ["validate", "Validate", "Save, run the checks, say which pass", validate],
+          ...more,
           ["hand-in", "Hand in", "Save, and hand in the assignment", handIn],
         ];
         app.docRegistry.addWidgetExtension("Notebook", {
           createNew: (notebook) => {
-            addButtons(notebook, apputils, actions);
+            official.then((more) => notebook.isDisposed || addButtons(notebook, apputils, actions(more)));
             keepClean(notebook);
           },
         });
