@@ -185,3 +185,4 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.locator("#counts").wait_for()
         assert "3 of 7 points" in page.locator("#counts").inner_text()
         page.screenshot(path=ROOT / "build" / "screens" / "check" / "lab.png")
+        assert page.locator(".jp-NotebookPanel .validate-button").count() == 0, "nbgrader's own is gone"

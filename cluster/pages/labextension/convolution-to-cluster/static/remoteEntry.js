@@ -132,7 +132,8 @@
   function addButtons(notebook, { ToolbarButton }, actions) {
     const { toolbar, context } = notebook;
     context.ready.then(() => {
-      let place = [...toolbar.children()].findIndex((one) => one.node.querySelector(".validate-button"));
+      // By what it was made with: what it shows comes later, on a busy machine after this.
+      let place = [...toolbar.children()].findIndex((one) => one.props?.className === "validate-button");
       if (place >= 0) [...toolbar.children()][place].dispose();
       if (!isAssignment(context.model)) return;
       if (place < 0) place = [...toolbar.children()].findIndex((one) => one.node.classList.contains("jp-Toolbar-spacer"));
