@@ -10,7 +10,7 @@ from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinja
 from jupyter_server.serverapp import ServerApp
 from traitlets import Bool, List, Unicode
 
-from . import buttons, handlers, validate_handler
+from . import buttons, handlers, official_check, validate_handler
 from .user_jobs import UserJobs
 
 HERE = Path(__file__).parent
@@ -41,6 +41,9 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     progress = Bool(
         False, help="write there how many cells of each assignment are filled, for the instructors"
     ).tag(config=True)
+    check = Unicode(
+        "", help="address of the service of the official check, ending in /, where there is one"
+    ).tag(config=True)
     class_page = Unicode("", help="address of the class page, for instructors").tag(config=True)
 
     def _link_jupyter_server_extension(self, serverapp: ServerApp) -> None:
@@ -67,7 +70,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
 
     def initialize_handlers(self) -> None:
         """The pages, the buttons, and nbgrader's Validate."""
-        ours = [*handlers.PAGES, *buttons.ACTIONS, *validate_handler.PAGES]
+        ours = [*handlers.PAGES, *buttons.ACTIONS, *validate_handler.PAGES, *official_check.PAGES]
         self.handlers.extend([*ours, (r"/assignments/validate", validate_handler.Validate)])
 
     async def stop_extension(self) -> None:

@@ -56,6 +56,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
                 state_class=state_class, form=self.xsrf_form_html, receipt_url=self.receipt_url,
                 feedback_url=self.feedback_url,
                 class_page=self.settings["course_panel"].class_page,
+                check=self.settings["course_panel"].check,
                 teaching="class_page" in self.settings, **values,
             )
         )  # fmt: skip

@@ -101,6 +101,12 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
     c.set_defaults(run=extend)
 
+    c = command("checks", "how often students may check an assignment officially, and how often they have")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--an-hour", type=whole, metavar="N", help="checks in 60 minutes; 0: none at all")
+    c.add_argument("--in-all", type=whole, metavar="N", help="checks of the assignment, of each student")
+    c.set_defaults(run=checks)
+
     c = command("give-back", "write the feedback of all that is graded, and let students fetch it")
     c.add_argument("assignment", help=ONE)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
@@ -111,6 +117,13 @@ def number(text: str) -> int:
     n = int(text) if text.isdecimal() else 0
     if n < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 1 or more")
+    return n
+
+
+def whole(text: str) -> int:
+    n = int(text) if text.isdecimal() else -1
+    if not 0 <= n <= 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 10000")
     return n
 
 
@@ -320,6 +333,21 @@ def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
     course = Course(root)
     say(f"{assignment}: {give.hand_out(course, assignment)}")
     return told(course)
+
+
+def checks(root: Path, options: argparse.Namespace) -> list[str]:
+    """Set or show the limits of the official check, and what was tried."""
+    from .official_check.limits import Records
+
+    [assignment] = assignments(root, options.assignment)
+    records = Records(Course(root).private / "checks", assignment)
+    new = {"an_hour": options.an_hour, "in_all": options.in_all}
+    if new := {name: n for name, n in new.items() if n is not None}:
+        records.set_limits(dataclasses.replace(records.limits, **new))
+    limits, tries = records.limits, records.all()
+    say(f"{assignment}: {limits.an_hour} official checks an hour, {limits.in_all} in all, of each student")
+    say(f"  {sum(map(len, tries.values()))} so far, of {len(tries)} students")
+    return []
 
 
 def give_back(root: Path, options: argparse.Namespace) -> list[str]:

@@ -43,6 +43,23 @@ def tiny(folder: Path) -> Path:
     return root
 
 
+def real(folder: Path, assignment: str) -> Path:
+    """A repository with one assignment of ours and its wrong solutions, released; its root."""
+    from cluster.staff.release.release import release
+
+    root, number = folder / "course", assignment[:2]
+    for part in (f"solutions/{assignment}", f"tests/mutants/{number}", "lectures/figures", "cluster"):
+        shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (
+        *ROOT.glob(f"lectures/{number}_*.ipynb"),
+        ROOT / "nbgrader_config.py",
+        ROOT / "autotests.yml",
+    ):
+        shutil.copy(path, root / path.relative_to(ROOT))
+    release(root)
+    return root
+
+
 class Hub:
     """Start, stop and ask it by its own commands, in a state folder under /var/tmp."""
 
@@ -50,7 +67,7 @@ class Hub:
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.state, self.course = self.folder / "hub", course
-        self.port, self.grader = ports(4), f"{PREFIX}grader"
+        self.port, self.grader = ports(5), f"{PREFIX}grader"
         values = {"port": self.port, "grader": self.grader, **settings}
         lines = [f"{k} = {v}" if isinstance(v, int) else f'{k} = "{v}"' for k, v in values.items()]
         (self.folder / "settings.toml").write_text("\n".join(lines))
@@ -133,7 +150,7 @@ class Hub:
 
 def ports(n: int) -> int:
     """The first of n neighbouring ports of loopback that are free."""
-    for first in range(21000 + os.getpid() % 2000 * 4, 32000, 4):
+    for first in range(21000 + os.getpid() % 2000 * 5, 32000, 5):
         with_all = []
         try:
             for port in range(first, first + n):

@@ -1,10 +1,11 @@
-"""A class on the hub: what a server costs, forked and from nothing, and a whole class at one time."""
+"""A class on the hub: what a server costs, forked and from nothing, a whole class, the official check."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -26,6 +27,9 @@ from .measure import Found, Row, interleaved, rows
 ABOUT = "CPU and memory of a student's server, and 30 students who log in, run and submit at one time"
 README = Path(__file__).parents[2] / "cluster" / "staff" / "hub" / "README.md"
 WITHIN = 60.0  # s: the aim for the class
+ANSWERED = 30.0  # s: the aim for the official check
+CHECKED = "01_convolution_as_gemm"  # what is checked: an assignment of the course's own
+AT_ONCE = (1, 10, 30)  # students who press Check at one moment
 CELL = "print(sum(range(10)))"
 
 
@@ -42,18 +46,19 @@ def versions() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def opened(students: list[str], **settings: str | int) -> Iterator[Hub]:
-    """A hub with the tiny course released to these students; it is gone afterwards."""
+def opened(students: list[str], assignment: str = ASSIGNMENT, **settings: str | int) -> Iterator[Hub]:
+    """A hub with the tiny course, or an assignment of ours, released to these students; gone afterwards."""
     if why := daemons.missing():
         raise SystemExit(f"No hub can be measured here: {why}.")
     folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/var/tmp"))
-    hub = Hub(classroom.tiny(folder), **settings)
+    make = classroom.tiny if assignment == ASSIGNMENT else lambda into: classroom.real(into, assignment)
+    hub = Hub(make(folder), **settings)
     try:
         hub.enrol(**dict.fromkeys(students, "student"), ines="instructor")
         hub.start()
         ines = hub.person("ines")
         ines.log_in()
-        ines.release()
+        ines.release(assignment)
         yield hub
     finally:
         hub.remove()
@@ -239,4 +244,68 @@ def _watching(look: Callable[[], object], every: float = 5.0) -> Iterator[None]:
         thread.join()
 
 
-SECTIONS = {"server": server, "class": crowd}
+def checks(options: argparse.Namespace) -> Found:
+    """So many students at one moment press Check, on a right solution that each has changed by a comment."""
+    found, names = Found(), [f"s{n:02}" for n in range(max(AT_ONCE))]
+    took: dict[int, list[float]] = {}
+    with opened(names, CHECKED, checks=100, checks_in_all=1000) as hub:
+        people = [hub.person(name) for name in names]
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(_fetches, people))
+        for n in (1, *AT_ONCE):  # the first starts the engine, and is recorded apart
+            ready, some = threading.Barrier(n), people[:n]
+            for person in some:
+                _solves(hub, person, f"{n}, {time.monotonic()}")
+            with ThreadPoolExecutor(n) as pool:
+                seconds = list(pool.map(lambda person, ready=ready: _checks(person, ready), some))
+            took.setdefault(n if took else 0, []).extend(seconds)
+    for n, seconds in took.items():
+        side = f"{n} at one moment" if n else "the first, which starts the engine"
+        found.rows.append(Row(f"official check of {CHECKED[:2]}, until its page", side, "s", seconds))
+    last = max(took[max(AT_ONCE)])
+    found.aims.append(
+        (f"{max(AT_ONCE)} students at one moment have each all points of {CHECKED[:2]} within {ANSWERED:g} s",
+         last <= ANSWERED)
+    )  # fmt: skip
+    found.remarks.append(
+        f"The slowest of {max(AT_ONCE)}: {last:.1f} s. Answers are given at multiples of 5 s."
+    )
+    return found
+
+
+def _fetches(person: Person) -> None:
+    person.log_in()
+    person.begin()
+    person.assignment("fetch", CHECKED)
+
+
+def _solves(hub: Hub, person: Person, comment: str) -> None:
+    """Save the course's solution, as no other student has it, and not as before."""
+    import nbformat
+
+    from cluster.staff.release.wrong_solutions import fill
+
+    (path,) = (hub.course / "exercises" / CHECKED).glob("*.ipynb")
+    (source,) = (hub.course / "solutions" / CHECKED).glob("*.ipynb")
+    made = fill(nbformat.read(path, as_version=4), nbformat.read(source, as_version=4))
+    made.cells.append(nbformat.v4.new_code_cell(f"# {person.user}, {comment}"))
+    saved = person.mine(
+        "PUT",
+        f"/api/contents/assignments/{CHECKED}/{path.name}",
+        json={"type": "notebook", "content": made},
+    )
+    assert saved.ok, saved.text
+
+
+def _checks(person: Person, ready: threading.Barrier) -> float:
+    """Seconds from pressing Check to its page, which has to show all points that need no person."""
+    ready.wait()
+    began = time.monotonic()
+    page = person.mine("POST", f"/course/check?of={CHECKED}").text
+    took = time.monotonic() - began
+    found = re.search(r"<b>([\d.]+) of ([\d.]+) points</b>", page)
+    assert found and found[1] == found[2], page
+    return took
+
+
+SECTIONS = {"server": server, "class": crowd, "check": checks}

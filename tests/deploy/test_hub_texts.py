@@ -170,14 +170,21 @@ def spawner_module(monkeypatch):
 def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
     """Can JupyterHub read it, does nothing listen elsewhere, and is no secret written into it?"""
     (tmp_path / "hub").mkdir()
-    secrets = {"proxy": "p", "formgrader": "f", "sync": "s", "culler": "c", "database": "sqlite://"}
+    secrets = {
+        "proxy": "p",
+        "formgrader": "f",
+        "sync": "s",
+        "culler": "c",
+        "check": "k",
+        "database": "sqlite://",
+    }
     (tmp_path / "hub/secrets.json").write_text(json.dumps(secrets))
     text = config_files.hub(Settings(port=9000, spawner=spawner, slurm="site"), tmp_path, PYTHON)
     c = executed(text)
     urls = [c.JupyterHub.bind_url, c.JupyterHub.hub_bind_url, c.ConfigurableHTTPProxy.api_url]
     urls += [s["url"] for s in c.JupyterHub.services if "url" in s]
-    assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003)]
-    assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler"}
+    assert urls == [f"http://127.0.0.1:{port}" for port in (9000, 9002, 9001, 9003, 9004)]
+    assert {s["name"] for s in c.JupyterHub.services} == {COURSE, "sync", "idle-culler", "check"}
     assert not (c.JupyterHub.cleanup_servers or c.JupyterHub.cleanup_proxy or c.Authenticator.admin_users)
     assert ("Slurm" in c.JupyterHub.spawner_class) == (spawner == "slurm")
     admins = [r["name"] for r in c.JupyterHub.load_roles if any(s.startswith("admin:") for s in r["scopes"])]
@@ -244,6 +251,25 @@ def test_extensions_follow_the_role():
     assert not any("cluster.pages" in text for text in without.values())
 
 
+def test_checks_can_be_switched_off(tmp_path, spawner_module):
+    """With checks = 0: no service, no right to it, no page; with some, its address and limits?"""
+    (tmp_path / "hub").mkdir()
+    names = ("proxy", "formgrader", "sync", "culler", "check", "database")
+    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
+    for checks in (0, 2):
+        c = executed(config_files.hub(Settings(checks=checks), tmp_path, PYTHON))
+        rights = [scope for role in c.JupyterHub.load_roles for scope in role["scopes"]]
+        there = "access:services!service=check" in c.Spawner.server_token_scopes
+        assert there == bool(checks) == ("access:services!service=check" in rights)
+        assert ("check" in [one["name"] for one in c.JupyterHub.services]) == bool(checks)
+        made = config_files.files(Settings(checks=checks), tmp_path, PYTHON, panel=True)
+        panel = json.loads(made["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
+        assert panel["check"] == ("http://127.0.0.1:8000/services/check/" if checks else "")
+        assert made.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
+    with pytest.raises(Trouble, match="checks = -1: a whole number"):
+        Settings(checks=-1)
+
+
 def test_the_pages_are_told_what_their_role_may_know():
     """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
     made = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON, panel=True)
@@ -289,7 +315,7 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
 def test_the_role_is_the_groups(tmp_path, spawner_module):
     """Does the hook give each server the configuration of its user's group, and not of the one before?"""
     (tmp_path / "hub").mkdir()
-    names = ("proxy", "formgrader", "sync", "culler", "database")
+    names = ("proxy", "formgrader", "sync", "culler", "check", "database")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
     hook = executed(config_files.hub(Settings(), tmp_path, PYTHON)).Spawner.pre_spawn_hook
 

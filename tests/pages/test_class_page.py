@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from cluster.staff.official_check.limits import Records
+
 from ..browser import browser, needs_browser, overflows, violations
 from ..grading.courses import make_course
 from .servers import serving
@@ -44,6 +46,10 @@ def graders(tmp_path_factory):
     collected = root / ".grading/submitted/ada" / NAME
     collected.mkdir(parents=True)
     (collected / "doubling.ipynb").write_text("{}")
+    records, hour = Records(root / ".grading/checks", NAME), 3600
+    for student, at, points in (("ada", 0, 1.0), (HOSTILE, 1, 0.0), ("ada", 2, 3.0), (HOSTILE, 5, 1.0)):
+        records.begin(student, 1_790_000_000 + at * hour)
+        records.end(student, "key", {"points": points, "of": 3.0, "checks": []}, 1_790_000_001 + at * hour)
     (folder / "home").mkdir()
     on = {"cluster.pages": True, "cluster.staff.class_page": True}
     with serving(root, folder / "home", on) as found:
@@ -123,6 +129,24 @@ def test_a_button_runs_its_command(graders):
     assert begun["name"] == "Due date"
 
 
+def test_official_checks_are_shown_and_limited(graders):
+    """Tries, curves, each student's best; a limit that is none is named, a good one holds?"""
+    text = graders.get(PAGES[1])[1]
+    assert "4 so far, of 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
+    assert "checks so far by hours since the first check: checks so far from 1 at 0 to 4 at 5" in text
+    assert "from 33.33 at 0 to 66.67 at 5" in text, "the median of 3 of 3 and 1 of 3"
+    assert HOSTILE not in text and "3 of 3" in text
+    data = {"_xsrf": form(graders, PAGES[1]), "do": "checks", "an_hour": "many", "in_all": "9"}
+    status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
+    assert status == 400 and "a whole number from 0 to 10000" in text and 'value="many"' in text
+    graders.get(f"course/class/do?of={NAME}", data=data | {"an_hour": "0"})
+    path = graders.root / f".grading/checks/{NAME}/limits.json"
+    until = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < until:
+        time.sleep(0.2)
+    assert json.loads(path.read_text()) == {"an_hour": 0, "in_all": 9}
+
+
 @needs_browser
 def test_forms_begin_with_the_browsers_time_zone(graders):
     """Is it that of who fills them in, by a name that a due date may have?"""
@@ -153,6 +177,7 @@ def test_pages_are_accessible(graders):
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 800})
                 page.goto(graders.url + path)
+                page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
                 assert violations(page) == [], f"{path}, {scheme}"
                 assert overflows(page) <= 0, f"{path} at {width} pixels"
                 hidden = page.evaluate(HIDDEN)

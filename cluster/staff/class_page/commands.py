@@ -68,6 +68,8 @@ def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
         return "Due date", ["due", sheet.name, moment(form)]
     if action == "no-due":
         return "No due date", ["due", sheet.name, "none"]
+    if action == "checks":
+        return "Limits of the check", ["checks", sheet.name, *limit_words(form)]
     if action != "extend":
         raise Wrong(f"{action!r} is no action.")
     if form["student"] not in {row.student for row in sheet.rows}:
@@ -77,6 +79,16 @@ def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
     if sheet.due is None:
         raise Wrong("There is no due date that could be extended: set it first.")
     return "Extension", ["extend", form["student"], sheet.name, *extension_words(sheet, form)]
+
+
+def limit_words(form: dict[str, str]) -> list[str]:
+    """How often students may check, an hour and in all."""
+    found = []
+    for name in ("an_hour", "in_all"):
+        if not form[name].isdecimal() or int(form[name]) > 10_000:
+            raise Wrong(f"Checks {form[name]!r}: a whole number from 0 to 10000.")
+        found += [f"--{name.replace('_', '-')}", form[name]]
+    return found
 
 
 def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:

@@ -10,13 +10,26 @@ from urllib.parse import quote, urlencode
 
 from tornado.web import HTTPError, authenticated
 
+from cluster.pages import svg_chart
 from cluster.pages.handlers import Page
 
+from ..official_check.limits import Records, curve
 from .actions import Action, Busy
 from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
 from .sheets import Sheet
 
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+class Line:
+    """A curve that is whole: its points as they are."""
+
+    def __init__(self, points: list[tuple[float, float]]):
+        self._points = points
+
+    def points(self) -> list[tuple[float, float]]:
+        """[(x, y)]."""
+        return self._points
 
 
 class ClassHandler(Page):
@@ -57,6 +70,19 @@ class ClassHandler(Page):
             raise HTTPError(404, reason="No such assignment")
         return found, last
 
+    def checks(self, name: str) -> dict[str, Any]:
+        """What students have tried with the official check: its limits, tries, the class's curves."""
+        records = Records(self.settings["class_sheets"].root / ".grading" / "checks", name)
+        tries = {student: own for student, own in records.all().items() if own}
+        counted, shares = curve(tries)
+        charts = [
+            chart
+            for words, line in (("checks so far", some(counted)), ("median of the best, %", some(shares)))
+            if len(line) > 1
+            and (chart := svg_chart.svg("hours since the first check", words, {words: Line(line)}))
+        ]
+        return {"limits": records.limits, "tries": tries, "charts": charts}
+
     def look(self, name: str) -> tuple[Sheet | None, Action | None]:
         """The assignment of this name with its last action; (None, None) where there is none."""
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
@@ -92,7 +118,8 @@ class Assignment(ClassHandler):
     @authenticated
     async def get(self) -> None:
         sheet, last = await self.sheet()
-        self.show("assignment.html", sheet=sheet, last=last, trouble="", given={}, **dates())
+        given = {"trouble": "", "given": {}} | await self.in_thread(self.checks, sheet.name)
+        self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
 
 
 class Ask(ClassHandler):
@@ -115,7 +142,7 @@ class Do(ClassHandler):
         sheet, last = await self.sheet()
         form = {
             name: self.get_body_argument(name, "")
-            for name in ("do", "date", "time", "zone", "student", "days")
+            for name in ("do", "date", "time", "zone", "student", "days", "an_hour", "in_all")
         }
         try:
             title, command = grade_command(sheet, form)
@@ -123,7 +150,7 @@ class Do(ClassHandler):
             await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
         except (Wrong, Busy) as error:
             self.set_status(409 if isinstance(error, Busy) else 400)
-            given = {"trouble": str(error), "given": form}
+            given = {"trouble": str(error), "given": form} | await self.in_thread(self.checks, sheet.name)
             return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
         self.settings["class_sheets"].renew()
         self.redirect(self.sheet_url(sheet.name) + "#action", status=303)
@@ -144,6 +171,12 @@ class Report(ClassHandler):
             raise HTTPError(404, reason="No report yet")
         self.set_header("Cache-Control", "no-store")
         self.finish(await self.in_thread(path.read_bytes))
+
+
+def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
+    """At most so many of a curve's points, the last among them."""
+    step = -(-len(points) // most)
+    return points[::step] + (points[-1:] if (len(points) - 1) % step else []) if points else []
 
 
 def dates() -> dict[str, str]:

@@ -45,6 +45,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
             name = "class_page" if role == "grader" else "course_panel"
             text = json.dumps(pages(role, settings, state), indent=1) + "\n"
             made[f"etc/{role}/jupyter_{name}_config.json"] = text
+    limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
+    made |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
     for name in ("prefork.py", "spawner.py"):  # the hub's Python has no package `cluster`
         made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
@@ -86,6 +88,7 @@ def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
         "people": f"{state}/people",
         "progress": settings.progress and role == "student",
     }
+    panel["check"] = f"{settings.public}/services/check/" if settings.checks else ""
     link = {"class_page": f"/services/{COURSE}/course/class"} if role == "instructor" else {}
     return {"CoursePanel": panel | link}
 
@@ -119,6 +122,11 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
     """jupyterhub_config.py."""
     values = {
         "settings": settings,
+        "check": CHECK.format(settings=settings) if settings.checks else "",
+        "checks": CHECKS if settings.checks else "",
+        "checking": CHECKING.format(settings=settings, students=STUDENTS, instructors=INSTRUCTORS)
+        if settings.checks
+        else "",
         "state": str(state),
         "python": python,
         "log_in": LOG_IN,
@@ -191,14 +199,14 @@ c.Spawner.pre_spawn_hook = role
 c.Spawner.server_token_scopes = [
     "users:activity!user", "access:servers!server",
     "read:users:name!user", "read:users:groups!user", "list:services", "read:services!service={course}",
-    "access:services!service={course}",
+    "access:services!service={course}",{checks}
 ]
 
 # Formgrader is a server of the user {settings.grader}, in front of which stands the hub: instructors alone.
 c.JupyterHub.load_groups = {{"{instructors}": {{"users": []}}, "{students}": {{"users": []}}}}
 c.JupyterHub.services = [
     {{"name": "{course}", "url": "{settings.formgrader}", "api_token": secrets["formgrader"],
-     "oauth_no_confirm": True}},
+     "oauth_no_confirm": True}},{check}
     {{"name": "sync", "api_token": secrets["sync"]}},
     {{"name": "idle-culler", "api_token": secrets["culler"]}},
 ]
@@ -209,9 +217,18 @@ c.JupyterHub.load_roles = [
      "scopes": ["admin:users", "admin:groups", "admin:servers", "list:users", "list:groups", "read:hub",
                 "proxy"]}},
     {{"name": "idle-culler", "services": ["idle-culler"],
-     "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},
+     "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},{checking}
 ]
 {extra}'''
+
+# Parts of it for the official check, where the settings have it: students' servers may ask the service.
+CHECK = """
+    {{"name": "check", "url": "{settings.check}", "api_token": secrets["check"], "display": False}},"""
+CHECKS = """
+    "access:services!service=check","""
+CHECKING = """
+    {{"name": "check", "groups": ["{students}", "{instructors}"],
+      "scopes": ["access:services!service=check"]}},"""
 
 SPAWNERS = {
     "local": """\

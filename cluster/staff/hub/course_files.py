@@ -46,6 +46,7 @@ README = """\
   *Make my copy* on the start page (menu *Course*).
 - Your password: change it with `passwd` in a terminal (menu *File*, *New*).
 - Assignments are not here: Nbgrader > Assignment List fetches them into `assignments/`, and submits them.
+- *Check officially*, on the start page, says what your saved work would get, a few times an hour.
 - `cluster/` is the package that notebooks import.
 """
 

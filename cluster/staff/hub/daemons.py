@@ -20,7 +20,7 @@ from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
 from .settings import Settings, Trouble
 
-TOKENS = ("proxy", "formgrader", "sync", "culler")
+TOKENS = ("proxy", "formgrader", "sync", "culler", "check")
 
 
 def tokens(state: Path, settings: Settings) -> dict[str, str]:
@@ -72,6 +72,11 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
                settings.port + 3, lambda: answers(f"{settings.formgrader}/services/{COURSE}/api"),
                formgrader(settings, state, keys["formgrader"])),
     ]  # fmt: skip
+    if settings.checks:
+        url = f"{settings.check}/services/check/"
+        argv = ["-m", "cluster.staff.official_check.service", str(state / "etc" / "check.json")]
+        found.append(daemon("check", [*grading, python, *argv], settings.port + 4, lambda: answers(url),
+                            checking(settings, keys["check"], url)))  # fmt: skip
     if settings.spawner == "local":
         door = str(state / "hub" / "servers.socket")
         argv = [python, str(state / "etc" / "prefork.py"), door]
@@ -117,6 +122,18 @@ def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:
         "JUPYTERHUB_SERVICE_PREFIX": prefix,
         "JUPYTERHUB_SERVICE_URL": f"{settings.formgrader}{prefix}",
         "JUPYTERHUB_USER": settings.grader,
+    }
+
+
+def checking(settings: Settings, token: str, url: str) -> dict[str, str]:
+    """The environment of the official check's service: the grader's course, and how it asks the hub."""
+    return {
+        "HOME": pwd.getpwnam(settings.grader).pw_dir,
+        "USER": settings.grader,
+        "PYTHONPATH": str(course_root(settings)),
+        "JUPYTERHUB_API_TOKEN": token,
+        "JUPYTERHUB_API_URL": f"{settings.hub}/hub/api",
+        "JUPYTERHUB_SERVICE_URL": url,
     }
 
 

@@ -18,7 +18,7 @@ NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of a Unix user
 class Settings:
     """The hub. All of it listens on loopback; TLS and the site's own network are put in front of it."""
 
-    port: int = 8000  # of the proxy; the next three are its API's, the hub's and Formgrader's
+    port: int = 8000  # of the proxy; the next four: its API, hub, Formgrader, check
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
     homes: str = ""  # where homes of users made here lie; empty: home/ in the state folder
     progress: bool = False  # instructors see how many cells students have filled, who are told so
@@ -31,6 +31,8 @@ class Settings:
     )
     idle_minutes: int = 120  # a server without activity for so long is stopped; 0: never
     servers: int = 100  # at most so many at one time
+    checks: int = 3  # official checks an hour, of each student and assignment; 0: none at all
+    checks_in_all: int = 30  # of each student and assignment
     memory_gib: float = 0  # that each process (a server, a kernel) of a local server may have; 0: no limit
     extra: str = (
         ""  # a Python file, read after the generated jupyterhub_config.py: authenticator, limits, TLS
@@ -41,7 +43,8 @@ class Settings:
         for key, known in choices.items():
             if getattr(self, key) not in known:
                 raise Trouble(f"{key} = {getattr(self, key)!r}: one of {', '.join(map(repr, known))}.")
-        for key, low, high in (("port", 1024, 65531), ("idle_minutes", 0, 10**6), ("servers", 1, 10**5)):
+        for key, low, high in (("port", 1024, 65531), ("idle_minutes", 0, 10**6), ("servers", 1, 10**5),
+                               ("checks", 0, 10**4), ("checks_in_all", 1, 10**4)):  # fmt: skip
             value = getattr(self, key)
             if type(value) is not int or not low <= value <= high:
                 raise Trouble(f"{key} = {value!r}: a whole number from {low} to {high}.")
@@ -91,6 +94,11 @@ class Settings:
     def formgrader(self) -> str:
         """Where Formgrader itself listens."""
         return f"http://127.0.0.1:{self.port + 3}"
+
+    @property
+    def check(self) -> str:
+        """Where the service of the official check itself listens."""
+        return f"http://127.0.0.1:{self.port + 4}"
 
     @property
     def pages(self) -> str:

@@ -19,6 +19,7 @@ READ = {  # the parts that are Python, and how the generated files begin that ea
     "servers": ("etc/prefork.py",),
     "hub": ("etc/jupyterhub_config.py", "etc/spawner.py"),
     "formgrader": ("etc/grader/",),
+    "check": ("etc/check.json",),
     "culler": (),
 }
 
@@ -48,8 +49,12 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
         anew = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
-        anew |= {"formgrader"} if _placed(settings) != before else set()  # it runs the grader's copy
+        anew |= (
+            {"formgrader", "check"} if _placed(settings) != before else set()
+        )  # they run the grader's copy
         sync.keep(state, list_)
+        if not settings.checks and (old := services.process_ledger(state).all().get("check")):
+            processes.end([old])
         for part in daemons.all_daemons(settings, state):
             record = services.process_ledger(state).all().get(part.name)
             if part.name == "postgres" and not processes.alive(record):

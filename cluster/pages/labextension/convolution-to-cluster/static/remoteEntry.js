@@ -1,5 +1,5 @@
 // JupyterLab's half of the course's pages: the menu Course, cards in the launcher, a tab that shows a page, and
-// beside an assignment's notebook the panel of Validate and Hand in.
+// beside an assignment's notebook the panel of Validate, Check and Hand in.
 // What JupyterLab asks of an extension's module (init, get) is written by hand here, so that no build is needed.
 (() => {
   const NAME = "convolution-to-cluster";
@@ -74,19 +74,19 @@
         const { action, dataset } = event.target;
         const body = new URLSearchParams(new FormData(event.target, event.submitter));
         if (dataset.saves && !(await lab.save(dataset.saves))) return;
-        if ("runs" in dataset) return this.run(action, body);
+        if ("runs" in dataset) return this.run(action, body, dataset.runs || "Validate");
         this.load(action, { method: "POST", body });
       }
 
       // A notebook is run, which may take minutes: how long it has been, and a way to end it.
-      async run(url, body = new URLSearchParams()) {
+      async run(url, body = new URLSearchParams(), title = "Validate") {
         this.ends?.abort();
         const ends = (this.ends = new AbortController());
         const began = Date.now();
         this.put(
-          `<main id="content" tabindex="-1"><h1>Validate</h1><p role="status">The notebook runs from its beginning, as in grading…
+          `<main id="content" tabindex="-1"><h1>${title}</h1><p role="status">The notebook runs from its beginning, as in grading…
           <span id="seconds">0 s</span></p><p><progress aria-label="the notebook runs"></progress></p>
-          <p><button class="button" id="end" type="button">End it</button></p></main>`,
+          <p><button class="button" id="end" type="button">${title === "Check" ? "Stop waiting: the check goes on" : "End it"}</button></p></main>`,
           "",
         );
         const tick = setInterval(() => {
@@ -132,7 +132,8 @@
   function addButtons(notebook, { ToolbarButton }, actions) {
     const { toolbar, context } = notebook;
     context.ready.then(() => {
-      let place = [...toolbar.children()].findIndex((one) => one.node.querySelector(".validate-button"));
+      // By what it was made with: what it shows comes later, on a busy machine after this.
+      let place = [...toolbar.children()].findIndex((one) => one.props?.className === "validate-button");
       if (place >= 0) [...toolbar.children()][place].dispose();
       if (!isAssignment(context.model)) return;
       if (place < 0) place = [...toolbar.children()].findIndex((one) => one.node.classList.contains("jp-Toolbar-spacer"));
@@ -235,13 +236,23 @@
           if (!(await lab.save(path))) return;
           beside().load(`${base}course/hand-in?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
         };
-        const actions = [
+        const check = async ({ path }) => {
+          if (!(await lab.save(path))) return;
+          beside().load(`${base}course/check?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
+        };
+        // Where the course's hub has the official check, the start page says so.
+        const official = live.fetched(`${base}course`).then(
+          ({ page }) => (page.querySelector("[data-check]") ? [["check", "Check", "Save, and check officially", check]] : []),
+          () => [],
+        );
+        const actions = (more) => [
           ["validate", "Validate", "Save, run the checks, say which pass", validate],
+          ...more,
           ["hand-in", "Hand in", "Save, and hand in the assignment", handIn],
         ];
         app.docRegistry.addWidgetExtension("Notebook", {
           createNew: (notebook) => {
-            addButtons(notebook, apputils, actions);
+            official.then((more) => notebook.isDisposed || addButtons(notebook, apputils, actions(more)));
             keepClean(notebook);
           },
         });

@@ -1,0 +1,119 @@
+"""The official check from a student's side: packs the folder, asks the hub's service, shows what it answers.
+
+The service (on a hub: `check`) runs the full engine as another user; here are only points and sentences.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
+from tornado.web import HTTPError, authenticated
+
+from .handlers import Page
+
+NOT_SENT = (".ipynb_checkpoints", "__pycache__")
+LARGEST = 200 * 2**20  # bytes of all files, as the engine takes them
+MOST = 5000  # files
+SENT = 32 * 2**20  # bytes of the packed folder
+PATIENCE = 600.0  # seconds for an answer: a class may be before this student
+SILENT = "The course's checking service does not answer. Try again in a minute, then tell your instructor."
+
+
+class TooMuch(Exception):
+    """This folder is more than the service takes; the message says what."""
+
+
+def pack(folder: Path) -> bytes:
+    """The regular files of an assignment's folder as a ZIP archive. Raises TooMuch, OSError."""
+    made, size, count = io.BytesIO(), 0, 0
+    with zipfile.ZipFile(
+        made, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
+    ) as archive:
+        for above, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if name not in NOT_SENT)
+            for path in (Path(above, name) for name in sorted(names)):
+                if path.is_symlink() or not path.is_file():
+                    continue
+                size, count = size + path.stat().st_size, count + 1
+                if size > LARGEST or count > MOST:
+                    raise TooMuch(
+                        f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files. Delete runs that"
+                        " you do not need."
+                    )
+                archive.write(path, path.relative_to(folder))
+    if made.tell() > SENT:
+        raise TooMuch(
+            f"Its folder, packed, has more than {SENT >> 20} MiB. Delete runs that you do not need."
+        )
+    return made.getvalue()
+
+
+class Check(Page):
+    """course/check: how many tries are open and what the last one said; a POST makes one."""
+
+    @authenticated
+    async def get(self) -> None:
+        one = await self.in_thread(self.one)
+        self.show_standing(one, await self.ask(one.name))
+
+    @authenticated
+    async def post(self) -> None:
+        one = await self.in_thread(self.one)
+        try:
+            body = await self.in_thread(pack, (self.settings["course_jobs"].root / one.path).parent)
+        except TooMuch as why:
+            self.set_status(413)
+            return self.show_standing(one, await self.ask(one.name), str(why))
+        except (OSError, ValueError) as error:
+            self.log.error("The folder of %s could not be read: %s", one.name, error)
+            self.set_status(500)
+            return self.show_standing(one, await self.ask(one.name), "Its folder could not be read.")
+        answer = await self.ask(one.name, body)
+        self.show_standing(one, answer, answer.get("words", ""))
+
+    def show_standing(self, one: Any, standing: dict[str, Any], trouble: str = "") -> None:
+        """The page; where the service is silent, it says so."""
+        if "left" not in standing:
+            self.set_status(503)
+            trouble = trouble or standing.get("words", SILENT)
+        self.show("check.html", one=one, standing=standing, trouble=trouble)
+
+    def one(self) -> Any:
+        """The assignment of the request. 404 where it is not fetched, or no service is there."""
+        name = self.get_argument("of")
+        found = next((one for one in self.mine() if one.name == name and one.path), None)
+        if found is None or not self.settings["course_panel"].check:
+            raise HTTPError(404, reason="No such assignment" if found is None else "No official check here")
+        return found
+
+    async def ask(self, name: str, body: bytes | None = None) -> dict[str, Any]:
+        """What the service says of an assignment; with a packed folder, once it has checked that."""
+        request = HTTPRequest(
+            self.settings["course_panel"].check + quote(name),
+            method="GET" if body is None else "POST",
+            body=body,
+            headers={"Authorization": f"token {os.environ.get('JUPYTERHUB_API_TOKEN', '')}"},
+            connect_timeout=10.0,
+            request_timeout=20.0 if body is None else PATIENCE,
+            follow_redirects=False,
+        )
+        try:
+            response: HTTPResponse = await AsyncHTTPClient().fetch(request, raise_error=False)
+            found = json.loads(response.body or b"")
+        except (OSError, ValueError) as error:
+            self.log.error("The checking service: %s", error)
+            return {}
+        if not isinstance(found, dict) or response.code not in (200, 403, 404, 409, 413, 422, 429, 503):
+            self.log.error("The checking service answers %s", response.code)
+            return {}
+        return found
+
+
+PAGES = [(r"/course/check", Check)]

@@ -1,0 +1,141 @@
+"""What a student may read of a verdict: of each check its points, and one of the written misunderstandings.
+
+The student's own code meets the hidden values while a hidden part runs, and could put them into all that it
+decides: an error's text, its kind, what is printed, how long it takes. So of a hidden part's failure nothing
+counts here but the fact. Two verdicts that differ in nothing else have the same answer: a test holds that.
+Shown parts run before any hidden one, so what they say can hold nothing that is hidden; it is still not
+repeated here, since Validate says it.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from .. import failures
+from ..feedback import explain, feedback
+from ..hidden import as_released, has_hidden
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+    from ..engine import Check, Verdict
+    from ..release.wrong_solutions import Mutant
+
+PASSED, TO_DO, SHOWN, HIDDEN, BY_HAND = "passed", "to do", "shown", "hidden", "by hand"
+WORDS = {
+    PASSED: "",
+    TO_DO: "There is nothing of yours in it yet, or it calls a function in which there is nothing.",
+    SHOWN: "It fails in what you can see of it: Validate says how.",
+    HIDDEN: "What you can see of it was not found wrong. A hidden case has another result, ends in an error"
+    " or is not reached in the time.",
+    BY_HAND: "A person reads this answer.",
+}
+LATE = "grading took longer"  # as engine.py says it, of all checks that have not been reached
+
+
+def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()) -> dict[str, Any]:
+    """{points, of, trouble, checks: [{name, title, points, of, state, words, misunderstanding}]}, plain data.
+
+    verdict: graded; its notebook has the course's own checks, hidden parts included. mutants: the wrong
+    solutions, each with its misunderstanding. void: checks that count as passed for everybody.
+    """
+    source = verdict.notebook
+    cells = [cell for cell in source.cells if graded(cell)]
+    states = {c.metadata.nbgrader.grade_id: state(c, verdict.checks, void) for c in cells}
+    beliefs = misunderstandings(verdict.checks, states, sentences(source, mutants), mutants)
+    rows = [row(cell, states, beliefs) for cell in cells]
+    counted = [one for one in rows if one["state"] != BY_HAND]
+    points, most = (sum(one[key] for one in counted) for key in ("points", "of"))
+    return {"points": points, "of": most, "trouble": trouble(verdict.checks), "checks": rows}
+
+
+def graded(cell: NotebookNode) -> bool:
+    """Does this cell have points?"""
+    role = cell.metadata.get("nbgrader", {})
+    return bool(role.get("grade") or role.get("task"))
+
+
+def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -> str:
+    """How a check stands. With a hidden part a failure is a shown one only where the shown part said so."""
+    name = cell.metadata.nbgrader.grade_id
+    check = checks.get(name)
+    if check is None:
+        return BY_HAND
+    if name in void or not check.error:
+        return PASSED
+    if check.hidden or (has_hidden(cell.source) and check.error.startswith(LATE)):
+        return HIDDEN
+    return TO_DO if check.kind == failures.EMPTY else SHOWN
+
+
+def row(cell: NotebookNode, states: dict[str, str], beliefs: dict[str, str]) -> dict[str, Any]:
+    """What is said of one check. Its title is the first line of what the student has of it."""
+    role = cell.metadata.nbgrader
+    released = type(cell)(cell | {"source": as_released(cell.source)})
+    how, most = states[role.grade_id], float(role.points)
+    return {
+        "name": role.grade_id,
+        "title": feedback.title(released),
+        "points": most if how == PASSED else 0.0,
+        "of": most,
+        "state": how,
+        "words": WORDS[how],
+        "misunderstanding": beliefs.get(role.grade_id, ""),
+    }
+
+
+def trouble(checks: dict[str, Check]) -> str:
+    """Why nothing could be checked at all, in one of a few sentences; "" where something was.
+
+    What ends a notebook before the checks begin has met nothing hidden.
+    """
+    errors = {check.error for check in checks.values()}
+    if len(errors) != 1 or any(check.hidden for check in checks.values()):
+        return ""
+    if errors.pop().startswith("your notebook"):
+        return (
+            "Your notebook did not reach its end: a cell ended its process, or took too long. Restart its"
+            " kernel, run all cells, and see which."
+        )
+    return ""
+
+
+def misunderstandings(
+    checks: dict[str, Check], states: dict[str, str], written: Collection[str], mutants: Iterable[Mutant]
+) -> dict[str, str]:
+    """{check: one of the `written` sentences}.
+
+    A hidden failure counts as one, however it failed. So of checks that failed in hidden parts alone nothing
+    is concluded, because nobody knows whether a value was wrong: one has a wrong value in its shown part.
+    """
+    failed = {}
+    for name, how in states.items():
+        if how == HIDDEN:
+            failed[name] = explain.Failure("", failures.VALUE, hidden=True)
+        elif how in (SHOWN, TO_DO):
+            failed[name] = explain.Failure.from_error(checks[name].error, checks[name].kind)
+    found = {}
+    for one in explain.misunderstandings(failed, mutants):
+        seen = any(states[n] == SHOWN and failed[n].kind == failures.VALUE for n in one.checks if n in failed)
+        if one.words.rstrip(".") not in written or not (one.told or seen):
+            continue
+        for name in one.checks & failed.keys():
+            if not one.told or failed[name].likely == one.words:
+                found[name] = one.words
+    return found
+
+
+def sentences(source: NotebookNode, mutants: Iterable[Mutant]) -> set[str]:
+    """All that can be named: the misunderstandings of wrong solutions, and the texts that students have."""
+    found = {mutant.misunderstanding.rstrip(".") for mutant in mutants}
+    for cell in source.cells:
+        if cell.cell_type != "code" or not cell.metadata.get("nbgrader", {}).get("locked"):
+            continue
+        with contextlib.suppress(SyntaxError):
+            tree = ast.parse(as_released(cell.source))
+            texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+            found |= {text.rstrip(".") for text in texts if isinstance(text, str)}
+    return found

@@ -1,0 +1,94 @@
+"""Grades one folder as `grade run` would, for its student alone: nothing of it enters the gradebook."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from ..classes import exchange, grade, grading_folder, prepare
+from ..course import Course, CourseError, assignments
+from ..engine import Engine, Limits
+from ..feedback import explain
+from ..work_files import copy_work
+from . import answers, uploads
+from .limits import Records
+
+LIMITS = Limits(cell=60, check=60, total=120)  # shorter than grading's: others wait behind it
+ALONE = 2  # times that a check is graded which was starved by others
+
+
+class NotChecked(Exception):
+    """It cannot be checked; why, in a sentence for its student. cost: whether a try is used."""
+
+
+class Checker:
+    """The checks of the course at `root`, `workers` at a time; `check` may be called from as many threads."""
+
+    def __init__(self, root: Path, workers: int):
+        self.root, self.workers = root, workers
+        self.checks = root / ".grading" / "checks"
+        self.checks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._opened, self._guard = ExitStack(), threading.Lock()
+        self._engine: Engine | None = None
+
+    def close(self) -> None:
+        """End the engine, and with it the processes that hold libraries; the next check starts another."""
+        with self._guard:
+            self._opened.close()
+            self._engine = None
+
+    def known(self, assignment: str) -> bool:
+        """Is this an assignment that students have been given?"""
+        if assignment not in assignments(self.root):
+            return False
+        try:
+            return (exchange.course_folder(Course(self.root)) / "outbound" / assignment).is_dir()
+        except CourseError:
+            return False
+
+    def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
+        """The answer (answers.answer) on an archive. Raises NotChecked, limits.Refused."""
+        records = Records(self.checks, assignment)
+        # Not in .grading, which a backup reads and a restore puts another in the place of.
+        with tempfile.TemporaryDirectory(prefix="official-check-") as work:
+            try:
+                uploads.unpack(data, Path(work, "sent"))
+            except uploads.Unfit as why:
+                raise NotChecked(str(why)) from None
+            course = Course(self.root)
+            source = prepare.Source.from_gradebook(course.coursedir, assignment)
+            sanitiser = prepare.Sanitiser(course.config, source)
+            found = prepare.read_submission(student, Path(work, "sent"), source, sanitiser)
+            if found.problem:
+                raise NotChecked(found.problem[0].upper() + found.problem[1:] + ".")
+            own = grade.source_files(course.coursedir, assignment)
+            environment = grade.environment(grade.ENGINE, None)
+            key = grading_folder.key(found, own, environment)
+            before = records.of(student)
+            if before.get("key") == key and before.get("answer"):
+                return before["answer"]
+            records.begin(student, time.time())
+            copy_work(found.files, Path(work, "files"), own)
+            made = self._graded(found.notebook, Path(work, "files"), assignment)
+        records.end(student, key, made, time.time())
+        return made
+
+    def _graded(self, notebook: Any, files: Path, assignment: str) -> dict[str, Any]:
+        for _ in range(ALONE):
+            verdict = self._running().grade(notebook, files)
+            if verdict.outcome == "graded":
+                break
+        else:
+            raise NotChecked("The course's machine has too much to do, and the check came to no end.")
+        void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
+        return answers.answer(verdict, explain.mutants_of(self.root, assignment), void)
+
+    def _running(self) -> Engine:
+        with self._guard:
+            if self._engine is None:
+                self._engine = self._opened.enter_context(Engine(workers=self.workers, limits=LIMITS))
+            return self._engine

@@ -1,0 +1,157 @@
+"""How often a student may check an assignment, and the record of all tries.
+
+    <checks>/default.json               the hub's limits, written when the service starts
+    <checks>/<assignment>/limits.json   those that an instructor has set for this assignment
+    <checks>/<assignment>/students/<student>.json   {tries: [{at, points, of}], answer, answered, key}
+
+A try is written down before anything of it runs, and is never given back: a submission that could end the
+service, or starve the machine, would else be a question that costs nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from cluster.system import files
+
+HOUR = 3600.0
+MOST = 10_000  # tries that an instructor can allow
+
+
+class Refused(Exception):
+    """No try is open; the message says it in words, `opens` when the next one is (None: none any more)."""
+
+    def __init__(self, words: str, opens: float | None):
+        super().__init__(words)
+        self.opens = opens
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of each student in one assignment: tries in any 60 minutes, and in all. 0 an hour: no checks."""
+
+    an_hour: int = 3
+    in_all: int = 30
+
+    def __post_init__(self) -> None:
+        for name, value in dataclasses.asdict(self).items():
+            if type(value) is not int or not 0 <= value <= MOST:
+                raise ValueError(f"{name} = {value!r}: a whole number from 0 to {MOST}")
+
+    def left(self, tries: Sequence[float], now: float) -> int:
+        """How many tries are open now. tries: the moments of those that were made, in seconds."""
+        lately = sum(now - at < HOUR for at in tries)
+        return max(0, min(self.an_hour - lately, self.in_all - len(tries)))
+
+    def opens(self, tries: Sequence[float], now: float) -> float | None:
+        """When the next try is open: `now` where one is, None where there is none any more."""
+        if self.left(tries, now):
+            return now
+        if not self.an_hour or len(tries) >= self.in_all:
+            return None
+        return sorted(tries)[-self.an_hour] + HOUR
+
+
+class Records:
+    """The limits and tries of one assignment, in a folder of the grader's; from any number of processes."""
+
+    def __init__(self, checks: Path, assignment: str):
+        self.checks, self.folder = checks, checks / assignment
+        self.students = self.folder / "students"
+        self.assignment = assignment
+
+    @property
+    def limits(self) -> Limits:
+        """Those of the assignment, else the hub's, else the course's own."""
+        for path in (self.folder / "limits.json", self.checks / "default.json"):
+            with contextlib.suppress(TypeError, ValueError):
+                return Limits(**files.read_json(path))
+        return Limits()
+
+    def set_limits(self, limits: Limits) -> None:
+        """Those of this assignment from now on."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.write_json(self.folder / "limits.json", dataclasses.asdict(limits), mode=0o600)
+
+    def of(self, student: str) -> dict[str, Any]:
+        """What is recorded of a student: tries, and the last answer where there is one."""
+        found = files.read_json(self._path(student))
+        return found if isinstance(found, dict) and isinstance(found.get("tries"), list) else {"tries": []}
+
+    def standing(self, student: str, now: float) -> dict[str, Any]:
+        """{an_hour, in_all, left, opens, answer, answered}: what the student's page shows."""
+        limits, record = self.limits, self.of(student)
+        tries = [one["at"] for one in record["tries"]]
+        about = dataclasses.asdict(limits) | {"left": limits.left(tries, now)}
+        about |= {"opens": limits.opens(tries, now), "tried": len(tries)}
+        return about | {name: record.get(name) for name in ("answer", "answered")}
+
+    def begin(self, student: str, now: float) -> None:
+        """Write down a try. Raises Refused where none is open."""
+        with self._held(student):
+            record, limits = self.of(student), self.limits
+            tries = [one["at"] for one in record["tries"]]
+            if not limits.left(tries, now):
+                opens = limits.opens(tries, now)
+                raise Refused(refusal(limits, opens), opens)
+            record["tries"].append({"at": now})
+            self._write(student, record)
+
+    def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
+        """Keep what the last try was answered. key: of the work, so that the same is not graded twice."""
+        with self._held(student):
+            record = self.of(student)
+            if record["tries"]:
+                record["tries"][-1] |= {"points": answer["points"], "of": answer["of"]}
+            self._write(student, record | {"answer": answer, "answered": now, "key": key})
+
+    def all(self) -> dict[str, list[dict[str, Any]]]:
+        """{student: tries} of the class."""
+        there = sorted(self.students.glob("*.json"))
+        return {unquote(path.stem): self.of(unquote(path.stem))["tries"] for path in there}
+
+    def _path(self, student: str) -> Path:
+        return self.students / f"{quote(student, safe='')}.json"
+
+    @contextlib.contextmanager
+    def _held(self, student: str) -> Iterator[None]:
+        self.students.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with files.lock(self._path(student).with_suffix(".lock")):
+            yield
+
+    def _write(self, student: str, record: dict[str, Any]) -> None:
+        files.write_json(self._path(student), record, mode=0o600, sync=True)
+
+
+def refusal(limits: Limits, opens: float | None) -> str:
+    """Why no try is open, in words."""
+    if not limits.an_hour or not limits.in_all:
+        return "Your instructor has switched the official check of this assignment off."
+    if opens is None:
+        return f"All {limits.in_all} checks of this assignment are used. Hand in when you are ready."
+    return f"{limits.an_hour} check{'s' * (limits.an_hour != 1)} an hour; they are used."
+
+
+def curve(
+    tries: dict[str, list[dict[str, Any]]],
+) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """([(hours, tries)], [(hours, %)]) since the first try of a class: tries so far, and the median of the
+    students' best shares of the points so far, of those who have tried."""
+    done = [(one, student) for student, own in tries.items() for one in own]
+    done.sort(key=lambda pair: pair[0]["at"])
+    best: dict[str, float] = {}
+    counted, shares = [], []
+    for n, (one, student) in enumerate(done, 1):
+        hours = (one["at"] - done[0][0]["at"]) / HOUR
+        counted.append((hours, float(n)))
+        if one.get("of"):
+            best[student] = max(best.get(student, 0.0), one["points"] / one["of"])
+            shares.append((hours, 100 * statistics.median(best.values())))
+    return counted, shares

@@ -1,0 +1,208 @@
+"""The hub's service `check`: `python -m cluster.staff.official_check.service`, run as the grader.
+
+    GET  /services/check/<assignment>    the limits, how many tries are open, the last answer
+    POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
+
+Who asks is whose token it is, by the hub. As many are graded at one time as there are cores, the others
+wait in their order; a student has one check at a time. Answers are given at full steps of time, since how
+long a hidden part takes is the student's code's to decide.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import PeriodicCallback
+from tornado.log import app_log, enable_pretty_logging
+from tornado.web import Application, HTTPError, RequestHandler, stream_request_body
+
+from cluster.system import files
+
+from . import uploads
+from .checker import Checker, NotChecked
+from .limits import Limits, Records, Refused
+
+SERVICE = "check"
+SCOPE = f"access:services!service={SERVICE}"
+STEP = 5.0  # seconds: an answer is given at a multiple of it after the question
+IDLE = 600.0  # seconds without a check, after which the processes that hold libraries end
+STRANGER = (
+    "Only who is on the course's roster can ask here, from a server that was started since the check exists"
+)
+BUSY = "A check of this assignment, or of another one of yours, is at work. Wait for its end."
+
+
+class Hub(Protocol):
+    """Who has a token (jupyterhub.services.auth.HubAuth)."""
+
+    def user_for_token(self, token: str) -> dict[str, Any] | None:
+        """{name, scopes, …}, or None."""
+
+
+@stream_request_body
+class Check(RequestHandler):
+    """One assignment of one student."""
+
+    def initialize(self, service: Service) -> None:
+        self.service, self.data, self.student = service, bytearray(), ""
+
+    async def prepare(self) -> None:
+        """Before the body is read: who asks, and for what."""
+        self.set_header("Content-Type", "application/json; charset=UTF-8")
+        self.set_header("Cache-Control", "no-store")
+        self.request.connection.set_max_body_size(uploads.SENT)
+        self.student = await self.service.who(self.request.headers.get("Authorization", ""))
+        if not await self.service.known(assignment := self.path_args[0]):
+            raise HTTPError(404, reason="Nothing of this name has been handed out")
+        if self.request.method != "POST":
+            return
+        if int(self.request.headers.get("Content-Length") or 0) > uploads.SENT:
+            raise HTTPError(413, reason=f"More than {uploads.SENT >> 20} MiB")
+        if self.student in self.service.busy:
+            self.say(409, assignment, BUSY)
+
+    def data_received(self, chunk: bytes) -> None:
+        """A part of the archive."""
+        self.data += chunk
+        if len(self.data) > uploads.SENT:
+            raise HTTPError(413, reason=f"More than {uploads.SENT >> 20} MiB")
+
+    def get(self, assignment: str) -> None:
+        self.say(200, assignment)
+
+    async def post(self, assignment: str) -> None:
+        began, status, words = time.monotonic(), 200, ""
+        if self.student in self.service.busy:
+            return self.say(409, assignment, BUSY)
+        data, self.data = bytes(self.data), bytearray()
+        self.service.busy.add(self.student)
+        try:
+            await self.service.check(self.student, assignment, data)
+        except Refused as why:
+            status, words = 429, str(why)
+        except NotChecked as why:
+            status, words = 422, str(why)
+        except Exception:
+            app_log.exception("the check of %s for %r", assignment, self.student)
+            status, words = 503, "The check has failed, and not by your work. Tell your instructor."
+        finally:
+            self.service.busy.discard(self.student)
+        if status in (200, 503) or self.service.ran(assignment, self.student):
+            took = time.monotonic() - began
+            await asyncio.sleep(math.ceil(took / self.service.step) * self.service.step - took)
+        self.say(status, assignment, words)
+
+    def say(self, status: int, assignment: str, words: str = "") -> None:
+        """The standing of this student, with a sentence where something is to be said."""
+        self.set_status(status)
+        standing = Records(self.service.checker.checks, assignment).standing(self.student, time.time())
+        self.finish(json.dumps(standing | ({"words": words} if words else {})))
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """A sentence, no traceback."""
+        self.finish(json.dumps({"words": f"{self._reason}."}))
+
+
+class Service:
+    """The queue: `checker` grades in as many threads as it has workers, in the order in which they came."""
+
+    def __init__(self, hub: Hub, checker: Checker, step: float = STEP):
+        self.hub, self.checker, self.step = hub, checker, step
+        self.busy: set[str] = set()  # students with a check at work
+        self.graders = ThreadPoolExecutor(checker.workers, thread_name_prefix="check")
+        self.readers = ThreadPoolExecutor(2, thread_name_prefix="question")
+        self.last, self.at_work = time.monotonic(), 0
+        self._known: dict[str, float] = {}
+
+    def application(self, prefix: str) -> Application:
+        """The service's pages below its prefix."""
+        name = r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})"
+        return Application([(prefix, Alive), (prefix + name, Check, {"service": self})])
+
+    async def who(self, header: str) -> str:
+        """The name of the user whose token this is. Raises HTTPError 403."""
+        word, _, token = header.partition(" ")
+        if word.lower() not in ("token", "bearer") or not token:
+            raise HTTPError(403, reason="Log in to the hub")
+        loop = asyncio.get_running_loop()
+        user = await loop.run_in_executor(self.readers, self.hub.user_for_token, token.strip())
+        if not user or user.get("kind", "user") != "user" or SCOPE not in user.get("scopes", ()):
+            raise HTTPError(403, reason=STRANGER)
+        return user["name"]
+
+    async def known(self, assignment: str) -> bool:
+        """Is this an assignment that is handed out? A yes holds for a minute."""
+        if self._known.get(assignment, 0.0) < time.monotonic():
+            loop = asyncio.get_running_loop()
+            if not await loop.run_in_executor(self.readers, self.checker.known, assignment):
+                return False
+            self._known[assignment] = time.monotonic() + 60
+        return True
+
+    async def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
+        """Wait for a grader; what it answers. Raises what Checker.check raises."""
+        self.at_work += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.graders, self.checker.check, student, assignment, data)
+        finally:
+            self.at_work, self.last = self.at_work - 1, time.monotonic()
+
+    def ran(self, assignment: str, student: str) -> bool:
+        """Whether a try of this student's was used in the last minutes: then time may say something."""
+        tries = Records(self.checker.checks, assignment).of(student)["tries"]
+        return bool(tries) and time.time() - tries[-1]["at"] < IDLE
+
+    async def rest(self) -> None:
+        """Where nobody has checked anything for a while, give the memory back."""
+        if not self.at_work and time.monotonic() - self.last > IDLE:
+            self.last = time.monotonic()
+            await asyncio.get_running_loop().run_in_executor(self.readers, self.checker.close)
+
+
+class Alive(RequestHandler):
+    """Says that the service answers."""
+
+    def get(self) -> None:
+        self.finish("check")
+
+
+async def serve(service: Service, url: str) -> None:
+    """Answer at the address that the hub's proxy knows, until the process is ended."""
+    where = urlsplit(url)
+    server = HTTPServer(service.application(where.path), max_body_size=uploads.SENT)
+    server.listen(where.port, where.hostname)
+    PeriodicCallback(service.rest, 60_000).start()
+    await asyncio.Event().wait()
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """The service, with what the hub gives to one in the environment."""
+    from jupyterhub.services.auth import HubAuth
+
+    parser = argparse.ArgumentParser(prog="python -m cluster.staff.official_check.service")
+    parser.add_argument("limits", type=Path, help="a JSON file: {an_hour, in_all}")
+    options = parser.parse_args(argv)
+    enable_pretty_logging()
+    os.umask(0o077)
+    checker = Checker(Path.cwd(), len(os.sched_getaffinity(0)))
+    limits = dataclasses.asdict(Limits(**json.loads(options.limits.read_text())))
+    files.write_json(checker.checks / "default.json", limits, mode=0o600)
+    hub = HubAuth(cache_max_age=10)
+    asyncio.run(serve(Service(hub, checker), os.environ["JUPYTERHUB_SERVICE_URL"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""The official check on a real hub: who may ask, what is answered, what the instructor sees of it."""
+
+import html
+import json
+import os
+import re
+
+import pytest
+import requests
+
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, tiny
+
+from .hub import Hub
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A hub with two students and an instructor, two checks an hour."""
+    if why := daemons.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no hub can be started here: {why}")
+    own = Hub(tiny(tmp_path_factory.mktemp("repository")), checks=2, checks_in_all=9)
+    try:
+        own.enrol(ada="student", ben="student", ines="instructor")
+        own.start()
+        ines = own.person("ines")
+        ines.log_in()
+        ines.release()
+        own.ines = ines
+        yield own
+    finally:
+        own.remove()
+
+
+@pytest.fixture(scope="module")
+def ada(hub):
+    ada = hub.person("ada")
+    ada.log_in()
+    return ada.spawn()
+
+
+def text_of(answer):
+    """The words of a page, without its tags."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", answer.text)).split())
+
+
+def test_a_student_checks_and_the_limit_holds(hub, ada):
+    """Points of each check and no hidden value; then the limit, with the time of the next check?"""
+    page = f"/course/check?of={ASSIGNMENT}"
+    ada.solve(WORKS_WHERE_SEEN)
+    assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
+    before = text_of(ada.mine("GET", page))
+    assert "2 checks open now: 2 in 60 minutes, 0 of 9 used in all" in before
+    found = text_of(ada.mine("POST", page))
+    assert "1 of 3 points" in found and "A hidden case has another result" in found, found
+    assert "17" not in re.sub(r"\d\d:\d\d|\d+ Nov", "", found) and "34" not in found
+    assert "1 of 3 points" in text_of(ada.mine("POST", page)), "the same work costs no try"
+    ada.solve("return 2 * x")
+    assert "3 of 3 points" in text_of(ada.mine("POST", page))
+    ada.solve("return x + x")
+    refused = text_of(ada.mine("POST", page))
+    assert "2 checks an hour; they are used." in refused and "The next check is open" in refused
+
+
+def test_nobody_asks_for_another(hub, ada):
+    """Without a token or with a made-up one: refused; with the own token: the own record alone?"""
+    url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
+    for headers in ({}, {"Authorization": "token " + "0" * 32}):
+        answer = requests.get(url, headers=headers, timeout=30)
+        assert (answer.status_code == 403 and "roster" in answer.json()["words"]) or "Log in" in answer.text
+    code = "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])"
+    token = ada.cell(code)[1].strip()
+    answer = requests.get(url, headers={"Authorization": f"token {token}"}, timeout=30).json()
+    assert answer["tried"] == 2 and answer["left"] == 0
+    assert "hidden" not in json.dumps(answer["answer"]["checks"][0]) and "34" not in json.dumps(answer)
+    listing = hub.run(ada.user, "ls", os.path.expanduser(f"~{hub.grader}"), check=False)
+    assert listing.returncode != 0, "the record lies where no student can look"
+
+
+def test_the_instructor_sees_and_sets(hub, ada):
+    """The class page: tries, the curves, and a limit that holds at once for students?"""
+    page = f"/course/class/assignment?of={ASSIGNMENT}"
+    seen = hub.ines.formgrader("GET", page)
+    assert "2 so far, of 1 of 2 students" in text_of(seen) and 'class="chart"' in seen.text
+    token = re.search(r'name="_xsrf" value="([^"]+)"', seen.text)[1]
+    form = {"_xsrf": token, "do": "checks", "an_hour": "5", "in_all": "9"}
+    assert hub.ines.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form).ok
+
+    def open_again():
+        return "3 checks open now: 5 in 60 minutes" in text_of(
+            ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
+        )
+
+    from .hub import wait
+
+    wait("the new limit", open_again, 60)
+
+
+def test_a_service_that_is_dead_is_said_and_mended(hub, ada):
+    """Is it named by status, said to the student, started again by start, and is the record kept?"""
+    import psutil
+
+    record = json.loads((hub.state / "processes.json").read_text())["check"]
+    psutil.Process(record["pid"]).kill()
+    assert re.search(r"check +dead", hub.do("status", status=1))
+    answer = ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
+    assert answer.status_code == 503 and "does not answer" in answer.text
+    hub.start()
+    assert "2 of 9 used" in text_of(ada.mine("GET", f"/course/check?of={ASSIGNMENT}"))

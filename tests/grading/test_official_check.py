@@ -1,0 +1,462 @@
+"""The official check: does it say what a student's work would get, and nothing of what is hidden?"""
+
+import asyncio
+import io
+import json
+import random
+import re
+import threading
+import time
+import zipfile
+
+import nbformat
+import pytest
+from tornado.httpclient import AsyncHTTPClient
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+
+from cluster.pages import official_check as pages
+from cluster.staff import failures
+from cluster.staff.course import assignments
+from cluster.staff.engine import Check, Verdict
+from cluster.staff.feedback import explain
+from cluster.staff.hidden import as_released, has_hidden, hidden_lines
+from cluster.staff.official_check import answers, service, uploads
+from cluster.staff.official_check.checker import Checker, NotChecked
+from cluster.staff.official_check.limits import HOUR, Limits, Records, Refused, curve
+from cluster.staff.release.wrong_solutions import fill
+
+from .. import ROOT
+from .classes import NAME
+from .courses import write_mutant
+
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
+NOW = 1_800_000_000.0
+
+
+def packed(files):
+    """A ZIP archive of {name: text or bytes}."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return made.getvalue()
+
+
+def source_of(assignment):
+    return explain.source_of(ROOT, assignment)
+
+
+def verdict_of(notebook, fails, rng=None):
+    """A Verdict in which the hidden parts of the checks `fails` have failed; how, `rng` decides."""
+    checks = {}
+    for cell in notebook.cells:
+        role = cell.metadata.get("nbgrader", {})
+        if not role.get("grade") or cell.cell_type != "code" or role.get("solution"):
+            continue
+        name, most = role["grade_id"], float(role["points"])
+        checks[name] = Check(0.0 if name in fails else most, most)
+        if name in fails:
+            secret = [
+                line
+                for line, own in zip(cell.source.split("\n"), hidden_lines(cell.source), strict=True)
+                if own
+            ]
+            words = rng.choice(secret) if rng else ""
+            kinds = [failures.VALUE, failures.FORM, failures.CRASH, failures.EMPTY, failures.LIMIT]
+            checks[
+                name
+            ].error = f"{rng.choice(['AssertionError', 'ValueError', 'TimeLimit']) if rng else 'E'}: {words}"
+            checks[name].error += rng.choice(["", f" Likely: {words}", f" {rng.random()}"]) if rng else ""
+            checks[name].kind = rng.choice(kinds) if rng else failures.VALUE
+            checks[name].seconds, checks[name].hidden = rng.random() if rng else 0.0, True
+            if rng and rng.random() < 0.2:  # the time of the whole was over before it
+                checks[name].error, checks[name].hidden = "grading took longer than 120 s", False
+                checks[name].kind = failures.LIMIT
+    return Verdict("graded", checks=checks, notebook=notebook)
+
+
+def with_hidden(notebook):
+    """The names of the checks that have hidden parts."""
+    graded = (cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade"))
+    return [cell.metadata.nbgrader.grade_id for cell in graded if has_hidden(cell.source)]
+
+
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_nothing_of_a_hidden_part_is_said(assignment):
+    """1,000 times, of all assignments together, hidden parts fail with their own text in the error: is the
+    answer always the same, and does it hold no line and no number that only the hidden part has?"""
+    notebook, mutants = source_of(assignment), explain.mutants_of(ROOT, assignment)
+    names, rng = with_hidden(notebook), random.Random(assignment)
+    assert names
+    shown = "\n".join(as_released(cell.source) for cell in notebook.cells)
+    shown += "\n".join(mutant.misunderstanding for mutant in mutants)
+    lines, numbers = set(), set()
+    for cell in notebook.cells:
+        for line, own in zip(cell.source.split("\n"), hidden_lines(cell.source), strict=True):
+            if own and len(line.strip()) > 8:
+                lines.add(line.strip())
+                numbers |= set(NUMBER.findall(line))
+    points = {f"{float(cell.metadata.nbgrader.points):g}" for cell in notebook.cells
+              if cell.metadata.get("nbgrader", {}).get("grade")}  # fmt: skip
+    numbers -= set(NUMBER.findall(shown)) | points
+    answers_of = {}
+    for _ in range(-(-1000 // len(assignments(ROOT)))):
+        fails = tuple(sorted(rng.sample(names, rng.randint(1, min(3, len(names))))))
+        text = json.dumps(answers.answer(verdict_of(notebook, fails, rng), mutants))
+        assert answers_of.setdefault(fails, text) == text
+    for fails, text in answers_of.items():
+        said = " ".join(
+            f"{one['title']} {one['words']} {one['misunderstanding']}" for one in json.loads(text)["checks"]
+        )
+        assert not [line for line in lines if line in text]
+        assert not numbers & set(NUMBER.findall(said))
+        found = {one["name"]: one for one in json.loads(text)["checks"]}
+        assert all(found[name]["points"] == 0 and found[name]["state"] == "hidden" for name in fails)
+
+
+def test_a_misunderstanding_is_one_of_the_written_ones():
+    """Does a shown failure name the mutant it fits, and never words that are the student's own?"""
+    assignment = assignments(ROOT)[0]
+    notebook, mutants = source_of(assignment), explain.mutants_of(ROOT, assignment)
+    graded = verdict_of(notebook, ())
+    named = 0
+    for mutant in mutants:
+        checks = {n: Check(c.score, c.max_score) for n, c in graded.checks.items()}
+        for name in mutant.fails:
+            checks[name] = Check(
+                0.0, checks[name].max_score, "AssertionError: wrong", False, 0.0, failures.VALUE
+            )
+        found = answers.answer(Verdict("graded", checks=checks, notebook=notebook), mutants)
+        words = {one["misunderstanding"] for one in found["checks"]} - {""}
+        assert words <= {mutant.misunderstanding.rstrip(".")}
+        named += bool(words)
+    assert named
+    one = next(iter(graded.checks))
+    graded.checks[one] = Check(
+        0.0, 1.0, "AssertionError: x. Likely: the secret is 42", False, 0, failures.VALUE
+    )
+    assert "42" not in json.dumps(answers.answer(graded, mutants))
+
+
+def test_a_crash_in_hidden_parts_accuses_nobody():
+    """Two checks fail in hidden parts alone, as one mutant does: is nothing concluded?"""
+    for assignment in assignments(ROOT):
+        notebook, mutants = source_of(assignment), explain.mutants_of(ROOT, assignment)
+        names = set(with_hidden(notebook))
+        for mutant in [mutant for mutant in mutants if mutant.fails <= names][:4]:
+            found = answers.answer(verdict_of(notebook, mutant.fails), mutants)
+            assert not [one for one in found["checks"] if one["misunderstanding"]]
+
+
+def test_limits_an_hour_and_in_all():
+    """Three tries, the fourth an hour after the first; none after the last of all?"""
+    limits = Limits(3, 5)
+    tries = [NOW, NOW + 60, NOW + 120]
+    assert limits.left([], NOW) == 3 and limits.opens([], NOW) == NOW
+    assert limits.left(tries, NOW + 130) == 0
+    assert limits.opens(tries, NOW + 130) == NOW + HOUR
+    assert limits.left(tries, NOW + HOUR) == 1
+    assert limits.left([*tries, NOW + HOUR], NOW + 9 * HOUR) == 1
+    assert limits.opens([*tries, NOW + HOUR, NOW + HOUR], NOW + 99 * HOUR) is None
+    assert Limits(0, 5).left([], NOW) == 0 and Limits(0, 5).opens([], NOW) is None
+    with pytest.raises(ValueError, match="an_hour = -1"):
+        Limits(-1, 5)
+
+
+def test_a_thousand_tries_are_thirty(tmp_path):
+    """1,000 tries in two weeks, one every 20 minutes: how many begin? And of 40 at the same moment?"""
+    records, begun = Records(tmp_path, NAME), 0
+    for n in range(1000):
+        try:
+            records.begin("eve", NOW + 1200 * n)
+            begun += 1
+        except Refused as why:
+            assert str(why).startswith(("3 checks an hour", "All 30 checks"))
+    assert begun == 30 == len(records.of("eve")["tries"])
+    again = Records(tmp_path, NAME)  # a service that was started anew
+    with pytest.raises(Refused, match="All 30"):
+        again.begin("eve", NOW + 10**9)
+    got = []
+
+    def press():
+        try:
+            Records(tmp_path, NAME).begin("ada", NOW)
+            got.append(True)
+        except Refused:
+            got.append(False)
+
+    threads = [threading.Thread(target=press) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert got.count(True) == 3 and len(got) == 40
+
+
+def test_an_odd_name_is_a_file_of_its_own(tmp_path):
+    """Do names with slashes, dots and marks stay in the folder, each apart?"""
+    records = Records(tmp_path, NAME)
+    for name in ("../../ada", "ada", "..", "a/b", "Ä %2F"):
+        records.begin(name, NOW)
+    assert set(records.all()) == {"../../ada", "ada", "..", "a/b", "Ä %2F"}
+    assert not [path for path in tmp_path.rglob("*.json") if path.parent != records.students]
+
+
+def test_the_curve_of_a_class():
+    """Tries so far, and the median of the best shares, worked out by hand."""
+    tries = {
+        "ada": [{"at": NOW, "points": 2.0, "of": 4.0}, {"at": NOW + 2 * HOUR, "points": 4.0, "of": 4.0}],
+        "ben": [{"at": NOW + HOUR, "points": 1.0, "of": 4.0}, {"at": NOW + 3 * HOUR}],
+    }
+    counted, shares = curve(tries)
+    assert counted == [(0, 1), (1, 2), (2, 3), (3, 4)]
+    assert shares == [(0, 50), (1, 37.5), (2, 62.5)]
+    assert curve({}) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "files, words",
+    [
+        ({"../x": "1"}, "leads elsewhere"),
+        ({"/etc/x": "1"}, "leads elsewhere"),
+        ({"a\\..\\x": "1"}, "leads elsewhere"),
+        ({"a": "1", "a/b": "2"}, "same name"),
+        ({f"{n}": "" for n in range(uploads.MOST + 1)}, "more than 5,000 files"),
+        ({"x": b"\0" * (uploads.LARGEST + 1)}, "more than 200 MiB"),
+    ],
+)
+def test_an_archive_that_is_no_folder(tmp_path, files, words):
+    """Is it refused with a sentence, with nothing written beside the folder?"""
+    with pytest.raises(uploads.Unfit, match=words):
+        uploads.unpack(packed(files), tmp_path / "sent")
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
+
+
+@pytest.mark.parametrize("damage", [lambda d: b"", lambda d: d[:40], lambda d: d.replace(b"doub", b"Xoub", 1),
+                                    lambda d: b"no archive" * 9])  # fmt: skip
+def test_a_broken_archive(tmp_path, damage):
+    """Is an archive that is cut or altered refused with a sentence?"""
+    data = damage(packed({"doubling.ipynb": "x" * 5000}))
+    with pytest.raises(uploads.Unfit, match="no folder that can be read"):
+        uploads.unpack(data, tmp_path / "sent")
+
+
+def test_what_a_students_server_packs(tmp_path):
+    """Regular files below the folder, no links; is a folder that is too large refused in words?"""
+    folder = tmp_path / "work"
+    (folder / "runs").mkdir(parents=True)
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / ".ipynb_checkpoints" / "old.ipynb").write_text("{}")
+    (folder / "a.ipynb").write_text("{}")
+    (folder / "runs" / "r.json").write_text("1")
+    (folder / "link").symlink_to("/etc/passwd")
+    uploads.unpack(pages.pack(folder), tmp_path / "sent")
+    found = {str(p.relative_to(tmp_path / "sent")) for p in (tmp_path / "sent").rglob("*") if p.is_file()}
+    assert found == {"a.ipynb", "runs/r.json"}
+    with open(folder / "hole", "wb") as file:
+        file.truncate(pages.LARGEST + 1)
+    with pytest.raises(pages.TooMuch, match="more than 200 MiB"):
+        pages.pack(folder)
+    assert (pages.SENT, pages.LARGEST, pages.MOST) == (uploads.SENT, uploads.LARGEST, uploads.MOST)
+
+
+@pytest.fixture(scope="module")
+def checker(released, tmp_path_factory):
+    """The tiny course with two wrong solutions, and its checker."""
+    import shutil
+
+    root = shutil.copytree(released, tmp_path_factory.mktemp("checked") / "course")
+    write_mutant(root, "thrice", {"double-of-one", "double-of-others"}, "3 * x")
+    made = Checker(root, workers=2)
+    yield made
+    made.close()
+
+
+def work(checker, answer):
+    """An archive of the tiny assignment with this answer in its cell."""
+    root = checker.root
+    source = nbformat.read(root / "solutions" / NAME / "doubling.ipynb", as_version=4)
+    released = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    return packed({"doubling.ipynb": nbformat.writes(fill(released, source, {"double": answer}))})
+
+
+ATTACKS = {
+    "knows the shown values": "return {1: 2, 0.1 + 0.2: 0.2 + 0.4}.get(x, 0)",
+    "says what it was given": """
+        if x in (1, 0.1 + 0.2):
+            return 2 * x
+        print(x)
+        raise ValueError(f"I was given {x!r}")
+    """,
+    "has another kind of result": "return 2 * x if x in (1, 0.1 + 0.2) else str(x)",
+    "ends its process": "import os\nreturn 2 * x if x in (1, 0.1 + 0.2) else os._exit(3)",
+    "says that the hole is empty": """
+        if x in (1, 0.1 + 0.2):
+            return 2 * x
+        raise NotImplementedError(x)
+    """,
+    "sleeps for what it was given": """
+        import time
+        if x not in (1, 0.1 + 0.2):
+            time.sleep(x / 10)
+            return 0
+        return 2 * x
+    """,
+}
+
+
+def test_attacks_that_the_engine_answers(checker):
+    """Each way to tell what a hidden check gives: no points of it, and the same answer for all of them?"""
+    import textwrap
+
+    right = checker.check("ada", NAME, work(checker, "return 2 * x"))
+    assert (right["points"], right["of"]) == (3, 3)
+    said = set()
+    for n, answer in enumerate(ATTACKS.values()):
+        found = checker.check(f"eve{n}", NAME, work(checker, textwrap.dedent(answer).strip()))
+        (hidden,) = [one for one in found["checks"] if one["name"] == "double-of-others"]
+        assert (hidden["points"], hidden["state"]) == (0, "hidden"), found
+        assert found["points"] == 1
+        said.add(json.dumps(found))
+    assert len(said) == 1 and "17" not in (text := said.pop()) and "34" not in text
+
+
+def test_the_answer_is_that_of_grading(checker):
+    """Wrong, empty and unreadable work: points, misunderstanding, a sentence; the same work once?"""
+    wrong = work(checker, "return 3 * x")
+    found = checker.check("ben", NAME, wrong)
+    assert found["points"] == 0
+    assert {one["misunderstanding"] for one in found["checks"]} == {"thrice"}
+    assert {one["state"] for one in found["checks"]} == {"shown"}
+    assert checker.check("ben", NAME, wrong) == found
+    records = Records(checker.checks, NAME)
+    assert len(records.of("ben")["tries"]) == 1
+    assert records.standing("ben", time.time())["left"] == 2
+    assert not list(checker.checks.rglob("*.ipynb")), "nothing that a backup would meet half-made"
+    empty = checker.check("ben", NAME, work(checker, "raise NotImplementedError"))
+    assert {one["state"] for one in empty["checks"]} == {"to do"}
+    ends = nbformat.read(checker.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    ends.cells[1].source = "import os\nos._exit(1)"
+    ended = checker.check("ben", NAME, packed({"doubling.ipynb": nbformat.writes(ends)}))
+    assert ended["points"] == 0 and "did not reach its end" in ended["trouble"]
+    with pytest.raises(Refused, match="3 checks an hour"):
+        checker.check("ben", NAME, work(checker, "return 4 * x"))
+
+
+@pytest.mark.parametrize(
+    "files, words",
+    [
+        ({}, "No notebook"),
+        ({"doubling.ipynb": ""}, "is empty"),
+        ({"doubling.ipynb": "{{{"}, "no JSON"),
+        ({"doubling.ipynb": "[" * 100_000}, "nested too deep"),
+        ({"doubling.ipynb": json.dumps({"nbformat": 4, "cells": [{"cell_type": "x"}]})}, "no kind"),
+        ({"doubling.ipynb": b" " * (51 * 2**20)}, "at most 50"),
+        ({"a.ipynb": "{}", "b.ipynb": "{}"}, "rename the one that counts"),
+    ],
+)
+def test_work_that_cannot_be_read_costs_no_try(checker, files, words):
+    """Is it refused with a sentence, without a try?"""
+    with pytest.raises(NotChecked, match=words):
+        checker.check("kim", NAME, packed(files))
+    assert Records(checker.checks, NAME).of("kim")["tries"] == []
+
+
+class Hub:
+    """Knows tokens of students, of one without a right, and of a service."""
+
+    def user_for_token(self, token):
+        scopes = [] if token == "stranger" else [service.SCOPE]
+        return (
+            {"kind": "service" if token == "sync" else "user", "name": token, "scopes": scopes}
+            if token
+            else None
+        )
+
+
+class Slow:
+    """A checker that counts how many are at work at one time."""
+
+    workers = 2
+
+    def __init__(self, folder):
+        self.checks, self.now, self.most, self.order = folder, 0, 0, []
+        self.lock = threading.Lock()
+
+    def known(self, assignment):
+        return assignment == NAME
+
+    def check(self, student, assignment, data):
+        records = Records(self.checks, assignment)
+        records.begin(student, time.time())
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.order.append(student)
+        time.sleep(0.05)
+        if data == b"broken":
+            raise RuntimeError("secret 1234")
+        with self.lock:
+            self.now -= 1
+        records.end(student, "key", {"points": 1.0, "of": 2.0, "checks": []}, time.time())
+
+
+def asked(folder, questions, step=0.2):
+    """[(status, answer, seconds)] of questions (token, method, assignment, body), all at one time."""
+    checker = Slow(folder)
+
+    async def run():
+        socket, port = bind_unused_port()
+        made = service.Service(Hub(), checker, step)
+        server = HTTPServer(made.application("/services/check/"))
+        server.add_socket(socket)
+        client = AsyncHTTPClient(max_clients=100)
+
+        async def one(token, method, assignment, body):
+            began = time.monotonic()
+            url = f"http://127.0.0.1:{port}/services/check/{assignment}"
+            more = {"headers": {"Authorization": f"token {token}"} if token else {}, "method": method}
+            found = await client.fetch(url, body=body, raise_error=False, **more)
+            return found.code, json.loads(found.body or b"{}"), time.monotonic() - began
+
+        try:
+            return await asyncio.gather(*(one(*question) for question in questions))
+        finally:
+            server.stop()
+
+    return asyncio.run(run()), checker
+
+
+def test_who_may_ask(tmp_path):
+    """No token, no right, a service's token, no such assignment, too large: each refused with a sentence?"""
+    questions = [
+        ("", "GET", NAME, None), ("stranger", "GET", NAME, None), ("sync", "GET", NAME, None),
+        ("ada", "GET", "98_other", None), ("ada", "POST", NAME, b"x" * (uploads.SENT + 1)),
+        ("ada", "GET", NAME, None), ("stranger", "POST", NAME, b"x"),
+    ]  # fmt: skip
+    found, checker = asked(tmp_path, questions)
+    assert [status for status, _, _ in found][:4] == [403, 403, 403, 404]
+    assert found[4][0] in (413, 400, 599)  # the connection may be closed while it is still being sent
+    assert found[5][0] == 200 and found[5][1]["left"] == 3 and found[6][0] == 403
+    assert all(answer["words"] for _, answer, _ in found[:4]) and checker.order == []
+
+
+def test_thirty_at_once_wait_in_a_queue(tmp_path):
+    """Are at most as many graded at one time as there are workers, all answered, at full steps of time?"""
+    names = [f"s{n:02}" for n in range(30)]
+    found, checker = asked(tmp_path, [(name, "POST", NAME, b"x") for name in names], step=3.0)
+    assert {status for status, _, _ in found} == {200} and checker.most == 2
+    assert sorted(checker.order) == names
+    for _, answer, seconds in found:
+        assert answer["answer"]["points"] == 1 and answer["left"] == 2
+        assert seconds > 2.99  # though the first was graded after 0.05 s
+
+
+def test_one_student_checks_one_at_a_time(tmp_path):
+    """Of five at once of one student: is one checked, and are the others told to wait? Is a fault hidden?"""
+    found, checker = asked(tmp_path, [("eve", "POST", NAME, b"x")] * 5 + [("ben", "POST", NAME, b"broken")])
+    assert sorted(status for status, _, _ in found[:5]) == [200, 409, 409, 409, 409]
+    assert checker.order.count("eve") == 1
+    status, answer, _ = found[5]
+    assert status == 503 and "not by your work" in answer["words"] and "1234" not in json.dumps(answer)

@@ -1,0 +1,188 @@
+"""The page of the official check, before a stand-in of the hub's service: what it sends, what it shows."""
+
+import html
+import io
+import json
+import re
+import threading
+import time
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from nbformat.v4 import new_markdown_cell
+
+from .. import ROOT
+from ..browser import browser, needs_browser, overflows, violations
+from .servers import notebook, serving, solution
+
+pytestmark = pytest.mark.servers
+HOSTILE = "<img src=x onerror=alert(1)>"
+PAGE = "course/check?of=01_loops"
+
+
+def row(name, state, got, most, words="", misunderstanding=""):
+    return {"name": name, "title": f"The title of {name}", "points": got, "of": most, "state": state,
+            "words": words, "misunderstanding": misunderstanding}  # fmt: skip
+
+
+ANSWER = {
+    "points": 3.0, "of": 7.0, "trouble": "",
+    "checks": [
+        row("one", "passed", 3.0, 3.0),
+        row("two", "shown", 0.0, 2.0, "Validate says how.", f"Padding is added on one side only {HOSTILE}"),
+        row("three", "hidden", 0.0, 1.0, "A hidden case has another result, or ends in an error."),
+        row("four", "to do", 0.0, 1.0, "There is nothing of yours in it yet."),
+        row("five", "by hand", 0.0, 2.0, "A person reads this answer."),
+    ],
+}  # fmt: skip
+
+
+class StandIn(ThreadingHTTPServer):
+    """Answers as the service does; `state` and `status` are what the next question is answered."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.asked, self.status = [], 200
+        self.state = {"an_hour": 3, "in_all": 30, "left": 3, "tried": 0, "opens": time.time(), "answer": None,
+                      "answered": None}  # fmt: skip
+
+
+class Answers(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.asked.append((self.command, self.path, self.headers.get("Authorization"), body))
+        text = json.dumps(self.server.state).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def stand_in():
+    made = StandIn()
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    yield made
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.fixture(scope="module")
+def server(stand_in, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checked")
+    path = folder / "work/exercises/01_loops/loops.ipynb"
+    path.parent.mkdir(parents=True)
+    path.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), solution("y = 1")))
+    (path.parent / "runs").mkdir()
+    (path.parent / "runs/run.json").write_text("1")
+    (folder / "home").mkdir()
+    panel = {"check": f"http://127.0.0.1:{stand_in.server_port}/services/check/"}
+    with serving(
+        folder / "work", folder / "home", {"cluster.pages": True, "jupyterlab": True}, CoursePanel=panel
+    ) as found:
+        yield found
+
+
+def form(server):
+    text = server.get(PAGE)[1]
+    return {"_xsrf": re.search(r'name="_xsrf" value="([^"]+)"', text)[1]}
+
+
+def test_what_is_sent_and_shown(server, stand_in):
+    """The saved folder goes out with the server's token; points, sentences and tries come back as text?"""
+    assert PAGE in html.unescape(server.get("course")[1])
+    assert "3 checks open now: 3 in 60 minutes, 0 of 30 used" in " ".join(server.get(PAGE)[1].split())
+    stand_in.state |= {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1}
+    status, text, _ = server.get(PAGE, data=form(server))
+    assert status == 200 and "3 of 7 points" in text and "Padding is added" in text
+    assert HOSTILE not in text and html.escape(HOSTILE) in text
+    _, path, token, body = next(one for one in stand_in.asked if one[0] == "POST")
+    assert path == "/services/check/01_loops" and token.startswith("token")
+    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        assert set(archive.namelist()) == {"loops.ipynb", "runs/run.json"}
+
+
+def test_no_try_is_open(server, stand_in):
+    """Refused: is it said when the next one opens, without a button?"""
+    later = stand_in.state | {"left": 0, "tried": 3, "opens": time.time() + 1800, "words": "They are used."}
+    before, stand_in.state, stand_in.status = stand_in.state, later, 429
+    try:
+        text = " ".join(server.get(PAGE, data=form(server))[1].split())
+        assert "They are used." in text and "The next check is open" in text and 'id="check-now"' not in text
+        stand_in.state = later | {"opens": None}
+        assert "No check is open any more" in server.get(PAGE)[1]
+    finally:
+        stand_in.state, stand_in.status = before, 200
+
+
+@pytest.mark.parametrize("status, state", [(500, {}), (200, [1]), (502, "x")])
+def test_a_service_that_says_something_else(server, stand_in, status, state):
+    """Does the page say that it does not answer, and no traceback?"""
+    before, stand_in.state, stand_in.status = stand_in.state, state, status
+    try:
+        found = server.get(PAGE)
+        assert found[0] == 503 and "does not answer" in found[1] and "Traceback" not in found[1]
+    finally:
+        stand_in.state, stand_in.status = before, 200
+
+
+def test_strangers_and_odd_names(server):
+    """No login, an assignment that is not there: neither is asked about?"""
+    assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the page of the login
+    assert "checks open" not in server.get(PAGE, server.stranger)[1]
+    assert server.get("course/check?of=../secret")[0] == 404
+    assert server.get(PAGE, data={})[0] == 403, "a POST needs the token"
+
+
+@needs_browser
+def test_the_page_is_accessible(server, stand_in):
+    """Has axe nothing against it, before and after a check, wide or narrow, light or dark?"""
+    cookie = next(one for one in server.cookies if one.name.startswith("username"))
+    folder = ROOT / "build" / "screens" / "check"
+    folder.mkdir(parents=True, exist_ok=True)
+    none = {"answer": None, "answered": None, "left": 3, "tried": 0}
+    states = {"before": none, "after": {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1},
+              "used": {"answer": ANSWER, "answered": time.time(), "left": 0, "tried": 3}}  # fmt: skip
+    with browser() as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": server.url}])
+        for state, facts in states.items():
+            stand_in.state |= facts
+            for scheme, width in (("light", 1280), ("dark", 390)):
+                page.emulate_media(color_scheme=scheme)
+                page.set_viewport_size({"width": width, "height": 800})
+                page.goto(server.url + PAGE)
+                page.screenshot(path=folder / f"{state}-{scheme}.png", full_page=True)
+                assert violations(page) == [], f"{state}, {scheme}"
+                assert overflows(page) <= 0, f"{state} at {width} pixels"
+
+
+@needs_browser
+def test_the_button_above_a_notebook(server, stand_in):
+    """In JupyterLab: does Check open the page beside the notebook, and its button show the answer there?"""
+    cookie = next(one for one in server.cookies if one.name.startswith("username"))
+    stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
+    with browser(1400, 900) as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": server.url}])
+        page.goto(server.url + "lab/tree/exercises/01_loops/loops.ipynb?reset")
+        page.locator(".jp-Dialog .jp-mod-accept").click()  # which kernel: the notebook names none
+        page.locator(".jp-Dialog").wait_for(state="detached")
+        buttons = page.locator(".jp-NotebookPanel-toolbar .jp-ToolbarButton[class*=course-]")
+        assert [" ".join(text.split()) for text in buttons.all_inner_texts()] == [
+            "Validate",
+            "Check",
+            "Hand in",
+        ]
+        page.locator(".jp-NotebookPanel .course-check").click()
+        page.locator("#check-now").wait_for()
+        stand_in.state |= {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1}
+        page.click("#check-now")
+        page.locator("#counts").wait_for()
+        assert "3 of 7 points" in page.locator("#counts").inner_text()
+        page.screenshot(path=ROOT / "build" / "screens" / "check" / "lab.png")
+        assert page.locator(".jp-NotebookPanel .validate-button").count() == 0, "nbgrader's own is gone"
