@@ -50,7 +50,9 @@ def build(root, target, wanted=(), reveal=REVEAL):
     if unknown := [number for number in wanted if number not in known]:
         raise DeckError(f"There is no lecture {unknown[0]!r}; there are: {', '.join(known)}")
     if not (reveal / "dist" / "reveal.js").is_file():
-        raise DeckError(f"reveal.js is not in {reveal}: cluster/setup.sh slides installs it (`make slides` does)")
+        raise DeckError(
+            f"reveal.js is not in {reveal}: cluster/setup.sh slides installs it (`make slides` does)"
+        )
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"), trim_blocks=True, undefined=jinja2.StrictUndefined
     )

@@ -1,14 +1,15 @@
 """The rule that makes a deck of slides of an executed lecture. Nothing is marked up by hand.
 
-    a heading              begins a slide; of each paragraph its bold sentences, or its first one, stand on it
-    a formula, a list, a table in the prose   stand on it as they are; an item gives its first sentence
+    a heading              begins a slide; of each paragraph its bold sentences, or its first, and more where there
+                           is room
+    a formula, a list, a table in the prose   stand there as they are; an item gives its first sentence
     a figure, a table      has a slide of its own, under the first sentence that follows it: what it shows
     a function             of at most CODE_LINES lines has a slide; all other code goes to the notes, folded
     `guess`                is a poll; the numbers that `compare` prints are the slide after it
-    what is left           all prose, each figure's description, folded code and output: the speaker's notes
+    what is left           all prose, each figure's description, code, printed lines: the speaker's notes
 
-A lecture of 90 minutes has 25 to 40 slides. Where there would be more than MOST, the lightest go to the notes of
-the slide before them: printed lines first, then functions, tables, drawings of the prose, and polls last. A cell
+A lecture of 90 minutes has 25 to 40 slides. Where there would be more than MOST, or more than POLLS polls, cells go
+to the notes one after the other: of each section the later functions and tables first, then the first ones. A cell
 whose metadata hold `slideshow: {slide_type: skip}` or `notes`, as Jupyter's own slide shows have it, goes there
 as well. What comes under *Further* is not taught, and has no slides.
 """
@@ -19,16 +20,19 @@ from dataclasses import dataclass, field
 
 from markup import blocks, code, folded, html, line, printed, sentences, table
 
-FEWEST, MOST = 25, 38  # the title of a deck's own list and a late addition may bring it to 40
+FEWEST, MOST, POLLS = 25, 38, 8
 CODE_LINES = 22
 POINTS, WORDS = 6, 110  # of one slide's text
+FULL = 70  # words up to which a slide of text takes more sentences of its paragraphs
 FEW_WORDS = 45  # a heading with so few shares the slide of what follows it
 POLL_WORDS = 60
 ASKED = re.compile(r"\b(guess|predict|question)", re.IGNORECASE)
 FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no guess$", re.MULTILINE)
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
-WEIGHTS = {"printed": 1, "code": 2, "table": 3, "text": 4, "poll": 6, "figure": 7, "section": 9, "fixed": 99}
+NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")
+# What goes to the notes first has the least weight; the next of its kind in the same section weighs LESS less.
+WEIGHTS, LESS = {"code": 4, "table": 4.2, "poll": 6}, 0.8
 
 
 class DeckError(Exception):
@@ -36,36 +40,97 @@ class DeckError(Exception):
 
 
 @dataclass
+class Point:
+    """A block of text: HTML, or the sentences of a paragraph, in Markdown, of which some stand on the slide."""
+
+    words: int
+    markup: str = ""
+    sentences: list[str] = field(default_factory=list)
+    chosen: list[int] = field(default_factory=list)
+
+    def html(self):
+        return self.markup or f"<p>{line(' '.join(self.sentences[i] for i in sorted(self.chosen)))}</p>"
+
+
+@dataclass
 class Slide:
     """One slide: its title and text as HTML, what it shows, and the speaker's notes."""
 
-    kind: str  # a key of WEIGHTS
+    kind: str  # fixed, section, text, figure, table, code or poll
     section: str = ""  # the heading under which it stands, above its title
     title: str = ""  # HTML within a line
-    points: list[str] = field(default_factory=list)  # HTML, a block each
+    body: list[Point] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)  # HTML: figures, tables, code
     notes: list[str] = field(default_factory=list)  # HTML
-    words: int = 0  # of the points
-    layout: str = ""  # a class of the style sheet: title, poll, reveal
-    follows: "Slide | None" = None  # a reveal: its poll, without which it does not stand
+    layout: str = ""  # a class of the style sheet: title, poll, reveal-numbers
+    cell: int | None = None  # the code cell that it shows; without one it cannot go to the notes
+    lead: str = ""  # HTML of a title, where no sentence follows that says more
+
+    @property
+    def words(self):
+        return sum(point.words for point in self.body)
+
+    @property
+    def points(self):
+        return [point.html() for point in self.body]
 
 
-def slides_of(notebook, name="the lecture", most=MOST):
+def slides_of(notebook, name="the lecture"):
     """The slides of an executed lecture, in order. Raises DeckError where there are too few or too many."""
-    slides = Maker(notebook).slides()
-    slides = fold(merge(slides), most)
+    notes = set()  # code cells that have no slide
+    while True:
+        slides = merge(Maker(notebook, notes).slides())
+        polls = [s for s in slides if s.layout == "poll"]
+        if len(slides) > MOST or len(polls) > POLLS:
+            weights = weighed(polls if len(polls) > POLLS else slides)
+            if weights:
+                notes.add(min(weights)[2])
+                continue
+        break
     if not FEWEST <= len(slides) <= 40:
         raise DeckError(
             f"{name} makes {len(slides)} slides, not {FEWEST} to 40: see the rule in lectures/slides/deck.py"
         )
-    return slides
+    return [filled(slide) for slide in slides]
+
+
+def weighed(slides):
+    """[(weight, minus the place, cell)] of the slides that may go to the notes."""
+    seen, found = {}, []
+    for number, slide in enumerate(slides):
+        if slide.cell is None or slide.kind not in WEIGHTS or slide.layout == "reveal-numbers":
+            continue
+        at = (slide.section.split(" ")[0], slide.kind)
+        found.append((WEIGHTS[slide.kind] - LESS * seen.get(at, 0), -number, slide.cell))
+        seen[at] = seen.get(at, 0) + 1
+    return found
+
+
+def filled(slide):
+    """A slide of text with more sentences of its paragraphs, while there is room; a title for each figure."""
+    slide.title = slide.title or slide.lead
+    if slide.layout or slide.evidence:
+        return slide
+    grown = True
+    while grown:
+        grown = False
+        for point in slide.body:
+            following = max(point.chosen, default=-1) + 1
+            if not point.sentences or following >= len(point.sentences):
+                continue
+            words = len(point.sentences[following].split())
+            if slide.words + words <= FULL and not ASKED.search(point.sentences[following]):
+                point.chosen.append(following)
+                point.words += words
+                grown = True
+    return slide
 
 
 class Maker:
     """Walks through a notebook's cells and makes slides, before any are folded."""
 
-    def __init__(self, notebook):
-        self.cells = notebook.cells
+    def __init__(self, notebook, notes=()):
+        self.cells, self.noted = notebook.cells, notes
         self.made, self.section = [], ""
         self.pending = []  # Markdown of paragraphs since the last slide: points of a slide that shows code
         self.untitled = None  # the slide that still waits for the sentence that says what it shows
@@ -121,9 +186,9 @@ class Maker:
 
     def heading(self, source):
         words = source.lstrip("# ").strip()
-        self.pending, self.untitled = [], None
+        self.pending, self.untitled, self.prompt = [], None, []
         if source.startswith("# "):
-            self.add(Slide("fixed", "", line(words), layout="title"))
+            self.add(Slide("fixed", "From Convolution to Cluster", line(words), layout="title"))
         else:
             under = "" if source.startswith("## ") else self.section
             self.section = words if source.startswith("## ") else self.section
@@ -135,25 +200,31 @@ class Maker:
         said = sentences(source)
         asking = [s for s in said if ASKED.search(s)]
         self.prompt += asking
-        if self.untitled is not None:
-            title = next((s for s in said if s not in asking), None)
-            if title and not title.endswith(":"):
-                self.untitled.title, self.untitled = line(shorter(title)), None
-                self.note(html(source))
-                self.pending = []
-                return
         self.note(html(source))
-        chosen = [s for s in said if "**" in s and s not in asking][:2]
-        if after in ("formula", "list", "table") and said[-1] not in chosen:
-            chosen.append(said[-1])
-        elif not chosen:
-            chosen = [s for s in said[:1] if s not in asking]
+        if self.made and self.made[-1].layout == "title":
+            if source.startswith("**"):  # the lecture's question
+                self.made[-1].body.append(Point(len(source.split()), html(source)))
+            else:
+                self.add(Slide("fixed", "", "What this lecture aims at"))
+                self.note(html(source))
+                self.pending = said[-1:]
+            return
+        title = next((s for s in said if s not in asking and not NO_TITLE.match(s)), None)
+        if self.untitled is not None and title:
+            self.untitled.title, self.untitled, self.pending = line(shorter(title)), None, []
+            return
+        chosen = [i for i, s in enumerate(said) if "**" in s and s not in asking][:2]
+        if after in ("formula", "list", "table"):
+            chosen = [*chosen, *([len(said) - 1] if len(said) - 1 not in chosen else [])]
+        elif not chosen and said[0] not in asking:
+            chosen = [0]
         question = source.startswith("**Question")
         if question:
-            chosen = said
-        for sentence in chosen:
-            self.pending.append(sentence)
-            self.point(f"<p>{line(sentence)}</p>", len(sentence.split()), question)
+            chosen = list(range(len(said)))
+        if chosen:
+            self.pending += [said[i] for i in chosen]
+            words = sum(len(said[i].split()) for i in chosen)
+            self.point(Point(words, sentences=said, chosen=chosen), question)
 
     def block(self, kind, source):
         """A formula, list, table or code of the prose: it stands on a slide."""
@@ -161,29 +232,30 @@ class Maker:
         if kind == "list":
             source, whole = first_sentences(source), source
             self.note(html(whole))
-        self.point(html(source), {"formula": 20, "table": 40}.get(kind, len(source.split())), True)
+        words = {"formula": 20, "table": 40}.get(kind, len(source.split()))
+        self.point(Point(words, html(source)), True)
 
-    def point(self, markup, words, needed=False):
+    def point(self, point, needed=False):
         """Put a piece of text onto the slide that stands open; where there is none, only if it is `needed`."""
         last = self.made[-1] if self.made else None
-        is_open = last and last.kind in ("section", "text", "fixed") and not last.layout.startswith("re")
-        if is_open and (needed or len(last.points) < POINTS) and last.words + words <= WORDS:
-            last.points.append(markup)
-            last.words += words
+        is_open = last and last.kind in ("section", "text", "fixed")
+        if is_open and (needed or len(last.body) < POINTS) and last.words + point.words <= WORDS:
+            last.body.append(point)
         elif needed:
-            lead = [f"<p>{line(s)}</p>" for s in self.pending[-1:] if f"<p>{line(s)}</p>" != markup]
-            slide = Slide("text", self.section, "", [markup], words=words)
-            if lead and not is_open:
-                slide.points, slide.words = [*lead, markup], words + len(self.pending[-1].split())
+            slide = Slide("text", self.section, body=[point])
+            if self.pending and not point.sentences and not (is_open and last.words + point.words <= WORDS):
+                moved = last.body[-1] if is_open and last.body and len(last.body) > 1 else None
+                if moved and moved.sentences:
+                    last.body.remove(moved)
+                slide.body = [Point(len(self.pending[-1].split()), f"<p>{line(self.pending[-1])}</p>"), point]
             self.add(slide)
 
     def picture(self, found):
         """A drawing that no cell computes."""
         alt = " ".join(found["alt"].split())
-        first = sentences(alt)[0]
         slide = Slide("figure", self.section, line(shorter(self.pending[-1])) if self.pending else "")
-        slide.evidence.append(picture(found["path"], first))
-        slide.notes.append(f'<div class="described"><p>{html(alt)}</p></div>')
+        slide.evidence.append(picture(found["path"], sentences(alt)[0]))
+        slide.notes.append(f'<div class="described">{html(alt)}</div>')
         self.add(slide)
 
     # --- cells
@@ -193,22 +265,26 @@ class Maker:
         if index in self.taken:
             return self.note(folded("Code", code(cell.source)))
         slide = self.shown(cell, index)
-        source = definitions(cell.source)
-        if source and not (slide and slide.kind == "figure"):
-            shown = Slide("code", self.section, self.lead(source), evidence=[code(source)])
+        source = "" if polled or index in self.noted else definitions(cell.source)
+        if slide and (slide.kind == "table" and index in self.noted):
+            self.note("".join([*slide.evidence, *slide.notes]))
+            slide = None
+        elif slide is None and (text := FOUND.sub("", stream(cell)).strip("\n")):
+            self.note(printed(text))
+        if source and not slide:
+            self.add(Slide("code", self.section, self.above(source), evidence=[code(source)], cell=index))
             if source.strip() != cell.source.strip():
-                shown.notes.append(folded("The whole cell", code(cell.source)))
-            if not polled:
-                self.add(shown)
+                self.note(folded("The whole cell", code(cell.source)))
         elif cell.source.strip():
             self.note(folded("Code", code(cell.source)))
         if slide:
             self.add(slide)
             self.untitled = slide
-        self.pending = []
+        if slide or source:
+            self.pending = []
         return None
 
-    def lead(self, source):
+    def above(self, source):
         """What a slide with a function says above it."""
         if self.pending:
             return line(shorter(self.pending[-1].rstrip(":")))
@@ -217,18 +293,18 @@ class Maker:
         return line(words.splitlines()[0])
 
     def shown(self, cell, index):
-        """The slide of what a cell puts out; None for nothing."""
+        """The slide of the figures or tables that a cell puts out; None for nothing."""
         figures, tables = outputs(cell, self.cells, index)
-        text = FOUND.sub("", stream(cell)).strip("\n")
-        if figures:
-            slide = Slide("figure", self.section, evidence=figures[:2])
-        elif tables:
-            slide = Slide("table", self.section, evidence=tables[:2])
-        elif text and len(text.splitlines()) <= 14:
-            return Slide("printed", self.section, evidence=[printed(text)])
-        else:
+        if not figures and not tables:
             return None
-        if text:
+        kind = "figure" if figures else "table"
+        slide = Slide(kind, self.section, evidence=(figures or tables)[:2], cell=index)
+        slide.notes += [*(figures or tables)[2:], *(tables if figures else [])]
+        if figures:
+            slide.lead = line(described(self.cells, index))
+        elif self.pending:
+            slide.lead = line(shorter(self.pending[-1]))
+        if text := FOUND.sub("", stream(cell)).strip("\n"):
             slide.notes.append(printed(text))
         return slide
 
@@ -237,27 +313,51 @@ class Maker:
         asked = [q for q in questions(cell.source, self.answers) if q in self.answers]
         prompt, self.prompt = self.prompt, []
         if not asked:
+            self.prompt = prompt
+            return False
+        if index in self.noted:
+            for sentence in prompt:
+                self.note(f"<p>{line(sentence)}</p>")
             return False
         kept, words = [], 0
-        for sentence in prompt:
+        for sentence in prompt or self.pending[-1:]:
             words += len(sentence.split())
             if words <= POLL_WORDS:
-                kept.append(f"<p>{line(sentence)}</p>")
-        poll = Slide("poll", self.section, "Guess", kept, layout="poll")
-        poll.evidence.append(fields(asked))
-        reveal = Slide("poll", self.section, "", layout="reveal-numbers", follows=poll)
-        reveal.points.append(numbers(asked, self.answers))
-        self.add(poll)
+                kept.append(Point(0, f"<p>{line(sentence)}</p>"))
+        poll = Slide("poll", self.section, "Guess", kept, [fields(asked)], layout="poll", cell=index)
+        reveal = Slide("poll", self.section, layout="reveal-numbers", cell=index)
+        reveal.body.append(Point(0, numbers(asked, self.answers)))
         where = {self.answers[q][1] for q in asked}
-        if len(where) == 1 and (at := where.pop()) - index <= 2 and not self.between(index, at):
+        shown = at = None
+        if len(where) == 1:
+            at = where.pop()
             shown = self.shown(self.cells[at], at)
-            self.taken.add(at)
-            if shown:
-                reveal.evidence, reveal.notes = shown.evidence[:1], shown.notes
+            if at - index <= 2 and not self.between(index, at):
+                self.taken.add(at)
+                text = FOUND.sub("", stream(self.cells[at])).strip("\n")
+                if shown:
+                    reveal.evidence, reveal.notes = shown.evidence[:1], [*shown.evidence[1:], *shown.notes]
+                    reveal.lead = shown.lead
+                elif text and len(text.splitlines()) <= 10:
+                    reveal.evidence = [printed(text)]
+                elif text:
+                    reveal.notes = [printed(text)]
+            elif not shown:
+                reveal.title = line(shorter(self.said_after(at)))
+        self.add(poll)
         self.add(reveal)
-        self.untitled = reveal
+        self.untitled = reveal if at in self.taken else None
         self.pending = []
         return True
+
+    def said_after(self, index):
+        """The first sentence of the prose that follows a cell at once."""
+        if index + 1 < len(self.cells) and self.cells[index + 1].cell_type == "markdown":
+            for kind, source in blocks(self.cells[index + 1].source)[:1]:
+                if kind == "paragraph" and not DESCRIPTION.match(source):
+                    said = [s for s in sentences(source) if not NO_TITLE.match(s) and not ASKED.search(s)]
+                    return said[0] if said else ""
+        return ""
 
     def between(self, first, last):
         """Do other cells that show something, or a heading, lie between two cells?"""
@@ -285,38 +385,29 @@ def merge(slides):
     merged = []
     for slide in slides:
         last = merged[-1] if merged else None
-        few = last and last.kind == "section" and last.words <= FEW_WORDS and not slide.layout
-        if few and slide.kind in ("figure", "table", "code") and not any("<math" in p for p in last.points):
-            points = [f"<p>{slide.title}</p>"] if slide.title else last.points
-            if slide.title and slide.kind == "code":
-                points = last.points
-            slide.points, slide.title, slide.section = points, last.title, last.section
+        few = last and last.kind == "section" and not last.evidence and last.words <= FEW_WORDS
+        formula = few and any("<math" in point.markup for point in last.body)
+        if few and slide.kind in ("figure", "table", "code") and not formula:
+            says = slide.title or slide.lead
+            slide.body = [Point(0, f"<p>{says}</p>")] if says and slide.kind != "code" else last.body[:2]
+            slide.title, slide.section = last.title, last.section
             slide.notes = last.notes + slide.notes
-            slide.kind = "section" if slide.kind == "figure" else slide.kind
             merged[-1] = slide
         elif few and slide.kind == "text" and last.words + slide.words <= WORDS:
-            last.points += slide.points
+            last.body += slide.body
             last.notes += slide.notes
-            last.words += slide.words
+        elif (
+            last
+            and last.kind == "section"
+            and not last.body
+            and not last.evidence
+            and slide.kind == "section"
+        ):
+            slide.section, slide.notes = last.title, last.notes + slide.notes
+            merged[-1] = slide
         else:
             merged.append(slide)
     return merged
-
-
-def fold(slides, most):
-    """At most so many slides: the lightest become notes of the slide before them, the last ones first."""
-    slides = [s for s in slides if s.kind != "printed" or s.evidence]
-    while len(slides) > most:
-        first = min(slides[1:], key=lambda s: (WEIGHTS[s.kind], -slides.index(s)))
-        if WEIGHTS[first.kind] >= WEIGHTS["section"]:
-            break
-        gone = [s for s in slides if s is first or s.follows is first or first.follows is s]
-        for slide in gone:
-            before = slides[slides.index(slide) - 1]
-            said = [f"<p>{slide.title}</p>"] if slide.title else []
-            before.notes += [*said, *slide.points, *slide.evidence, *slide.notes]
-            slides.remove(slide)
-    return slides
 
 
 # --- parts of a cell
@@ -431,6 +522,6 @@ def shorter(sentence, words=32):
     """A sentence as a title: what follows a semicolon or a colon is left to the notes where it is long."""
     if len(sentence.split()) <= words:
         return sentence
-    first = re.split(r"(?<=\w)[;:] ", sentence)[0]
+    first = re.split(r"(?<=\w)[;:] ", sentence)[0].removesuffix(".")
     whole = first.count("$") % 2 == 0 and first.count("(") == first.count(")")
     return f"{first}." if whole and first.count("**") % 2 == 0 and first.count("`") % 2 == 0 else sentence

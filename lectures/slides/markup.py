@@ -1,6 +1,7 @@
 """Markdown, formulas, code and outputs as HTML for slides: MathML and colours, nothing that needs a network."""
 
 import re
+from functools import cache
 from html import escape
 
 from latex2mathml.converter import convert
@@ -21,6 +22,7 @@ OF_MARKDOWN.use(
 SPAN = re.compile(r"\$[^$]+\$|`[^`]+`|\([^()]*\)|\*\*[^*]+\*\*")
 
 
+@cache
 def html(text):
     """The HTML of some Markdown; links keep only their words, since a slide has nowhere to lead."""
     text = re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\))?[^()\s]*\)", r"\1", text)
@@ -32,6 +34,7 @@ def line(text):
     return re.sub(r"^<p>|</p>$", "", html(" ".join(text.split())).strip())
 
 
+@cache
 def blocks(text):
     """[(kind, source)] of Markdown's blocks: heading, paragraph, list, table, formula, html, fence."""
     kinds = {"bullet_list": "list", "ordered_list": "list", "math_block": "formula", "html_block": "html"}
@@ -54,13 +57,16 @@ def sentences(text):
     text, covered = " ".join(text.split()), None
     while covered != text:
         covered, text = text, SPAN.sub(hold, text)
-    parts = re.split(r"(?<=[.?!])(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<! [A-Z]\.)\s+(?=[A-Z\x00“*])", text)
+    parts = re.split(
+        r"(?<=[.?!])(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<! [A-Z]\.)\s+(?=[A-Z\x00“*])", text
+    )
     for number in reversed(range(len(held))):
         parts = [part.replace(f"\x00{number}\x01", held[number]) for part in parts]
     # A bold word that ends a sentence in itself ("**Question.** Why …") begins the next one.
     return [part.strip() for part in parts if part.strip()]
 
 
+@cache
 def code(source):
     """Python in colours."""
     return f'<pre class="code" tabindex="0"><code>{highlight(source, PythonLexer(), FORMATTER)}</code></pre>'

@@ -98,7 +98,9 @@ def test_the_measure_finds_what_is_too_long(decks):
         with browser(*SIZES[0]) as page:
             opened(page, decks / f"{LECTURES[0].stem}.html")
             assert page.evaluate(MEASURE, [TEXT, EVIDENCE]) == []
-            page.evaluate("() => { const page = Reveal.getCurrentSlide().querySelector('.page'); %s }" % change)
+            page.evaluate(
+                "() => { const page = Reveal.getCurrentSlide().querySelector('.page'); %s }" % change
+            )
             assert any(words in one for one in page.evaluate(MEASURE, [TEXT, EVIDENCE])), words
 
 
@@ -121,7 +123,9 @@ def test_polls_and_notes_live(decks):
         with page.context.expect_page() as popup:
             page.locator("body").press("s")
         speaker = popup.value
-        speaker.wait_for_function("document.querySelector('.speaker-controls-notes .value').innerText.length > 40")
+        speaker.wait_for_function(
+            "document.querySelector('.speaker-controls-notes .value').innerText.length > 40"
+        )
 
 
 @pytest.mark.servers

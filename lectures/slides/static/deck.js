@@ -16,9 +16,11 @@
   await document.fonts.ready;
   await Promise.all([...document.images].map((image) => image.decode().catch(() => {})));
   for (const page of document.querySelectorAll(".page")) {
-    const size = { text: 30, evidence: 24 };
+    const size = { text: page.querySelector(".evidence") ? 30 : 36, evidence: 24 };
     if (page.querySelector(".asked")) size.evidence = 30;
     const set = (name, by) => page.style.setProperty(`--${name}`, `${(size[name] -= by)}px`);
+    set("text", 0);
+    set("evidence", 0);
     while (over(page) && (size.evidence > least.evidence || size.text > least.text)) {
       if (size.evidence > 18 || size.text <= least.text) size.evidence > least.evidence && set("evidence", 1);
       if (size.text > least.text) set("text", 1);
