@@ -1,4 +1,4 @@
-"""Make slides of the executed lectures:  python lectures/slides  (or `make slides`, `make slides LECTURE=03`).
+"""Make slides of the executed lectures:  python lectures/slides  (or `make slides`; LECTURE=03: of one).
 
 They come into build/slides, a deck for each lecture and a list of them, and need no network: reveal.js lies
 beside them. Nothing is executed. What stands on a slide is decided by the rule in deck.py. The folder is made
@@ -50,9 +50,7 @@ def build(root, target, wanted=(), reveal=REVEAL):
     if unknown := [number for number in wanted if number not in known]:
         raise DeckError(f"There is no lecture {unknown[0]!r}; there are: {', '.join(known)}")
     if not (reveal / "dist" / "reveal.js").is_file():
-        raise DeckError(
-            f"reveal.js is not in {reveal}: cluster/setup.sh slides installs it (`make slides` does)"
-        )
+        raise DeckError(f"reveal.js is not in {reveal}: `make slides` installs it")
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE / "templates"), trim_blocks=True, undefined=jinja2.StrictUndefined
     )

@@ -1,17 +1,17 @@
 """The rule that makes a deck of slides of an executed lecture. Nothing is marked up by hand.
 
-    a heading              begins a slide; of each paragraph its bold sentences, or its first, and more where there
-                           is room
+    a heading              begins a slide; of each paragraph its bold sentences, or its first, and more where
+                           there is room
     a formula, a list, a table in the prose   stand there as they are; an item gives its first sentence
     a figure, a table      has a slide of its own, under the first sentence that follows it: what it shows
     a function             of at most CODE_LINES lines has a slide; all other code goes to the notes, folded
     `guess`                is a poll; the numbers that `compare` prints are the slide after it
     what is left           all prose, each figure's description, code, printed lines: the speaker's notes
 
-A lecture of 90 minutes has 25 to 40 slides. Where there would be more than MOST, or more than POLLS polls, cells go
-to the notes one after the other: of each section the later functions and tables first, then the first ones. A cell
-whose metadata hold `slideshow: {slide_type: skip}` or `notes`, as Jupyter's own slide shows have it, goes there
-as well. What comes under *Further* is not taught, and has no slides.
+A lecture of 90 minutes has 25 to 40 slides. Where there would be more than MOST, or more than POLLS polls,
+cells go to the notes one after the other: of each section the later functions and tables first, then the
+first. A cell whose metadata hold `slideshow: {slide_type: skip}` or `notes`, as in Jupyter's own slide
+shows, goes there as well. What comes under *Further* is not taught, and has no slides.
 """
 
 import ast
@@ -31,7 +31,7 @@ FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no gues
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
 NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")
-# What goes to the notes first has the least weight; the next of its kind in the same section weighs LESS less.
+# The least weight goes to the notes first; the next of its kind in the same section weighs LESS less.
 WEIGHTS, LESS = {"code": 4, "table": 4.2, "poll": 6}, 0.8
 
 
@@ -41,7 +41,7 @@ class DeckError(Exception):
 
 @dataclass
 class Point:
-    """A block of text: HTML, or the sentences of a paragraph, in Markdown, of which some stand on the slide."""
+    """A block of text: HTML, or the sentences of a paragraph, in Markdown, and which stand on the slide."""
 
     words: int
     markup: str = ""
@@ -119,6 +119,8 @@ def filled(slide):
             if not point.sentences or following >= len(point.sentences):
                 continue
             words = len(point.sentences[following].split())
+            if point.sentences[following].endswith(":"):
+                continue
             if slide.words + words <= FULL and not ASKED.search(point.sentences[following]):
                 point.chosen.append(following)
                 point.words += words
@@ -215,7 +217,8 @@ class Maker:
             return
         chosen = [i for i, s in enumerate(said) if "**" in s and s not in asking][:2]
         if after in ("formula", "list", "table"):
-            chosen = [*chosen, *([len(said) - 1] if len(said) - 1 not in chosen else [])]
+            last = range(len(said))[-1 if len(said[-1].split()) > 4 else -2 :]
+            chosen = sorted({*chosen, *last})
         elif not chosen and said[0] not in asking:
             chosen = [0]
         question = source.startswith("**Question")
@@ -230,13 +233,16 @@ class Maker:
         """A formula, list, table or code of the prose: it stands on a slide."""
         self.untitled = None
         if kind == "list":
-            source, whole = first_sentences(source), source
-            self.note(html(whole))
+            self.note(html(source))
+            source = first_sentences(source)
+        elif kind == "fence":
+            found = re.fullmatch(r"(?s)```\w*\n(.*)```", source)
+            return self.point(Point(30, code(found[1]) if found else html(source)), True)
         words = {"formula": 20, "table": 40}.get(kind, len(source.split()))
-        self.point(Point(words, html(source)), True)
+        return self.point(Point(words, html(source)), True)
 
     def point(self, point, needed=False):
-        """Put a piece of text onto the slide that stands open; where there is none, only if it is `needed`."""
+        """Put text onto the slide that stands open; where there is none, only if it is `needed`."""
         last = self.made[-1] if self.made else None
         is_open = last and last.kind in ("section", "text", "fixed")
         if is_open and (needed or len(last.body) < POINTS) and last.words + point.words <= WORDS:
@@ -261,6 +267,8 @@ class Maker:
     # --- cells
 
     def code(self, cell, index):
+        if not self.section:  # what every lecture opens with
+            return self.note(folded("Code", code(cell.source)) + printed(stream(cell)))
         polled = self.poll(cell, index)
         if index in self.taken:
             return self.note(folded("Code", code(cell.source)))
@@ -301,7 +309,7 @@ class Maker:
         slide = Slide(kind, self.section, evidence=(figures or tables)[:2], cell=index)
         slide.notes += [*(figures or tables)[2:], *(tables if figures else [])]
         if figures:
-            slide.lead = line(described(self.cells, index))
+            slide.lead = line(shorter(described(self.cells, index)))
         elif self.pending:
             slide.lead = line(shorter(self.pending[-1]))
         if text := FOUND.sub("", stream(cell)).strip("\n"):
@@ -396,13 +404,7 @@ def merge(slides):
         elif few and slide.kind == "text" and last.words + slide.words <= WORDS:
             last.body += slide.body
             last.notes += slide.notes
-        elif (
-            last
-            and last.kind == "section"
-            and not last.body
-            and not last.evidence
-            and slide.kind == "section"
-        ):
+        elif few and not last.body and slide.kind == "section":
             slide.section, slide.notes = last.title, last.notes + slide.notes
             merged[-1] = slide
         else:
@@ -448,7 +450,7 @@ def picture(address, alt):
 
 
 def definitions(source):
-    """The first functions and classes of a cell, up to CODE_LINES lines; "" where there are none or longer."""
+    """The first functions and classes of a cell, up to CODE_LINES lines; "" where there are none."""
     try:
         body = ast.parse(source).body
     except SyntaxError:  # IPython's own lines
@@ -487,8 +489,8 @@ def questions(source, answers):
 def fields(asked):
     """The questions of a poll, each with a field for what the class says."""
     rows = [
-        f'<li><label><span>{line(q)}</span><input type="text" inputmode="decimal" data-asked="{attribute(q)}" '
-        f'placeholder="the class says" autocomplete="off"></label></li>'
+        f'<li><label><span>{line(q)}</span><input type="text" inputmode="decimal" autocomplete="off" '
+        f'data-asked="{attribute(q)}" placeholder="the class says"></label></li>'
         for q in asked
     ]
     return f'<ul class="asked">{"".join(rows)}</ul>'
@@ -520,6 +522,7 @@ def first_sentences(source):
 
 def shorter(sentence, words=32):
     """A sentence as a title: what follows a semicolon or a colon is left to the notes where it is long."""
+    sentence = sentence[:1].upper() + sentence[1:]
     if len(sentence.split()) <= words:
         return sentence
     first = re.split(r"(?<=\w)[;:] ", sentence)[0].removesuffix(".")

@@ -1,4 +1,4 @@
-"""Markdown, formulas, code and outputs as HTML for slides: MathML and colours, nothing that needs a network."""
+"""Markdown, formulas, code and outputs as HTML for slides: MathML and colours, nothing from a network."""
 
 import re
 from functools import cache
@@ -19,6 +19,7 @@ OF_MARKDOWN.use(
         tex.strip(), display="block" if options["display_mode"] else "inline"
     ),
 )
+END = re.compile(r"(?<=[.?!])(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<! [A-Z]\.)\s+(?=[A-Z\x00“*])")
 SPAN = re.compile(r"\$[^$]+\$|`[^`]+`|\([^()]*\)|\*\*[^*]+\*\*")
 
 
@@ -57,12 +58,9 @@ def sentences(text):
     text, covered = " ".join(text.split()), None
     while covered != text:
         covered, text = text, SPAN.sub(hold, text)
-    parts = re.split(
-        r"(?<=[.?!])(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<! [A-Z]\.)\s+(?=[A-Z\x00“*])", text
-    )
+    parts = END.split(text)
     for number in reversed(range(len(held))):
         parts = [part.replace(f"\x00{number}\x01", held[number]) for part in parts]
-    # A bold word that ends a sentence in itself ("**Question.** Why …") begins the next one.
     return [part.strip() for part in parts if part.strip()]
 
 

@@ -7,9 +7,10 @@
     if (page.scrollHeight > page.clientHeight + 1 || page.scrollWidth > page.clientWidth + 1) return true;
     const edge = page.getBoundingClientRect();
     const bottom = edge.bottom - 40, right = edge.right - 60;
-    return [...page.querySelectorAll(".points, .evidence > *, table, pre, math, .found")].some((part) => {
+    return [...page.querySelectorAll(".points, .evidence, .evidence > *, table, pre, .block, .found")].some((part) => {
       const box = part.getBoundingClientRect();
-      return box.bottom > bottom || box.right > right || part.scrollWidth > part.clientWidth + 1 && part.clientWidth;
+      return box.bottom > bottom || box.right > right || part.clientWidth &&
+        (part.scrollWidth > part.clientWidth + 1 || part.matches(".evidence") && part.scrollHeight > part.clientHeight + 1);
     });
   };
   root.classList.add("fitting");
@@ -18,6 +19,7 @@
   for (const page of document.querySelectorAll(".page")) {
     const size = { text: page.querySelector(".evidence") ? 30 : 36, evidence: 24 };
     if (page.querySelector(".asked")) size.evidence = 30;
+    if (page.querySelector("pre.code")) size.evidence = 29;
     const set = (name, by) => page.style.setProperty(`--${name}`, `${(size[name] -= by)}px`);
     set("text", 0);
     set("evidence", 0);
@@ -29,6 +31,7 @@
   root.classList.remove("fitting");
 
   for (const field of document.querySelectorAll("input[data-asked]")) {
+    field.addEventListener("keydown", (event) => event.key === "Enter" && field.blur()); // keys turn slides again
     field.addEventListener("input", () => {
       for (const said of document.querySelectorAll("output.said")) {
         if (said.dataset.asked === field.dataset.asked) {
