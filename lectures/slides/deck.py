@@ -145,7 +145,10 @@ class Maker:
         answers = {}
         for index, cell in enumerate(self.cells):
             for match in FOUND.finditer(stream(cell)):
-                answers[match["question"]] = (match["value"].replace("inf", "∞"), index)
+                answers[match["question"]] = (
+                    re.sub(r"\binf\b.*", "in none of the trials", match["value"]),
+                    index,
+                )
         return answers
 
     def slides(self):
@@ -221,6 +224,8 @@ class Maker:
             chosen = sorted({*chosen, *last})
         elif not chosen and said[0] not in asking:
             chosen = [0]
+        if after == "list" and len(source.split()) <= 3:  # We aim at
+            chosen = []
         question = source.startswith("**Question")
         if question:
             chosen = list(range(len(said)))
@@ -344,7 +349,7 @@ class Maker:
                 self.taken.add(at)
                 text = FOUND.sub("", stream(self.cells[at])).strip("\n")
                 if shown:
-                    reveal.evidence, reveal.notes = shown.evidence[:1], [*shown.evidence[1:], *shown.notes]
+                    reveal.evidence, reveal.notes = shown.evidence, shown.notes
                     reveal.lead = shown.lead
                 elif text and len(text.splitlines()) <= 10:
                     reveal.evidence = [printed(text)]
@@ -404,6 +409,9 @@ def merge(slides):
         elif few and slide.kind == "text" and last.words + slide.words <= WORDS:
             last.body += slide.body
             last.notes += slide.notes
+        elif few and not last.body and slide.layout == "poll":
+            slide.notes = last.notes + slide.notes
+            merged[-1] = slide
         elif few and not last.body and slide.kind == "section":
             slide.section, slide.notes = last.title, last.notes + slide.notes
             merged[-1] = slide

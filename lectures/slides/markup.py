@@ -23,9 +23,15 @@ END = re.compile(r"(?<=[.?!])(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)(?<!vs\.)(?<! [A-Z]\
 SPAN = re.compile(r"\$[^$]+\$|`[^`]+`|\([^()]*\)|\*\*[^*]+\*\*")
 
 
+def whole(text):
+    """Markdown with each formula of a line in one line: one that begins with + would begin a list."""
+    return re.sub(r"(?<![$\\])\$(?!\$)[^$]+\$", lambda found: " ".join(found.group().split()), text)
+
+
 @cache
 def html(text):
     """The HTML of some Markdown; links keep only their words, since a slide has nowhere to lead."""
+    text = whole(text)
     text = re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^()\s]*(?:\([^()]*\))?[^()\s]*\)", r"\1", text)
     return OF_MARKDOWN.render(text)
 
@@ -38,6 +44,7 @@ def line(text):
 @cache
 def blocks(text):
     """[(kind, source)] of Markdown's blocks: heading, paragraph, list, table, formula, html, fence."""
+    text = whole(text)
     kinds = {"bullet_list": "list", "ordered_list": "list", "math_block": "formula", "html_block": "html"}
     lines, found = text.splitlines(), []
     for token in OF_MARKDOWN.parse(text):
