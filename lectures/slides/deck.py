@@ -26,6 +26,7 @@ POINTS, WORDS = 6, 110  # of one slide's text
 FULL = 70  # words up to which a slide of text takes more sentences of its paragraphs
 FEW_WORDS = 45  # a heading with so few shares the slide of what follows it
 POLL_WORDS = 60
+ROWS = 13  # of two tables on one slide
 ASKED = re.compile(r"\b(guess|predict|question)", re.IGNORECASE)
 FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no guess$", re.MULTILINE)
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
@@ -125,6 +126,8 @@ def filled(slide):
                 point.chosen.append(following)
                 point.words += words
                 grown = True
+    if slide.body and slide.points[-1].endswith(":</p>"):  # what it announced is in the notes
+        slide.body[-1] = Point(slide.body[-1].words, slide.points[-1].removesuffix(":</p>") + ".</p>")
     return slide
 
 
@@ -145,10 +148,8 @@ class Maker:
         answers = {}
         for index, cell in enumerate(self.cells):
             for match in FOUND.finditer(stream(cell)):
-                answers[match["question"]] = (
-                    re.sub(r"\binf\b.*", "in none of the trials", match["value"]),
-                    index,
-                )
+                value = re.sub(r"\binf\b.*", "in none of the trials", match["value"])
+                answers[match["question"]] = (value, index)
         return answers
 
     def slides(self):
@@ -204,6 +205,8 @@ class Maker:
         """A paragraph: its sentences that matter to the slide, all of it to the notes."""
         said = sentences(source)
         asking = [s for s in said if ASKED.search(s)]
+        if asking and "**" in asking[0]:  # **Guess:** and then what is asked
+            asking = said[said.index(asking[0]) :]
         self.prompt += asking
         self.note(html(source))
         if self.made and self.made[-1].layout == "title":
@@ -311,8 +314,10 @@ class Maker:
         if not figures and not tables:
             return None
         kind = "figure" if figures else "table"
-        slide = Slide(kind, self.section, evidence=(figures or tables)[:2], cell=index)
-        slide.notes += [*(figures or tables)[2:], *(tables if figures else [])]
+        rows = "".join(tables[:2]).count("<tr")
+        most = 2 if figures or rows <= ROWS else 1
+        slide = Slide(kind, self.section, evidence=(figures or tables)[:most], cell=index)
+        slide.notes += [*(figures or tables)[most:], *(tables if figures else [])]
         if figures:
             slide.lead = line(shorter(described(self.cells, index)))
         elif self.pending:

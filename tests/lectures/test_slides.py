@@ -29,7 +29,8 @@ MEASURE = """([text, evidence]) => {
     if (box.left < -1 || box.top < -1 || box.right > innerWidth + 1 || box.bottom > innerHeight + 1)
       wrong.push(`over the edge: ${name(part)}`);
     // Formulas in a line and spanning cells report a height of their own, of which nothing is cut.
-    const high = part.matches(".page, .evidence, .figure, .table, pre") ? 8 : part.matches(".points, li") ? 24 : 1000;
+    const high = part.matches(".page, .evidence, .figure, .table, pre") ? 8
+      : part.matches(".points, li") ? 24 : 1000;
     if (part instanceof HTMLElement && getComputedStyle(part).display != "inline" && part.clientWidth &&
         (part.scrollWidth > part.clientWidth + 1 || part.scrollHeight > part.clientHeight + high))
       wrong.push(`cut off: ${name(part)}`);
