@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 
 from markup import blocks, code, folded, html, line, printed, sentences, table
 
+from cluster.staff import guesses
+
 FEWEST, MOST, POLLS = 25, 38, 8
 CODE_LINES = 22
 POINTS, WORDS = 6, 110  # of one slide's text
@@ -28,7 +30,6 @@ FEW_WORDS = 45  # a heading with so few shares the slide of what follows it
 POLL_WORDS = 60
 ROWS = 13  # of two tables on one slide
 ASKED = re.compile(r"\b(guess|predict|question)", re.IGNORECASE)
-FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no guess$", re.MULTILINE)
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
 NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")
@@ -140,17 +141,8 @@ class Maker:
         self.pending = []  # Markdown of paragraphs since the last slide: points of a slide that shows code
         self.untitled = None  # the slide that still waits for the sentence that says what it shows
         self.prompt = []  # sentences that ask for a guess
-        self.answers = self.found()
+        self.answers = guesses.answers(self.cells)
         self.taken = set()  # cells whose figure or table a reveal has shown
-
-    def found(self):
-        """{question: (value, index of the cell that compares)}"""
-        answers = {}
-        for index, cell in enumerate(self.cells):
-            for match in FOUND.finditer(stream(cell)):
-                value = re.sub(r"\binf\b.*", "in none of the trials", match["value"])
-                answers[match["question"]] = (value, index)
-        return answers
 
     def slides(self):
         for index, cell in enumerate(self.cells):
@@ -276,7 +268,7 @@ class Maker:
 
     def code(self, cell, index):
         if not self.section:  # what every lecture opens with
-            return self.note(folded("Code", code(cell.source)) + printed(stream(cell)))
+            return self.note(folded("Code", code(cell.source)) + printed(guesses.printed(cell)))
         polled = self.poll(cell, index)
         if index in self.taken:
             return self.note(folded("Code", code(cell.source)))
@@ -285,7 +277,7 @@ class Maker:
         if slide and (slide.kind == "table" and index in self.noted):
             self.note("".join([*slide.evidence, *slide.notes]))
             slide = None
-        elif slide is None and (text := FOUND.sub("", stream(cell)).strip("\n")):
+        elif slide is None and (text := guesses.FOUND.sub("", guesses.printed(cell)).strip("\n")):
             self.note(printed(text))
         if source and not slide:
             self.add(Slide("code", self.section, self.above(source), evidence=[code(source)], cell=index))
@@ -322,13 +314,13 @@ class Maker:
             slide.lead = line(shorter(described(self.cells, index)))
         elif self.pending:
             slide.lead = line(shorter(self.pending[-1]))
-        if text := FOUND.sub("", stream(cell)).strip("\n"):
+        if text := guesses.FOUND.sub("", guesses.printed(cell)).strip("\n"):
             slide.notes.append(printed(text))
         return slide
 
     def poll(self, cell, index):
         """The slides of a cell that asks: the questions, then what was found. True if there are any."""
-        asked = [q for q in questions(cell.source, self.answers) if q in self.answers]
+        asked = guesses.questions(cell.source, self.answers)
         prompt, self.prompt = self.prompt, []
         if not asked:
             self.prompt = prompt
@@ -352,7 +344,7 @@ class Maker:
             shown = self.shown(self.cells[at], at)
             if at - index <= 2 and not self.between(index, at):
                 self.taken.add(at)
-                text = FOUND.sub("", stream(self.cells[at])).strip("\n")
+                text = guesses.FOUND.sub("", guesses.printed(self.cells[at])).strip("\n")
                 if shown:
                     reveal.evidence, reveal.notes = shown.evidence, shown.notes
                     reveal.lead = shown.lead
@@ -428,11 +420,6 @@ def merge(slides):
 # --- parts of a cell
 
 
-def stream(cell):
-    """What a code cell printed."""
-    return "".join(o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
-
-
 def outputs(cell, cells, index):
     """(figures, tables) of a code cell as HTML."""
     figures, tables = [], []
@@ -479,26 +466,6 @@ def definitions(source):
     return "\n".join(taken)
 
 
-def questions(source, answers):
-    """What the cell's `guess` asks, in order; a question put together from pieces is found by its answers."""
-    try:
-        tree = ast.parse(source)
-    except SyntaxError:
-        return []
-    found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "guess" and node.args:
-            asked = node.args[0]
-            if isinstance(asked, ast.Constant):
-                found.append(asked.value)
-            elif isinstance(asked, ast.JoinedStr):
-                pattern = "".join(
-                    re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in asked.values
-                )
-                found += [q for q in answers if re.fullmatch(pattern, q)]
-    return list(dict.fromkeys(found))
-
-
 def fields(asked):
     """The questions of a poll, each with a field for what the class says."""
     rows = [
@@ -513,10 +480,15 @@ def numbers(asked, answers):
     """What was found, beside what the class said."""
     rows = [
         f'<div><dt>{line(q)}</dt><dd><output class="said" data-asked="{attribute(q)}"></output>'
-        f"<strong>{answers[q][0]}</strong></dd></div>"
+        f"<strong>{value(answers[q][0])}</strong></dd></div>"
         for q in asked
     ]
     return f'<dl class="found">{"".join(rows)}</dl>'
+
+
+def value(text):
+    """A number as it was printed; `inf` stands for a search that found none."""
+    return re.sub(r"\binf\b.*", "in none of the trials", text)
 
 
 def attribute(text):

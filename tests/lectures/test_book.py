@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import nbformat
 import pytest
 
 from .. import ROOT
@@ -156,8 +157,6 @@ def test_picture_without_description_is_refused(sources):
 
 def test_what_a_lecture_was_made_of_is_no_fact_of_its_page(sources, tmp_path):
     """Do the key and its parts in a notebook's metadata stay out of the page?"""
-    import nbformat
-
     page = tmp_path / "01_topic.ipynb"
     nbformat.write(nbformat.v4.new_notebook(metadata={"made_of": {"key": "1"}, "title": "x"}), page)
     assert set(sources.prepared(page, str).metadata) == {"title"}
@@ -169,3 +168,63 @@ def test_no_other_folder_is_replaced(tmp_path):
     done = subprocess.run([sys.executable, BOOK, "--to", tmp_path], capture_output=True, text=True)
     assert done.returncode and "is no book" in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "kept"
+
+
+@pytest.mark.servers
+@needs_browser
+def test_guess_then_reveal(book):
+    """Does an output stay shut until a number is written down, by keyboard alone, and is it kept?"""
+    target, _ = book
+    address = (target / "lectures" / "06_all_reduce.html").as_uri()
+    question = "parameter server, 512 ranks"
+    with browser() as page:
+        page.goto(address)
+        output = page.locator(".cell_output", has_text=f"{question}:")
+        assert output.count() == 1 and output.is_hidden()
+        form = page.locator("form.guess-box", has_text=question)
+        fields = form.locator("input")
+        fields.first.focus()
+        page.keyboard.type("many")
+        page.keyboard.press("Enter")
+        assert "A number, please" in form.get_by_role("alert").inner_text() and output.is_hidden()
+        fields.first.fill("1,200")
+        page.keyboard.press("Tab")
+        page.keyboard.type("3e-2")
+        page.keyboard.press("Enter")
+        assert output.is_visible() and f"{question}: 16.8 s; you guessed 1,200" in output.inner_text()
+        assert output.evaluate("output => output === document.activeElement")
+        assert "open" in page.get_by_role("status").inner_text()
+        assert violations(page, within=".guess-box", looked=3) == []
+        page.reload()
+        assert output.is_visible() and fields.first.input_value() == "1,200"
+        form.get_by_role("button", name="Guess again").click()
+        assert output.is_hidden()
+        page.locator(".guess-box", has_text="opens when").locator("visible=true").last.get_by_role(
+            "button"
+        ).click()
+        assert page.locator(".cell_output:visible").count() > 0
+
+
+@pytest.mark.servers
+@needs_browser
+def test_every_question_has_its_form(book):
+    """Has each answered question a field and a shut output, and is all open without JavaScript?"""
+    from cluster.staff import guesses
+
+    target, _ = book
+    with browser() as page:
+        plain = page.context.browser.new_context(java_script_enabled=False)
+        for lecture in sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb")):
+            cells = nbformat.read(lecture, as_version=4).cells
+            answered = guesses.answers(cells)
+            asked = {q for cell in cells for q in guesses.questions(cell.source, answered)}
+            address = (target / "lectures" / f"{lecture.stem}.html").as_uri()
+            page.goto(address)
+            labels = page.locator("form.guess-box label span").all_inner_texts()
+            assert sorted(labels) == sorted(asked), lecture.stem
+            shut = page.locator(".cell_output[hidden]").count()
+            assert shut == len({answered[q][1] for q in asked}) > 0, lecture.stem
+            without = plain.new_page()
+            without.goto(address)
+            assert without.locator(".cell_output[hidden], .guess-box").count() == 0
+            without.close()
