@@ -24,6 +24,8 @@ PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
 GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only where it is asked for
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
+LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
+EXPLORERS = {"05": "amdahl", "06": "allreduce", "10": "checkpoints"}  # by lecture: laws of static/explore.js
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
 
@@ -91,6 +93,9 @@ def prepared(page, mend):
         ):
             data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")  # a corner is no heading
         if cell.cell_type == "markdown":
+            if page.parent.name == "lectures" and (law := EXPLORERS.get(page.name[:2])):
+                explorer = f'<div class="explorer" data-law="{law}"></div>'
+                cell.source = LEARNED.sub(lambda found, e=explorer: f"{e}\n\n{found.group()}", cell.source)
             cell.source = DESCRIPTION.sub(lambda found: "{.described}\n" + found.group(), mend(cell.source))
         elif any(kind.startswith("image/") for o in cell.get("outputs", ()) for kind in o.get("data", ())):
             cell.metadata["mystnb"] = {"image": {"alt": alternative(notebook.cells, index, page)}}

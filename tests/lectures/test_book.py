@@ -1,5 +1,6 @@
 """Is the book whole: every lecture, no dead link, no picture without words, nothing from outside?"""
 
+import ast
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import nbformat
+import numpy as np
 import pytest
 
 from .. import ROOT
@@ -228,3 +230,45 @@ def test_every_question_has_its_form(book):
             without.goto(address)
             assert without.locator(".cell_output[hidden], .guess-box").count() == 0
             without.close()
+
+
+@pytest.mark.servers
+@needs_browser
+def test_explorers_have_the_formulas_of_the_lectures(book):
+    """Do the sliders' formulas give what Python's give, and do the arrow keys move what is shown?"""
+    from cluster.network import Network, closed_forms
+
+    target, _ = book
+    source = (ROOT / "lectures" / "text" / "10_running_at_scale.py").read_text()
+    wanted = ("young", "daly", "best", "exact")
+    functions = [n for n in ast.parse(source).body if isinstance(n, ast.FunctionDef) and n.name in wanted]
+    of = {"np": np}
+    exec(compile(ast.Module(functions, []), "lecture 10", "exec"), of)
+    cases = [("amdahl", [s, p], 1 / (s + (1 - s) / p)) for s in (0.01, 0.4) for p in (1, 7, 1000)]
+    cases += [("gustafson", [0.25, 8], 6.25)]  # by hand: 0.25 + 0.75 · 8
+    for p, n, alpha, beta in ((2, 64, 1e-6, 1e-9), (6, 1e6, 2e-5, 1.6e-10), (512, 1e8, 2e-5, 1.6e-10)):
+        network = Network(latency=alpha, time_per_byte=beta)
+        for name, f in (("ring", "ring"), ("tree", "tree"), ("halving", "halving_doubling")):
+            cases.append((name, [p, n, alpha, beta], getattr(closed_forms, f)(p, n, network)))
+    for C, M, R in ((2.0, 474.0, 10.0), (5.0, 10.0, 1.0), (30.0, 10.0, 1.0)):
+        cases += [(name, [C, M], float(of[name](C, M))) for name in ("young", "daly", "best")]
+        cases.append(("goodput", [7.0, C, M, R], float(of["exact"](7.0, C, M, R))))
+    with browser() as page:
+        for number, law in (("05", "Amdahl"), ("06", "ring against tree"), ("10", "how often to save")):
+            (path,) = (target / "lectures").glob(f"{number}_*.html")
+            page.goto(path.as_uri())
+            for name, values, expected in cases:
+                found = page.evaluate("([name, values]) => whatIf[name](...values)", [name, values])
+                assert found == pytest.approx(expected, rel=1e-9), (name, values)
+            explorer = page.locator(".explorer")
+            assert law in explorer.locator("h3").inner_text()
+            before = explorer.locator("table").inner_text()
+            slider = explorer.locator("input").first
+            slider.focus()
+            for _ in range(30):
+                page.keyboard.press("ArrowRight")
+            assert explorer.locator("table").inner_text() != before
+            assert slider.get_attribute("aria-valuetext") == explorer.locator("output").first.inner_text()
+            drawn = explorer.locator("polyline").first.get_attribute("points")
+            assert drawn and "NaN" not in drawn and "Infinity" not in drawn
+            assert violations(page, within=".explorer", looked=3) == []
