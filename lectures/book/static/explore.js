@@ -2,9 +2,10 @@
 // compares them with the Python ones. Each explorer is an entry of `laws`; the rest is shared.
 "use strict";
 (() => {
-  const TWO = (x) => Number(x.toPrecision(3)).toLocaleString("en");
-  const time = (s) => s < 1e-3 ? `${TWO(s * 1e6)} µs` : s < 1 ? `${TWO(s * 1e3)} ms` : s < 120 ? `${TWO(s)} s`
-    : s < 7200 ? `${TWO(s / 60)} min` : `${TWO(s / 3600)} h`;
+  const three = (x) => Number(x.toPrecision(3)).toLocaleString("en");
+  const time = (s) => s < 1e-3 ? `${three(s * 1e6)} µs` : s < 1 ? `${three(s * 1e3)} ms` : s < 120 ? `${three(s)} s`
+    : s < 7200 ? `${three(s / 60)} min` : `${three(s / 3600)} h`;
+  const size = (n) => n < 1e3 ? `${three(n)} B` : n < 1e6 ? `${three(n / 1e3)} kB` : n < 1e9 ? `${three(n / 1e6)} MB` : `${three(n / 1e9)} GB`;
   const range = (from, to, n = 80) => Array.from({ length: n + 1 }, (_, i) => from * (to / from) ** (i / n));
 
   const amdahl = (s, p) => 1 / (s + (1 - s) / p);
@@ -36,14 +37,14 @@
     amdahl: {
       title: "What if: Amdahl and Gustafson",
       sliders: [
-        { name: "s", label: "serial share s, %", from: 0.1, to: 60, start: 5, show: (v) => `${TWO(v)} %` },
-        { name: "p", label: "ranks p", from: 1, to: 1024, start: 16, whole: true, show: TWO },
+        { name: "s", label: "serial share s, %", from: 0.1, to: 60, start: 5, show: (v) => `${three(v)} %` },
+        { name: "p", label: "ranks p", from: 1, to: 1024, start: 16, whole: true, show: three },
       ],
       rows: ({ s, p }) => [
-        ["speed-up by Amdahl, the work stays", `${TWO(amdahl(s / 100, p))}×`],
-        ["its limit, 1/s", `${TWO(100 / s)}×`],
-        ["efficiency", `${TWO(100 * amdahl(s / 100, p) / p)} %`],
-        ["scaled speed-up by Gustafson, s of the time on p ranks", `${TWO(gustafson(s / 100, p))}×`],
+        ["speed-up by Amdahl, the work stays", `${three(amdahl(s / 100, p))}×`],
+        ["its limit, 1/s", `${three(100 / s)}×`],
+        ["efficiency", `${three(100 * amdahl(s / 100, p) / p)} %`],
+        ["scaled speed-up by Gustafson, s of the time on p ranks", `${three(gustafson(s / 100, p))}×`],
       ],
       x: "ranks", y: "speed-up", at: ({ p }) => p,
       curves: ({ s }) => [["Amdahl", range(1, 1024).map((p) => [p, amdahl(s / 100, p)])],
@@ -52,10 +53,10 @@
     allreduce: {
       title: "What if: ring against tree",
       sliders: [
-        { name: "p", label: "ranks p", from: 2, to: 1024, start: 64, whole: true, show: TWO },
-        { name: "n", label: "bytes n", from: 64, to: 1e9, start: 1e8, whole: true, show: (v) => `${TWO(v)} bytes` },
-        { name: "alpha", label: "latency α, µs", from: 0.5, to: 500, start: 20, show: (v) => `${TWO(v)} µs` },
-        { name: "rate", label: "bandwidth 1/β, GB/s", from: 0.01, to: 400, start: 6.25, show: (v) => `${TWO(v)} GB/s` },
+        { name: "p", label: "ranks p", from: 2, to: 1024, start: 64, whole: true, show: three },
+        { name: "n", label: "bytes n", from: 64, to: 1e9, start: 1e8, whole: true, show: size },
+        { name: "alpha", label: "latency α, µs", from: 0.5, to: 500, start: 20, show: (v) => `${three(v)} µs` },
+        { name: "rate", label: "bandwidth 1/β, GB/s", from: 0.01, to: 400, start: 6.25, show: (v) => `${three(v)} GB/s` },
       ],
       rows: ({ p, n, alpha, rate }) => [["ring", ring], ["tree", tree], ["halving-doubling", halving]].map(
         ([name, f]) => [name, time(f(p, n, alpha * 1e-6, 1e-9 / rate))]),
@@ -72,10 +73,11 @@
       ],
       rows: ({ C, M, R }) => [["Young", young], ["Daly", daly], ["exact", best]].map(([name, f]) => {
         const tau = f(C, 60 * M);
-        return [`best interval, ${name}`, `${time(60 * tau)}, goodput ${TWO(100 * goodput(tau, C, 60 * M, R))} %`];
+        return [`best interval, ${name}`, `${time(60 * tau)}, goodput ${three(100 * goodput(tau, C, 60 * M, R))} %`];
       }),
       x: "interval, minutes", y: "goodput", at: ({ C, M }) => best(C, 60 * M),
-      curves: ({ C, M, R }) => [["goodput", range(0.1, 6000).map((tau) => [tau, goodput(tau, C, 60 * M, R)])]],
+      curves: ({ C, M, R }) => [["goodput", range(0.1, 6000).map((tau) => [tau, goodput(tau, C, 60 * M, R)])
+        .filter(([, share]) => share > 0.01)]],
     },
   };
   window.whatIf = { amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test

@@ -50,7 +50,7 @@
 
   function formOf(asked, place, target) {
     const form = make("form", "", { className: "guess-box", noValidate: true });
-    form.setAttribute("aria-label", "Your guess");
+    form.setAttribute("aria-label", `Your guess: ${asked.join(", ")}`);
     form.append(make("p", "Your guess, before you read on:"));
     const inputs = asked.map((question) => {
       const label = make("label");
