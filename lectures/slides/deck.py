@@ -34,7 +34,7 @@ PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
 NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")
 # The least weight goes to the notes first; the next of its kind in the same section weighs LESS less.
-WEIGHTS, LESS = {"code": 4, "table": 4.2, "poll": 6}, 0.8
+WEIGHTS, LESS = {"code": 4.3, "table": 4.2, "poll": 6}, 0.8
 
 
 class DeckError(Exception):
@@ -253,7 +253,8 @@ class Maker:
                 moved = last.body[-1] if is_open and last.body and len(last.body) > 1 else None
                 if moved and moved.sentences:
                     last.body.remove(moved)
-                slide.body = [Point(len(self.pending[-1].split()), f"<p>{line(self.pending[-1])}</p>"), point]
+                said = self.pending[-1] if len(self.pending[-1].split()) > 4 else " ".join(self.pending[-2:])
+                slide.body = [Point(len(said.split()), f"<p>{line(said)}</p>"), point]
             self.add(slide)
 
     def picture(self, found):
