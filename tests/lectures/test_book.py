@@ -195,7 +195,7 @@ def test_guess_then_reveal(book):
         page.keyboard.press("Enter")
         assert output.is_visible() and f"{question}: 16.8 s; you guessed 1,200" in output.inner_text()
         assert output.evaluate("output => output === document.activeElement")
-        assert "open" in page.get_by_role("status").inner_text()
+        assert "open" in page.locator("div[role=status]").inner_text()
         assert violations(page, within=".guess-box", looked=3) == []
         page.reload()
         assert output.is_visible() and fields.first.input_value() == "1,200"

@@ -137,6 +137,7 @@
     place.append(title);
     for (const slider of law.sliders) {
       const label = document.createElement("label"), shown = document.createElement("output");
+      shown.setAttribute("aria-live", "off"); // the slider itself says its value
       // The slider's 0 to 1000 are the logarithm of the number.
       const input = Object.assign(document.createElement("input"), { type: "range", min: 0, max: 1000 });
       input.value = Math.round(1000 * Math.log(slider.start / slider.from) / Math.log(slider.to / slider.from));
