@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import ast
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no guess$", re.MULTILINE)
 
 
-def printed(cell) -> str:
+def printed(cell: NotebookNode) -> str:
     """What a code cell of a notebook printed."""
     return "".join(o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
 
 
-def answers(cells) -> dict[str, tuple[str, int]]:
+def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
     """{question: (the number that was found, with its unit; index of the cell that prints it)}."""
     return {
         found["question"]: (found["value"], index)
