@@ -80,6 +80,7 @@ def show(page, kind):
 
 
 @pytest.mark.servers
+@pytest.mark.timeout(900)  # some 370 slides, each looked at; two minutes beside other work
 @needs_browser
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 def test_nothing_runs_over_an_edge(decks, size):
