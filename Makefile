@@ -8,7 +8,7 @@ WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-test lab demo drill test test-all lint format lectures book experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
+.PHONY: help setup setup-book setup-slides setup-test lab demo drill test test-all lint format lectures book slides experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -41,6 +41,9 @@ lectures: setup  ## regenerate and execute the lectures from lectures/text
 
 book: setup-book  ## build the site of the executed lectures, for reading: build/book/index.html
 	$(PY) lectures/book
+
+slides: setup-slides  ## a deck of slides for each lecture, LECTURE=03: of one; build/slides/index.html
+	$(PY) lectures/slides $(LECTURE)
 
 experiments: setup  ## make the lectures' recorded runs again, those that are not made yet (RUN=08: one; hours)
 	$(PY) lectures/experiments.py $(RUN)
@@ -80,6 +83,9 @@ setup:  ## build the environment where it is missing, nothing more
 
 setup-book:
 	@cluster/setup.sh book
+
+setup-slides:
+	@cluster/setup.sh slides
 
 roster-there:  # before minutes go into an environment
 	@[ "$$(id -u)" = 0 ] || { echo "Only root can start the hub: sudo make hub ROSTER=people.csv"; exit 1; }

@@ -4,20 +4,23 @@
 #   cluster/setup.sh slurm   and what `make slurm` needs: Slurm, its accounting's database
 #   cluster/setup.sh hub     and what `make hub` needs: JupyterHub, its proxy (hub slurm: with a Slurm)
 #   cluster/setup.sh book    and what `make book` needs: Sphinx
+#   cluster/setup.sh slides  and what `make slides` needs: reveal.js, what the book needs
 #   cluster/setup.sh similar   and what `grade similar` needs: copydetect
 #   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
 # A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 want=" ${*:-course} "
-hub= slurm=
+hub= slurm= slides=
 case $want in *" hub "* | *" test "*) hub=yes ;; esac
+case $want in *" slides "* | *" test "*) slides=yes ;; esac
 case $want in *" slurm "* | *" test "*) slurm=yes ;; esac
 VENV=${VENV:-.venv}
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
 hub_packages="bubblewrap"
-command -v node >/dev/null || hub_packages="$hub_packages nodejs"
-command -v npm >/dev/null || hub_packages="$hub_packages npm"
+npm_packages=
+command -v node >/dev/null || npm_packages="$npm_packages nodejs"
+command -v npm >/dev/null || npm_packages="$npm_packages npm"
 slurm_packages="slurm-wlm slurmdbd munge mariadb-server-core mariadb-client-core"
 test_packages="postgresql"
 command -v chromium >/dev/null || test_packages="$test_packages chromium"  # for the tests of pages
@@ -106,6 +109,7 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
 # --- system packages: only Debian's are known by name --------------------------------------------------
 packages=$course_packages
 [ -n "$hub" ] && packages="$packages $hub_packages"
+[ -n "$hub$slides" ] && packages="$packages $npm_packages"
 [ -n "$slurm" ] && packages="$packages $slurm_packages"
 [ "$want" = " test " ] && packages="$packages $test_packages"
 install_packages() {
@@ -173,6 +177,8 @@ install_hub() { install -e '.[hub,similar]'; }
 install_similar() { install -e '.[similar]'; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
+install_reveal() { npm install --no-audit --no-fund --ignore-scripts --prefix "$VENV/slides" "$(reveal)"; }
+reveal() { sed -n 's/^slides = "\(.*\)".*/\1/p' pyproject.toml; }
 install_book() { install -e '.[book]'; }
 install_test() { install -e '.[book,similar,test]'; }
 install_mpi() { if have_mpi; then install -e '.[mpi]'; fi; }
@@ -195,7 +201,8 @@ pins=$({ grep -h '==' pyproject.toml; cat constraints.txt cluster/pages/cluster-
 compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
 steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
-[ "$want" = " book " ] && steps+=("book@$pins")
+[ "$want" = " book " ] || [ "$want" = " slides " ] && steps+=("book@$pins")
+[ -n "$slides" ] && steps+=("reveal@$(reveal | digest)")
 [ "$want" = " similar " ] && steps+=("similar@$pins")
 [ "$want" = " test " ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
@@ -209,7 +216,8 @@ step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)"
 step "${steps[4]}" "Horovod imports and has Gloo" check
 [ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
-[ "$want" = " book " ] && step "book@$pins" "Sphinx, for the book" install_book
+[ "$want" = " book " ] || [ "$want" = " slides " ] && step "book@$pins" "Sphinx, for the book" install_book
+[ -n "$slides" ] && step "reveal@$(reveal | digest)" "reveal.js, for the slides, by npm" install_reveal
 [ "$want" = " similar " ] && step "similar@$pins" "copydetect, for grade similar" install_similar
 [ "$want" = " test " ] && step "test@$pins" "test tools" install_test
 bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"

@@ -23,6 +23,7 @@ html_title = project
 # Browsers draw large sums and tall brackets only with a mathematical font; this one comes with ziamath (OFL).
 html_static_path = ["static", str(files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf")]
 html_css_files = ["book.css"]
+html_js_files = [(name, {"defer": "defer"}) for name in ("guess.js", "explore.js")]
 html_last_updated_fmt = None
 html_copy_source = True
 html_use_index = False

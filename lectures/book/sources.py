@@ -5,13 +5,17 @@ Where a link leads to something that is no page, the file comes along if student
 stay.
 """
 
+import json
 import re
 import shutil
+from html import escape
 from pathlib import Path
 
 import nbformat
 from mdit_py_plugins.anchors.index import slugify
+from nbformat.v4 import new_markdown_cell
 
+from cluster.staff import guesses
 from cluster.staff.release.student_folder import chosen
 
 HERE = Path(__file__).parent
@@ -20,6 +24,8 @@ PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
 GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only where it is asked for
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
+LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
+EXPLORERS = {"05": "amdahl", "06": "allreduce", "10": "checkpoints"}  # by lecture: laws of static/explore.js
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
 
@@ -87,10 +93,43 @@ def prepared(page, mend):
         ):
             data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")  # a corner is no heading
         if cell.cell_type == "markdown":
+            if page.parent.name == "lectures" and (law := EXPLORERS.get(page.name[:2])):
+                explorer = f'<div class="explorer" data-law="{law}"></div>'
+                cell.source = LEARNED.sub(lambda found, e=explorer: f"{e}\n\n{found.group()}", cell.source)
             cell.source = DESCRIPTION.sub(lambda found: "{.described}\n" + found.group(), mend(cell.source))
         elif any(kind.startswith("image/") for o in cell.get("outputs", ()) for kind in o.get("data", ())):
             cell.metadata["mystnb"] = {"image": {"alt": alternative(notebook.cells, index, page)}}
+    notebook.cells = with_guesses(notebook.cells)
     return notebook
+
+
+def with_guesses(cells):
+    """The cells, with a mark below each that asks for a guess and above each that prints what was found.
+
+    static/guess.js makes a form of the first, and keeps the second shut until the form is filled in. Without
+    JavaScript marks are empty, and everything is open.
+    """
+    answered, asked_at, marked = guesses.answers(cells), {}, []
+    for index, cell in enumerate(cells):
+        if cell.cell_type == "code":
+            for question in guesses.questions(cell.source, answered):
+                asked_at.setdefault(question, index)
+    for index, cell in enumerate(cells):
+        asked = [question for question, at in asked_at.items() if at == index]
+        found = [question for question in asked_at if answered[question][1] == index]
+        here = [question for question in asked if question in found]  # asked and answered by one cell
+        if found:
+            marked.append(mark("guess-answers", found, here))
+        marked.append(cell)
+        if later := [question for question in asked if question not in here]:
+            marked.append(mark("guess-form", later))
+    return marked
+
+
+def mark(kind, asked, here=()):
+    """A Markdown cell that holds an empty element with questions."""
+    data = f'data-asked="{escape(json.dumps(asked))}" data-here="{escape(json.dumps(list(here)))}"'
+    return new_markdown_cell(f'<div class="{kind}" {data}></div>')
 
 
 def alternative(cells, index, page):

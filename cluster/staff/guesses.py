@@ -1,0 +1,49 @@
+"""What an executed lecture asks by `guess` and answers by `compare`: for its slides and for the book."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no guess$", re.MULTILINE)
+
+
+def printed(cell: NotebookNode) -> str:
+    """What a code cell of a notebook printed."""
+    return "".join(o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
+
+
+def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
+    """{question: (the number that was found, with its unit; index of the cell that prints it)}."""
+    return {
+        found["question"]: (found["value"], index)
+        for index, cell in enumerate(cells)
+        for found in FOUND.finditer(printed(cell))
+    }
+
+
+def questions(source: str, answered: dict[str, tuple[str, int]]) -> list[str]:
+    """What a cell's `guess` asks and somewhere is answered, in order.
+
+    A question that is put together from pieces is found by its answers. Of a cell that Python cannot read
+    (IPython's own lines): none.
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "guess" and node.args:
+            asked = node.args[0]
+            if isinstance(asked, ast.Constant):
+                found.append(asked.value)
+            elif isinstance(asked, ast.JoinedStr):
+                parts = (re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in asked.values)
+                pattern = re.compile("".join(parts))
+                found += [question for question in answered if pattern.fullmatch(question)]
+    return [question for question in dict.fromkeys(found) if question in answered]
