@@ -1,4 +1,4 @@
-"""The hub of the tests and its people: the bench's, in a state folder under /var/tmp. Its parts can be killed."""
+"""The hub of the tests and its people: the bench's, in a folder under /var/tmp. Its parts can be killed."""
 
 import contextlib
 import json

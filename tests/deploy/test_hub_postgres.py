@@ -1,4 +1,4 @@
-"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped and loaded; a hub that needs it."""
+"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped, loaded; a hub on it."""
 
 import os
 import shutil
