@@ -50,8 +50,8 @@ class Hub:
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.state, self.course = self.folder / "hub", course
-        self.port, self.grader = ports(4), f"{PREFIX}grader"
-        values = {"port": self.port, "grader": self.grader, **settings}
+        values = {"port": ports(4), "grader": f"{PREFIX}grader", **settings}
+        self.port, self.grader = values["port"], values["grader"]
         lines = [f"{k} = {v}" if isinstance(v, int) else f'{k} = "{v}"' for k, v in values.items()]
         (self.folder / "settings.toml").write_text("\n".join(lines))
         self.roster = self.folder / "people.csv"

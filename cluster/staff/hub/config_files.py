@@ -49,7 +49,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
         made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
-        made[f"etc/{role}/nbgrader_config.py"] = STUDENT.format(course=COURSE, exchange=exchange)
+        text = STUDENT.format(course=COURSE, exchange=exchange, folder=settings.folder)
+        made[f"etc/{role}/nbgrader_config.py"] = text
         made[f"etc/{role}/nbgrader_config.py"] += RECEIPTS if panel else ""
     made["etc/instructor/nbgrader_config.py"] += COURSES
     return made
@@ -134,6 +135,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
             memory=settings.memory_gib,
         )
         + (HERE if settings.spawner == "slurm" and settings.slurm == "machine" else ""),
+        "folder": FOLDER.format(folder=settings.folder) if settings.folder else "",
         "extra": f"\nload_subconfig({settings.extra!r})\n" if settings.extra else "",
     }
     return HUB.format(**values)
@@ -142,6 +144,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
 HUB = '''\
 """Made by `python -m cluster.staff.hub start`: change the settings, not this file."""
 import json
+import os
 from pathlib import Path
 
 c = get_config()  # noqa: F821
@@ -185,7 +188,7 @@ def role(spawner):
     instructs = any(group.name == "{instructors}" for group in spawner.user.groups)
     path = state / "etc" / ("instructor" if instructs else "student")
     spawner.environment = spawner.environment | {{"JUPYTER_CONFIG_PATH": str(path)}}
-
+{folder}
 
 c.Spawner.pre_spawn_hook = role
 c.Spawner.server_token_scopes = [
@@ -212,6 +215,13 @@ c.JupyterHub.load_roles = [
      "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},
 ]
 {extra}'''
+
+FOLDER = """\
+    # A server of another hub, of the same user, has its own folder, list of hand-ins, and open tabs.
+    spawner.notebook_dir = "~/{folder}"
+    own = os.path.expanduser(f"~{{spawner.user.name}}/{folder}/.jupyter")
+    spawner.environment |= {{"JUPYTER_DATA_DIR": own, "JUPYTERLAB_WORKSPACES_DIR": f"{{own}}/workspaces"}}
+"""
 
 SPAWNERS = {
     "local": """\
@@ -314,7 +324,7 @@ from pathlib import Path
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "{course}"
 {exchange}
-mine = Path.home() / "assignments"
+mine = Path.home() / "{folder}" / "assignments"
 mine.mkdir(exist_ok=True)
 c.Exchange.assignment_dir = str(mine)
 """
