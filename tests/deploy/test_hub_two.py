@@ -1,4 +1,4 @@
-"""Two hubs on one machine, another course's or last term's beside this term's, with people who are in both."""
+"""Two hubs on one machine, another course's or last term's beside this one's, with people of both."""
 
 import os
 
@@ -87,7 +87,7 @@ def test_what_both_would_use_is_refused(course, first):
 
 
 def test_work_and_marks_are_apart(first, second):
-    """Ada hands in other work in each course: are files, hand-ins, marks and the start page those of the one?"""
+    """Ada hands in other work in each course: are files, hand-ins, marks, start page those of the one?"""
     marks = {}
     for hub, answer in ((first, "return 2 * x"), (second, "return 3 * x")):
         released(hub, first)
@@ -110,7 +110,7 @@ def test_work_and_marks_are_apart(first, second):
 
 
 def test_off_one_roster_and_not_off_the_other(first, second):
-    """Who leaves the first course: is that closed, and the other as it was, the server too; and the reverse?"""
+    """Who leaves the first course: is that closed, and the other as it was, server too; and the reverse?"""
     there, here = ada_of(second, first).begin(), ada_of(first, first).begin()
     kernel, _ = there.cell("kept = 17")
     first.enrol(ben="student", ines="instructor")

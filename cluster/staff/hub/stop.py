@@ -63,7 +63,8 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
     if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
         raise Trouble(
             f"{', '.join(both)}: made here, and on the roster of the hub in {there[both[0]]}, which would "
-            "lose them with their homes. Nothing was done. Purge that one first, or stop this one without --purge."
+            "lose them with their homes. Nothing was done. Purge that one first, or stop this one without "
+            "--purge."
         )
 
 
