@@ -103,7 +103,7 @@ def failed(fault: Fault) -> list[str]:
         argv = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *chosen]
         env = os.environ | {"PYTHONPATH": str(copy)}
         done = subprocess.run(argv, cwd=copy, env=env, capture_output=True, text=True)
-        found = re.findall(r"^(?:FAILED|ERROR) \S+?::(test_[^ ]+)", done.stdout, re.M)
+        found = re.findall(r"^(?:FAILED|ERROR) \S+?::(test_\S+)", done.stdout, re.M)
         if done.returncode and not found:
             raise RuntimeError(done.stdout[-3000:] + done.stderr[-3000:])
         return found
