@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from cluster.system import files
+from cluster.system import files, processes
 from cluster.system.settings import text as setting
 
+from .. import services
 from . import roster
 from . import state as states
 from .roster import Person
@@ -57,8 +58,11 @@ def made_by_others(state: Path) -> dict[str, Path]:
 
 
 def check(state: Path, settings: Settings, people: list[Person]) -> None:
-    """Raises Trouble where this hub and another would use the same ports, Slurm or folders of somebody."""
-    for other in others(state):
+    """Raises Trouble where this hub and another would use the same folders of somebody.
+
+    Also where that one runs now, and both would have the same ports or Slurm.
+    """
+    for other in filter(runs, others(state)):
         theirs = states.settings(other)
         if abs(theirs.port - settings.port) < PORTS:
             raise Trouble(
@@ -78,6 +82,11 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
                 f"{user} is on the roster of the hub in {there[user]}, too, and both put their course into "
                 f"{where}. Set folder = '…' in the settings of this hub, such as 'hpdl-2027'."
             )
+
+
+def runs(state: Path) -> bool:
+    """Whether a part of the hub lives."""
+    return any(map(processes.alive, services.process_ledger(state).all().values()))
 
 
 def _list() -> Path:
