@@ -271,6 +271,8 @@ class TestSmall(TheWay):
             ada.page.click("#stop")
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
+            looked("hub-stopping")  # or stopped already: a server may be quick
+            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # it looks again by itself
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404
             looked("hub-error")

@@ -211,6 +211,18 @@ GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
 OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SERVICE_URL", "CLIENT_ID"]
 
 
+def test_each_page_of_the_hub_has_a_heading():
+    """JupyterHub's own pages that have none: are they the course's?"""
+    stock = Path(sys.prefix) / "share/jupyterhub/templates"
+    if not stock.is_dir():
+        pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
+    frame = ("page.html", "admin.html", "404.html")  # the frame of all; made by a script; error.html's
+    shown = {page.name: page.read_text() for page in stock.glob("*.html") if page.name not in frame}
+    shown |= {page.name: page.read_text() for page in config_files.TEMPLATES.glob("*.html")}
+    assert {"stop_pending.html", "logout.html", "login.html"} <= shown.keys()
+    assert [name for name in sorted(shown) if "<h1" not in shown[name] and name not in frame] == []
+
+
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
     """Modules that look at home or environment when imported would give all the same: is none loaded?"""
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
