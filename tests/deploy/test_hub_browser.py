@@ -272,7 +272,7 @@ class TestSmall(TheWay):
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
             looked("hub-stopping")  # or stopped already: a server may be quick
-            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # it looks again by itself
+            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # by itself
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404
             looked("hub-error")
