@@ -251,11 +251,11 @@ def test_extensions_follow_the_role():
     on, off = parts("student")
     assert {"assignment_list", "validate_assignment", "pages", "jupyterlab"} <= on
     assert not {"formgrader", "course_list"} & on
-    assert off == {"formgrader", "create-assignment", "course-list"}
+    assert off == {"formgrader", "create-assignment", "course-list", "validate-assignment"}
     on, off = parts("instructor")
     assert "course_list" in on and "formgrader" not in on and "create-assignment" in off
     on, off = parts("grader")
-    assert "formgrader" in on and off == {"assignment-list", "course-list"}
+    assert "formgrader" in on and off == {"assignment-list", "course-list", "validate-assignment"}
     without = config_files.files(Settings(), STATE, PYTHON, panel=False)
     assert not any("cluster.pages" in text for text in without.values())
 

@@ -58,7 +58,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
 
 def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
     """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
-    shown = [*names, "create_assignment"] if role == "grader" else names
+    shown = {*names, "create_assignment"} if role == "grader" else set(names)
+    shown -= {"validate_assignment"} if panel else set()  # the course has a button of that name itself
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
     on |= {"cluster.pages": True} if panel else {}
