@@ -40,12 +40,7 @@ def others(state: Path) -> list[Path]:
 
 def of_others(state: Path) -> dict[str, Path]:
     """{user: state folder} of everybody on the roster of another hub."""
-    return {
-        person.user: other
-        for other in others(state)
-        if (kept := other / states.ROSTER).exists()
-        for person in roster.read_people(kept)
-    }
+    return {user: other for other in others(state) for user in _people(other)}
 
 
 def made_by_others(state: Path) -> dict[str, Path]:
@@ -62,8 +57,17 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
 
     Also where that one runs now, and both would have the same ports or Slurm.
     """
-    for other in filter(runs, others(state)):
+    for other in others(state):
         theirs = states.settings(other)
+        both = sorted(_people(other) & {person.user for person in people})
+        if both and theirs.folder == settings.folder:
+            where = f"~/{settings.folder}" if settings.folder else "the home itself"
+            raise Trouble(
+                f"{both[0]} is on the roster of the hub in {other}, too, and both put their course into "
+                f"{where}. Set folder = '…' in the settings of this hub, such as 'hpdl-2027'."
+            )
+        if not runs(other):
+            continue
         if abs(theirs.port - settings.port) < PORTS:
             raise Trouble(
                 f"port = {settings.port}: the hub in {other} has {theirs.port} and the next {PORTS - 1}. Set "
@@ -74,19 +78,16 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
                 f"slurm = 'machine': the one-machine Slurm has the roster of one hub, that in {other}. Set "
                 "slurm = 'none' here, or use a Slurm of the site (slurm = 'site') for both."
             )
-    there = of_others(state)
-    for user in sorted({person.user for person in people} & there.keys()):
-        if states.settings(there[user]).folder == settings.folder:
-            where = f"~/{settings.folder}" if settings.folder else "the home itself"
-            raise Trouble(
-                f"{user} is on the roster of the hub in {there[user]}, too, and both put their course into "
-                f"{where}. Set folder = '…' in the settings of this hub, such as 'hpdl-2027'."
-            )
 
 
 def runs(state: Path) -> bool:
     """Whether a part of the hub lives."""
     return any(map(processes.alive, services.process_ledger(state).all().values()))
+
+
+def _people(state: Path) -> set[str]:
+    kept = state / states.ROSTER
+    return {person.user for person in roster.read_people(kept)} if kept.exists() else set()
 
 
 def _list() -> Path:
