@@ -19,6 +19,7 @@ from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
     INSTRUCTORS,
+    api,
     backup,
     config_files,
     course_files,
@@ -209,6 +210,24 @@ for thing in gc.get_objects():
 """
 GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
 OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SERVICE_URL", "CLIENT_ID"]
+
+
+@pytest.mark.parametrize("seconds", [90, 900])
+def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
+    """Is somebody taken out of the hub only when the server has ended, and is one that never does named?"""
+    now, calls = [0.0], []
+
+    class Slow(api.Api):
+        def __call__(self, method, path, body=None, missing=None):
+            calls.append((method, path))
+            return {"pending": "stop" if now[0] < seconds else None}
+
+    clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(api, "time", clock)
+    patience = pytest.raises(Trouble, match="server of ada has not stopped within 180 s")
+    with patience if seconds > 180 else contextlib.nullcontext():
+        Slow(Settings(), "token").end("ada")
+    assert now[0] >= min(seconds, 180) and calls[0] == ("DELETE", "/users/ada/server")
 
 
 def test_each_page_of_the_hub_has_a_heading():
