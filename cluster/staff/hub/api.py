@@ -78,7 +78,7 @@ class Api:
         while (self("GET", path) or {}).get("pending"):
             if time.monotonic() >= deadline:
                 raise Trouble(
-                    f"The server of {user} has not stopped within {STOPPING:.0f} s. Give the same command again; "
-                    "if it still does not, end that user's processes."
+                    f"The server of {user} has not stopped within {STOPPING:.0f} s. Give the same command "
+                    "again; if it still does not, end that user's processes."
                 )
             time.sleep(0.1)
