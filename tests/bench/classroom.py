@@ -75,7 +75,7 @@ class Hub:
             "--state",
             str(self.state),
         ]
-        result = subprocess.run(argv, capture_output=True, text=True, timeout=240)
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=600)
         assert result.returncode == status, result.stdout + result.stderr + self.logs()
         return result.stdout + result.stderr
 

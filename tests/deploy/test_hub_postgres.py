@@ -145,7 +145,7 @@ def test_a_sites_own_server():
 
 @pytest.mark.hub
 @pytest.mark.servers
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_database_is_killed_while_a_class_is_graded(tmp_path):
     """PostgreSQL for hub and gradebook: from log-in to feedback, killed in a run, with backup and restore."""
     with opened(tiny(tmp_path), missing(), database="postgresql") as hub:

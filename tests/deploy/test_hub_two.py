@@ -9,7 +9,7 @@ from tests.bench.classroom import ASSIGNMENT, Person, tiny
 
 from .hub import COURSE, PREFIX, Hub, ports
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(600), pytest.mark.hub]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200), pytest.mark.hub]
 FOLDER = "autumn"
 
 
