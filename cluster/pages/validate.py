@@ -36,8 +36,10 @@ CONVERTED = (
     "The cell “{}” was turned from code into text, or from text into code. Turn it back with the list of "
     "kinds above the notebook (Code, Markdown), then validate again."
 )
+HOLE = "NotImplementedError"
 # A rank's error reaches a check in words: of a check of the ranks' results, or of a job that has failed.
-HOLE, ENDED = "NotImplementedError", "ended with NotImplementedError"
+OF_A_RANK = re.compile(rf"\bended with {HOLE}\b|\brank \d+: {HOLE} in ")
+UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
 
 
@@ -70,15 +72,15 @@ class Checks(Validator):
             notebook = self._preprocess(notebook)
         changed = self._get_changed_cells(notebook)
         notes = [pasted_cells.sentence(name, what) for name, what in twins.items()]
-        found = []
+        found, waiting = [], unfilled(notebook)
         for number, cell in enumerate(notebook.cells):
             name = pasted_cells.name_of(cell)
-            if utils.is_grade(cell) and (why := error(cell)):
+            if utils.is_grade(cell) and (why := EMPTY if number in waiting else error(cell)):
                 state = "to do" if why in (EMPTY, UNANSWERED) else "failed"
                 what = f"The answer {name}" if why == UNANSWERED else title(cell)
                 found.append(Found(state, what, "" if state == "to do" else why, number, name))
                 if state == "to do":
-                    found[-1].fill = number if why == UNANSWERED else hole(notebook, cell)
+                    found[-1].fill = number if why == UNANSWERED else waiting[number]
             elif any(cell is one for one in changed):
                 found.append(Found("failed", cell.source.strip(), CHANGED, number, name))
             elif utils.is_grade(cell):
@@ -135,12 +137,8 @@ def error(cell: NotebookNode) -> str:
     if utils.is_solution(cell):
         score, _ = utils.determine_grade(cell)
         return UNANSWERED if score == 0 else ""
-    outputs = cell.outputs if cell.cell_type == "code" else []
-    raised = next((output for output in outputs if output.output_type == "error"), None)
-    if raised is None:
+    if (raised := raised_by(cell)) is None:
         return ""
-    if is_empty(raised.ename, raised.evalue, raised.traceback):
-        return EMPTY
     if raised.ename == "CellTimeoutError":
         return f"It took longer than {LONGEST // 60} minutes and was stopped."
     if raised.ename == "AssertionError" and raised.evalue.strip():
@@ -151,23 +149,69 @@ def error(cell: NotebookNode) -> str:
 def is_empty(name: str, text: str, traceback: list[str]) -> bool:
     """Has an error come from a function that has nothing in it yet, here or on a rank?"""
     if name == "AssertionError":
-        return ENDED in text
+        return bool(OF_A_RANK.search(text))
     return name == HOLE or any(HOLE in part for part in (text, *traceback[-1:]))
 
 
-def hole(notebook: NotebookNode, check: NotebookNode) -> int | None:
-    """The number of the cell that a check has found empty: its function is the last that the error names."""
-    raised = next(output for output in check.outputs if output.output_type == "error")
+def raised_by(cell: NotebookNode) -> NotebookNode | None:
+    """The error that a cell has ended with."""
+    outputs = cell.outputs if cell.cell_type == "code" else []
+    return next((output for output in outputs if output.output_type == "error"), None)
+
+
+def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
+    """{number of a cell: that of the cell to fill, where it can be told} of what waits for an empty function.
+
+    An empty function was called; or a name is missing that a cell would have set which has ended so;
+    or a check that calls an empty function has found something wrong, in words that do not say more.
+    """
+    found: dict[int, int | None] = {}
+    empty, lacking = holes(notebook), {}
+    for number, cell in enumerate(notebook.cells):
+        if (raised := raised_by(cell)) is None:
+            continue
+        name = UNDEFINED.match(strip_ansi(raised.evalue)) if raised.ename == "NameError" else None
+        used = names(cell.source, ast.Load) & empty.keys()
+        if is_empty(raised.ename, raised.evalue, raised.traceback):
+            found[number] = hole(empty, raised)
+        elif name and name[1] in lacking:
+            found[number] = lacking[name[1]]
+        elif raised.ename == "AssertionError" and used and utils.is_grade(cell):
+            found[number] = max(empty[one] for one in used)
+        if number in found:
+            lacking |= dict.fromkeys(names(cell.source, ast.Store), found[number])
+    return found
+
+
+def holes(notebook: NotebookNode) -> dict[str, int]:
+    """{function: number of its cell} of those that have nothing in them yet."""
+    return {
+        function: number
+        for number, cell in enumerate(notebook.cells)
+        if utils.is_solution(cell) and f"raise {HOLE}" in cell.source
+        for function in re.findall(r"^def (\w+)", cell.source, re.MULTILINE)
+    }
+
+
+def hole(empty: dict[str, int], raised: NotebookNode) -> int | None:
+    """The number of the cell that an error has found empty: its function is the last that the error names."""
     words = strip_ansi("\n".join([*raised.traceback, raised.evalue]))
     last, found = -1, None
-    for number, cell in enumerate(notebook.cells):
-        if not utils.is_solution(cell) or f"raise {HOLE}" not in cell.source:
-            continue
-        for function in re.findall(r"^def (\w+)", cell.source, re.MULTILINE):
-            where = max((m.start() for m in re.finditer(rf"\bin {function}\b", words)), default=-1)
-            if where > last:
-                last, found = where, number
+    for function, number in empty.items():
+        where = max((m.start() for m in re.finditer(rf"\bin {function}\b", words)), default=-1)
+        if where > last:
+            last, found = where, number
     return found
+
+
+def names(source: str, context: type[ast.expr_context]) -> set[str]:
+    """The names that code reads (ast.Load) or sets (ast.Store); none of what is no Python."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return set()
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in found if isinstance(node.ctx, context)}
 
 
 def shortened(traceback: list[str]) -> str:

@@ -67,8 +67,8 @@ class Hub:
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.state, self.course = self.folder / "hub", course
-        self.port, self.grader = ports(5), f"{PREFIX}grader"
-        values = {"port": self.port, "grader": self.grader, **settings}
+        values = {"port": ports(5), "grader": f"{PREFIX}grader", **settings}
+        self.port, self.grader = values["port"], values["grader"]
         lines = [f"{k} = {v}" if isinstance(v, int) else f'{k} = "{v}"' for k, v in values.items()]
         (self.folder / "settings.toml").write_text("\n".join(lines))
         self.roster = self.folder / "people.csv"
@@ -92,7 +92,7 @@ class Hub:
             "--state",
             str(self.state),
         ]
-        result = subprocess.run(argv, capture_output=True, text=True, timeout=240)
+        result = subprocess.run(argv, capture_output=True, text=True, timeout=600)
         assert result.returncode == status, result.stdout + result.stderr + self.logs()
         return result.stdout + result.stderr
 

@@ -1,5 +1,66 @@
-"""The hub of the tests, and people who use it: the bench's, in a state folder under /var/tmp."""
+"""The hub of the tests and its people: the bench's, in a folder under /var/tmp. Its parts can be killed."""
 
-from tests.bench.classroom import COURSE, PREFIX, ROOT, Hub, Person, ports, wait
+import contextlib
+import json
+import os
+import signal
+from pathlib import Path
 
-__all__ = ["COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "wait"]
+import pytest
+
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person, ports, wait
+
+__all__ = ["COURSE", "PREFIX", "ROOT", "STUDENTS", "Hub", "Person"]
+__all__ += ["grading", "kill", "mended", "opened", "person", "ports", "wait"]
+
+STUDENTS = ("ada", "ben", "cem")
+
+
+@contextlib.contextmanager
+def opened(course, why=None, **settings):
+    """A hub with a class whose assignment is released. Skipped where none can be; in CI it is a failure."""
+    if why := why or daemons.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no such hub can be started here: {why}")
+    hub = Hub(course, **settings)
+    try:
+        hub.enrol(**dict.fromkeys(STUDENTS, "student"), ines="instructor")
+        hub.start()
+        person(hub, "ines").release()
+        yield hub
+    finally:
+        hub.remove()
+
+
+def person(hub, name):
+    found = hub.person(name)
+    assert found.log_in().url.endswith("/hub/home")
+    return found
+
+
+def kill(hub, name):
+    """kill -9 of a part; its process number."""
+    pid = json.loads((hub.state / "processes.json").read_text())[name]["pid"]
+    os.kill(pid, signal.SIGKILL)
+    wait(f"end of {name}", lambda: not Path(f"/proc/{pid}").exists())
+    return pid
+
+
+def mended(hub, *names):
+    """`status` names what is dead, and only that; `start` starts it, and only it."""
+    answer = hub.do("status", status=1)
+    dead = {line.split()[0] for line in answer.splitlines() if "  dead" in line or " dead (" in line}
+    assert dead == set(names), answer
+    before = json.loads((hub.state / "processes.json").read_text())
+    hub.start()
+    after = json.loads((hub.state / "processes.json").read_text())
+    assert "dead" not in hub.do("status")
+    return {name for name in after if after[name] != before.get(name)}
+
+
+def grading(ines):
+    """A run in Formgrader's terminal that has begun; the terminal's web socket."""
+    line = f"python -m cluster grade run {ASSIGNMENT} --backend local"
+    return ines.type(line, lambda text: "/3 [" in text)[0]

@@ -110,6 +110,8 @@ class TheWay:
             ada.opened()
             ada.shot("assignment")
             assert self.notebook in ada.page.url
+            buttons = ada.notebook.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate", exact=True)
+            assert buttons.count() == 1, "nbgrader's own is not beside the course's"
             assert ada.validate(self.patience).startswith(f"0 failed, {self.checks} still to do")
             ada.page.click("#to-do .quiet a")
             ada.page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('NotImplementedError')")
@@ -271,6 +273,8 @@ class TestSmall(TheWay):
             ada.page.click("#stop")
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
+            looked("hub-stopping")  # or stopped already: a server may be quick
+            ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # by itself
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404
             looked("hub-error")
@@ -282,6 +286,15 @@ class TestSmall(TheWay):
             ada.page.click(f"#receipt-{self.number}")
             ada.page.wait_for_selector("h1:has-text('Receipt')")
             looked("receipt")
+            notebook = f"assignments/{self.assignment}/{self.notebook}.ipynb"
+            pages = {"start": "", "jobs": "/jobs", "validate": f"/validate?of={notebook}"}
+            pages |= {
+                "feedback": f"/feedback?of={self.assignment}",
+                "hand-in": f"/hand-in?of={self.assignment}",
+            }
+            for name, path in pages.items():
+                assert ada.go(f"/user/{ada.user}/course{path}") == 200
+                looked(f"course-{name}")
 
     def test_a_copy_of_a_lecture(self, hub, album):
         """Does it open with its figures, and run to its end, its job beside it?"""

@@ -1,4 +1,4 @@
-"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped and loaded; no hub."""
+"""PostgreSQL in the state folder: a gradebook in it, closed to others, dumped, loaded; a hub on it."""
 
 import os
 import shutil
@@ -14,6 +14,9 @@ from cluster.staff.hub import config_files, postgres, users
 from cluster.staff.hub.settings import Settings, Trouble
 from cluster.staff.services import start_group
 from cluster.system import processes
+from tests.bench.classroom import ASSIGNMENT, tiny
+
+from .hub import STUDENTS, grading, kill, mended, opened, person
 
 SETTINGS = Settings(database="postgresql", grader="nobody")  # a Unix user that every Debian has
 
@@ -138,3 +141,38 @@ def test_a_sites_own_server():
     site = Settings(database="postgresql://user:word@db.example.org:5432")
     at = "postgresql+psycopg://user:word@db.example.org:5432"
     assert [postgres.url(site, Path("/s"), n) for n in postgres.ROLES] == [f"{at}/hub", f"{at}/gradebook"]
+
+
+@pytest.mark.hub
+@pytest.mark.servers
+@pytest.mark.timeout(1200)
+def test_the_database_is_killed_while_a_class_is_graded(tmp_path):
+    """PostgreSQL for hub and gradebook: from log-in to feedback, killed in a run, with backup and restore."""
+    with opened(tiny(tmp_path), missing(), database="postgresql") as hub:
+        people = [person(hub, name).begin() for name in STUDENTS]
+        for one in people:
+            one.solve("return 2 * x")
+            one.assignment("submit", ASSIGNMENT)
+        assert "3 collected" in hub.grade("collect", ASSIGNMENT)
+        ines = person(hub, "ines")
+        assert ines.formgrader("GET", "/formgrader/manage_assignments").ok
+        terminal = grading(ines)
+        kill(hub, "postgres")
+        assert mended(hub, "postgres") == {"postgres", "hub"}
+        terminal.close()
+        hub.grade("run", ASSIGNMENT, "--backend", "local")
+        whole = {one.user: 3 for one in people}
+        assert hub.marks() == whole
+        assert people[0].cell("print(1)")[1] == "1\n", "servers go on"
+        assert person(hub, "ada").ready(), "log-in, and what the hub knows of servers"
+        file = hub.folder / "backup.tar.gz"
+        hub.do("backup", file)
+        postgres.ask(hub.state, postgres.OWNER, "gradebook", "DELETE FROM grade")
+        assert hub.marks() != whole
+        hub.do("restore", file)
+        assert hub.marks() == whole
+        for step in ("generate_feedback", "release_feedback"):
+            answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/{step}").json()
+            assert answer["success"], answer
+        people[0].assignment("fetch_feedback", ASSIGNMENT)
+        assert len(list(people[0].home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))) == 1

@@ -71,7 +71,7 @@ print(job.wait(120, progress=False).result(progress=False))
 
 
 @pytest.mark.hub
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_server_is_a_slurm_job(course):
     """Does a cell run in it, a job start from it, and do server and job end together, either first?"""
     with opened(course, machine.missing(), spawner="slurm", slurm="machine") as hub:
@@ -118,7 +118,7 @@ def small(course, tmp_path):
 
 
 @pytest.mark.hub
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_full_disk(small):
     """Is it said when saving, nothing lost, can one come in, hand in, and is all well with space again?"""
     ines, ada = small.person("ines"), small.person("ada")
@@ -212,7 +212,7 @@ def through(person, tls):
 
 
 @pytest.mark.hub
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_tls_and_another_authenticator(site, tls):
     """Behind the documented nginx: are cookies for TLS alone, and does a kernel answer by wss?"""
     ada = site.person("ada")
@@ -229,7 +229,7 @@ def test_tls_and_another_authenticator(site, tls):
 
 
 @pytest.mark.hub
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_kernel_over_the_memory_limit(site):
     """Does a cell that wants more than it may have get a MemoryError, and the kernel live on?"""
     ada = site.person("ada")
@@ -242,7 +242,7 @@ def test_a_kernel_over_the_memory_limit(site):
 
 
 @pytest.mark.hub
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_idle_servers_are_stopped_and_busy_ones_kept(site):
     """After idle_minutes: is the server with a silent cell that computes kept, the idle one stopped?"""
     ada, ines = site.person("ada"), site.person("ines")

@@ -13,16 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff import work_files
+from cluster.staff import services, work_files
 from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
     INSTRUCTORS,
+    api,
     backup,
     config_files,
     course_files,
     environment,
+    neighbours,
     roster,
     settings,
     units,
@@ -31,6 +33,7 @@ from cluster.staff.hub import (
 from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import state as states
 from cluster.staff.hub.settings import Settings, Trouble
+from cluster.system import processes
 
 HEAD = "name,user,role,extension\n"
 STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
@@ -139,6 +142,8 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
         ({"database": "mysql"}, "database = 'mysql'"),
         ({"database": "postgresql://host/hub"}, "database ="),
         ({"homes": "home"}, "a full path"),
+        ({"folder": "../ada"}, "folder = '../ada'"),
+        ({"folder": "a b"}, "folder = 'a b'"),
         ({"extra": "/not/there.py"}, "no such file"),
         ({"grader": "Root"}, "grader = 'Root'"),
         ({"progress": "yes"}, "progress = 'yes': true or false"),
@@ -214,6 +219,36 @@ GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
 OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SERVICE_URL", "CLIENT_ID"]
 
 
+@pytest.mark.parametrize("seconds", [90, 900])
+def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
+    """Is somebody taken out of the hub only when the server has ended, and is one that never does named?"""
+    now, calls = [0.0], []
+
+    class Slow(api.Api):
+        def __call__(self, method, path, body=None, missing=None):
+            calls.append((method, path))
+            return {"pending": "stop" if now[0] < seconds else None}
+
+    clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
+    monkeypatch.setattr(api, "time", clock)
+    patience = pytest.raises(Trouble, match="server of ada has not stopped within 180 s")
+    with patience if seconds > 180 else contextlib.nullcontext():
+        Slow(Settings(), "token").end("ada")
+    assert now[0] >= min(seconds, 180) and calls[0] == ("DELETE", "/users/ada/server")
+
+
+def test_each_page_of_the_hub_has_a_heading():
+    """JupyterHub's own pages that have none: are they the course's?"""
+    stock = Path(sys.prefix) / "share/jupyterhub/templates"
+    if not stock.is_dir():
+        pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
+    frame = ("page.html", "admin.html", "404.html")  # the frame of all; made by a script; error.html's
+    shown = {page.name: page.read_text() for page in stock.glob("*.html") if page.name not in frame}
+    shown |= {page.name: page.read_text() for page in config_files.TEMPLATES.glob("*.html")}
+    assert {"stop_pending.html", "logout.html", "login.html"} <= shown.keys()
+    assert [name for name in sorted(shown) if "<h1" not in shown[name] and name not in frame] == []
+
+
 def test_what_servers_fork_from_keeps_nothing_of_one_user():
     """Modules that look at home or environment when imported would give all the same: is none loaded?"""
     names = GIVEN + [f"JUPYTERHUB_{name}" for name in OF_THE_HUB]
@@ -242,11 +277,11 @@ def test_extensions_follow_the_role():
     on, off = parts("student")
     assert {"assignment_list", "validate_assignment", "pages", "jupyterlab"} <= on
     assert not {"formgrader", "course_list"} & on
-    assert off == {"formgrader", "create-assignment", "course-list"}
+    assert off == {"formgrader", "create-assignment", "course-list", "validate-assignment"}
     on, off = parts("instructor")
     assert "course_list" in on and "formgrader" not in on and "create-assignment" in off
     on, off = parts("grader")
-    assert "formgrader" in on and off == {"assignment-list", "course-list"}
+    assert "formgrader" in on and off == {"assignment-list", "course-list", "validate-assignment"}
     without = config_files.files(Settings(), STATE, PYTHON, panel=False)
     assert not any("cluster.pages" in text for text in without.values())
 
@@ -326,6 +361,83 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
         return Path(spawner.environment["JUPYTER_CONFIG_PATH"]).name
 
     assert [role(INSTRUCTORS), role(), role(f"nbgrader-{COURSE}")] == ["instructor", "student", "student"]
+
+
+def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
+    """Is it what JupyterLab shows, does it hold assignments, hand-ins, tabs; and without: the home?"""
+    (tmp_path / "hub").mkdir()
+    names = ("proxy", "formgrader", "sync", "culler", "database")
+    (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
+    (tmp_path / "autumn").mkdir()
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    for folder in ("autumn", ""):
+        chosen = Settings(folder=folder)
+        hook = executed(config_files.hub(chosen, tmp_path, PYTHON)).Spawner.pre_spawn_hook
+        user = types.SimpleNamespace(groups=[], name="root")
+        spawner = types.SimpleNamespace(user=user, environment={}, notebook_dir="")
+        hook(spawner)
+        own = os.path.expanduser("~root/autumn/.jupyter")
+        data = {"JUPYTER_DATA_DIR": own, "JUPYTERLAB_WORKSPACES_DIR": f"{own}/workspaces"} if folder else {}
+        assert spawner.notebook_dir == ("~/autumn" if folder else "")
+        del spawner.environment["JUPYTER_CONFIG_PATH"]
+        assert spawner.environment == data
+        text = config_files.files(chosen, STATE, PYTHON, False)["etc/student/nbgrader_config.py"]
+        assert executed(text).Exchange.assignment_dir == str(tmp_path / folder / "assignments")
+
+
+@pytest.fixture
+def hubs(tmp_path, monkeypatch):
+    """make(name, users, **settings): a hub that was once started; its state folder."""
+    monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
+
+    def make(name, users, **values):
+        state = tmp_path / name
+        state.mkdir()
+        about = {"settings": settings.as_values(Settings(**values)), "root": "/"}
+        (state / states.RECORD).write_text(json.dumps(about))
+        (state / states.ROSTER).write_text(HEAD + "".join(f"{u.title()},{u},student,\n" for u in users))
+        (state / "accounts.json").write_text(json.dumps(dict.fromkeys(users, 1)))
+        neighbours.note(state)
+        return state
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"port": 8003, "folder": "b"}, "port = 8003: the hub in .*/first has 8000 and the next 3"),
+        (
+            {"port": 8004},
+            "ada is on the roster of the hub in .*/first, too, .* the home itself. Set folder =",
+        ),
+        ({"port": 8004, "folder": "b", "slurm": "machine"}, "slurm = 'machine': the one-machine Slurm has"),
+    ],
+)
+def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
+    """Ports, somebody's folder, the one-machine Slurm: named with the other hub and what to set?"""
+    first = hubs("first", ["ada", "ben"], port=8000, slurm="machine")
+    services.process_ledger(first).put("hub", processes.identify(os.getpid()))
+    people = roster.people_in(HEAD + "Ada,ada,student,\n")
+    second = Path("/state/second")
+    with pytest.raises(Trouble, match=words):
+        neighbours.check(second, Settings(**values), people)
+    neighbours.check(second, Settings(port=8004, folder="b"), people)
+    neighbours.check(second, Settings(port=8004), roster.people_in(HEAD + "Cem,cem,student,\n"))
+    services.process_ledger(first).drop("hub")  # of last term: its port is free
+    neighbours.check(second, Settings(port=8000, folder="b", slurm="machine"), people)
+
+
+def test_other_hubs_are_known_until_they_are_gone(hubs):
+    """Whose people are whose, and is a hub that was purged or whose folder was removed no neighbour?"""
+    first, second = hubs("first", ["ada"]), hubs("second", ["ada", "cem"], port=9000, folder="b")
+    assert neighbours.others(first) == [second] and neighbours.others(second) == [first]
+    assert neighbours.of_others(first) == {"ada": second, "cem": second}
+    assert neighbours.made_by_others(second) == {"ada": first}
+    (first / states.RECORD).unlink()
+    assert neighbours.others(second) == []
+    neighbours.forget(second)
+    assert neighbours.others(first) == []
 
 
 def test_nbgraders_own_settings_name_the_same_course():

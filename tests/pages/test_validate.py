@@ -124,6 +124,27 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
     assert [one["fill"] for one in answer["checks"]] == [2, 2, None, None]
 
 
+def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
+    """Its ranks' errors in a list, a name that no cell has set for it, a check that only says what is wrong:
+    are these to do, and a wrong name of one's own, and what a filled function does, failed?"""
+    stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
+    checks = graded(
+        {
+            "listed": 'assert False, "2 ranks, 6 elements: rank 0: NotImplementedError in average():"',
+            "unset": "assert 2 * means == [2]",
+            "unset-further": "assert doubled == [2]",
+            "calls-fail": 'average\nassert False, "all calls end with an error"',
+            "own-name": "assert menas == [1]",
+            "filled": "assert double(1) == 3",
+        }
+    )
+    run = [new_code_cell("means = average([1])"), new_code_cell("doubled = 2 * means")]
+    answer = answered(tmp_path, double("return 2 * x"), stub, *run, *checks)
+    found = {one["name"]: (one["state"], one["fill_name"]) for one in answer["checks"]}
+    to_do = dict.fromkeys(["listed", "unset", "unset-further", "calls-fail"], ("to do", "hole"))
+    assert found == to_do | dict.fromkeys(["own-name", "filled"], ("failed", ""))
+
+
 ERRORS = [
     ("NotImplementedError", ""),
     ("AssertionError", OF_RANKS),

@@ -12,6 +12,7 @@ from . import INSTRUCTORS, STUDENTS
 from .roster import Person
 from .settings import Settings, Trouble
 
+STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
 GROUPS = {"student": STUDENTS, "instructor": INSTRUCTORS}
 
 
@@ -71,8 +72,13 @@ class Api:
         self("POST", "/proxy")
 
     def end(self, user: str) -> None:
-        """Stop a user's server, where one runs; returns when it has ended, or after half a minute."""
-        path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + 30
+        """Stop a user's server, where one runs; returns when it has ended, or raises Trouble."""
+        path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + STOPPING
         self("DELETE", f"{path}/server")
-        while (self("GET", path) or {}).get("pending") and time.monotonic() < deadline:
+        while (self("GET", path) or {}).get("pending"):
+            if time.monotonic() >= deadline:
+                raise Trouble(
+                    f"The server of {user} has not stopped within {STOPPING:.0f} s. Give the same command "
+                    "again; if it still does not, end that user's processes."
+                )
             time.sleep(0.1)

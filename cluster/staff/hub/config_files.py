@@ -51,7 +51,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
         made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
-        made[f"etc/{role}/nbgrader_config.py"] = STUDENT.format(course=COURSE, exchange=exchange)
+        text = STUDENT.format(course=COURSE, exchange=exchange, folder=settings.folder)
+        made[f"etc/{role}/nbgrader_config.py"] = text
         made[f"etc/{role}/nbgrader_config.py"] += RECEIPTS if panel else ""
     made["etc/instructor/nbgrader_config.py"] += COURSES
     return made
@@ -59,7 +60,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
 
 def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
     """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
-    shown = [*names, "create_assignment"] if role == "grader" else names
+    shown = {*names, "create_assignment"} if role == "grader" else set(names)
+    shown -= {"validate_assignment"} if panel else set()  # the course has a button of that name itself
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
     on |= {"cluster.pages": True} if panel else {}
@@ -142,6 +144,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
             memory=settings.memory_gib,
         )
         + (HERE if settings.spawner == "slurm" and settings.slurm == "machine" else ""),
+        "folder": FOLDER.format(folder=settings.folder) if settings.folder else "",
         "extra": f"\nload_subconfig({settings.extra!r})\n" if settings.extra else "",
     }
     return HUB.format(**values)
@@ -150,6 +153,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
 HUB = '''\
 """Made by `python -m cluster.staff.hub start`: change the settings, not this file."""
 import json
+import os
 from pathlib import Path
 
 c = get_config()  # noqa: F821
@@ -193,7 +197,7 @@ def role(spawner):
     instructs = any(group.name == "{instructors}" for group in spawner.user.groups)
     path = state / "etc" / ("instructor" if instructs else "student")
     spawner.environment = spawner.environment | {{"JUPYTER_CONFIG_PATH": str(path)}}
-
+{folder}
 
 c.Spawner.pre_spawn_hook = role
 c.Spawner.server_token_scopes = [
@@ -229,6 +233,12 @@ CHECKS = """
 CHECKING = """
     {{"name": "check", "groups": ["{students}", "{instructors}"],
       "scopes": ["access:services!service=check"]}},"""
+FOLDER = """\
+    # A server of another hub, of the same user, has its own folder, list of hand-ins, and open tabs.
+    spawner.notebook_dir = "~/{folder}"
+    own = os.path.expanduser(f"~{{spawner.user.name}}/{folder}/.jupyter")
+    spawner.environment |= {{"JUPYTER_DATA_DIR": own, "JUPYTERLAB_WORKSPACES_DIR": f"{{own}}/workspaces"}}
+"""
 
 SPAWNERS = {
     "local": """\
@@ -331,7 +341,7 @@ from pathlib import Path
 c = get_config()  # noqa: F821
 c.CourseDirectory.course_id = "{course}"
 {exchange}
-mine = Path.home() / "assignments"
+mine = Path.home() / "{folder}" / "assignments"
 mine.mkdir(exist_ok=True)
 c.Exchange.assignment_dir = str(mine)
 """

@@ -12,6 +12,7 @@ from ..services import Trouble
 from . import COURSE
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of a Unix user
+FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class Settings:
     port: int = 8000  # of the proxy; the next four: its API, hub, Formgrader, check
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
     homes: str = ""  # where homes of users made here lie; empty: home/ in the state folder
+    folder: str = (
+        ""  # of each home, which holds what the course puts there and JupyterLab shows; empty: the home
+    )
     progress: bool = False  # instructors see how many cells students have filled, who are told so
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
     spawner: str = "local"  # local: servers run on this machine; slurm: each is a job
@@ -59,6 +63,11 @@ class Settings:
                 raise Trouble(
                     f"{key} = {getattr(self, key)!r}: lower-case letters, digits, '_' and '-' only."
                 )
+        if not isinstance(self.folder, str) or (self.folder and not FOLDER.fullmatch(self.folder)):
+            raise Trouble(
+                f"folder = {self.folder!r}: the name of a folder in each home, of letters, digits, '.', '_' "
+                "and '-', or empty."
+            )
         for key in ("homes", "extra"):
             value = getattr(self, key)
             if not isinstance(value, str) or (value and not value.startswith("/")):

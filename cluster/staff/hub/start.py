@@ -9,7 +9,18 @@ from cluster.system import processes
 
 from .. import services
 from ..services import Say, start_group, step
-from . import COURSE, config_files, course_files, daemons, environment, postgres, roster, sync, users
+from . import (
+    COURSE,
+    config_files,
+    course_files,
+    daemons,
+    environment,
+    neighbours,
+    postgres,
+    roster,
+    sync,
+    users,
+)
 from . import state as states
 from .api import Api
 from .roster import Person
@@ -37,6 +48,7 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
     states.begin(state)
     with states.locked(state, say):
         _same(state, settings)
+        neighbours.check(state, settings, people)
         with step("environment of the hub", say) as note:
             fresh = environment.make(state)
             note("made" if fresh else "as it was")
@@ -55,6 +67,7 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
         sync.keep(state, list_)
         if not settings.checks and (old := services.process_ledger(state).all().get("check")):
             processes.end([old])
+        neighbours.note(state)
         for part in daemons.all_daemons(settings, state):
             record = services.process_ledger(state).all().get(part.name)
             if part.name == "postgres" and not processes.alive(record):
@@ -76,7 +89,9 @@ def _same(state: Path, settings: Settings) -> None:
     running = [n for n, r in services.process_ledger(state).all().items() if processes.alive(r)]
     old = states.settings(state) if last else settings
     moved = [
-        k for k in ("port", "grader", "database", "homes", "slurm") if getattr(old, k) != getattr(settings, k)
+        k
+        for k in ("port", "grader", "database", "homes", "folder", "slurm")
+        if getattr(old, k) != getattr(settings, k)
     ]
     if running and moved:
         raise Trouble(

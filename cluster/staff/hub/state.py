@@ -16,6 +16,7 @@ from . import config_files, environment, users
 from .settings import Settings, Trouble, as_values, from_values
 
 RECORD = "started.json"
+ROSTER = "roster.csv"  # as it was last read
 BACKED_UP = "backed-up.json"  # the newest backup: where, and when
 LONGEST = 70  # characters: sockets lie under it, and 107 is all a socket gets
 
@@ -80,12 +81,17 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
     return changed
 
 
-def mine(state: Path, numbers: set[int]) -> list[processes.Record]:
+def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
     """What was started through this hub: processes with its mark, and all of the users that were made for it.
 
-    Jobs of Slurm are left to Slurm.
+    Jobs of Slurm are left to Slurm, and what has the mark of one of the `others` to that hub.
     """
-    return processes.with_environment(lambda process, env: _belongs(process, env, numbers, str(state)))
+    theirs = set(map(str, others))
+
+    def chosen(process: psutil.Process, env: dict[str, str]) -> bool:
+        return given("CLUSTER_HUB", env) not in theirs and _belongs(process, env, numbers, str(state))
+
+    return processes.with_environment(chosen)
 
 
 def end_users(names: list[str], patience: float = 3.0) -> int:
@@ -96,10 +102,10 @@ def end_users(names: list[str], patience: float = 3.0) -> int:
     return len(found)
 
 
-def end_all(state: Path, numbers: set[int], patience: float = 5.0) -> int:
+def end_all(state: Path, numbers: set[int], others: list[Path], patience: float = 5.0) -> int:
     """End everything that runs through this hub, also what starts meanwhile; returns how many there were."""
     count, deadline = 0, time.monotonic() + 30
-    while (found := mine(state, numbers)) and time.monotonic() < deadline:
+    while (found := mine(state, numbers, others)) and time.monotonic() < deadline:
         processes.end(found, patience)
         count += len(found)
     return count

@@ -11,9 +11,9 @@ from cluster.system import processes
 
 from .. import services
 from ..services import Say, step
-from . import COURSE, daemons, environment, slurm_accounts, users
+from . import COURSE, daemons, environment, neighbours, slurm_accounts, users
 from . import state as states
-from .settings import Trouble
+from .settings import Settings, Trouble
 
 ORDER = ("culler", "hub", "servers", "formgrader")  # then the servers, then the rest
 LATER = ("proxy", "postgres")
@@ -35,12 +35,14 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
         say(f"No hub was started in {state}.")
         return
     settings = states.settings(state)
+    if purge:
+        _used_elsewhere(state, settings)
     with states.locked(state, say):
         _end(state, ORDER, say)
         made = states.accounts(state, settings).all()
         numbers = {there.pw_uid for user in made if (there := users.unix_user(user))}
         with step("servers and kernels", say) as note:
-            note(f"{states.end_all(state, numbers)} processes ended")
+            note(f"{states.end_all(state, numbers, neighbours.others(state))} processes ended")
         _end(state, LATER, say)
         if settings.slurm == "machine" and slurm_accounts.slurm_runs(state):
             from ..one_machine_slurm.stop import stop_slurm
@@ -51,7 +53,19 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
             say(f"  ✓ users removed: {', '.join(gone) or 'none'}")
     if purge:
         _remove(state)
+        neighbours.forget(state)
         say(f"Removed {state}.")
+
+
+def _used_elsewhere(state: Path, settings: Settings) -> None:
+    """Raises Trouble where a purge would take the home of somebody who is on another hub's roster."""
+    there = neighbours.of_others(state)
+    if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
+        raise Trouble(
+            f"{', '.join(both)}: made here, and on the roster of the hub in {there[both[0]]}, which would "
+            "lose them with their homes. Nothing was done. Purge that one first, or stop this one without "
+            "--purge."
+        )
 
 
 def confirm_purge(state: Path) -> None:

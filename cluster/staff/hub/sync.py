@@ -12,13 +12,13 @@ from pathlib import Path
 
 from cluster.system import files
 
-from . import course_files, daemons, environment, slurm_accounts, users
+from . import course_files, daemons, environment, neighbours, slurm_accounts, users
 from . import state as states
 from .api import Api
 from .roster import Person
 from .settings import Settings, Trouble
 
-KEPT = "roster.csv"  # the roster as it was last read
+KEPT = states.ROSTER
 
 
 def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
@@ -38,14 +38,21 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
 def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     """Users for those who have none, locks for those who are gone, and a link to the course in each home."""
     book, changes = states.accounts(state, settings), []
+    neighbours.check(state, settings, people)
+    elsewhere, made = neighbours.of_others(state), neighbours.made_by_others(state)
     if settings.grader in {p.user for p in people}:
         raise Trouble(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
     for person in people:
-        if book.ensure(person):
+        if person.user in made:  # perhaps locked, as it left that hub's roster
+            there = made[person.user]
+            states.accounts(there, states.settings(there)).ensure(person)
+        elif book.ensure(person):
             changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")
-        users.acting(person.user, lambda p=person: _link(Path(pwd.getpwnam(p.user).pw_dir), state))
+        users.acting(person.user, lambda p=person: _link(Path(pwd.getpwnam(p.user).pw_dir), state, settings))
     course_files.people(state, settings, people)
     for user in sorted(book.all().keys() - {p.user for p in people} - {settings.grader}):
+        if user in elsewhere:  # the hub's own log-in is closed all the same
+            continue
         if not _locked(user) and book.lock(user):
             states.end_users([user])
             changes.append(f"{user}: locked, the home is kept")
@@ -84,8 +91,11 @@ def keep(state: Path, roster: Path) -> None:
         files.write(state / KEPT, roster.read_text(encoding="utf-8-sig"), mode=0o600)
 
 
-def _link(home: Path, state: Path) -> None:
-    link = home / "course"
+def _link(home: Path, state: Path, settings: Settings) -> None:
+    """Make the course's folder of a home, and in it a link to what students may read."""
+    folder = home / settings.folder
+    folder.mkdir(mode=0o700, exist_ok=True)
+    link = folder / "course"
     if link.is_symlink() and os.readlink(link) != str(state / "course"):
         link.unlink()
     if not os.path.lexists(link):

@@ -1,0 +1,98 @@
+"""Other hubs of this machine, another course's or last term's: what they use, and whom they have.
+
+Each hub has a state folder, a port, a grader, and where people are in both, a folder in their homes. Who is
+on the roster of another hub is not locked, ended or removed by this one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from cluster.system import files, processes
+from cluster.system.settings import text as setting
+
+from .. import services
+from . import roster
+from . import state as states
+from .roster import Person
+from .settings import Settings, Trouble
+
+PORTS = 4  # that a hub listens on, one after the other
+
+
+def note(state: Path) -> None:
+    """Write down that there is a hub in this state folder: in $CLUSTER_STATE/hubs, for root alone."""
+    _list().mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.write(_entry(state), f"{state}\n", mode=0o600)
+
+
+def forget(state: Path) -> None:
+    """The hub is removed."""
+    _entry(state).unlink(missing_ok=True)
+
+
+def others(state: Path) -> list[Path]:
+    """The state folders of the other hubs, of those that stand still, too."""
+    found = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
+    return [other for other in found if other != state and states.record(other)]
+
+
+def of_others(state: Path) -> dict[str, Path]:
+    """{user: state folder} of everybody on the roster of another hub."""
+    return {user: other for other in others(state) for user in _people(other)}
+
+
+def made_by_others(state: Path) -> dict[str, Path]:
+    """{user: state folder} of the Unix users that another hub has made."""
+    return {
+        user: other
+        for other in others(state)
+        for user in states.accounts(other, states.settings(other)).all()
+    }
+
+
+def check(state: Path, settings: Settings, people: list[Person]) -> None:
+    """Raises Trouble where this hub and another would use the same folders of somebody.
+
+    Also where that one runs now, and both would have the same ports or Slurm.
+    """
+    for other in others(state):
+        theirs = states.settings(other)
+        both = sorted(_people(other) & {person.user for person in people})
+        if both and theirs.folder == settings.folder:
+            where = f"~/{settings.folder}" if settings.folder else "the home itself"
+            raise Trouble(
+                f"{both[0]} is on the roster of the hub in {other}, too, and both put their course into "
+                f"{where}. Set folder = '…' in the settings of this hub, such as 'hpdl-2027'."
+            )
+        if not runs(other):
+            continue
+        if abs(theirs.port - settings.port) < PORTS:
+            raise Trouble(
+                f"port = {settings.port}: the hub in {other} has {theirs.port} and the next {PORTS - 1}. Set "
+                f"another, such as port = {theirs.port + 10}."
+            )
+        if theirs.slurm == settings.slurm == "machine":
+            raise Trouble(
+                f"slurm = 'machine': the one-machine Slurm has the roster of one hub, that in {other}. Set "
+                "slurm = 'none' here, or use a Slurm of the site (slurm = 'site') for both."
+            )
+
+
+def runs(state: Path) -> bool:
+    """Whether a part of the hub lives."""
+    return any(map(processes.alive, services.process_ledger(state).all().values()))
+
+
+def _people(state: Path) -> set[str]:
+    kept = state / states.ROSTER
+    return {person.user for person in roster.read_people(kept)} if kept.exists() else set()
+
+
+def _list() -> Path:
+    return Path(setting("CLUSTER_STATE")) / "hubs"
+
+
+def _entry(state: Path) -> Path:
+    return _list() / f"{hashlib.sha256(str(state).encode()).hexdigest()[:16]}.txt"

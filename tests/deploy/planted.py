@@ -1,0 +1,130 @@
+"""Faults planted in a copy of the repository, one at a time: which test of the real hub catches each?
+
+    python -m tests.deploy.planted [NAME …]     as root; prints the table of tests/README.md
+
+A copy runs the tests of test_hub.py in their order, up to the one that has to fail. Where that one passes,
+the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tests import ROOT
+
+TESTS = "tests/deploy/test_hub.py"
+LEFT_OUT = (".git", ".venv", "build", "runs", "shared", "__pycache__")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """In `path`, `old` is replaced by `new`, and then `test` fails."""
+
+    what: str
+    path: str
+    old: str
+    new: str
+    test: str
+
+
+FAULTS = {
+    "lock": Fault(
+        "everybody can open the lock of the state folder",
+        "cluster/staff/services.py",
+        "wait=False, mode=0o600) as held:\n",
+        "wait=False) as held:\n            os.chmod(path, 0o666)\n",
+        "test_what_is_others_stays_closed",
+    ),
+    "names": Fault(
+        "a name from outside is shown as it is",
+        "cluster/system/text.py",
+        "    shown = ",
+        "    return str(text)\n    shown = ",
+        "test_a_student_puts_into_the_inbox_what_is_no_hand_in",
+    ),
+    "hole": Fault(
+        "the backup reads each file of the inbox to its end",
+        "cluster/staff/hub/backup.py",
+        "for line in _inbox(tar, ",
+        'tar.add(exchange / "inbound", "exchange/inbound", filter=_kept)\n'
+        "                for line in () and _inbox(tar, ",
+        "test_backup_and_restore",
+    ),
+    "markup": Fault(
+        "the roster takes a display name with markup",
+        "cluster/staff/hub/roster.py",
+        'return c in ":<>" or',
+        'return c in ":" or',
+        "test_a_name_with_markup_is_shown_as_text",
+    ),
+    "inbox": Fault(
+        "an inbox that cannot be entered counts as an empty one",
+        "cluster/staff/classes/exchange.py",
+        "    for one in [*reversed",
+        '    return ""\n    for one in [*reversed',
+        "test_a_closed_inbox_is_said[inbound]",
+    ),
+    "copied cell": Fault(
+        "of cells that have one name each keeps it",
+        "cluster/pasted_cells.py",
+        "    twins: dict",
+        "    return {}\n    twins: dict",
+        "test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding",
+    ),
+    "open course": Fault(
+        "a repository that everybody can enter is taken",
+        "cluster/staff/hub/course_files.py",
+        "    if all(folder.stat()",
+        "    if () and all(folder.stat()",
+        "test_solutions_that_students_could_read_are_refused",
+    ),
+}
+
+
+def failed(fault: Fault) -> list[str]:
+    """The tests that fail in a copy with this fault, up to the one that has to."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        copy = Path(folder, "repository")
+        shutil.copytree(ROOT, copy, symlinks=True, ignore=shutil.ignore_patterns(*LEFT_OUT))
+        path = copy / fault.path
+        text = path.read_text()
+        assert text.count(fault.old) == 1, f"{fault.path} has {fault.old!r} {text.count(fault.old)} times"
+        path.write_text(text.replace(fault.old, fault.new))
+        base = fault.test.partition("[")[0]
+        names = re.findall(r"^def (test_\w+)", (copy / TESTS).read_text(), re.M)
+        chosen = [f"{TESTS}::{name}" for name in names[: names.index(base)]] + [f"{TESTS}::{fault.test}"]
+        argv = [sys.executable, "-m", "pytest", "-q", "-rfE", "-p", "no:cacheprovider", *chosen]
+        env = os.environ | {"PYTHONPATH": str(copy)}
+        done = subprocess.run(argv, cwd=copy, env=env, capture_output=True, text=True)
+        found = re.findall(r"^(?:FAILED|ERROR) \S+?::(test_\S+)", done.stdout, re.M)
+        if done.returncode and not found:
+            raise RuntimeError(done.stdout[-3000:] + done.stderr[-3000:])
+        return found
+
+
+def main(names: list[str]) -> int:
+    """Print a line of the table for each fault; 1 where one was not caught."""
+    missed = 0
+    print("| planted | fails |\n|---|---|")
+    for name in names or FAULTS:
+        fault = FAULTS[name]
+        found = failed(fault)
+        missed += fault.test not in found
+        others = [one for one in found if one != fault.test]
+        caught = f"`{fault.test}`" if fault.test in found else "**nothing of what should**"
+        print(
+            f"| {fault.what} | {caught}{' and before it ' + ', '.join(others) if others else ''} |",
+            flush=True,
+        )
+    return min(missed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,141 @@
+"""Two hubs on one machine, another course's or last term's beside this one's, with people of both."""
+
+import os
+
+import pytest
+
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, Person, tiny
+
+from .hub import COURSE, PREFIX, Hub, ports
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200), pytest.mark.hub]
+FOLDER = "autumn"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    return tiny(tmp_path_factory.mktemp("repository"))
+
+
+@pytest.fixture(scope="module")
+def first(course):
+    """The hub that has made ada, ben and ines. Skipped where none can be; in CI it is a failure."""
+    if why := daemons.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no hub can be started here: {why}")
+    hub = Hub(course)
+    try:
+        hub.enrol(ada="student", ben="student", ines="instructor")
+        hub.start()
+        yield hub
+    finally:
+        hub.remove()
+
+
+@pytest.fixture(scope="module")
+def second(course, first):
+    """The hub of another course, with ada of the first, and cem, who is in this one alone."""
+    hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
+    try:
+        hub.enrol(ada="student", cem="student", ines="instructor")
+        hub.start()
+        yield hub
+    finally:
+        hub.remove()
+
+
+def ada_of(hub, first):
+    """Ada on one of the hubs, with the password that the first has given her."""
+    ada = Person(hub, f"{PREFIX}ada", first.password("ada"))
+    ada.home = ada.home / (FOLDER if hub is not first else "")
+    assert ada.log_in().url.endswith("/hub/home")
+    return ada
+
+
+def released(hub, first):
+    ines = Person(hub, f"{PREFIX}ines", first.password("ines"))
+    ines.log_in()
+    ines.release()
+
+
+def refused(hub, setting):
+    """What `start` says with another value of a setting, which changes nothing."""
+    settings = hub.folder / "settings.toml"
+    before, key = settings.read_text(), setting.partition(" =")[0]
+    lines = [line for line in before.splitlines() if not line.startswith(f"{key} =")]
+    settings.write_text("\n".join([*lines, setting]))
+    more = ["--roster", hub.roster, "--settings", settings, "--course", hub.course]
+    try:
+        return hub.do("start", *more, status=1)
+    finally:
+        settings.write_text(before)
+
+
+def test_what_both_would_use_is_refused(course, first):
+    """A second hub with the first one's ports, grader or folder in the homes: is it said with the remedy?"""
+    hub = Hub(course, port=ports(8) + 4, grader=f"{PREFIX}grader2", folder=FOLDER)
+    try:
+        hub.enrol(ada="student", ines="instructor")
+        assert f"the hub in {first.state} has {first.port}" in refused(hub, f"port = {first.port + 2}")
+        assert f"{PREFIX}ada is on the roster of the hub in {first.state}, too" in refused(hub, 'folder = ""')
+        assert "is used by another hub" in refused(hub, f'grader = "{first.grader}"')
+        assert os.readlink(os.path.expanduser(f"~{PREFIX}ada/course")) == str(first.state / "course")
+    finally:
+        hub.remove()
+
+
+def test_work_and_marks_are_apart(first, second):
+    """Ada hands in other work in each course: are files, hand-ins, marks, start page those of the one?"""
+    marks = {}
+    for hub, answer in ((first, "return 2 * x"), (second, "return 3 * x")):
+        released(hub, first)
+        ada = ada_of(hub, first).begin()
+        assert "handed in" not in ada.mine("GET", "/course").text
+        ada.solve(answer)
+        ada.assignment("submit", ASSIGNMENT)
+        listed = ada.mine("GET", "/assignments", params={"course_id": COURSE}).json()["value"]
+        [one] = [entry for entry in listed if entry["status"] == "submitted"]
+        assert len(one["submissions"]) == 1
+        shown = [entry["name"] for entry in ada.mine("GET", "/api/contents/").json()["content"]]
+        assert {"assignments", "course"} <= set(shown)
+        assert (FOLDER in shown) == (hub is first), "the first shows the home, as ever"
+        assert ada.cell("import cluster; print(cluster.__file__)")[1].startswith(f"{hub.state}/course/")
+        assert "1 collected" in hub.grade("collect", ASSIGNMENT)
+        hub.grade("run", ASSIGNMENT, "--backend", "local")
+        marks[hub] = hub.marks()
+    assert marks == {first: {f"{PREFIX}ada": 3}, second: {f"{PREFIX}ada": 0}}
+    assert first.marks() == marks[first]
+
+
+def test_off_one_roster_and_not_off_the_other(first, second):
+    """Who leaves the first course: is that closed, and the other as it was, server too; and the reverse?"""
+    there, here = ada_of(second, first).begin(), ada_of(first, first).begin()
+    kernel, _ = there.cell("kept = 17")
+    first.enrol(ben="student", ines="instructor")
+    first.do("sync", first.roster)
+    assert not here.server() and here.log_in().status_code == 403
+    assert there.cell("print(kept)", kernel)[1] == "17\n"
+    assert ada_of(second, first).ready()
+    first.enrol(ada="student", ben="student", ines="instructor")
+    first.do("sync", first.roster)
+    second.enrol(ines="instructor", cem="student")
+    second.do("sync", second.roster)
+    assert ada_of(first, first).user
+    second.enrol(ada="student", cem="student", ines="instructor")
+    second.do("sync", second.roster)
+
+
+def test_the_first_is_stopped_and_kept(first, second):
+    """As after a term: do servers of the other go on, is a purge refused, and are the marks there again?"""
+    there = ada_of(second, first).begin()
+    kernel, _ = there.cell("kept = 17")
+    marks = first.marks()
+    ada_of(first, first).begin()
+    first.do("stop")
+    assert there.cell("print(kept)", kernel)[1] == "17\n"
+    assert "on the roster of the hub in" in first.do("stop", "--purge", "--yes", status=1)
+    assert there.cell("print(kept)", kernel)[1] == "17\n" and there.home.is_dir()
+    first.start()
+    assert first.marks() == marks
