@@ -28,7 +28,7 @@
 #
 # The background is lecture 09. Its server lets everybody run freely, its backup workers are simulated, its
 # model knows neither nodes nor a slowest rank, and its intervals are equally wide everywhere. There are 30
-# points: 28 in 24 checks, and 2 for an answer in your own words. Fill the ten holes marked `YOUR CODE
+# points: 28 in 24 checks, and 2 for an answer in your own words. Fill the eleven holes marked `YOUR CODE
 # HERE`, run the free cell below each, then the checks; a check that fails says what it saw. Some checks
 # also try cases that are not shown.
 #
@@ -76,9 +76,9 @@ def close_to(found, want, what, rtol=1e-6, hints=None):
 # ## 1. Not too far ahead
 #
 # With the lecture's parameter server nobody waits for anybody, and the gradients of two slow workers are up
-# to thirty updates old. *Stale synchronous parallel* (Ho et al. 2013) bounds how far workers drift apart: a
-# worker may **begin** a gradient only if it has handed in at most k more than the worker that has handed in
-# the fewest. Else it waits until that one has caught up.
+# to dozens of updates old. *Stale synchronous parallel* (Ho et al. 2013) bounds how far workers drift
+# apart: a worker may **begin** a gradient only if it has handed in at most k more than the worker that has
+# handed in the fewest. Else it waits until that one has caught up.
 #
 # - The server takes no time: an update happens when its gradient is handed in.
 # - A worker reads the weights at the moment at which it begins.
@@ -145,8 +145,13 @@ for ax in axes:
 plt.show()
 
 # %% [markdown]
-# *The figure:* over the bound, to the left the gradients a second of the six fast workers, which grow with
-# the bound and end level; to the right the largest and the mean staleness.
+# *The figure:* over the bound, to the left the gradients a second of the six fast workers: few more up to k
+# = 16, then steeply more. To the right the largest and the mean staleness; both grow, and the largest ends
+# level at 42.
+#
+# With 60 gradients each, the fast workers are never more than 40 ahead, so the largest bounds bind nobody.
+# In a longer run they would: whoever is k ahead goes at the pace of the slowest from there on. A bound
+# helps against workers that are slow *now and then*.
 
 # %% check="bounded-by-hand" points=1 see="9.2"
 """Two workers, three gradients each, a bound of 1 (1 point)."""
@@ -294,23 +299,23 @@ def slope(w):
 
 
 updates = bounded_staleness(drawn, 64)
-late = [staleness for _, _, staleness in updates]
+late = [staleness for _, _, staleness in updates[:360]]  # until the fast workers have ended
 fig, ax = plt.subplots(figsize=(6, 3.2))
 for name, s, aware, style in [
-    ("fresh", [0] * 480, False, "-"),
+    ("fresh", [0] * 360, False, "-"),
     ("stale", late, False, ":"),
     ("aware", late, True, "--"),
 ]:
-    path = stale_sgd(slope, np.array([1.0, 1.0]), 0.3, s, aware)
+    path = stale_sgd(slope, np.array([1.0, 1.0]), 0.5, s, aware)
     loss = (path**2 @ np.array([1.0, 0.05])) / 2
     ax.plot(loss, style, marker="", label=name)
-ax.set(xlabel="update", ylabel="loss", yscale="log", ylim=(1e-12, 1e3))
+ax.set(xlabel="update", ylabel="loss", yscale="log", ylim=(1e-10, 1e6))
 ax.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* the loss over 480 updates, logarithmic. With fresh gradients it falls; with stale ones and
-# the same rate it leaves the picture at the top; staleness-aware it falls, more slowly.
+# *The figure:* the loss over 360 updates, logarithmic. With fresh gradients it falls steeply; with stale
+# ones and the same rate it rises and leaves the picture at the top; staleness-aware it falls, more slowly.
 
 # %% check="stale-by-hand" points=1 see="9.5"
 """Three updates of w² / 2 with gradients 0, 1 and 2 updates old; with none, it is SGD (1 point)."""
@@ -632,8 +637,8 @@ for p, n, spread in [(1, 7, 0.3), (16, 3, 0.02), (64, 50, 0.1), (12, 8, 0.0)]:
     close_to(iteration_seconds((0.003, 0.004, spread, 0.0, 0.0), (p, n, 5 * MIB)), want, "other passes")
 ### END HIDDEN TESTS
 
-# %% check="iteration-overlap" points=2 see="9.8"
-"""Buckets are filled in order, begin when ready and when the one before is done (2 points)."""
+# %% check="iteration-overlap" points=1 see="9.8"
+"""Buckets are filled in order, begin when ready and when the one before is done (1 point)."""
 theta = (0.030, 0.0, 0.0, 1e-4, 1e-9)
 step = 14 * (1e-4 + 1e-9 * 1_000_000)  # seconds of 8 MB on 8 ranks
 hints = {
@@ -1419,7 +1424,7 @@ def predict_before_running(record, fitted, configurations, measure):
 
     record   a list of entries, which stays as it is
     fitted   what `fit` has returned, for `predict`
-    measure  measure(configurations, seal) makes the runs, and returns their seconds; it is called once. seal is
+    measure  measure(configurations, seal) makes the runs and returns their seconds; it is called once. seal:
              the hash of the entry of the predictions.
     """
     ### BEGIN SOLUTION
@@ -1496,9 +1501,9 @@ ax.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# *The figure:* predicted over measured seconds of twelve runs, from few ranks to 64. The model's points lie
-# near the line of 100% with short intervals, which grow somewhat to the right; the baselines' lie far above
-# and below.
+# *The figure:* predicted over measured seconds of twelve runs, from 2 ranks to 64. The model's points lie
+# near the line of 100%. The baselines' do so on two ranks, and far below wherever the exchange takes most
+# of the time.
 
 
 # %% given="sealed"
