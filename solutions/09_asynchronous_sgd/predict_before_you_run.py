@@ -904,19 +904,19 @@ def least_squares(residuals, theta):
     """
     theta, damping = np.array(theta, float), 1e-3
     r = np.asarray(residuals(theta))
-    for _ in range(200):
+    for _ in range(60):
         slope = slopes(residuals, theta)
         change = np.linalg.solve(slope.T @ slope + damping * np.eye(len(theta)), -slope.T @ r)
         other = theta * np.exp(np.clip(change, -1, 1))
         new = np.asarray(residuals(other))
         if new @ new < r @ r:
-            small = r @ r - new @ new < 1e-12 * (r @ r)
+            small = r @ r - new @ new < 1e-7 * (r @ r)
             theta, r, damping = other, new, damping / 3
             if small or r @ r < 1e-20:
                 break
         else:
             damping *= 4
-            if damping > 1e9:
+            if damping > 1e6:
                 break
     return theta, r
 
