@@ -1,4 +1,6 @@
-UNUSUAL = "What fit returns is an object of the student's; buckets are kept, and the ring is a running maximum."
+UNUSUAL = (
+    "What fit returns is an object of the student's; buckets are kept, and the ring is a running maximum."
+)
 REPLACE = {
     "iteration": """
 key = (p, bucket, id(gradients))

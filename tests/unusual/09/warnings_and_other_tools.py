@@ -1,4 +1,6 @@
-UNUSUAL = "Warnings on stderr, a heap of events, a line search in place of the given tool, intervals in seconds."
+UNUSUAL = (
+    "Warnings on stderr, a heap of events, a line search in place of the given tool, intervals in seconds."
+)
 REPLACE = {
     "bounded": """
 import heapq
