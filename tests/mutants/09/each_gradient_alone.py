@@ -1,12 +1,12 @@
 MISUNDERSTANDING = "Every gradient is a bucket."
-FAILS = {"iteration-overlap"}
+FAILS = {"calibrated", "fit-exact", "iteration-overlap", "near-the-repeat-error", "sharp"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])
 alpha, beta = INSIDE if p <= NODE else (latency, time_per_byte)
 buckets = []
 for size, share in gradients:
-    if buckets and not bucket:
+    if False:
         buckets[-1] = (buckets[-1][0] + size, share)
     else:
         buckets.append((size, share))

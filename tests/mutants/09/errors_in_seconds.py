@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Least squares of seconds: the long runs decide."
-FAILS = {"calibrated", "near-the-repeat-error", "sharp"}
+FAILS = {"calibrated"}
 REPLACE = {
     "fit": """
 configurations = [configuration for configuration, _ in runs]

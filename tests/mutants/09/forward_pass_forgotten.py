@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Gradients become ready from the begin of the iteration on."
-FAILS = {"iteration-overlap"}
+FAILS = {"fit-exact", "iteration-overlap", "near-the-repeat-error", "sharp"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A ring has p - 1 steps."
-FAILS = {"iteration-nodes", "iteration-overlap"}
+FAILS = {"fit-exact", "iteration-nodes", "iteration-overlap"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A step takes the mean of the links of the ring."
-FAILS = {"iteration-nodes", "iteration-overlap"}
+FAILS = {"iteration-nodes", "iteration-overlap", "iteration-passes"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])

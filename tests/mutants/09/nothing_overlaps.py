@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "All buckets are reduced after the passes."
-FAILS = {"iteration-overlap"}
+FAILS = {"calibrated", "fit-exact", "iteration-overlap", "near-the-repeat-error", "sharp", "skill"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A bucket has one latency, however many steps."
-FAILS = {"iteration-nodes", "iteration-overlap"}
+FAILS = {"calibrated", "fit-exact", "iteration-nodes", "iteration-overlap", "near-the-repeat-error", "sharp"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])

@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A bucket is ready with its first gradient."
-FAILS = {"iteration-overlap"}
+FAILS = {"fit-exact", "iteration-overlap", "sharp"}
 REPLACE = {
     "iteration": """
 passes = (fixed + image * n) * (1 + spread * SLOWEST[p])

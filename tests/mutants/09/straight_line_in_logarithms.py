@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "Seconds are a product of powers of ranks, images and bytes."
-FAILS = {"fit-exact", "near-the-repeat-error"}
+FAILS = {"calibrated", "fit-exact", "near-the-repeat-error", "sharp", "skill"}
 REPLACE = {
     "fit": """
 rows = np.array([[1.0, *np.log(configuration)] for configuration, _ in runs])

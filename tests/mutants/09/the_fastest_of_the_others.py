@@ -4,9 +4,8 @@ REPLACE = {
     "expected-seconds": """
 x = np.sort(np.asarray(samples, float))
 share = np.arange(1, len(x) + 1) / len(x)
-there = sum(
-    math.comb(workers, j) * share**j * (1 - share) ** (workers - j) for j in range(min(needed + 1, workers), workers + 1)
-)
+first = min(needed + 1, workers)
+there = sum(math.comb(workers, j) * share**j * (1 - share) ** (workers - j) for j in range(first, workers + 1))
 seconds = float(x @ np.diff(there, prepend=0.0))
 """,
 }

@@ -26,11 +26,14 @@ rest = np.cumsum(cost[::-1])[::-1]
 seconds = np.max(late / 3 + late * shares * 2 / 3 + rest)
 """,
     "fit": """
+START = [1e-2, 2e-3, 0.02, 1e-4, 3e-10]
+
+
 class Model:
     def __init__(self, runs):
         self.asked = [c for c, _ in runs]
         self.target = np.log([s for _, s in runs])
-        theta, r = least_squares(lambda t: self.logs(t, self.asked) - self.target, [1e-2, 2e-3, 0.02, 1e-4, 3e-10])
+        theta, r = least_squares(lambda t: self.logs(t, self.asked) - self.target, START)
         self.theta, self.freedom = theta, len(runs) - 5
         self.variance = r @ r / self.freedom
         jacobian = slopes(lambda t: self.logs(t, self.asked), theta)

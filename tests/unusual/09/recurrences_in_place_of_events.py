@@ -13,7 +13,8 @@ order = np.sort(ends, axis=None)
 rows = []
 for worker, j in np.ndindex(p, m):
     index = int(np.searchsorted(order, ends[worker, j]))
-    rows.append((ends[worker, j], worker, index - int(np.searchsorted(order, begins[worker, j], side="right"))))
+    read = int(np.searchsorted(order, begins[worker, j], side="right"))
+    rows.append((ends[worker, j], worker, index - read))
 updates = np.array(sorted(rows))
 """,
     "stale-sgd": """

@@ -53,7 +53,8 @@ for _ in range(60):
     if np.abs(step).max() < 1e-7:
         break
 r, J = y - model(x, known), jacobian(x, known)
-fitted = {"model": model, "jacobian": jacobian, "x": x, "J": J, "s": math.sqrt(r @ r / (len(y) - 5)), "f": len(y) - 5}
+freedom = len(y) - 5
+fitted = {"model": model, "jacobian": jacobian, "x": x, "J": J, "s": math.sqrt(r @ r / freedom), "f": freedom}
 """,
     "predict": """
 x, J = fitted["x"], fitted["J"]
