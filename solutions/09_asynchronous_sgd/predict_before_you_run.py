@@ -1137,13 +1137,13 @@ def hidden_machine(seed):
     theta, noise, to_fit, asked, random = machine_of(seed)
 
     def made(configurations):
-        found = []
+        noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
             found.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
-        return found
+        return noted
 
     return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
 
@@ -1211,13 +1211,13 @@ def hidden_machine(seed):
     theta, noise, to_fit, asked, random = machine_of(seed)
 
     def made(configurations):
-        found = []
+        noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
             found.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
-        return found
+        return noted
 
     return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
 
@@ -1292,13 +1292,13 @@ def hidden_machine(seed):
     theta, noise, to_fit, asked, random = machine_of(seed)
 
     def made(configurations):
-        found = []
+        noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
             found.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
-        return found
+        return noted
 
     return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
 
@@ -1368,13 +1368,13 @@ def hidden_machine(seed):
     theta, noise, to_fit, asked, random = machine_of(seed)
 
     def made(configurations):
-        found = []
+        noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
             found.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
-        return found
+        return noted
 
     return list(zip(to_fit, made(to_fit), strict=True)), asked, lambda: np.array(made(asked))
 
