@@ -1140,7 +1140,7 @@ def hidden_machine(seed):
         noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
-            found.append(
+            noted.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
         return noted
@@ -1214,7 +1214,7 @@ def hidden_machine(seed):
         noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
-            found.append(
+            noted.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
         return noted
@@ -1295,7 +1295,7 @@ def hidden_machine(seed):
         noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
-            found.append(
+            noted.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
         return noted
@@ -1371,7 +1371,7 @@ def hidden_machine(seed):
         noted = []
         for c in configurations:
             late = random.normal(1.0, theta[2], (50, c[0])).max(1)
-            found.append(
+            noted.append(
                 float(iteration_of(theta, c, late).mean() * math.exp(noise * random.standard_normal()))
             )
         return noted
