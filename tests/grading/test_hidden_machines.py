@@ -1,0 +1,92 @@
+"""The machines on which assignment 09 judges predictions: are they one text, and what the assignment says?"""
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from cluster.network import Hierarchy, Placeholder, simulate
+from cluster.network.fusion import Buffer, fuse
+
+from .. import ROOT
+
+TEXT = next((ROOT / "solutions" / "09_asynchronous_sgd").glob("*.py")).read_text(encoding="utf-8")
+HIDDEN = re.findall(r"### BEGIN HIDDEN TESTS\n(.*?)### END HIDDEN TESTS", TEXT, flags=re.S)
+SAMPLE = [0, 24]  # the seed of the machine whose runs the assignment shows
+
+
+def cell(name):
+    """The text of a given cell."""
+    return re.search(rf'^# %% given="{name}"\n(.*?)^# %%', TEXT, flags=re.M | re.S)[1]
+
+
+def definition(text, name):
+    """The text of a function in a hidden part."""
+    found = re.search(rf"^def {name}\(.*?(?=^\S)", text, flags=re.M | re.S)
+    return found[0].strip() if found else ""
+
+
+@pytest.fixture(scope="module")
+def names():
+    """Names of the given cells of the machine and its runs, and of the hidden part that makes machines."""
+    names = {"__name__": "machines"}
+    for text in (cell("setup"), cell("machine"), cell("runs"), cell("made-later")):
+        exec(text, names)
+    whole = next(text for text in HIDDEN if "def hidden_machine" in text)
+    exec(re.match(r".*?return list\(zip\(to_fit, made.*?\n", whole, flags=re.S)[0], names)
+    return names
+
+
+def test_all_checks_have_the_same_machines():
+    """Is the text that makes machines the same wherever a hidden part has it?"""
+    for name, count in [("iteration_of", 5), ("machine_of", 5), ("hidden_machine", 4)]:
+        texts = [found for text in HIDDEN if (found := definition(text, name))]
+        assert len(texts) == count and len(set(texts)) == 1, name
+
+
+def test_no_two_checks_have_the_same_seeds():
+    """Does each check have machines of its own, but the two that judge the same intervals?"""
+    seeds = re.findall(r"(?:hidden_machine|theta, _, to_fit, asked, _ = machine_of)\(\[(\d+), seed\]\)", TEXT)
+    assert sorted(seeds) == ["1", "2", "3", "6", "6"] and str(SAMPLE[0]) not in seeds
+
+
+def test_the_runs_shown_are_those_of_the_sample_machine(names):
+    """Were the recorded runs, and what is said of the later ones, made by the same text?"""
+    runs, asked, _ = names["hidden_machine"](SAMPLE)
+    assert [c for c, _ in runs] == [c for c, _ in names["RUNS"]] and sorted(asked) == names["ASKED"]
+    assert np.allclose([s for _, s in runs], [s for _, s in names["RUNS"]], rtol=1e-3)
+    theta, noise, *_ = names["machine_of"](SAMPLE)
+    assert math.isclose(noise, names["NOISE"], rel_tol=5e-3)
+    means = [names["iteration_of"](theta, c, 1 + theta[2] * names["SLOWEST"][c[0]]) for c in names["ASKED"]]
+    assert np.allclose(means, names["MEANS"], rtol=5e-3)
+
+
+def test_the_slowest_of_p(names):
+    """Is SLOWEST the mean of the largest of p normal numbers: 1/√π of two, 3/(2√π) of three?"""
+    assert math.isclose(names["SLOWEST"][2], 1 / math.sqrt(math.pi), rel_tol=1e-6)
+    assert math.isclose(names["SLOWEST"][3], 1.5 / math.sqrt(math.pi), rel_tol=1e-6)
+    drawn = np.random.default_rng(0).standard_normal((40_000, 16)).max(1)
+    assert abs(names["SLOWEST"][16] - drawn.mean()) < 4 * drawn.std() / 200
+
+
+@pytest.mark.parametrize("configuration", [(2, 8, 16), (4, 16, 64), (8, 8, 4), (12, 8, 64), (16, 32, 16)])
+def test_an_iteration_is_that_of_its_messages(names, configuration):
+    """Does an iteration take what buckets, sent message by message under a clock, take?"""
+    (p, n, mib), theta = configuration, (0.004, 0.002, 0.0, 5e-5, 0.4e-9)
+    inside = {"inside_latency": 5e-6, "inside_time_per_byte": 0.02e-9}
+    network = Hierarchy(5e-5, 0.4e-9, ranks_per_node=min(p, 4), **inside)
+    gradients = [Buffer("", size, share) for size, share in names["GRADIENTS"]]
+    passes, end = 0.004 + 0.002 * n, 0.0
+
+    def ring(comm, x):
+        for _ in range(2 * (comm.size - 1)):
+            comm.sendreceive(x, (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size)
+
+    for bucket in fuse(gradients, mib << 20):
+        size = sum(buffer.size for buffer in bucket)
+        run = simulate(ring, Placeholder(size // 4, np.float32), ranks=p, network=network, record=False)
+        whole = simulate(ring, Placeholder(0, np.float32), ranks=p, network=network, record=False).time
+        end = max(end, passes * (1 + 2 * bucket[-1].ready) / 3) + whole + (run.time - whole) / p
+    found = names["iteration_of"](theta, (p, n, mib << 20), 1.0)
+    assert math.isclose(found, max(end, passes), rel_tol=1e-9)

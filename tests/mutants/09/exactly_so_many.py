@@ -1,0 +1,12 @@
+MISUNDERSTANDING = "Exactly N have ended, not at least N."
+FAILS = {"backup-by-hand", "backup-exact"}
+REPLACE = {
+    "expected-seconds": """
+x = np.sort(np.asarray(samples, float))
+share = np.arange(1, len(x) + 1) / len(x)
+there = sum(
+    math.comb(workers, j) * share**j * (1 - share) ** (workers - j) for j in range(needed, needed + 1)
+)
+seconds = float(x @ np.diff(there, prepend=0.0))
+""",
+}

@@ -1,0 +1,18 @@
+MISUNDERSTANDING = "A step takes the mean of the links of the ring."
+FAILS = {"iteration-nodes", "iteration-overlap", "iteration-passes"}
+REPLACE = {
+    "iteration": """
+passes = (fixed + image * n) * (1 + spread * SLOWEST[p])
+alpha, beta = INSIDE if p <= NODE else ((latency + 3 * INSIDE[0]) / 4, (time_per_byte + 3 * INSIDE[1]) / 4)
+buckets = []
+for size, share in gradients:
+    if buckets and buckets[-1][0] + size <= bucket:
+        buckets[-1] = (buckets[-1][0] + size, share)
+    else:
+        buckets.append((size, share))
+end = 0.0
+for size, share in buckets if p > 1 else []:
+    end = max(end, passes * (1 + 2 * share) / 3) + 2 * (p - 1) * (alpha + beta * size / p)
+seconds = max(end, passes)
+""",
+}

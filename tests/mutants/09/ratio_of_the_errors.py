@@ -1,0 +1,11 @@
+MISUNDERSTANDING = "Skill is the ratio of the two errors."
+FAILS = {"score-skill"}
+REPLACE = {
+    "score": """
+off, off_baseline = (np.median(np.abs(np.log(guess / measured))) for guess in (middle, baseline))
+skill = off / off_baseline
+coverage = np.mean((low <= measured) & (measured <= high))
+outside = np.maximum(0, np.log(low / measured)) + np.maximum(0, np.log(measured / high))
+interval = np.mean(np.log(high / low) + 10 * outside)
+""",
+}
