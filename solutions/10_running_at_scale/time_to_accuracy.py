@@ -85,15 +85,13 @@ LARGEST = {"ranks": 8, "images of all ranks": 2_048, "width": 64, "steps": 2_000
 
 
 # %% given="pictures"
-@functools.cache
 def pictures(first=0, images=IMAGES):
-    """Images (N, 196), float64, and labels (N,), from number `first` on; the mean training image is taken off."""
+    """Images (N, 196), float64, less the mean training image, and labels (N,), from number `first` on."""
     x, y = data.fashion_mnist("train", first + images)
     x = x[first:].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196).astype(np.float64)
     return x - (mean_picture() if first else x.mean(axis=0)), y[first:]
 
 
-@functools.cache
 def mean_picture():
     """The mean of the images to train with, (196,)."""
     x, _ = data.fashion_mnist("train", IMAGES)
@@ -236,11 +234,11 @@ for step, shard, n, seed in [(0, 5, 5, 3), (17, 40, 8, 3), (1_000, 33, 4, 12), (
 # %% [markdown]
 # ## 2. The sum of all ranks
 #
-# A rank's function gets a *communicator*, as in assignment 06: `comm.rank`, `comm.size`, `comm.send(x, dest)`,
-# `comm.receive(source)`, `comm.sendreceive(x, dest, source)`, and `comm.isend`, `comm.ireceive`, whose
-# `wait()` you call later. Any all-reduce that is right will do, and yours of assignment 06 is one. But its
-# messages are a part of your cost: on this machine each rank has *one cable*, and a message costs α = 20 µs
-# however many are under way. `bounds(d, p)` has the p + 1 cuts of a vector into p parts.
+# A rank's function gets a *communicator*, as in assignment 06: `comm.rank`, `comm.size`, `comm.send(x,
+# dest)`, `comm.receive(source)`, `comm.sendreceive(x, dest, source)`, and `comm.isend`, `comm.ireceive`,
+# whose `wait()` you call later. Any all-reduce that is right will do, and yours of assignment 06 is one. But
+# its messages are a part of your cost: on this machine each rank has *one cable*, and a message costs α = 20
+# µs however many are under way. `bounds(d, p)` has the p + 1 cuts of a vector into p parts.
 
 
 # %% solution="allreduce"
@@ -280,11 +278,6 @@ for p in (1, 2, 4, 8):
 
 
 # %% given="trials"
-def trial(function, calls):
-    """What a process does: call function(comm, *args) for each (p, {rank: args}), and return the notes."""
-    return record(function, calls)
-
-
 def try_sum(comm, x):
     """Your all-reduce; has it changed x?"""
     before = x.copy()
@@ -308,11 +301,16 @@ def try_checkpoint(comm, states, recipe, seed):
 
 
 # %% given="on-real-ranks"
+def trial(function, calls):
+    """What a process does: call function(comm, *args) for each (p, {rank: args}), and return the notes."""
+    return record(function, calls)
+
+
 def tried(function, cases, instead=""):
     """Call function(comm, *args) on real ranks, once for each case, a list of args for each rank.
 
-    Rank r lives in process r % 2, which is told the args of its own ranks only. Returns (the Recording of each
-    call, the names of the files that each process has written).
+    Rank r lives in process r % 2, which is told the args of its own ranks only. Returns (the Recording of
+    each call, the names of the files that each process has written).
     """
     tasks = []
     for process in range(2):
@@ -348,8 +346,8 @@ def sums_are_right(sizes, draw):
             total, same = value
             assert is_vector(total, d), f"{p} ranks, d = {d}: rank {rank} has no array of {d} float64"
             assert np.allclose(total, want, rtol=1e-12, atol=1e-9), (
-                f"{p} ranks, d = {d}: rank {rank} has other numbers than the sum. Is it the sum, not the mean, "
-                "and right where p does not divide d, or is larger?"
+                f"{p} ranks, d = {d}: rank {rank} has other numbers than the sum. Is it the sum, not the "
+                "mean, and right where p does not divide d, or is larger?"
             )
             assert same, f"{p} ranks, d = {d}: allreduce has changed x, which it was given"
 
@@ -384,6 +382,7 @@ def update(comm, state, x, y, recipe, seed):
 
 
 # %% given="trial-of-steps"
+SMALL = {"ranks": 2, "images": 4, "width": 3, "momentum": 0.5, "rates": [0.1, 0.2, 0.4, 0.3, 0.2, 0.1]}
 SECRET = int.from_bytes(os.urandom(8), "little")  # for images that nobody can know beforehand
 
 
@@ -415,18 +414,17 @@ def same_state(call, want, about):
             assert is_vector(found[name], d), f"{about}: {name} of rank {rank} is no array of {d} float64"
             gap = np.abs(found[name] - want[name]).max()
             assert gap <= 1e-9 * np.abs(want[name]).max(), (
-                f"{about}: {name} of rank {rank} is not that of one process, by up to {gap:.2g}. Is the gradient "
-                "a mean over the images of *all* ranks, and does each rank take its own images?"
+                f"{about}: {name} of rank {rank} is not that of one process, by up to {gap:.2g}. Is the "
+                "gradient a mean over the images of *all* ranks, and does each rank take its own images?"
             )
 
 
 # %% check="step-on-ranks" points=2 see="7.2"
 """One step on two ranks is the step of one process with all images (2 points)."""
-small = {"ranks": 2, "images": 4, "width": 3, "momentum": 0.5, "rates": [0.1, 0.2, 0.4, 0.3, 0.2, 0.1]}
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
     print("What is wrong is said at the checks above. Here your step has other functions beside it.")
 else:
-    same_state(*stepped(try_steps, small, 0, 1), "one step on two ranks")
+    same_state(*stepped(try_steps, SMALL, 0, 1), "one step on two ranks")
 ### BEGIN HIDDEN TESTS
 BESIDE = """
 import numpy as np
@@ -445,7 +443,7 @@ def allreduce(comm, x):
     return total
 """
 for p, n, first in [(2, 4, 0), (3, 5, 0), (1, 6, 0)]:
-    same_state(*stepped(try_steps, small | {"ranks": p, "images": n}, first, 1, BESIDE), f"on {p} ranks")
+    same_state(*stepped(try_steps, SMALL | {"ranks": p, "images": n}, first, 1, BESIDE), f"on {p} ranks")
 ### END HIDDEN TESTS
 
 # %% check="steps-on-ranks" points=1 see="8.8"
@@ -453,10 +451,26 @@ for p, n, first in [(2, 4, 0), (3, 5, 0), (1, 6, 0)]:
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
     print("What is wrong is said at the checks above. Here your step has other functions beside it.")
 else:
-    same_state(*stepped(try_steps, small, 2, 3), "steps 2 to 4 on two ranks")
+    same_state(*stepped(try_steps, SMALL, 2, 3), "steps 2 to 4 on two ranks")
 ### BEGIN HIDDEN TESTS
+BESIDE = """
+import numpy as np
+def positions(step, shard, n, seed):
+    an_epoch = shard // n
+    return np.random.default_rng([seed, step // an_epoch]).permutation(shard)[step % an_epoch * n :][:n]
+def allreduce(comm, x):
+    if comm.rank:
+        comm.send(np.array(x), 0)
+        return comm.receive(0)
+    total = np.array(x)
+    for other in range(1, comm.size):
+        total = total + comm.receive(other)
+    for other in range(1, comm.size):
+        comm.send(total, other)
+    return total
+"""
 for p, n, first in [(3, 2, 1), (4, 3, 2)]:
-    other = small | {"ranks": p, "images": n, "momentum": 0.75, "width": 5}
+    other = SMALL | {"ranks": p, "images": n, "momentum": 0.75, "width": 5}
     same_state(*stepped(try_steps, other, first, 4, BESIDE, seed=8), f"four steps on {p} ranks")
 ### END HIDDEN TESTS
 
@@ -507,7 +521,7 @@ def save(comm, path, state, recipe, seed):
 
 # %% solution="resume"
 def resume(comm, path, recipe, seed):
-    """Called on all ranks: the state to go on from, on each of them; without a checkpoint start(recipe, seed).
+    """Called on all ranks: the state to go on from, on each; without a checkpoint start(recipe, seed).
 
     Only rank 0 can read `path`. Raises ValueError for the checkpoint of another recipe or seed.
     """
@@ -628,12 +642,12 @@ def survived(found, whole, every, steps):
         assert died, f"{when}: the process has lived on"
         for rank, w in enumerate(weights):
             assert isinstance(w, np.ndarray) and w.tobytes() == whole[rank].tobytes(), (
-                f"{when}, rank {rank} ends with weights that are not bit-equal to those of who was never killed. "
-                "What does the next step read, beside w?"
+                f"{when}, rank {rank} ends with weights that are not bit-equal to those of who was never "
+                "killed. What does the next step read, beside w?"
             )
         assert left == steps - last, (
-            f"{when}, rank 0 computes {left} more steps; from its latest whole checkpoint, that of step {last}, "
-            f"there are {steps - last}"
+            f"{when}, rank 0 computes {left} more steps; from its latest whole checkpoint, that of step "
+            f"{last}, there are {steps - last}"
         )
 
 
@@ -652,8 +666,8 @@ kills = [(int(step), "between") for step in moments]
 survived(*killed_runs(try_kills, PLAN | {"ranks": 4, "width": 5}, kills, 7, 2), 2, 10)
 ### END HIDDEN TESTS
 
-# %% check="survives-a-torn-write" points=1 see="10.5"
-"""Killed in the middle of a write, it goes on from the checkpoint before (1 point)."""
+# %% check="survives-a-torn-write" points=2 see="10.5"
+"""Killed in the middle of a write, it goes on from the checkpoint before (2 points)."""
 kills = [(2, "writing"), (5, "writing"), (8, "writing")]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
@@ -664,7 +678,7 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 2, "width": 6}, kills, 3, 4), 
 
 # %% given="checkpoints-on-ranks"
 def checkpoints(try_checkpoint, p, step, seed):
-    """Each of p real ranks saves a state of its own and resumes: rank 0's state, what each rank has, the files."""
+    """Each of p real ranks saves a state of its own and resumes: rank 0's, what each rank has, the files."""
     recipe, rng = PLAN | {"ranks": p}, np.random.default_rng([SECRET, p, step])
     d = 207 * recipe["width"] + 10
     states = [{"step": step + rank, "w": rng.random(d), "v": rng.random(d)} for rank in range(p)]
@@ -739,9 +753,9 @@ assert found == ["ValueError", 4], (
 # %% [markdown]
 # ## 5. What it costs, before it runs
 #
-# The modelled cost of a training is T times that of a step: the products of *one rank*, which all do theirs at
-# the same time, and your all-reduce of d numbers of 8 bytes. You may write a formula, or let `allreduce` pass
-# in virtual time (`simulate`, as above): an estimate made before the run either way.
+# The modelled cost of a training is T times that of a step: the products of *one rank*, which all do theirs
+# at the same time, and your all-reduce of d numbers of 8 bytes. You may write a formula, or let `allreduce`
+# pass in virtual time (`simulate`, as above): an estimate made before the run either way.
 
 
 # %% solution="step-seconds"
@@ -762,10 +776,13 @@ for p, n in [(1, 256), (2, 128), (4, 64), (8, 32)]:
 
 
 # %% given="modelled"
-def modelled(try_steps, recipe, steps=2):
-    """Seconds, messages and bytes of a step on real ranks; AssertionError where they do not train as one process.
+ALONE = {"ranks": 1, "images": 10, "width": 20, "momentum": 0.9, "rates": [0.1] * 4}
 
-    Whoever leaves messages out of the notes, or products, has fewer than an all-reduce needs: that is refused.
+
+def modelled(try_steps, recipe, steps=2):
+    """Seconds, messages, bytes of a step on real ranks; AssertionError where they train not as one process.
+
+    Whoever leaves messages out of the notes, or products, has less than an all-reduce needs: it is refused.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     call, want = stepped(try_steps, recipe, 0, steps)
@@ -774,8 +791,8 @@ def modelled(try_steps, recipe, steps=2):
     for rank, notes in enumerate(call.notes):
         seconds = sum(note[1] for note in notes if note[0] == "compute")
         assert np.isclose(seconds, steps * computed), (
-            f"rank {rank} has computed for {seconds:.3g} s by its notes, {steps} gradients of {n} images take "
-            f"{steps * computed:.3g} s: is the gradient of gradient_on, and only once?"
+            f"rank {rank} has computed for {seconds:.3g} s by its notes, {steps} gradients of {n} images "
+            f"take {steps * computed:.3g} s: is the gradient of gradient_on, and only once?"
         )
     try:
         found = call.replay(MACHINE).time / steps
@@ -789,9 +806,8 @@ def modelled(try_steps, recipe, steps=2):
 
 # %% check="step-cost-by-hand" points=1 see="9.8"
 """One rank has no messages: 10 images and a width of 20 are 168,800 FLOPs, 16.88 µs (1 point)."""
-alone = {"ranks": 1, "images": 10, "width": 20, "momentum": 0.9, "rates": [0.1] * 4}
 expect(
-    round(1e6 * float(step_seconds(alone)), 6),
+    round(1e6 * float(step_seconds(ALONE)), 6),
     16.88,
     {
         "a multiply-add was counted as one FLOP; it is two": 8.44,
@@ -803,7 +819,7 @@ expect(
 )
 ### BEGIN HIDDEN TESTS
 for n, width in [(1, 1), (300, 64)]:
-    found = float(step_seconds(alone | {"images": n, "width": width}))
+    found = float(step_seconds(ALONE | {"images": n, "width": width}))
     assert np.isclose(found, 844 * n * width / 10e9), f"n = {n}, width {width} on one rank"
 ### END HIDDEN TESTS
 
@@ -820,23 +836,23 @@ def predicted(recipes):
         took = modelled(try_steps, recipe)["seconds"]
         assert abs(seconds / took - 1) <= 0.02, (
             f"p = {recipe['ranks']}, n = {recipe['images']}, width {recipe['width']}: you said "
-            f"{1e6 * seconds:.1f} µs, and it took {1e6 * took:.1f} µs. Which part is missing, the products or the "
-            "messages, and have they the right p?"
+            f"{1e6 * seconds:.1f} µs, and it took {1e6 * took:.1f} µs. Which part is missing, the products or "
+            "the messages, and have they the right p?"
         )
 
 
-predicted([alone | {"ranks": 2, "images": 16, "width": 8}, alone | {"ranks": 4, "images": 8, "width": 8}])
+predicted([ALONE | {"ranks": 2, "images": 16, "width": 8}, ALONE | {"ranks": 4, "images": 8, "width": 8}])
 ### BEGIN HIDDEN TESTS
 predicted(
-    [alone | {"ranks": p, "images": n, "width": h} for p, n, h in [(8, 4, 32), (3, 64, 10), (5, 16, 64)]]
+    [ALONE | {"ranks": p, "images": n, "width": h} for p, n, h in [(8, 4, 32), (3, 64, 10), (5, 16, 64)]]
 )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6. Reached, or lucky?
 #
-# Five seeds, five accuracies $a_i$. That their *mean* is above the target may be luck. So we ask for more: the
-# lower end of a one-sided 95 % interval of the mean must be,
+# Five seeds, five accuracies $a_i$. That their *mean* is above the target may be luck. So we ask for more:
+# the lower end of a one-sided 95 % interval of the mean must be,
 #
 # $$ \bar a - t_m\,\frac{s}{\sqrt m} \;\ge\; \text{target}, \qquad s^2 = \frac1{m-1}\sum_i (a_i - \bar a)^2, $$
 #
@@ -869,9 +885,7 @@ expect(
     {
         "it is the mean": 86.0,
         "it is the upper end": round(86 + 2.132 * 0.5**0.5, 3),
-        "√m is missing: s is the spread of the seeds, s/√m that of their mean": round(
-            86 - 2.132 * 2.5**0.5, 3
-        ),
+        "√m is missing: s is the spread of seeds, s/√m that of their mean": round(86 - 2.132 * 2.5**0.5, 3),
         "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.4**0.5, 3),
         "t was looked up for m − 1; T95 is a table by m": round(86 - 2.353 * 0.5**0.5, 3),
         "t is that of two sides": round(86 - 2.776 * 0.5**0.5, 3),
@@ -889,10 +903,10 @@ for m in (2, 3, 8):
 # %% [markdown]
 # ## 7. Your recipe
 #
-# Now choose. The cell below the hole shows what a recipe comes to with the five seeds that you see, on public
-# images; try as many as you like, and keep a log of what you tried and why (section 9 asks for it). Some
-# questions to begin with: with which T is the target just reached, and with which safely? Which p and n give a
-# step of that batch for least? What does half the width cost, and what does it save?
+# Now choose. The cell below the hole shows what a recipe comes to with the five seeds that you see, on
+# public images; try as many as you like, and keep a log of what you tried and why (section 9 asks for it).
+# Some questions to begin with: with which T is the target just reached, and with which safely? Which p and n
+# give a step of that batch for least? What does half the width cost, and what does it save?
 
 
 # %% solution="recipe"
@@ -935,6 +949,7 @@ def allowed(recipe):
 
 
 # %% given="trained"
+at_hand = functools.cache(pictures)
 WEIGHTS, SECONDS = {}, {}  # of a training, by the text of recipe and seed: so that no check trains twice
 
 
@@ -942,7 +957,7 @@ def trained(recipe, seed):
     """The weights (d,) that a recipe comes to with a seed, trained in one process."""
     key = label_of(recipe, seed)
     if key not in WEIGHTS:
-        images, begin = pictures(), time.perf_counter()
+        images, begin = at_hand(), time.perf_counter()
         with np.errstate(all="ignore"):  # where a training diverges, numbers overflow
             WEIGHTS[key] = train_alone(recipe, seed, *images)["w"]
         SECONDS[key] = time.perf_counter() - begin
@@ -961,7 +976,7 @@ def accuracies(recipe, seeds, x, y):
 
 # %%
 mine = allowed(recipe())
-shown = accuracies(mine, SEEDS, *pictures(*SHOWN))
+shown = accuracies(mine, SEEDS, *at_hand(*SHOWN))
 print(f"public images: {shown}, lower bound {lower_bound(shown):.2f} %, target {TARGET} %")
 print(f"modelled cost: {1e3 * step_seconds(mine) * len(mine['rates']):.2f} ms, {len(mine['rates'])} steps")
 plt.figure(figsize=(6, 2.5))
@@ -972,20 +987,20 @@ plt.ylim(0)
 plt.show()
 
 # %% [markdown]
-# *(Figure: the learning rates of your recipe over its steps. Those of the first steps are the warmup, if there
-# is one; where the line falls to at the end decides how much the last steps still move the weights.)*
+# *(Figure: the learning rates of your recipe over its steps. Those of the first steps are the warmup, if
+# there is one; where the line falls to at the end decides how much the last steps still move the weights.)*
 
 # %% check="recipe-allowed" points=1 see="8.7"
 """The recipe keeps to the allocation, and reaches the target by the mean on public images (1 point)."""
 mine = allowed(recipe())
-found = accuracies(mine, SEEDS[:2], *pictures(*SHOWN))
+found = accuracies(mine, SEEDS[:2], *at_hand(*SHOWN))
 assert np.mean(found) >= TARGET - 2, f"seeds 0 and 1 have {found} % of the public images, far from {TARGET} %"
 ### BEGIN HIDDEN TESTS
 assert recipe() == mine, "two calls of recipe() return two recipes"
 ### END HIDDEN TESTS
 
-# %% check="recipe-on-ranks" points=1 see="7.2"
-"""On the ranks of your recipe, two steps of it are those of one process, and its messages pass (1 point)."""
+# %% check="recipe-on-ranks" points=2 see="7.2"
+"""On the ranks of your recipe, two steps of it are those of one process, and its messages pass (2 points)."""
 mine = allowed(recipe())
 seconds = modelled(try_steps, mine)["seconds"]
 print(
@@ -999,7 +1014,7 @@ same_state(call, want, "the last two steps of the recipe")
 # %% check="target-reached" points=3 see="8.5"
 """Five seeds: the lower bound of their accuracy is at least 84 %; seeds and images are hidden (3 points)."""
 mine = allowed(recipe())
-found = accuracies(mine, SEEDS, *pictures(*SHOWN))
+found = accuracies(mine, SEEDS, *at_hand(*SHOWN))
 a = np.array(found)
 bound = float(a.mean() - 2.132 * a.std(ddof=1) / 5**0.5)
 print(json.dumps({"accuracy": round(float(a.mean()), 2), "bound": round(bound, 2), "seeds": found}))
@@ -1008,7 +1023,7 @@ assert bound >= TARGET, (
 )
 ### BEGIN HIDDEN TESTS
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
-x, y = pictures(24_384, 35_616)
+x, y = at_hand(24_384, 35_616)
 chosen = np.random.default_rng(83_419).permutation(len(y))[:16_000]
 a = np.array(accuracies(mine, HIDDEN_SEEDS, x[chosen], y[chosen]))
 bound = a.mean() - 2.132 * a.std(ddof=1) / 5**0.5
@@ -1020,8 +1035,9 @@ assert bound >= TARGET, "with other seeds and images the target is not reached s
 #
 # With which accuracy will *other* seeds and *other* images meet your recipe, and what will it cost? Say so
 # before anybody knows. A prediction is an interval for the mean accuracy of five seeds, at most two points
-# wide, and the modelled milliseconds of the whole training. `seal` makes a text of recipe and prediction that
-# fits no others; it goes into the record of the job. Change your mind afterwards, and the seal no longer fits.
+# wide, and the modelled milliseconds of the whole training. `seal` makes a text of recipe and prediction
+# that fits no others; it goes into the record of the job. Change your mind afterwards, and the seal no
+# longer fits.
 
 
 # %% solution="prediction"
@@ -1080,7 +1096,7 @@ assert abs(float(said["milliseconds"]) / took - 1) <= 0.05, (
 )
 ### BEGIN HIDDEN TESTS
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
-x, y = pictures(24_384, 35_616)
+x, y = at_hand(24_384, 35_616)
 chosen = np.random.default_rng(83_419).permutation(len(y))[:16_000]
 mean = np.mean(accuracies(mine, HIDDEN_SEEDS, x[chosen], y[chosen]))
 assert low <= mean <= high, "the mean accuracy of the hidden seeds lies outside of your interval"
@@ -1090,12 +1106,12 @@ assert low <= mean <= high, "the mean accuracy of the hidden seeds lies outside 
 # ## 9. Medals, the leaderboard, and your log
 #
 # Whoever has reached the target safely, on ranks that train as one process does, has a cost that can be
-# compared: what two steps on real ranks take by their messages, times T / 2. Three points depend on it, one a
-# medal: **bronze** at most 110 ms, **silver** at most 75 ms, **gold** at most 50 ms. These are thresholds and not
-# ranks in the class, because marks by rank would depend on what others hand in, change with every late
-# submission, and cost you a point for helping a neighbour. The rank itself is on the class's leaderboard, for
-# the honour of it. You are not on it unless you say so here, under a name of your choice (at most 40
-# characters; it need not be yours).
+# compared: what two steps on real ranks take by their messages, times T / 2. Three points depend on it, one
+# a medal: **bronze** at most 110 ms, **silver** at most 75 ms, **gold** at most 50 ms. These are thresholds
+# and not ranks in the class, because marks by rank would depend on what others hand in, change with every
+# late submission, and cost you a point for helping a neighbour. The rank itself is on the class's
+# leaderboard, for the honour of it. You are not on it unless you say so here, under a name of your choice
+# (at most 40 characters; it need not be yours).
 
 # %%
 ON_THE_LEADERBOARD = False  # True: your instructor may show the line below to the class
@@ -1120,7 +1136,7 @@ def entry(try_steps, recipe):
         "there is no medal for ranks that do not train as one process does"
     )
     step, steps = modelled(try_steps, recipe), len(recipe["rates"])
-    found = accuracies(recipe, SEEDS, *pictures(*SHOWN))
+    found = accuracies(recipe, SEEDS, *at_hand(*SHOWN))
     a = np.array(found)
     bound = float(a.mean() - T95[len(a)] * a.std(ddof=1) / len(a) ** 0.5)
     assert bound >= TARGET, f"the lower bound of the mean is {bound:.2f} % on public images, below the target"
@@ -1172,9 +1188,9 @@ assert not has_failed("target-reached"), "with the hidden seeds the target is no
 # %% [markdown]
 # ### Your log of decisions (3 points, read by a person)
 #
-# Which recipes did you try, in which order, and why? **Write a log of at least four decisions.** For each: what
-# you changed, what you expected, the number that came out, and what you did then. Say of one of them that it
-# was wrong, or how you know that none was. Last, one sentence: what would you do with 64 ranks?
+# Which recipes did you try, in which order, and why? **Write a log of at least four decisions.** For each:
+# what you changed, what you expected, the number that came out, and what you did then. Say of one of them
+# that it was wrong, or how you know that none was. Last, one sentence: what would you do with 64 ranks?
 
 # %% [markdown] explain="log-of-decisions" points=3
 # ### BEGIN SOLUTION
@@ -1184,20 +1200,20 @@ assert not has_failed("target-reached"), "with the hidden seeds the target is no
 #   point for two or three). One thing changes at a time, or the log says why two did.
 # - *Expectation before result*: for at least two of them an expectation with a reason (a formula, a lecture),
 #   and what was concluded where it failed. "I tried and it was better" is no expectation.
-# - *What decides the cost*: the log knows where the time of a step goes (products or messages), and draws from
-#   it what more ranks would bring: with 64 of them the messages, or the images in a batch, decide.
+# - *What decides the cost*: the log knows where the time of a step goes (products or messages), and draws
+#   from it what more ranks would bring: with 64 of them the messages, or the images in a batch, decide.
 #
-# **Three points.** "1. One rank, n = 256, width 64: 86.9 % after 300 steps, 415 ms, all of it products. 2. Eight
-# ranks, n = 32, the same batch: I expected an eighth, 52 ms; it was 116 ms, since the ring has 14 messages of
-# 21 µs in a row. 3. All parts sent at once instead: expected 2 latencies in the place of 14, 86 ms measured. 4.
-# Width 32: half the products and half the bytes, so about half the cost, if it still learns: 45 ms, but 84.6 %.
-# My guess that 32 are enough was wrong at that η; with 0.08 and a warmup of 10 steps it was 85.9 %. With 64 ranks
-# n would be 4: the products are 11 µs then, and the two latencies of 20 µs are what is left; I would take a
-# larger batch with fewer steps, until the accuracy says no."
+# **Three points.** "1. One rank, n = 256, width 64: 86.9 % after 300 steps, 415 ms, all of it products. 2.
+# Eight ranks, n = 32, the same batch: I expected an eighth, 52 ms; it was 116 ms, since the ring has 14
+# messages of 21 µs in a row. 3. All parts sent at once instead: expected 2 latencies in the place of 14, 86
+# ms measured. 4. Width 32: half the products and half the bytes, so about half the cost, if it still learns:
+# 45 ms, but 84.6 %. My guess that 32 are enough was wrong at that η; with 0.08 and a warmup of 10 steps it
+# was 85.9 %. With 64 ranks n would be 4: the products are 11 µs then, and the two latencies of 20 µs are
+# what is left; I would take a larger batch with fewer steps, until the accuracy says no."
 #
-# **One point.** "I tried width 64, 48, 32 and 16: 87.0, 86.5, 85.9 and 84.2 %. I took 32. Then I lowered the steps
-# from 300 to 170. With 64 ranks it would be eight times faster." (Numbers, but no expectation, and messages are
-# forgotten.)
+# **One point.** "I tried width 64, 48, 32 and 16: 87.0, 86.5, 85.9 and 84.2 %. I took 32. Then I lowered the
+# steps from 300 to 170. With 64 ranks it would be eight times faster." (Numbers, but no expectation, and
+# messages are forgotten.)
 #
 # **No point.** "I used the linear scaling rule and a warmup because the lecture says that they are good."
 # ### END SOLUTION
@@ -1208,17 +1224,20 @@ assert not has_failed("target-reached"), "with the hidden seeds the target is no
 # - Time to accuracy is a product: steps that learning needs, times what a step costs. Each choice moves both.
 # - p ranks train as one process does, and that can be shown on numbers; then the cost of a recipe can be
 #   computed by anybody, and need not be measured on whichever machine is at hand.
-# - A checkpoint holds all that the next step reads, whole or not at all, and says whose it is. Then nobody can
-#   tell that a job was killed.
-# - *Reached* is a claim about seeds that have not been seen. A mean above the target is not enough; a bound is.
+# - A checkpoint holds all that the next step reads, whole or not at all, and says whose it is. Then nobody
+#   can tell that a job was killed.
+# - *Reached* is a claim about seeds that have not been seen. A mean above the target is not enough; a bound
+#   is.
 #
-# What grading cannot see: it trains your recipe itself, so nothing but these numbers can carry what you know of
-# any image, and they are few. But whoever tries a hundred recipes on the public test images and keeps the best
-# has tuned on them; the hidden images are others, and so the interval of your prediction should be lower.
+# What grading cannot see: it trains your recipe itself, so nothing but these numbers can carry what you know
+# of any image, and they are few. But whoever tries a hundred recipes on the public test images and keeps the
+# best has tuned on them; the hidden images are others, and so the interval of your prediction should be
+# lower.
 #
 # Open questions, to take along:
 #
 # 1. On a machine with a tenth of the latency, which of your choices would you make again, and which not?
 # 2. Here all ranks are equally fast. If one of them takes a fifth longer for its products, what does a step
 #    cost, and what would you do about it?
-# 3. The target was 84 %. What would 88 % cost? Where on the way does another network become the cheaper answer?
+# 3. The target was 84 %. What would 88 % cost? Where on the way does another network become the cheaper
+#    answer?
