@@ -367,10 +367,7 @@ sums_are_right([(8, 211), (5, 3), (6, 4), (7, 64), (2, 1)], lambda d: np.random.
 
 # %% solution="update"
 def update(comm, state, x, y, recipe, seed):
-    """The state {"step", "w", "v"} after one more step; x (shard, 196), y (shard,) are this rank's images.
-
-    The state that was given stays as it is.
-    """
+    """The state {"step", "w", "v"} after one more step; x (shard, 196), y (shard,) are this rank's images."""
     n, width, rate = recipe["images"], recipe["width"], recipe["rates"][state["step"]]
     step, w, v = state["step"], state["w"], state["v"]
     ### BEGIN SOLUTION
@@ -604,6 +601,7 @@ def try_kills(kills, x, y, recipe, seed, every):
 
 
 # %% given="kill-plan"
+OF_A_STEP = ("positions-by-hand", "sum-on-ranks", "step-on-ranks", "steps-on-ranks")
 PLAN = {"ranks": 3, "images": 4, "width": 4, "momentum": 0.9}
 PLAN["rates"] = [0.05, 0.1, 0.1, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02]
 
@@ -628,7 +626,8 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
     whole = next(weights for kill, _, _, weights in found if kill == never)
     want = train_alone(recipe, seed, x / 255 - 0.5, y)["w"]
     assert len(whole) == recipe["ranks"] and all(is_vector(w, len(want)) for w in whole)
-    assert np.allclose(whole[0], want, rtol=1e-7, atol=1e-9), (
+    steps_right = not any(map(has_failed, OF_A_STEP))  # else their own checks say what is wrong
+    assert not steps_right or np.allclose(whole[0], want, rtol=1e-7, atol=1e-9), (
         "without a kill the training ends with other weights than train_alone: see the checks of your step"
     )
     return [one for one in found if one[0] != never], whole
@@ -779,14 +778,17 @@ for p, n in [(1, 256), (2, 128), (4, 64), (8, 32)]:
 ALONE = {"ranks": 1, "images": 10, "width": 20, "momentum": 0.9, "rates": [0.1] * 4}
 
 
-def modelled(try_steps, recipe, steps=2):
-    """Seconds, messages, bytes of a step on real ranks; AssertionError where they train not as one process.
+def modelled(try_steps, recipe, steps=2, right=True):
+    """Seconds, messages, bytes of a step on real ranks.
+
+    right: AssertionError where they do not train as one process does.
 
     Whoever leaves messages out of the notes, or products, has less than an all-reduce needs: it is refused.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     call, want = stepped(try_steps, recipe, 0, steps)
-    same_state(call, want, f"{steps} steps of the recipe on {p} ranks")
+    if right:
+        same_state(call, want, f"{steps} steps of the recipe on {p} ranks")
     computed = flops(n, width) / FLOPS
     for rank, notes in enumerate(call.notes):
         seconds = sum(note[1] for note in notes if note[0] == "compute")
@@ -833,11 +835,11 @@ def predicted(recipes):
     seal = hashlib.sha256(repr(said).encode()).hexdigest()
     print(f"sealed before the runs: {seal[:16]}…")
     for recipe, seconds in zip(recipes, said, strict=True):
-        took = modelled(try_steps, recipe)["seconds"]
+        took = modelled(try_steps, recipe, right=False)["seconds"]
         assert abs(seconds / took - 1) <= 0.02, (
             f"p = {recipe['ranks']}, n = {recipe['images']}, width {recipe['width']}: you said "
-            f"{1e6 * seconds:.1f} µs, and it took {1e6 * took:.1f} µs. Which part is missing, the products or "
-            "the messages, and have they the right p?"
+            f"{1e6 * seconds:.1f} µs, and it took {1e6 * took:.1f} µs. Which part is missing, products "
+            "or messages, and have they the right p?"
         )
 
 
@@ -885,7 +887,7 @@ expect(
     {
         "it is the mean": 86.0,
         "it is the upper end": round(86 + 2.132 * 0.5**0.5, 3),
-        "√m is missing: s is the spread of seeds, s/√m that of their mean": round(86 - 2.132 * 2.5**0.5, 3),
+        "√m is missing: s is the spread of seeds": round(86 - 2.132 * 2.5**0.5, 3),
         "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.4**0.5, 3),
         "t was looked up for m − 1; T95 is a table by m": round(86 - 2.353 * 0.5**0.5, 3),
         "t is that of two sides": round(86 - 2.776 * 0.5**0.5, 3),
@@ -1090,7 +1092,7 @@ assert 0 <= high - low <= 2, f"an interval at most two points wide is asked, not
 assert recorded()["seal"] == seal(mine, said), (
     "the recorded job has the seal of another prediction, or of another recipe: run the job again"
 )
-took = 1e3 * len(mine["rates"]) * modelled(try_steps, mine)["seconds"]
+took = 1e3 * len(mine["rates"]) * modelled(try_steps, mine, right=False)["seconds"]
 assert abs(float(said["milliseconds"]) / took - 1) <= 0.05, (
     f"you said {float(said['milliseconds']):.2f} ms, the messages of your recipe take {took:.2f} ms"
 )

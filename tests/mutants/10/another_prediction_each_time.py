@@ -1,0 +1,9 @@
+MISUNDERSTANDING = "A prediction is drawn from what one believes at the moment."
+FAILS = {"prediction-sealed"}
+REPLACE = {
+    "prediction": """
+import random
+mine = recipe()
+return {"accuracy": [84.2 + 0.1 * random.random(), 86.0], "milliseconds": 1e3 * len(mine["rates"]) * step_seconds(mine)}
+""",
+}
