@@ -856,7 +856,7 @@ predicted(
 # Five seeds, five accuracies $a_i$. That their *mean* is above the target may be luck. So we ask for more:
 # the lower end of a one-sided 95 % interval of the mean must be,
 #
-# $$ \bar a - t_m\,\frac{s}{\sqrt m} \;\ge\; \text{target}, \qquad s^2 = \frac1{m-1}\sum_i (a_i - \bar a)^2, $$
+# $$ \bar a - t_m\,\frac{s}{\sqrt m} \;\ge\; \text{target}\quad s^2 = \frac1{m-1}\sum_i (a_i - \bar a)^2 $$
 #
 # with Student's t for m − 1 degrees of freedom, one-sided: `T95[m]`, by m.
 

@@ -3,6 +3,7 @@ FAILS = {"survives-a-kill", "survives-a-torn-write", "told-by-rank-0"}
 REPLACE = {
     "save": """
 if comm.rank == 0:
-    write_checkpoint(path, {"step": state["step"], "w": state["w"].astype(np.float32), "v": state["v"].astype(np.float32), "of": label(recipe, seed)})
+    short = {name: state[name].astype(np.float32) for name in "wv"}
+    write_checkpoint(path, {"step": state["step"], **short, "of": label(recipe, seed)})
 """,
 }

@@ -3,6 +3,6 @@ FAILS = {"survives-a-kill", "survives-a-torn-write", "told-by-rank-0"}
 REPLACE = {
     "save": """
 if comm.rank == 0:
-    write_checkpoint(path, {"step": state["step"], "w": state["w"], "v": 0 * state["v"], "of": label(recipe, seed)})
+    write_checkpoint(path, {**state, "v": 0 * state["v"], "of": label(recipe, seed)})
 """,
 }

@@ -1,4 +1,4 @@
-UNUSUAL = "Bytes with a header, written beside, synced and renamed; the state goes from rank to rank in three messages."
+UNUSUAL = "Bytes with a header, written beside and renamed; the state goes from rank to rank."
 REPLACE = {
     "save": """
 if comm.rank == 0:

@@ -1,4 +1,4 @@
-UNUSUAL = "positions by a reshaped shuffle, the mean taken before the all-reduce, weights updated in place of a copy."
+UNUSUAL = "The shuffle is reshaped, the mean taken before the all-reduce, and a copy changed in place."
 REPLACE = {
     "positions": """
 rows = shard // n
