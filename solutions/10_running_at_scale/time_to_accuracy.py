@@ -1159,13 +1159,13 @@ def entry(try_steps, recipe):
 
 # %% check="medal-bronze" points=1 see="9.9"
 """The target, for a modelled cost of at most 110 ms (1 point)."""
-line = entry(try_steps, allowed(recipe()))
 try:
     name = chosen_name()
-except Exception:
+except Exception:  # the cell was deleted, or NAME is something odd: then it is not on the leaderboard
     name = None
-line |= {"name": name if isinstance(name, str) else None}
-print("leaderboard: " + json.dumps(line))
+print("leaderboard name: " + json.dumps(name if isinstance(name, str) else None))
+line = entry(try_steps, allowed(recipe()))
+print("leaderboard line: " + json.dumps(line))
 assert line["milliseconds"] <= MEDALS["bronze"], f"it costs {line['milliseconds']:.1f} ms"
 ### BEGIN HIDDEN TESTS
 assert not has_failed("target-reached"), "with the hidden seeds the target is not reached safely"
