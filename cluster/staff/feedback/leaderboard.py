@@ -7,7 +7,8 @@ A check of such an assignment prints two lines, which the referee has computed (
 
 An entry is *verified* if the checks that stand in VERIFIED have all their points: seeds and images that
 nobody has seen, and ranks that train as one process does. Only verified entries have a rank and numbers.
-Outputs of students' own cells are not read. A name is a student's text: cut, and what cannot be printed is escaped.
+Outputs of students' own cells are not read. A name is a student's text: it is cut, and what cannot be
+printed is escaped.
 """
 
 from __future__ import annotations
@@ -32,10 +33,18 @@ NAME_LINE, ENTRY_LINE = "leaderboard name: ", "leaderboard line: "
 VERIFIED = ("target-reached", "recipe-on-ranks")
 LONGEST = 40  # characters of a name
 NUMBERS = {  # what an entry has, and its column
-    "milliseconds": "modelled cost, ms", "accuracy": "accuracy, %", "bound": "lower bound, %",
-    "steps": "steps", "ranks": "ranks", "batch": "images a step", "width": "width", "gflop": "GFLOP", "messages": "messages",
-    "megabytes": "MB sent", "seconds": "s",
-}  # fmt: skip
+    "milliseconds": "modelled cost, ms",
+    "accuracy": "accuracy, %",
+    "bound": "lower bound, %",
+    "steps": "steps",
+    "ranks": "ranks",
+    "batch": "images a step",
+    "width": "width",
+    "gflop": "GFLOP",
+    "messages": "messages",
+    "megabytes": "MB sent",
+    "seconds": "s",
+}
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}: leaderboard</title>
 <style>{{ style }}
