@@ -11,11 +11,12 @@
 # ---
 
 # %% [markdown]
-# # Assignment 10, the capstone: time to accuracy
+# # Assignment 10: time to accuracy
 #
-# You are given eight processors, a network, and a task: **84 % of pictures of clothes that nobody has shown
-# you. How soon are you there?** A large batch uses more processors and needs more images; a small network is
-# cheap and may never arrive; a job that is killed at nine tenths begins again, unless it can go on.
+# The capstone. You are given eight processors, a network, and a task: **84 % of pictures of clothes that
+# nobody has shown you. How soon are you there?** A large batch uses more processors and needs more images; a
+# small network is cheap and may never arrive; a job that is killed at nine tenths begins again, unless it
+# can go on.
 #
 # You will
 #
@@ -725,6 +726,7 @@ def try_stranger(mine, theirs, path="checkpoint.npz"):
     return simulate(on_a_rank, ranks=1, network=MACHINE).results[0]
 
 
+# %% given="strangers"
 def strangers(try_stranger, pairs):
     """What try_stranger says to each pair ((recipe, seed), (recipe, seed))."""
     tasks = [{"mine": list(a), "theirs": list(b), "path": f"{i}.npz"} for i, (a, b) in enumerate(pairs)]
@@ -1057,6 +1059,7 @@ def seal(recipe, prediction):
     return hashlib.sha256(json.dumps([recipe, prediction], sort_keys=True).encode()).hexdigest()
 
 
+# %% given="whole-run"
 def whole_run(recipe, seal):
     """The whole training on p ranks in virtual time, with seed 0: what the job records."""
     x, y = pictures()
@@ -1120,7 +1123,7 @@ ON_THE_LEADERBOARD = False  # True: your instructor may show the line below to t
 NAME = ""  # the name to show; without one it is "anonymous"
 
 
-# %% given="line"
+# %% given="name"
 def chosen_name():
     """The name for the leaderboard; None: not on it."""
     if ON_THE_LEADERBOARD is not True:
@@ -1128,6 +1131,7 @@ def chosen_name():
     return NAME[:40] if isinstance(NAME, str) else ""
 
 
+# %% given="line"
 MEDALS = {"bronze": 110.0, "silver": 75.0, "gold": 50.0}  # modelled milliseconds at most
 
 

@@ -49,7 +49,7 @@ PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}: leaderboard</title>
 <style>{{ style }}
 td.who { max-width: 20rem; overflow: hidden; overflow-wrap: anywhere; line-height: 1.5; }
-main { overflow-x: auto; } body { max-width: 76rem; } p { max-width: 44rem; }
+td.ok { white-space: nowrap; } main { overflow-x: auto; } body { max-width: 76rem; } p { max-width: 44rem; }
 </style></head><body><main>
 <h1>{{ title }}: leaderboard</h1>
 <p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, computed
@@ -63,7 +63,7 @@ is not here did not ask to be.</p>
 {% for column in columns %}<th class="n" scope="col">{{ column }}</th>{% endfor %}</tr></thead><tbody>
 {% for entry in ranked %}
 <tr><td class="n">{{ entry.rank }}</td><td class="who"><bdi>{{ entry.shown }}</bdi></td>
-<td>✓ verified</td>
+<td class="ok">✓ verified</td>
 {% for value in entry.values %}<td class="n">{{ value }}</td>{% endfor %}</tr>
 {% endfor %}</tbody></table>
 {{ plot }}
