@@ -884,15 +884,15 @@ print(f"{lower_bound([84.0, 85.0, 86.0, 87.0, 88.0]):.3f}")
 """84, 85, 86, 87, 88: the mean is 86, s² = 2.5, t = 2.132 (1 point)."""
 five = [84.0, 85.0, 86.0, 87.0, 88.0]
 expect(
-    round(float(lower_bound(five)), 3),
-    round(86 - 2.132 * 0.5**0.5, 3),
+    round(float(lower_bound(five)), 2),
+    round(86 - 2.132 * 0.5**0.5, 2),
     {
         "it is the mean": 86.0,
-        "it is the upper end": round(86 + 2.132 * 0.5**0.5, 3),
-        "√m is missing: s is the spread of seeds": round(86 - 2.132 * 2.5**0.5, 3),
-        "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.4**0.5, 3),
-        "t was looked up for m − 1; T95 is a table by m": round(86 - 2.353 * 0.5**0.5, 3),
-        "t is that of two sides": round(86 - 2.776 * 0.5**0.5, 3),
+        "it is the upper end": round(86 + 2.132 * 0.5**0.5, 2),
+        "√m is missing: s is the spread of seeds": round(86 - 2.132 * 2.5**0.5, 2),
+        "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.4**0.5, 2),
+        "t was looked up for m − 1; T95 is a table by m": round(86 - 2.353 * 0.5**0.5, 2),
+        "t is that of two sides": round(86 - 2.776 * 0.5**0.5, 2),
         "it is the worst of the seeds": 84.0,
     },
     "the lower end",
