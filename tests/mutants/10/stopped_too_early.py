@@ -1,5 +1,5 @@
-MISUNDERSTANDING = "Half of the steps are most of the accuracy, and the rest is luck."
-FAILS = {"target-reached", "medal-bronze", "medal-silver", "medal-gold"}
+MISUNDERSTANDING = "Half of the steps are nearly all of the accuracy, which only grows from there."
+FAILS = {"target-reached", "prediction-sealed", "medal-bronze", "medal-silver", "medal-gold"}
 REPLACE = {
     "recipe": """
 steps, warmup = 130, 20
@@ -8,6 +8,6 @@ return {"ranks": 8, "images": 32, "width": 24, "momentum": 0.9, "rates": rates}
 """,
     "prediction": """
 mine = recipe()
-return {"accuracy": [82.2, 84.2], "milliseconds": 1e3 * len(mine["rates"]) * step_seconds(mine)}
+return {"accuracy": [88.0, 90.0], "milliseconds": 1e3 * len(mine["rates"]) * step_seconds(mine)}
 """,
 }
