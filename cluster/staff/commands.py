@@ -66,6 +66,15 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
     c.set_defaults(run=report)
 
+    c = command(
+        "leaderboard", "write the class's leaderboard: who asked to be on it, by modelled cost (HTML)"
+    )
+    c.add_argument("assignment", nargs="?", default="10", help=f"{ONE} (10)")
+    c.add_argument(
+        "--to", metavar="FILE", help="where to write (.grading/reports/ASSIGNMENT/leaderboard.html)"
+    )
+    c.set_defaults(run=leaderboard)
+
     c = command("similar", "compare submissions with each other: pairs that are alike (HTML, and a table)")
     c.add_argument("assignment", help=ONE)
     c.add_argument("--common", type=number, metavar="N",
@@ -280,6 +289,28 @@ def report(root: Path, options: argparse.Namespace) -> list[str]:
     for name, text in (reporting.tables(found) | {"report.html": report_page.page(found)}).items():
         grading_folder.write(folder / name, text)
         say(f"{folder / name}")
+    return []
+
+
+def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
+    """Write the leaderboard."""
+    from cluster.system.text import printable
+
+    from .classes import grading_folder
+    from .feedback import leaderboard as board
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    found = board.entries(course, assignment)
+    target = Path(options.to or course.private / "reports" / assignment / "leaderboard.html")
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    grading_folder.write(target, board.page(root, assignment, found))
+    lines = [f"  {e.rank or '-'}  {e.shown}  (account {printable(e.student)})" for e in found]
+    say(
+        f"{target}: {len(found)} entries, {sum(bool(e.numbers) for e in found)} of them verified",
+        *lines,
+        sep="\n",
+    )
     return []
 
 

@@ -92,8 +92,8 @@ for name, hours in {"ImageNet in 15 minutes": 0.25, "one day": 24, "54 days": 54
 # $$\ell(\tau) \approx \frac{C}{\tau} + \frac{\tau}{2M} + \frac RM, \qquad \ell' = 0 \;\text{ at }\;
 # \tau_\text{Young} = \sqrt{2CM},$$
 #
-# **Young's formula** (1974); at that point the first two terms are equal, and the least loss is $\sqrt{2C/M}
-# + R/M$. All of it takes $C$, $\tau$ and $R$ for small against $M$.
+# **Young's formula** (1974); at that point the first two terms are equal, and the least loss is
+# $\sqrt{2C/M} + R/M$. All of it takes $C$, $\tau$ and $R$ for small against $M$.
 #
 # It can be done exactly for exponential failures. Let $E(L)$ be the expected seconds until $L$ seconds have
 # passed without a failure. Until the first failure or the end, $M(1 - e^{-L/M})$ seconds pass on average; if

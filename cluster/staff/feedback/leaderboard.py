@@ -1,0 +1,202 @@
+"""The class's leaderboard of an assignment that is compared by modelled cost: one HTML file.
+
+A check of such an assignment prints two lines, which the referee has computed (assignment 10, medal-bronze):
+
+    leaderboard name: "the name that the student has chosen", or null: not on it
+    leaderboard line: {"milliseconds": …, "accuracy": …, …}
+
+An entry is *verified* if the checks that stand in VERIFIED have all their points: seeds and images that
+nobody has seen, and ranks that train as one process does. Only verified entries have a rank and numbers.
+Outputs of students' own cells are not read. A name is a student's text: it is cut, and what cannot be
+printed is escaped.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cluster.system.text import printable
+
+from ..classes import grading_folder
+from ..course import Course, CourseError
+from .class_report import title
+from .report_page import STYLE, drawing, picture
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME_LINE, ENTRY_LINE = "leaderboard name: ", "leaderboard line: "
+VERIFIED = ("target-reached", "recipe-on-ranks")
+LONGEST = 40  # characters of a name
+NUMBERS = {  # what an entry has, and its column
+    "milliseconds": "modelled cost, ms",
+    "accuracy": "accuracy, %",
+    "bound": "lower bound, %",
+    "steps": "steps",
+    "ranks": "ranks",
+    "batch": "images a step",
+    "width": "width",
+    "gflop": "GFLOP",
+    "messages": "messages",
+    "megabytes": "MB sent",
+    "seconds": "s",
+}
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{{ title }}: leaderboard</title>
+<style>{{ style }}
+td.who { max-width: 20rem; overflow: hidden; overflow-wrap: anywhere; line-height: 1.5; }
+td.ok { white-space: nowrap; } main { overflow-x: auto; } body { max-width: 76rem; } p { max-width: 44rem; }
+</style></head><body><main>
+<h1>{{ title }}: leaderboard</h1>
+<p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, computed
+again when it was graded. Seconds are those of one training where it was graded, for comparison only;
+nobody is ranked by them. Accuracy and its lower bound are of the five shown seeds. ✓ <b>verified</b>: on
+hidden seeds and hidden images the target was reached too, and the ranks trained as one process does. Who
+is not here did not ask to be.</p>
+{% if ranked %}
+<table><thead><tr><th class="n" scope="col">rank</th><th scope="col">name</th>
+<th scope="col">verified</th>
+{% for column in columns %}<th class="n" scope="col">{{ column }}</th>{% endfor %}</tr></thead><tbody>
+{% for entry in ranked %}
+<tr><td class="n">{{ entry.rank }}</td><td class="who"><bdi>{{ entry.shown }}</bdi></td>
+<td class="ok">✓ verified</td>
+{% for value in entry.values %}<td class="n">{{ value }}</td>{% endfor %}</tr>
+{% endfor %}</tbody></table>
+{{ plot }}
+{% else %}<p>No entry is verified yet.</p>{% endif %}
+{% if rest %}<h2>Not verified</h2>
+<ul>{% for entry in rest %}<li><bdi>{{ entry.shown }}</bdi></li>{% endfor %}</ul>{% endif %}
+</main></body></html>
+"""
+
+
+@dataclass
+class Entry:
+    """One student who asked to be shown. numbers: of NUMBERS, empty where the entry is not verified."""
+
+    student: str
+    shown: str
+    numbers: dict[str, float] = field(default_factory=dict)
+    rank: int = 0
+
+    @property
+    def values(self) -> list[str]:
+        """The numbers as text, in the order of the columns."""
+        return [f"{self.numbers[name]:,.10g}" for name in NUMBERS]
+
+
+def entries(course: Course, assignment: str) -> list[Entry]:
+    """Who asked to be shown: the verified ones by rank, then the others. Equal costs have equal ranks.
+
+    Raises CourseError where nothing is graded.
+    """
+    from nbgrader.api import Gradebook, MissingEntry
+
+    where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
+    with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
+        try:
+            students = sorted(row.student_id for row in book.assignment_submissions(assignment))
+        except MissingEntry:
+            students = []
+    if not students:
+        raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+    found = []
+    for student in students:
+        key = where.recorded(student).get("key")
+        verdict = key and where.verdict(student, key)
+        if verdict and (entry := of_verdict(student, verdict)):
+            found.append(entry)
+    return ranked(found)
+
+
+def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
+    """The entry of a student by the verdict (`Verdict.to_json`); None for who did not ask to be shown."""
+    checks = verdict.get("checks") or {}
+    name, numbers = None, None
+    for line in printed(verdict):
+        if line.startswith(NAME_LINE):
+            name = read(line.removeprefix(NAME_LINE))
+        elif line.startswith(ENTRY_LINE):
+            numbers = read(line.removeprefix(ENTRY_LINE))
+    if not isinstance(name, str):
+        return None
+    passed = all(c in checks and checks[c]["score"] >= checks[c]["max_score"] > 0 for c in VERIFIED)
+    entry = Entry(student, printable(name.strip(), LONGEST) or "anonymous")
+    if passed and isinstance(numbers, dict) and all(is_number(numbers.get(n)) for n in NUMBERS):
+        entry.numbers = {n: numbers[n] for n in NUMBERS}
+    return entry
+
+
+def printed(verdict: dict[str, Any]) -> list[str]:
+    """The lines that the checks have printed: the referee's, and no other cell's."""
+    lines = []
+    for cell in (verdict.get("notebook") or {}).get("cells", []):
+        role = cell.get("metadata", {}).get("nbgrader", {})
+        if not (role.get("grade") and role.get("locked") and role.get("grade_id") in verdict["checks"]):
+            continue
+        for output in cell.get("outputs", []):
+            text = output.get("text", "") if output.get("name") == "stdout" else ""
+            lines += "".join(text).splitlines()
+    return lines
+
+
+def read(text: str) -> Any:
+    """The JSON of a line, or None."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def is_number(value: Any) -> bool:
+    """Is this a number that has a place in a table and in a plot?"""
+    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e15
+
+
+def ranked(found: list[Entry]) -> list[Entry]:
+    """The verified entries by their cost, with their ranks, then the others by their names."""
+    verified = sorted((e for e in found if e.numbers), key=lambda e: (e.numbers["milliseconds"], e.shown))
+    for place, entry in enumerate(verified, 1):
+        before = verified[place - 2] if place > 1 else None
+        same = before and before.numbers["milliseconds"] == entry.numbers["milliseconds"]
+        entry.rank = before.rank if before and same else place
+    return verified + sorted((e for e in found if not e.numbers), key=lambda e: e.shown)
+
+
+def plot(verified: list[Entry]) -> Figure:
+    """Cost against accuracy, a point an entry, with its rank: matplotlib could take a name for a formula."""
+    figure, axes = drawing(7.2, 3.4)
+    costs, accuracies = ([e.numbers[n] for e in verified] for n in ("milliseconds", "accuracy"))
+    axes.plot(costs, accuracies, "o", color="#0072B2")
+    for entry in verified:
+        at = entry.numbers["milliseconds"], entry.numbers["accuracy"]
+        axes.annotate(str(entry.rank), at, xytext=(5, 4), textcoords="offset points")
+    axes.set(xlabel="modelled cost (ms)", ylabel="accuracy (%)", xscale="log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    return figure
+
+
+def page(root: Path, assignment: str, found: list[Entry]) -> str:
+    """The HTML: nothing is loaded from elsewhere, nothing in it runs, and every text is escaped."""
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+    verified = [e for e in found if e.numbers]
+    words = "Modelled cost in milliseconds against accuracy in percent, a point an entry, with its rank"
+    return (
+        Environment(autoescape=True)
+        .from_string(PAGE)
+        .render(
+            title=f"{assignment[:2]} · {title(root, assignment)}",
+            style=Markup(STYLE),
+            columns=list(NUMBERS.values()),
+            ranked=verified,
+            rest=[e for e in found if not e.numbers],
+            plot=Markup(picture(plot(verified), words)) if verified else "",
+        )
+    )

@@ -1,0 +1,156 @@
+"""The leaderboard: who asked to be on it, by what the referee computed, in a page that is safe."""
+
+import json
+import re
+
+import pytest
+
+from cluster.staff import __main__ as command
+from cluster.staff.classes import grading_folder
+from cluster.staff.course import CourseError, assignments
+from cluster.staff.feedback import leaderboard as board
+
+from .. import ROOT
+
+NUMBERS = dict(
+    zip(board.NUMBERS, (43.77, 84.62, 84.53, 260, 8, 256, 24, 1.348, 29120, 144.959, 0.5), strict=True)
+)
+
+
+def verdict(name="Ada", passed=board.VERIFIED, lines=None, student_prints="", **numbers):
+    """As the engine writes it: a cell of the student's, and the check that prints the two lines."""
+    if lines is None:
+        lines = [board.NAME_LINE + json.dumps(name), board.ENTRY_LINE + json.dumps(NUMBERS | numbers)]
+    names = [*board.VERIFIED, "medal-bronze"]
+    checks = {n: {"score": float(n in passed), "max_score": 1.0, "error": ""} for n in names}
+    role = {"grade_id": "medal-bronze", "grade": True, "locked": True, "solution": False}
+    cells = [
+        {"metadata": {}, "outputs": [{"name": "stdout", "text": student_prints}]},
+        {"metadata": {"nbgrader": role}, "outputs": [{"name": "stdout", "text": "\n".join(lines) + "\n"}]},
+    ]
+    return {"outcome": "graded", "checks": checks, "notebook": {"cells": cells}}
+
+
+def page_of(*verdicts):
+    found = board.ranked([e for i, v in enumerate(verdicts) if (e := board.of_verdict(f"s{i}", v))])
+    return found, board.page(ROOT, ASSIGNMENT, found)
+
+
+ASSIGNMENT = next(name for name in assignments(ROOT) if name.startswith("10"))
+
+
+def test_the_rank_is_by_modelled_cost_alone():
+    """Is the cheapest first, whatever its accuracy and seconds, and do equal costs have equal ranks?"""
+    found, page = page_of(
+        verdict("dear", milliseconds=90.0, accuracy=88.0, seconds=0.1),
+        verdict("cheap", milliseconds=30.0, accuracy=84.1, seconds=9.0),
+        verdict("equal", milliseconds=90.0),
+    )
+    assert [(e.rank, e.shown) for e in found] == [(1, "cheap"), (2, "dear"), (2, "equal")]
+    assert page.index("cheap") < page.index("dear")
+    assert page.count("✓ verified") == 3
+
+
+def test_nobody_is_shown_who_did_not_ask():
+    """Is a student without a name line, or with null, nowhere on the page, and is an account on none?"""
+    found, page = page_of(verdict(None), verdict("Ada"), verdict(lines=[]))
+    assert [e.shown for e in found] == ["Ada"]
+    assert "s1" not in re.sub(r"<(style|img).*?>", "", page).split("</style>")[1]
+
+
+@pytest.mark.parametrize("lost", board.VERIFIED)
+def test_an_entry_is_verified_by_both_checks(lost):
+    """Has an entry that lost one of the two checks no rank, no mark and no number, whatever its line says?"""
+    found, page = page_of(verdict("Ada", passed={*board.VERIFIED} - {lost}, milliseconds=0.001))
+    assert [(e.rank, e.numbers) for e in found] == [(0, {})]
+    assert "✓ verified" not in page and "0.001" not in page and "Not verified" in page
+
+
+def test_what_a_students_own_cell_prints_is_not_read():
+    """Does a line that a student's cell prints change nothing?"""
+    forged = board.NAME_LINE + '"first"\n' + board.ENTRY_LINE + json.dumps(NUMBERS | {"milliseconds": 0.001})
+    found, _ = page_of(verdict("Ada", student_prints=forged), verdict(None, student_prints=forged))
+    assert [(e.shown, e.numbers["milliseconds"]) for e in found] == [("Ada", 43.77)]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("a\u202eb", r"a\u202eb"),
+        ("a\nb\x1b[31m", r"a\nb\x1b[31m"),
+        ("x" * 500, "x" * 39 + "…"),
+        ("  ", "anonymous"),
+        ("{{ 7 * 7 }}", "{{ 7 * 7 }}"),
+        ("$\\frac{", "$\\frac{"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_a_name_is_safe_to_show(name, shown):
+    """Is each name one bounded line of escaped text, and does no name stop the page?"""
+    _, page = page_of(verdict(name), verdict("Ada"))
+    assert f"<bdi>{shown}</bdi>" in page
+    page.encode()
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e300, "1", None, True, [1]])
+def test_an_odd_number_is_no_entry(odd):
+    """Is an entry with something else than a plain number not ranked, and is the page made?"""
+    found, page = page_of(verdict("Ada", milliseconds=odd), verdict("Grace"))
+    assert [(e.rank, e.shown) for e in found] == [(1, "Grace"), (0, "Ada")] and "Grace" in page
+
+
+def test_lines_that_are_none_are_passed_over():
+    """Do damaged lines, and a verdict without a notebook, leave the others alone?"""
+    broken = verdict(lines=[board.NAME_LINE + "{", board.ENTRY_LINE + "[" * 5000])
+    found, _ = page_of(broken, verdict() | {"notebook": None}, verdict("Ada", lines=None))
+    assert [e.shown for e in found] == ["Ada"]
+
+
+def test_the_check_prints_what_the_leaderboard_reads():
+    """Do the names of the checks, the lines and their numbers stand in the assignment's text?"""
+    text = next((ROOT / "solutions" / ASSIGNMENT).glob("*.py")).read_text()
+    assert board.NAME_LINE in text and board.ENTRY_LINE in text
+    assert all(f'check="{name}"' in text for name in board.VERIFIED)
+    entry = text[text.index("def entry(") : text.index('check="medal-bronze"')]
+    assert set(re.findall(r'^        "(\w+)":', entry, re.M)) == set(board.NUMBERS)
+
+
+def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
+    """Where nothing is graded, does the command say so, and write nothing?"""
+    monkeypatch.setattr(board, "entries", lambda course, assignment: refuse(assignment))
+    monkeypatch.chdir(ROOT)
+
+    def refuse(assignment):
+        raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+
+    target = tmp_path / "board.html"
+    assert command.main(["leaderboard", "10", "--to", str(target)]) == 1
+    assert "nobody is graded" in capsys.readouterr().err and not target.exists()
+
+
+def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
+    """Does it write the page for its owner alone, and tell the instructor whose entry is whose?"""
+    found = board.ranked([board.of_verdict("ada", verdict("Comet"))])
+    monkeypatch.setattr(board, "entries", lambda course, assignment: found)
+    monkeypatch.chdir(ROOT)
+    target = tmp_path / "board.html"
+    assert command.main(["leaderboard", "--to", str(target)]) == 0
+    assert "Comet  (account ada)" in capsys.readouterr().out
+    assert (
+        "Comet" in target.read_text() and "ada" not in target.read_text().split("<main>")[1].split("<img")[0]
+    )
+    assert target.stat().st_mode & 0o77 == 0
+
+
+def test_verdicts_of_a_graded_class_are_found(many):
+    """Are the verdicts those that grading has written, and is a class in which nobody asked an empty page?"""
+    many.hand_in("ada")
+    many.run()
+    assert board.entries(many.course, "99_doubling") == []
+    where = grading_folder.GradingFolder(grading_folder.runs(many.course.coursedir), "99_doubling")
+    key = where.recorded("ada")["key"]
+    (where.item("ada", key) / "verdict.json").write_text(
+        json.dumps({"key": key, "verdict": verdict("Comet")})
+    )
+    assert [(e.rank, e.shown) for e in board.entries(many.course, "99_doubling")] == [(1, "Comet")]
