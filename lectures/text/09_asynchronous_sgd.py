@@ -846,8 +846,10 @@ compare("largest error on held-out rows of the slides", table["model, off by / %
 # What if it computes one gradient ahead? (c) *Hardware:* a cluster buys GPUs of a new kind, twice as fast,
 # for half of its nodes. Synchronous, asynchronous, or other batches for them?
 #
-# Next: **[10, running at scale](10_running_at_scale.ipynb)**, where workers are not late but gone. Before:
-# **[06](06_all_reduce.ipynb)** on the ring, **[08](08_large_batches.ipynb)** on steps to a target.
+# **Your turn.** Assignment 09, *Predict before you run*, bounds the staleness, fits a model to fourteen runs,
+# and seals its predictions before the runs are made. Next: **[10, running at
+# scale](10_running_at_scale.ipynb)**, where workers are not late but gone.
+# Before: **[06](06_all_reduce.ipynb)** on the ring, **[08](08_large_batches.ipynb)** on steps to a target.
 #
 # ## Further
 #

@@ -839,9 +839,9 @@ print(f"{formula * 1e3:.2f} by formula")
 # Failures come in swarms, and old nodes fail again: should the scheduler, or the training, know it? (d) What
 # would a switch have to tell a scheduler so that two jobs do not meet on one cable?
 #
-# This is the last lecture; what is to follow is the capstone: a stated accuracy on a stated machine, with a
-# checkpoint that survives. Before: **[09, asynchronous SGD](09_asynchronous_sgd.ipynb)**, whose workers were
-# only late, **[08](08_large_batches.ipynb)** for the warmup of 10.5 and of Goyal et al.,
+# **Your turn.** This is the last lecture. Assignment 10, *Time to accuracy*, is the capstone: a stated
+# accuracy on a stated machine for the least cost, with a checkpoint that survives. Before:
+# **[09, asynchronous SGD](09_asynchronous_sgd.ipynb)**, whose workers were only late, **[08](08_large_batches.ipynb)** for the warmup of 10.5 and of Goyal et al.,
 # **[06](06_all_reduce.ipynb)** for the formulas of 10.8, **[05](05_why_distribute.ipynb)** for Slurm.
 #
 # ## Further
