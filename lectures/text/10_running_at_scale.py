@@ -841,7 +841,8 @@ print(f"{formula * 1e3:.2f} by formula")
 #
 # **Your turn.** This is the last lecture. Assignment 10, *Time to accuracy*, is the capstone: a stated
 # accuracy on a stated machine for the least cost, with a checkpoint that survives. Before:
-# **[09, asynchronous SGD](09_asynchronous_sgd.ipynb)**, whose workers were only late, **[08](08_large_batches.ipynb)** for the warmup of 10.5 and of Goyal et al.,
+# **[09, asynchronous SGD](09_asynchronous_sgd.ipynb)**, whose workers were only late,
+# **[08](08_large_batches.ipynb)** for the warmup of 10.5 and of Goyal et al.,
 # **[06](06_all_reduce.ipynb)** for the formulas of 10.8, **[05](05_why_distribute.ipynb)** for Slurm.
 #
 # ## Further
