@@ -366,7 +366,7 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
 def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
     """Is it what JupyterLab shows, does it hold assignments, hand-ins, tabs; and without: the home?"""
     (tmp_path / "hub").mkdir()
-    names = ("proxy", "formgrader", "sync", "culler", "database")
+    names = ("proxy", "formgrader", "sync", "culler", "database", "check")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
     (tmp_path / "autumn").mkdir()
     monkeypatch.setattr(Path, "home", lambda: tmp_path)
@@ -406,12 +406,12 @@ def hubs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"port": 8003, "folder": "b"}, "port = 8003: the hub in .*/first has 8000 and the next 3"),
+        ({"port": 8004, "folder": "b"}, "port = 8004: the hub in .*/first has 8000 and the next 4"),
         (
-            {"port": 8004},
+            {"port": 8005},
             "ada is on the roster of the hub in .*/first, too, .* the home itself. Set folder =",
         ),
-        ({"port": 8004, "folder": "b", "slurm": "machine"}, "slurm = 'machine': the one-machine Slurm has"),
+        ({"port": 8005, "folder": "b", "slurm": "machine"}, "slurm = 'machine': the one-machine Slurm has"),
     ],
 )
 def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
@@ -422,8 +422,8 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
     second = Path("/state/second")
     with pytest.raises(Trouble, match=words):
         neighbours.check(second, Settings(**values), people)
-    neighbours.check(second, Settings(port=8004, folder="b"), people)
-    neighbours.check(second, Settings(port=8004), roster.people_in(HEAD + "Cem,cem,student,\n"))
+    neighbours.check(second, Settings(port=8005, folder="b"), people)
+    neighbours.check(second, Settings(port=8005), roster.people_in(HEAD + "Cem,cem,student,\n"))
     services.process_ledger(first).drop("hub")  # of last term: its port is free
     neighbours.check(second, Settings(port=8000, folder="b", slurm="machine"), people)
 

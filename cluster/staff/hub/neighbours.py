@@ -18,7 +18,7 @@ from . import state as states
 from .roster import Person
 from .settings import Settings, Trouble
 
-PORTS = 4  # that a hub listens on, one after the other
+PORTS = 5  # that a hub listens on, one after the other
 
 
 def note(state: Path) -> None:
