@@ -1549,6 +1549,12 @@ def record_of(*entries):
     return record
 
 
+# %% given="and-what-was-before"
+def and_what_was_before(record, fitted, configurations, measure):
+    """What `predict_before_running` returns, and the record that it was given, as it has left it."""
+    return predict_before_running(record, fitted, configurations, measure), record
+
+
 # %% check="sealed-first" points=2 see="9.8"
 """Predictions are entered before the run is made; the run is told their hash, once (2 points)."""
 
@@ -1557,10 +1563,9 @@ def runs_sealed(before, fitted, configurations):
     """Assert that two entries are added, in the right order, and that the run has their seal."""
     clock, kept = Clock(), json.dumps(before)
     with watched("predict", stands_in):
-        record = predict_before_running(before, fitted, configurations, clock)
-    assert json.dumps(before) == kept and json.dumps(record[: len(before)]) == kept, (
-        "what was in the record has changed"
-    )
+        record, left = and_what_was_before(before, fitted, configurations, clock)
+    assert json.dumps(left) == kept, "the record that was given has changed: return a new list"
+    assert json.dumps(record[: len(before)]) == kept, "what was in the record has changed"
     assert len(clock.asked) == 1, f"measure was called {len(clock.asked)} times: a run is made once"
     kinds = [entry["kind"] for entry in record[len(before) :]]
     assert kinds == ["prediction", "run"], f"the new entries are {kinds}, not a prediction and a run"
