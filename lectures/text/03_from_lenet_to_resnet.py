@@ -1091,13 +1091,8 @@ print(f"depth among the nine: with memory {among['MB kept']:.2f}, with year {amo
 fig, axes = plt.subplots(1, 3, figsize=(10.5, 4.8), sharey=True)
 for ax, column in zip(axes, ["G multiply-adds", "depth", "ms an image"], strict=True):
     for later, t in table.groupby(table["year"] > 2015):
-        look = {
-            "facecolor": palette[later],
-            "alpha": 0.35,
-            "edgecolor": "0.2",
-            "hatch": "//" if later else None,
-        }
-        ax.scatter(t[column], t["top-1"], s=5 * t["M parameters"], **look)
+        look = {"alpha": 0.35, "edgecolor": "0.2", "hatch": "//" if later else None}
+        ax.scatter(t[column], t["top-1"], s=5 * t["M parameters"], facecolor=palette[later], **look)
     ax.scatter(table[column], table["top-1"], s=6, color="black")
     for name, row in table[table[column].notna()].iterrows():
         full, short, place = NEAR[name]

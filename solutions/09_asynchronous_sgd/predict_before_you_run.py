@@ -78,7 +78,7 @@ def close_to(found, want, what, rtol=1e-6, hints=None):
 # With the lecture's parameter server nobody waits for anybody, and the gradients of two slow workers are up
 # to dozens of updates old. *Stale synchronous parallel* (Ho et al. 2013) bounds how far workers drift
 # apart: a worker may **begin** a gradient only if it has handed in at most k more than the worker that has
-# handed in the fewest. Else it waits until that one has caught up.
+# handed in the fewest. Else it waits until this holds, and reads after the update that lets it go.
 #
 # - The server takes no time: an update happens when its gradient is handed in.
 # - A worker reads the weights at the moment at which it begins.
@@ -149,8 +149,8 @@ plt.show()
 # = 16, then steeply more. To the right the largest and the mean staleness; both grow, and the largest ends
 # level at 42.
 #
-# With 60 gradients each, the fast workers are never more than 40 ahead, so the largest bounds bind nobody.
-# In a longer run they would: whoever is k ahead goes at the pace of the slowest from there on. A bound
+# With 60 gradients each, the fast workers get about 40 ahead, so of these bounds only k = 64 binds nobody.
+# In a longer run it would: whoever is k ahead goes at the pace of the slowest from there on. A bound
 # helps against workers that are slow *now and then*.
 
 # %% check="bounded-by-hand" points=1 see="9.2"
@@ -299,7 +299,7 @@ def slope(w):
 
 
 updates = bounded_staleness(drawn, 64)
-late = [staleness for _, _, staleness in updates[:360]]  # until the fast workers have ended
+late = [staleness for _, _, staleness in updates[:360]]  # while fast workers run
 fig, ax = plt.subplots(figsize=(6, 3.2))
 for name, s, aware, style in [
     ("fresh", [0] * 360, False, "-"),
@@ -387,13 +387,13 @@ close_to(stale_sgd(lambda w: w, np.array([3.0]), 0.1, []), [[3.0]], "no update")
 # ## 3. Backup workers, exactly
 #
 # The lecture simulates backup workers. Where the workers that come too late *stop at once*, and all begin
-# the next update together, no simulation is needed: an update takes the N-th smallest of p independent
-# times, its *order statistic*. Let the times be drawn, with replacement, from m measured ones, x₁ ≤ x₂ ≤ …
-# ≤ x_m. A worker has ended by xᵢ with probability i/m. With which probability have at least N of p? And
-# what is then the mean?
+# the next update together, no simulation is needed: an update that waits for N of p workers takes the N-th
+# smallest of p independent times, their *order statistic*. Let the times be drawn, with replacement, from m
+# measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has ended by xᵢ with probability i/m. With which probability
+# have at least N of p ended by then? And what is then the mean of the N-th?
 #
-# **Predict**: of 100 workers, how many of the slowest should one not wait for, if one gradient in twenty
-# takes four times as long?
+# **Predict**: of 100 workers, how many of the slowest should one not wait for, so that the most gradients a
+# second are used, if one gradient in twenty takes four times as long?
 
 
 # %% solution="expected-seconds"
@@ -508,12 +508,13 @@ for p, seed in [(6, 1), (17, 2), (40, 3), (3, 4)]:
 # | passes of a rank | `fixed` + `image` · n seconds on average; a third of it is the forward pass |
 # | … of the slowest of p | `1 + spread · SLOWEST[p]` times as long, and all wait for it |
 # | a ring of p ranks | 2(p − 1) steps, in each of which every rank sends a p-th of the bucket to the next |
-# | a message inside a node | `INSIDE`: α and β of its data sheet |
-# | … between nodes | `latency` (α) and `time_per_byte` (β) |
+# | a message inside a node | α + β · its bytes, with `INSIDE`: α and β of its data sheet |
+# | … between nodes | the same with `latency` (α) and `time_per_byte` (β) |
 #
 # A rank's passes vary from one iteration to the next, by a relative standard deviation `spread`;
 # `SLOWEST[p]` is the mean of the largest of p standard normal numbers. A step of a ring waits for its
-# slowest message. Ranks 0 to 3 are on the first node, 4 to 7 on the second. One rank alone exchanges
+# slowest message: with more than 4 ranks one between nodes. (Take that one also where a check sets α and β
+# between nodes to 0.) Ranks 0 to 3 are on the first node, 4 to 7 on the second. One rank alone exchanges
 # nothing.
 #
 # A *configuration* is (p, n, bytes of a bucket). Five numbers are unknown, in this order: `fixed`, `image`,
@@ -722,14 +723,14 @@ for p in (2, 3, 4, 16, 24):
 # these. The machine is shared, so a run that is made again has not the same seconds. **What will the runs
 # of `ASKED` take?** Half of them are on 24 to 64 ranks, where nobody has been.
 #
-# Two baselines ask no model. *Perfect scaling*: an iteration takes as long as on one rank with as many
-# images. *The last run*: as long as in the last of the runs, for each image of a rank. How much better a
-# prediction is than a baseline is its **skill**, 1 − E / E₀, where E is the median of |log(predicted /
-# measured)|, and E₀ that of the baseline: 1 is perfect, 0 is no better.
+# Two baselines need no model. *Perfect scaling*: an iteration takes as long as on one rank with as many
+# images. *The last run*: for each image of a rank as many seconds as in the last of the runs. How much
+# better a prediction is than a baseline is its **skill**, 1 − E / E₀, where E is the median of
+# |log(predicted / measured)|, and E₀ that of the baseline: 1 is perfect, 0 is no better.
 #
-# An 80% interval should hold 80% of the runs; the share that it holds is its **coverage**. But whoever
-# makes eight intervals endless and two empty has 80% as well. So intervals have a score, too, the smaller
-# the better: its width, and ten times what the run is outside,
+# An 80% interval, its ends included, should hold 80% of the runs; the share that it holds is its
+# **coverage**. But whoever makes eight intervals endless and two empty has 80% as well. So intervals have a
+# score, too, the smaller the better: its width, and ten times what the run is outside,
 #
 # $$\log\frac{u}{l} + 10 \max\Big(0, \log\frac{l}{y}\Big) + 10 \max\Big(0, \log\frac{y}{u}\Big),$$
 #
@@ -877,12 +878,13 @@ close_to(found[1:], [inside / 9, want / 9], "other intervals")
 #
 # Three things decide. Residuals of *logarithms*, for the noise is a percentage. The noise is estimated from
 # residuals of runs to which five numbers were **fitted**, so they are smaller than it is. And these numbers
-# are not known exactly: with S the slopes of the logarithms that are asked for, J those at the runs, and σ²
-# the variance of the noise, a prediction has the variance
+# are not known exactly: with S the slopes of the logarithm that is asked for (a row of five), J those at
+# the runs (a row for each), and σ² the variance of the noise, a prediction has the variance
 #
 # $$\sigma^2 \big(1 + S (J^\top J)^{-1} S^\top\big),$$
 #
-# of which the second part is small amid the runs and grows where nobody has been.
+# of which the second part is large where a prediction hangs on numbers, or on a mixture of them, about which
+# the runs say little.
 
 # %% given="tools"
 STUDENT = [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345]
@@ -1473,7 +1475,8 @@ def first_broken(record):
 
 # %% [markdown]
 # Now it counts. This cell predicts the runs of `ASKED`, seals, and makes them. Change your model after
-# that, and the seal is another one, and so are the runs: nobody can fit to them.
+# that, and the seal is another one, and so is the noise: to have seen it does not help. (Here one could
+# look up `MEANS`, or try many seals; on the hidden machines of the checks nobody can.)
 
 # %%
 record = predict_before_running([], fitted, ASKED, measure)
@@ -1694,8 +1697,8 @@ for entries, want in [
 # A *plan* is a configuration; its batch is p · n images. How many updates a batch needs to the goal has
 # been measured for a few batches; between two of them the logarithm of the updates is a straight line over
 # the logarithm of the batch, and outside nobody knows. The time is updates × seconds of an iteration. A
-# budget is in *rank-seconds*, p × time. **A plan is allowed if it stays within its budget with odds of nine
-# in ten.** Which end of an 80% interval says that?
+# budget is in *rank-seconds*, p × time. **A plan is allowed if it stays within the budget with a
+# probability of nine in ten.** Which end of an 80% interval says that?
 
 
 # %% solution="best-plan"
@@ -1798,11 +1801,12 @@ for budget, want in [(7200.5, 1), (480.5, 1), (479.5, 2), (441, 2), (439, None)]
 # ## 9. In your own words
 #
 # A colleague reads your figure of section 7: "So many of twelve inside, so the intervals are calibrated;
-# and for 64 ranks I would simply take the same percentage as for 8." **What can twelve runs say about 80%,
-# and what did the hidden machines of the checks have to be for? And is the colleague right about the 64
+# and for 64 ranks I would simply take intervals of the same ± percentage as for 8." **What can twelve runs
+# say about 80%, and why do the checks need many hidden machines? And is the colleague right about the 64
 # ranks?** Explain in about three sentences, with numbers of yours: the cell below prints what you need.
 
 # %%
+# as if the twelve were independent
 for inside in (6, 8, 10, 12):
     odds = sum(math.comb(12, k) * 0.8**k * 0.2 ** (12 - k) for k in range(inside + 1))
     print(f"intervals that hold 80%: at most {inside} of 12 inside in {odds:.0%} of all cases")
@@ -1850,8 +1854,9 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 # - What backup workers save is an order statistic: exact, for any measured distribution of times.
 # - A model of five numbers, fitted to fourteen small runs, predicts runs of 64 ranks; neither baseline
 #   comes near.
-# - Residuals of fitted runs are smaller than the noise, and an interval grows where no run has been.
-# - A hash makes "before" a property of a record, which anybody can check.
+# - Residuals of fitted runs are smaller than the noise, and an interval grows where a prediction hangs on
+#   what the runs hardly show.
+# - A hash makes "before" a property of a record, for anybody to check who has kept its last hash.
 # - Decisions are made with the end of the interval that they depend on.
 #
 # Open questions, to take along:
