@@ -418,8 +418,8 @@ expect(errors, {}, name="the errors of a sweep in which all went well")
 ### BEGIN HIDDEN TESTS
 values, errors = by_jobs(sweep_of([9, 1, 8, 3, 4]), 5)
 expect((values, errors), ([36.0, 4.0, 25.0, 0.0, 1.0], {}), name="the values of other items")
-first, _, recorded = drawn_by(["first", "second"])
-expect(first, recorded, name="values that only the jobs know")
+_, again, recorded = drawn_by(["first", "second"])
+expect(again, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
 
 # %% check="sweep-failures" points=1 see="5.8"
@@ -446,8 +446,8 @@ expect(
     ([None, 9.0, None, 9.0], {0: "RankFailed", 2: "RankFailed"}),
     name="items that are equal",
 )
-first, _, recorded = drawn_by(["none", "third"])
-expect(first, recorded, name="values beside one that failed")
+_, again, recorded = drawn_by(["none", "third"])
+expect(again, recorded, name="values beside one that failed")
 ### END HIDDEN TESTS
 
 # %% check="sweep-again" points=1 see="5.8"
