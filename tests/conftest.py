@@ -1,7 +1,9 @@
 """For all tests: what takes long is asked for, and a Slurm that somebody has started here is not theirs."""
 
 import os
+import time
 
+import psutil
 import pytest
 
 from cluster.jobs.backends.forked_ranks import VARIABLE as FORKED_RANKS
@@ -65,6 +67,23 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("made again: the recorded result has another key, or is none")
         for text in found:
             terminalreporter.line(text)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_behind(tmp_path_factory):
+    """After all tests, and all that they share, no process works in their folders any more."""
+    yield
+    base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 is not pytest-12
+    ours = {own, *own.parents()}  # --basetemp is a word of their own command
+
+    def left():
+        found = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
+        return [p.info["cmdline"] for p in found if p not in ours]
+
+    deadline = time.monotonic() + 60
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert not left()
 
 
 @pytest.fixture(scope="session", autouse=True)

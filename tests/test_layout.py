@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.staff.release import student_folder
+from cluster.staff.release import student_files
 
 from . import ROOT, imports, rooms
 
@@ -127,7 +127,7 @@ def test_a_missing_type_is_found(text, name):
 
 def test_students_get_what_lies_outside_staff():
     """Is the package of the students' folder all of `cluster` but the staff's, with all that it imports?"""
-    files = {path.relative_to(ROOT).as_posix() for path in student_folder.chosen(ROOT, after="10")}
+    files = {path.relative_to(ROOT).as_posix() for path in student_files.chosen(ROOT, after="10")}
     package = {name for name in files if name.startswith("cluster/")}
     assert not any(name.startswith("cluster/staff") for name in package)
     outside = {

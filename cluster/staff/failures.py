@@ -15,8 +15,9 @@ LIMIT = "limit"  # no answer, or none in time; also what could not be graded at 
 ENGINES = ("TimeLimit", "NoAnswer", "NotGraded")  # the engine's words for what is no exception
 HOLE = "NotImplementedError"
 LATE = "reached its time limit"  # of a job that a check has started
-# A check of a job's results says with which error a rank ended (assignment 07).
-ENDED = re.compile(r"\bended with (an? )?\w*(Error|Exception|Exit|Interrupt)\b")
+# A check of a job's results, or of what was tried on ranks, says with which error a rank ended.
+_ERROR = r"\w*(Error|Exception|Exit|Interrupt)"
+ENDED = re.compile(rf"\bended with (an? )?{_ERROR}\b|\brank \d+: {_ERROR} in ")
 # The words of checks/compare.py, and any mention of a shape or a dtype by a check of its own words; also what
 # the engine says of a changed argument, which is right or wrong whatever the values are.
 OF_FORM = re.compile(

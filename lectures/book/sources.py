@@ -16,7 +16,7 @@ from mdit_py_plugins.anchors.index import slugify
 from nbformat.v4 import new_markdown_cell
 
 from cluster.staff import guesses
-from cluster.staff.release.student_folder import chosen
+from cluster.staff.release.student_files import chosen
 
 HERE = Path(__file__).parent
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")

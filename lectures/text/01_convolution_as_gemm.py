@@ -1185,7 +1185,7 @@ rounding = np.finfo(np.float64).eps * np.abs(r * np.sin(y)).sum() / steps / scal
 # them.
 
 
-# %%
+# %% tags=["measured"]
 def difference(h):
     """The central difference of L along v."""
     ahead, back = (np.sum(r * np.sin(conv_im2col(x64 + t * v, w64, 2, 1))) for t in (h, -h))

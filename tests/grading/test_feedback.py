@@ -270,6 +270,13 @@ def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
     assert failures.kind(f"AssertionError: {raised.value}", students=True) == "crash"
 
 
+@pytest.mark.parametrize("error, kind", [("NotImplementedError", "empty"), ("ZeroDivisionError", "crash")])
+@pytest.mark.parametrize("words", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
+def test_what_a_rank_ended_with_is_no_wrong_value(words, error, kind):
+    """Is an error on a rank, which a check's AssertionError quotes, of the kind it has on one process?"""
+    assert failures.kind(f"AssertionError: {words.format(error)}") == kind
+
+
 def test_a_hash_says_that_a_float_has_the_wrong_form():
     """Is a float where an exact value is hashed told from a wrong number?"""
     for got, kind in ((4.0, "form"), ([1, 2.0], "form"), (5, "value")):

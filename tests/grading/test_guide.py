@@ -8,7 +8,7 @@ import nbformat
 import pytest
 
 from cluster.staff.course import assignments
-from cluster.staff.release import student_folder
+from cluster.staff.release import student_files
 from cluster.staff.release.wrong_solutions import cells_of, points, written
 
 from .. import ROOT
@@ -24,7 +24,7 @@ def test_students_do_not_get_it():
     """Is it among no files for students, whatever answers the class is past?"""
     assert GUIDE.is_file()
     for after in (None, "08"):
-        chosen = student_folder.chosen(ROOT, after)
+        chosen = student_files.chosen(ROOT, after)
         assert chosen and not [path for path in chosen if "GUIDE" in path.name or path == GUIDE]
 
 

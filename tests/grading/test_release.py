@@ -18,7 +18,7 @@ from cluster.staff import autotest_step, hidden, keys
 from cluster.staff.classes import gradebook
 from cluster.staff.classes.prepare import Source
 from cluster.staff.course import Course, CourseError, assignments
-from cluster.staff.release import release, student_folder, wrong_solutions
+from cluster.staff.release import release, student_files, student_folder, wrong_solutions
 from cluster.staff.release.twins import notebook, write_notebook
 
 from .. import ROOT, imports, sample
@@ -320,7 +320,7 @@ def test_cell_ids_are_stable(course):
     assert after[2:] == before and after[0] + "-2" == after[1]
 
 
-@pytest.mark.parametrize("pattern", student_folder.FILES)
+@pytest.mark.parametrize("pattern", student_files.FILES)
 def test_students_folder_names_what_is_there(pattern):
     """Is each pattern of the students' folder one of files in a folder that exists?"""
     folder = re.match(r"(?:[^*]*/)?", pattern)[0]

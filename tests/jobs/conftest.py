@@ -1,8 +1,5 @@
 """Backends for the contract suite: the local one always, and a real Slurm (see tests/slurm.py)."""
 
-import time
-
-import psutil
 import pytest
 
 from cluster.jobs import submit
@@ -31,23 +28,6 @@ def runs(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CLUSTER_BACKEND", "local")
     return tmp_path / "runs"
-
-
-@pytest.fixture(scope="session", autouse=True)
-def nothing_left_behind(tmp_path_factory):
-    """After all tests no process works in their folders any more."""
-    yield
-    base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 is not pytest-12
-    ours = {own, *own.parents()}  # --basetemp is a word of their own command
-
-    def left():
-        found = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
-        return [p.info["cmdline"] for p in found if p not in ours]
-
-    deadline = time.monotonic() + 60
-    while left() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not left()
 
 
 @pytest.fixture(scope="session")

@@ -149,6 +149,8 @@ ERRORS = [
     ("NotImplementedError", ""),
     ("AssertionError", OF_RANKS),
     ("AssertionError", "rank 1 ended with ValueError in average():"),
+    ("AssertionError", "5 numbers on 3 ranks: rank 0: NotImplementedError in reduce_scatter()"),
+    ("AssertionError", "5 numbers on 3 ranks: rank 0: ValueError in reduce_scatter()"),
     ("AssertionError", "3 is not 4"),
     ("JobFailed", "rank 0 failed\n  raise NotImplementedError\nNotImplementedError"),
     ("TypeError", "average() takes 1 argument"),

@@ -68,9 +68,9 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
 
     Raises Trouble when solutions or hidden tests would be among it.
     """
-    from ..release import student_folder
+    from ..release import student_files, student_folder
 
-    chosen = [p for p in student_folder.chosen(root, settings.after or None) if _read(root, p)]
+    chosen = [p for p in student_files.chosen(root, settings.after or None) if _read(root, p)]
     texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {"README.md": README.encode()}
     target, new = state / "course", state / "course.new"
     if _hashes(texts) == _manifest(target):

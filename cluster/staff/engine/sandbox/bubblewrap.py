@@ -18,7 +18,7 @@ from typing import IO
 import cluster
 
 from ...course import CourseError
-from ...release.student_folder import chosen
+from ...release.student_files import chosen
 from ..verdict import Limits
 from . import leftovers, unprivileged
 from .cgroups import Group

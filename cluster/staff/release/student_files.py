@@ -1,0 +1,40 @@
+"""Which files of the repository students get: in their folder, on a hub and in the sandbox of grading."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FILES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "environment.yml",
+    "LICENSE*",
+    "lectures/*.ipynb",
+    "lectures/units.toml",
+    "lectures/figures/*.svg",
+    "lectures/figures/*.png",
+    "lectures/runs/**/*",
+    "exercises/*/**/*",
+    "cluster/**/*",  # but not STAFF
+)
+# What an assignment asks for stays out until the class is past it (`--after 07`).
+ANSWERS = {
+    "07": ("cluster/training/distributed.py", "cluster/training/shards.py"),
+    "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),
+}
+STAFF = "cluster/staff"  # what is here is for instructors and administrators
+SKIPPED = {"__pycache__", ".ipynb_checkpoints", "README.md"}
+
+
+def chosen(root: Path, after: str | None = None) -> list[Path]:
+    """The files of the repository that students get."""
+    kept_back = {name for number, names in ANSWERS.items() if number > (after or "") for name in names}
+    paths = sorted({path for pattern in FILES for path in root.glob(pattern) if path.is_file()})
+    return [
+        path
+        for path in paths
+        if not SKIPPED & set(path.relative_to(root).parts)
+        and path.suffix != ".pyc"
+        and not path.is_relative_to(root / STAFF)
+        and str(path.relative_to(root)) not in kept_back
+    ]
