@@ -104,6 +104,7 @@ FILES = {
     "tests/exploits/first.py": '"""Reads."""\nANSWER = "open(\'cluster.unrelated\')"',
     "tests/exploits/second.py": '"""Imports."""\nANSWER = "from cluster.checks import expect"',
     "tests/exploits/course/doubling.py": "# %%\nx = 1",
+    "tests/exploits/01/by_heart.py": '"""Known by heart."""\nANSWER = "a = 1"',
     "nbgrader_config.py": 'c.Autograde.plugin = "cluster.plugin.Judge"',
     "autotests.yml": "python3: 1",
     "pyproject.toml": """
@@ -123,9 +124,9 @@ L1, L2 = {"lecture 01"}, {"lecture 02"}
 R1, R2 = {"release 01"}, {"release 02"}
 M1 = {"01 stub", "01 solution", "01 flipped", "01 turned", "01 by_hand"}
 M2 = {"02 stub", "02 solution", "02 dropped"}
-A1, A2 = {"attack first"}, {"attack second"}
-ALL = L1 | L2 | R1 | R2 | M1 | M2 | A1 | A2
-GRADED = M1 | M2 | A1 | A2
+A1, A2, F1 = {"attack first"}, {"attack second"}, {"forgery 01 by_heart"}
+ALL = L1 | L2 | R1 | R2 | M1 | M2 | A1 | A2 | F1
+GRADED = M1 | M2 | A1 | A2 | F1
 TWIN, TEXT = "solutions/01_one/one.py", "lectures/text/01_reads.py"
 
 
@@ -172,6 +173,8 @@ def all_parts(root):
         found[f"release {assignment[:2]}"] = keys.release(tree, assignment)
         shared, own = keys.mutants(tree, assignment)
         found |= {f"{assignment[:2]} {name}": shared | parts for name, parts in own.items()}
+        shared, own = keys.forgeries(tree, assignment)
+        found |= {f"forgery {assignment[:2]} {name}": shared | parts for name, parts in own.items()}
     shared, own = keys.attacks(tree)
     found |= {f"attack {name}": shared | parts for name, parts in own.items()}
     keys.fashion_mnist.cache_clear()
@@ -206,10 +209,10 @@ CHANGES = [
     ("lectures/runs/beside_it.py", "1", "2", L2),  # a helper beside it
     ("lectures/runs/02_experiment/train.py", "1", "2", L2),  # in its own folder
     ("lectures/runs/03_other.json", None, "1", set()),
-    ("cluster/checks.py", "return x", "return 2 * x", R1 | M1 | A2),  # a check
-    (TWIN, "points=1", "points=2", R1 | M1),  # a check's points
+    ("cluster/checks.py", "return x", "return 2 * x", R1 | M1 | A2 | F1),  # a check
+    (TWIN, "points=1", "points=2", R1 | M1 | F1),  # a check's points
     (TWIN, "# Prose.", "# Other prose.", R1),  # Markdown is released, and not graded
-    ("solutions/01_one/table.csv", "2", "3", R1 | M1),  # a file that is released with it
+    ("solutions/01_one/table.csv", "2", "3", R1 | M1 | F1),  # a file that is released with it
     ("solutions/01_one/one.ipynb", "{}", "{ }", set()),  # made of its text
     ("solutions/01_one/runs/a/result.json", None, "1", set()),  # made by running it
     ("solutions/02_two/two.py", "1", "2", R2 | M2),
@@ -220,6 +223,7 @@ CHANGES = [
     ("tests/mutants/02/dropped.py", "y", "z", {"02 dropped"}),
     ("tests/unusual/01/by_hand.py", "x + 0", "0 + x", {"01 by_hand"}),  # a right solution's text
     ("tests/exploits/first.py", "open", "read", A1),
+    ("tests/exploits/01/by_heart.py", "1", "2", F1),  # a forgery's text
     ("tests/exploits/course/doubling.py", "1", "2", A1 | A2),  # the attacked assignment
     (
         "cluster/feedback/templates/page.html",
@@ -331,6 +335,8 @@ def course():
             found[f"release {folder.name}"] = keys.release(tree, folder.name)
             shared, own = keys.mutants(tree, folder.name)
             found |= {f"mutant {folder.name} {name}": shared | parts for name, parts in own.items()}
+            shared, own = keys.forgeries(tree, folder.name)
+            found |= {f"forgery {folder.name} {name}": shared | parts for name, parts in own.items()}
         shared, own = keys.attacks(tree)
         found |= {f"attack {name}": shared | parts for name, parts in own.items()}
     return found, parsed
@@ -341,7 +347,9 @@ def test_keys_are_quickly_computed(course):
     found, parsed = course
     modules = [where for where in parsed if where.endswith(".py")]  # not cells, not code in strings
     assert len(modules) == len(set(modules)) > 100
-    assert {name.partition(" ")[0] for name in found} == {"lecture", "release", "mutant", "attack"}
+    assert {name.partition(" ")[0] for name in found} == {
+        "lecture", "release", "mutant", "forgery", "attack",
+    }  # fmt: skip
     assert all({"pins", "python", "machine"} < set(parts) for parts in found.values())
 
 

@@ -88,6 +88,12 @@ def mutants(tree: Tree, assignment: str) -> tuple[Parts, dict[str, Parts]]:
     return shared, own
 
 
+def forgeries(tree: Tree, assignment: str) -> tuple[Parts, dict[str, Parts]]:
+    """The parts that gradings of forgeries against an assignment share, and those of each: its file."""
+    paths = sorted((tree.root / "tests" / "exploits" / assignment[:2]).glob("*.py"))
+    return mutants(tree, assignment)[0], {path.stem: {tree.name(path): tree.hash(path)} for path in paths}
+
+
 def attacks(tree: Tree) -> tuple[Parts, dict[str, Parts]]:
     """The parts that the gradings of all attacks share, and those of each attack: {attack: its own}."""
     reached = Reach(tree, ATTACKS)
