@@ -3,6 +3,7 @@
 "use strict";
 (() => {
   const three = (x) => Number(x.toPrecision(3)).toLocaleString("en");
+  const whole = (x) => Math.round(x).toLocaleString("en");
   const time = (s) => s < 1e-3 ? `${three(s * 1e6)} µs` : s < 1 ? `${three(s * 1e3)} ms` : s < 120 ? `${three(s)} s`
     : s < 7200 ? `${three(s / 60)} min` : `${three(s / 3600)} h`;
   const size = (n) => n < 1e3 ? `${three(n)} B` : n < 1e6 ? `${three(n / 1e3)} kB` : n < 1e9 ? `${three(n / 1e6)} MB` : `${three(n / 1e9)} GB`;
@@ -86,24 +87,26 @@
         { name: "machine", label: "machine", options: Object.keys(machines), start: "GTX 580, 2010" },
       ],
       sliders: [
-        { name: "N", label: "images N", from: 1, to: 512, start: 8, whole: true, show: three, keeps: true },
-        { name: "H", label: "height H", from: 11, to: 256, start: 27, whole: true, show: three },
-        { name: "W", label: "width W", from: 11, to: 256, start: 27, whole: true, show: three },
-        { name: "C", label: "channels C", from: 1, to: 2048, start: 96, whole: true, show: three },
-        { name: "K", label: "filters K", from: 1, to: 2048, start: 256, whole: true, show: three },
+        { name: "N", label: "images N", from: 1, to: 512, start: 8, whole: true, show: whole, keeps: true },
+        { name: "H", label: "height H", from: 11, to: 256, start: 27, whole: true, show: whole },
+        { name: "W", label: "width W", from: 11, to: 256, start: 27, whole: true, show: whole },
+        { name: "C", label: "channels C", from: 1, to: 2048, start: 96, whole: true, show: whole },
+        { name: "K", label: "filters K", from: 1, to: 2048, start: 256, whole: true, show: whole },
         { name: "k", label: "kernel size k", from: 1, to: 11, start: 5, linear: true, show: (k) => `${k} × ${k}` },
         { name: "stride", label: "stride", from: 1, to: 4, start: 1, linear: true, show: three },
         { name: "pad", label: "padding", from: 0, to: 5, start: 2, linear: true, show: three },
       ],
       rows: (v) => {
         const found = layer(v), [peak, bandwidth] = machines[v.machine];
-        return [["output of an image", found.out.map(three).join(" × ")], ["FLOPs", giga(found.flops, "FLOP")],
+        return [["output of an image", found.out.map(whole).join(" × ")], ["FLOPs", giga(found.flops, "FLOP")],
           [`ridge of ${v.machine}`, `${three(peak / bandwidth)} FLOP/B`],
           ...rungs.map(([rung, name]) => {
             const at = found.flops / found[rung], roof = roofline(at, peak, bandwidth);
-            return [name, `${three(at)} FLOP/B: ${giga(roof, "FLOP/s")} by the ${roof < peak ? "bandwidth" : "peak"}, ${time(found.flops / roof)}`];
+            return [name, `${three(at)} FLOP/B; ${roof < peak ? "bandwidth" : "peak"}: ${giga(roof, "FLOP/s")}, ${time(found.flops / roof)}`];
           })];
       },
+      note: "The roof is what the peak or the bandwidth allows at most; the time follows from it. How fast a program is, "
+        + "it does not say.",
       x: "arithmetic intensity, FLOP per byte", y: "attainable GFLOP/s",
       marks: (v) => rungs.map(([rung]) => {
         const found = layer(v), at = found.flops / found[rung];
@@ -115,16 +118,16 @@
       title: "What if: noise scale and batch",
       sliders: [
         { name: "B", label: "noise scale, images", from: 5, to: 50000, start: 300, show: three },
-        { name: "n", label: "images of a rank n", from: 1, to: 512, start: 32, whole: true, show: three },
-        { name: "k", label: "ranks k", from: 1, to: 1024, start: 32, whole: true, show: three },
+        { name: "n", label: "images of a rank n", from: 1, to: 512, start: 32, whole: true, show: whole },
+        { name: "k", label: "ranks k", from: 1, to: 1024, start: 32, whole: true, show: whole },
       ],
       rows: ({ B, n, k }) => [
-        ["images of an update, kn", three(k * n)],
+        ["images of an update, kn", whole(k * n)],
         ["best rate, times that of one rank", `${three(factor(B, n, k))}×`],
-        ["by the rules √k and k", `${three(Math.sqrt(k))}× and ${three(k)}×`],
+        ["by the rules √k and k", `${three(Math.sqrt(k))}× and ${whole(k)}×`],
         ["updates to a target, of those of one rank", `${three(100 * steps(B, k * n) / steps(B, n))} %`],
         ["images to it, times those of one rank", `${three(examples(B, k * n) / examples(B, n))}×`],
-        ["of the ranks' work the target needs", `${three(100 * factor(B, n, k) / k)} %`],
+        ["efficiency: times fewer updates, over k", `${three(100 * factor(B, n, k) / k)} %`],
       ],
       note: "A quadratic model, each step at its best rate: what it says of steps and images is McCandlish et al. "
         + "(2018, section 2), not a measurement. The noise scale itself grows during a training.",
@@ -140,8 +143,8 @@
         { name: "a", label: "augment a, ms", from: 0.01, to: 50, start: 0.2, show: (v) => `${three(v)} ms` },
         { name: "s", label: "step s, ms", from: 0.01, to: 50, start: 0.8, show: (v) => `${three(v)} ms` },
         { name: "c", label: "its processor time c, ms", from: 0.01, to: 50, start: 1.4, show: (v) => `${three(v)} ms` },
-        { name: "k", label: "calls at a time k", from: 1, to: 64, start: 16, whole: true, show: three },
-        { name: "p", label: "cores p", from: 1, to: 64, start: 2, whole: true, show: three },
+        { name: "k", label: "calls at a time k", from: 1, to: 64, start: 16, whole: true, show: whole },
+        { name: "p", label: "cores p", from: 1, to: 64, start: 2, whole: true, show: whole },
       ],
       rows: (v) => Object.entries(pipelines).map(([name, f]) => [name, `${time(f(onDevice(v)) / 1e3)} an image, ${three(1e3 / f(onDevice(v)))} images/s`]),
       x: "cores", y: "images a second", at: ({ p }) => p,
@@ -169,7 +172,7 @@
       title: "What if: Amdahl and Gustafson",
       sliders: [
         { name: "s", label: "serial share s, %", from: 0.1, to: 60, start: 5, show: (v) => `${three(v)} %` },
-        { name: "p", label: "ranks p", from: 1, to: 1024, start: 16, whole: true, show: three },
+        { name: "p", label: "ranks p", from: 1, to: 1024, start: 16, whole: true, show: whole },
       ],
       rows: ({ s, p }) => [
         ["speed-up by Amdahl, the work stays", `${three(amdahl(s / 100, p))}×`],
@@ -184,7 +187,7 @@
     allreduce: {
       title: "What if: ring against tree",
       sliders: [
-        { name: "p", label: "ranks p", from: 2, to: 1024, start: 64, whole: true, show: three },
+        { name: "p", label: "ranks p", from: 2, to: 1024, start: 64, whole: true, show: whole },
         { name: "n", label: "bytes n", from: 64, to: 1e9, start: 1e8, whole: true, show: size },
         { name: "alpha", label: "latency α, µs", from: 0.5, to: 500, start: 20, show: (v) => `${three(v)} µs` },
         { name: "rate", label: "bandwidth 1/β, GB/s", from: 0.01, to: 400, start: 6.25, show: (v) => `${three(v)} GB/s` },
@@ -211,7 +214,7 @@
         .filter(([, share]) => share > 0.01)]],
     },
   };
-  window.whatIf = { layer, roofline, layers, machines, factor, steps, examples, pipelines, staleLimit, amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test
+  window.whatIf = { layer, roofline, shapeOf: (name) => layers[name], machineOf: (name) => machines[name], factor, steps, examples, pipelines, staleLimit, amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test
 
   const SVG = "http://www.w3.org/2000/svg", H = 280, LEFT = 74, BOTTOM = 44, TOP = 14;
   const element = (name, fields, words) => {
@@ -247,7 +250,7 @@
     const labels = curves.map(([name, points], i) => ({ name, y: Y(points.at(-1)[1]) + 4, i })).sort((a, b) => a.y - b.y);
     labels.forEach((label, i) => { if (i) label.y = Math.max(label.y, labels[i - 1].y + 15); });
     for (const label of labels) svg.append(element("text", narrow
-      ? { x: W - RIGHT - 6, y: label.y - 9, "text-anchor": "end" } : { x: W - RIGHT + 6, y: label.y }, label.name));
+      ? { x: W - RIGHT - 6, y: Math.max(label.y - 9, TOP + 14), "text-anchor": "end" } : { x: W - RIGHT + 6, y: label.y }, label.name));
     curves.forEach(([, points], i) => svg.append(element("polyline", {
       points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), class: "curve", "stroke-dasharray": dashes[i] })));
     const here = law.marks ? law.marks(values) : [[law.at(values)]];

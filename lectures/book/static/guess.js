@@ -166,6 +166,7 @@
     shut.push(one);
   }
   if (shut.length) {
+    const heading = document.querySelector("article h1");
     all = make("div", "", { className: "guess-box" });
     all.append(make("p", "This page asks for guesses. What was measured, and the text that says so, opens when you have "
       + "written yours down. Guesses stay in this browser."));
@@ -174,12 +175,11 @@
       shut.flatMap((one) => one.asked).filter((question) => read(question) === null).forEach((question) => keep(question, ""));
       update();
       status.textContent = "Everything is open.";
-      const heading = document.querySelector("main h1, h1");
       heading.tabIndex = -1;
       heading.focus();
     });
     all.append(button);
-    document.querySelector("main h1, h1")?.after(all);
+    heading.after(all);
   }
   update();
 })();
