@@ -75,7 +75,7 @@ def test_internal_links_lead_somewhere(book):
             if parts.fragment and there in pages:
                 assert unquote(parts.fragment) in pages[there].ids, f"{path.name}: {link}"
             checked += 1
-    assert checked > 100
+    assert checked > 80
 
 
 def test_nothing_is_loaded_from_another_host(book):
@@ -320,7 +320,7 @@ def test_text_below_a_shut_result_is_shut(book):
             shown = " ".join(page.locator("article").inner_text().split())
             assert not [words for words in later if words not in shown], lecture.stem
             checked += len(later)
-    assert checked > 100
+    assert checked > 80
 
 
 @pytest.mark.servers

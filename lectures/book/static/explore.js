@@ -239,10 +239,12 @@
     svg.append(element("rect", { x: LEFT, y: TOP, width: W - LEFT - RIGHT, height: H - BOTTOM - TOP, class: "frame" }));
     for (const [from, to, axis] of [[x0, x1, "x"], [y0, y1, "y"]]) {
       const every = Math.max(1, Math.ceil((to - from) / (narrow ? 4 : 6)));
-      for (let d = Math.ceil(from - 1e-9); d <= to + 1e-9; d += every) {
-        const words = Math.abs(d) < 4 ? String(Number((10 ** d).toPrecision(1))) : `1e${d}`;
-        svg.append(axis === "x" ? element("text", { x: X(10 ** d), y: H - BOTTOM + 16, "text-anchor": "middle" }, words)
-          : element("text", { x: LEFT - 6, y: Y(10 ** d) + 4, "text-anchor": "end" }, words));
+      const between = to - from < 1.5 ? [1, 2, 5] : [1]; // little more than a power of ten: its parts, too
+      for (let d = between.length > 1 ? Math.floor(from) : Math.ceil(from - 1e-9); d <= to + 1e-9; d += every) for (const part of between) {
+        const value = part * 10 ** d, words = Math.abs(d) < 4 ? String(Number(value.toPrecision(1))) : `${part}e${d}`;
+        if (Math.log10(value) < from - 1e-9 || Math.log10(value) > to + 1e-9) continue;
+        svg.append(axis === "x" ? element("text", { x: X(value), y: H - BOTTOM + 16, "text-anchor": "middle" }, words)
+          : element("text", { x: LEFT - 6, y: Y(value) + 4, "text-anchor": "end" }, words));
       }
     }
     svg.append(element("text", { x: (LEFT + W - RIGHT) / 2, y: H - 8, "text-anchor": "middle" }, law.x));

@@ -149,7 +149,7 @@
       if (walk.currentNode.data.includes("you wrote down no guess")) texts.push({ node: walk.currentNode, original: walk.currentNode.data });
     }
     const one = { asked, output, parts, texts };
-    if (here.length < asked.length) { // its questions were asked elsewhere: say why there is a gap
+    if (here.length < asked.length && !before.some((one) => one.cell.contains(output))) { // no form beside the gap: say why
       one.note = make("div", "", { className: "guess-box" });
       one.note.append(make("p", "What was found, and what it means, opens when you have written down your guess above."));
       const show = make("button", "Show it without a guess", { type: "button" });
@@ -168,7 +168,7 @@
   if (shut.length) {
     const heading = document.querySelector("article h1");
     all = make("div", "", { className: "guess-box" });
-    all.append(make("p", "This page asks for guesses. What was measured, and the text that says so, opens when you have "
+    all.append(make("p", "This page asks for guesses. What was found, and what the text says of it, opens when you have "
       + "written yours down. Guesses stay in this browser."));
     const button = make("button", "Open everything without guesses", { type: "button" });
     button.addEventListener("click", () => {
