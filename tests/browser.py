@@ -113,6 +113,9 @@ def keyboard_faults(page, most=600) -> list[str]:
             return [*faults, f"{found['name']}: keeps the keyboard, or leads back"]
         before = found["number"]
         if found["fault"]:
+            page.wait_for_timeout(400)  # what comes into sight slowly has come
+            found = page.evaluate(FOCUS)
+        if found["fault"]:
             faults.append(f"{found['name']}: {found['fault']}")
     return [*faults, f"{most} steps with Tab, and no end of the page"]
 

@@ -248,17 +248,19 @@ def test_guess_then_reveal(book):
 def told(cells, asked_at, answered_at):
     """The beginnings of the paragraphs from an answer, or a figure before it, to the next heading."""
     heading = re.compile(r"^#{1,6} ", re.MULTILINE)
+    between = cells[asked_at:answered_at]
     begin = answered_at
-    for index in range(answered_at - 1, asked_at - 1, -1):
-        if cells[index].cell_type == "markdown" and heading.search(cells[index].source):
-            break
-        kinds = {kind for output in cells[index].get("outputs", ()) for kind in output.get("data", ())}
-        if kinds & {"image/png", "text/html"}:
-            begin = index
+    if not any(cell.cell_type == "markdown" and heading.search(cell.source) for cell in between):
+        for index, cell in enumerate(between, asked_at):
+            kinds = {kind for output in cell.get("outputs", ()) for kind in output.get("data", ())}
+            if kinds & {"image/png", "text/html"}:
+                begin = index
+                break
     for cell in cells[begin + 1 :]:
         if cell.cell_type == "markdown":
-            first = heading.search(cell.source)
-            for paragraph in re.split(r"\n\s*\n", cell.source[: first.start()] if first else cell.source):
+            source = re.sub(r"(?s)<details>.*?</details>", "", cell.source)  # closed by themselves
+            first = heading.search(source)
+            for paragraph in re.split(r"\n\s*\n", source[: first.start()] if first else source):
                 plain = re.match(r"[A-Z][A-Za-z, ]{20,60}", " ".join(paragraph.split()))
                 if plain:
                     yield plain.group().strip(" ,")
