@@ -49,6 +49,10 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
     where = {"exclude": [[one] for one in without]} | ({"include": [[within]]} if within else {})
     asked = {"runOnly": rules, "resultTypes": ["violations"]}
+    if rules is RULES:
+        asked["rules"] = {
+            "target-size": {"enabled": True}
+        }  # of WCAG 2.2; axe leaves it out unless it is named
     found = page.evaluate("asked => axe.run(...asked)", [where, asked])
     assert len(found["passes"]) > looked, "axe has looked at nothing"
     return [
@@ -59,3 +63,74 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
 def overflows(page) -> int:
     """By how many pixels the page is wider than its window."""
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+# What has the focus: its number in the order of first visits, its name, and what is wrong with it.
+FOCUS = """() => {
+  const part = document.activeElement, known = window.tabbed ??= new Map();
+  if (!part || part === document.body || part === document.documentElement) return {name: ""};
+  if (!known.has(part)) known.set(part, known.size);
+  const words = part.ariaLabel || part.textContent || part.title || part.name || "";
+  const found = {number: known.get(part), name: `${part.tagName.toLowerCase()} ${words.trim().slice(0, 60)}`};
+  const box = [...part.getClientRects()].find((one) => one.width > 1 && one.height > 1);
+  if (!box) return {...found, fault: "has the focus and no place on the page"};
+  const [left, right] = [Math.max(box.left, 0), Math.min(box.right, innerWidth)];
+  const [top, bottom] = [Math.max(box.top, 0), Math.min(box.bottom, innerHeight)];
+  const at = (x, y) => document.elementFromPoint(left + x * (right - left), top + y * (bottom - top));
+  const hit = (one) => part.contains(one) || one?.contains(part) || one?.closest("label")?.contains(part);
+  const places = [0.5, 0.1, 0.9];
+  if (right <= left || bottom <= top || !places.some((x) => places.some((y) => hit(at(x, y)))))
+    return {...found, fault: "has the focus out of sight"};
+  const ring = (one) => {
+    const style = getComputedStyle(one);
+    return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0 || style.boxShadow !== "none";
+  };
+  return {...found, fault: [part, ...part.labels ?? []].some(ring) ? "" : "shows no focus"};
+}"""
+
+MOVING = """() => [
+  ...document.getAnimations().filter((one) => one.playState === "running")
+    .map((one) => `animation of ${one.effect.target?.outerHTML.slice(0, 100)}`),
+  ...(getComputedStyle(document.documentElement).scrollBehavior === "smooth" ? ["scrolling"] : []),
+]"""
+
+
+def keyboard_faults(page, most=600) -> list[str]:
+    """What goes wrong on the way through the page with the Tab key, a line each; [] for nothing.
+
+    A part that keeps the keyboard, that has the focus without showing it, or out of sight. The way ends where
+    the page does; one of `most` steps that has not ended is a trap, too.
+    """
+    faults, before = [], -1
+    page.evaluate("window.tabbed = new Map(); document.activeElement?.blur(); scrollTo(0, 0)")
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        found = page.evaluate(FOCUS)
+        if not found["name"] or (found["number"] == 0 and before > 0):
+            assert before > 0, "the Tab key has led to nothing"
+            return faults
+        if found["number"] <= before:
+            return [*faults, f"{found['name']}: keeps the keyboard, or leads back"]
+        before = found["number"]
+        if found["fault"]:
+            page.wait_for_timeout(400)  # what comes into sight slowly has come
+            found = page.evaluate(FOCUS)
+        if found["fault"]:
+            faults.append(f"{found['name']}: {found['fault']}")
+    return [*faults, f"{most} steps with Tab, and no end of the page"]
+
+
+def moving(page) -> list[str]:
+    """What moves all the same for a reader who has asked for reduced motion; [] for nothing."""
+    page.emulate_media(reduced_motion="reduce")
+    found = page.evaluate(MOVING)
+    page.emulate_media(reduced_motion="no-preference")
+    return found
+
+
+def spaced(page):
+    """Set the spacing of text that WCAG's 1.4.12 names: nothing may be lost by it."""
+    everywhere = (
+        "line-height: 1.5 !important; letter-spacing: 0.12em !important; word-spacing: 0.16em !important"
+    )
+    page.add_style_tag(content=f"* {{ {everywhere}; }} p {{ margin-bottom: 2em !important; }}")

@@ -8,7 +8,8 @@ sys.path.insert(0, str(Path(__file__).parent))  # for `mathml`, beside this file
 
 project = "From Convolution to Cluster"
 language = "en"
-copyright = "the authors of From Convolution to Cluster; texts and figures CC BY 4.0, code MIT"
+author = "the authors of From Convolution to Cluster"
+copyright = f"{author}; texts and figures CC BY 4.0, code MIT"
 
 extensions = ["myst_nb", "mathml"]
 nb_execution_mode = "off"

@@ -25,7 +25,16 @@ DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
 GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only where it is asked for
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
 LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
-EXPLORERS = {"05": "amdahl", "06": "allreduce", "10": "checkpoints"}  # by lecture: laws of static/explore.js
+EXPLORERS = {  # by lecture: laws of static/explore.js
+    "01": "roofline",
+    "04": "pipeline",
+    "05": "amdahl",
+    "06": "allreduce",
+    "08": "noise",
+    "09": "staleness",
+    "10": "checkpoints",
+}
+MEASURED = re.compile(r"^peak (?P<peak>\d+) GFLOP/s, bandwidth (?P<bandwidth>\d+) GB/s", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
 
@@ -94,13 +103,23 @@ def prepared(page, mend):
             data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")  # a corner is no heading
         if cell.cell_type == "markdown":
             if page.parent.name == "lectures" and (law := EXPLORERS.get(page.name[:2])):
-                explorer = f'<div class="explorer" data-law="{law}"></div>'
+                explorer = f'<div class="explorer" data-law="{law}"{machine(notebook.cells)}></div>'
                 cell.source = LEARNED.sub(lambda found, e=explorer: f"{e}\n\n{found.group()}", cell.source)
             cell.source = DESCRIPTION.sub(lambda found: "{.described}\n" + found.group(), mend(cell.source))
         elif any(kind.startswith("image/") for o in cell.get("outputs", ()) for kind in o.get("data", ())):
             cell.metadata["mystnb"] = {"image": {"alt": alternative(notebook.cells, index, page)}}
     notebook.cells = with_guesses(notebook.cells)
     return notebook
+
+
+def machine(cells):
+    """What a lecture has measured of its machine's roofline, as an explorer's attribute; "" for nothing."""
+    found = next(filter(None, (MEASURED.search(guesses.printed(cell)) for cell in cells)), None)
+    if not found:
+        return ""
+    facts = {rate: 1e9 * float(value) for rate, value in found.groupdict().items()}
+    facts["name"] = "this page's CPU, measured"
+    return f' data-machine="{escape(json.dumps(facts))}"'
 
 
 def with_guesses(cells):

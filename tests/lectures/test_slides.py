@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from .. import ROOT
-from ..browser import browser, needs_browser, violations
+from ..browser import browser, keyboard_faults, moving, needs_browser, overflows, violations
 
 SLIDES = ROOT / "lectures" / "slides"
 LECTURES = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
@@ -142,11 +142,17 @@ def test_slides_are_accessible(decks):
     with browser(*SIZES[0]) as page:
         page.goto((decks / "index.html").as_uri())
         assert page.locator("a").count() == len(LECTURES)
-        assert violations(page) == []
+        assert violations(page) == [] and keyboard_faults(page) == []
+        page.set_viewport_size({"width": 320, "height": 640})
+        assert overflows(page) <= 0
+        page.set_viewport_size({"width": SIZES[0][0], "height": SIZES[0][1]})
         opened(page, decks / f"{LECTURES[0].stem}.html")
         for kind in ("of-title", "of-poll", "of-figure", "of-code"):
             show(page, kind)
             assert violations(page, within="section.present", looked=2) == [], kind
+            assert moving(page) == [], kind
+        show(page, "of-poll")
+        assert keyboard_faults(page) == []
 
 
 def words_of(text):

@@ -1,4 +1,5 @@
-// Guess, then reveal: what a cell found opens when the reader has written down a number, or asks to see it.
+// Guess, then reveal: what a cell found, and what the text makes of it up to the next heading, opens when the reader
+// has written down a number, or asks to see it. Paper shows everything.
 // Guesses are kept in this browser's localStorage and nowhere else. Without this script everything is open.
 "use strict";
 (() => {
@@ -25,8 +26,9 @@
   Object.assign(status.style, hidden);
   (document.querySelector("main") ?? document.body).append(status);
 
-  const shut = []; // {asked, output, note, original}
+  const shut = []; // {asked, output, parts, note, texts}
   const forms = [];
+  let all; // the button that opens everything
 
   // What the notebook printed says "you wrote down no guess": the reader's own stands there now.
   function say(one) {
@@ -38,14 +40,31 @@
     }
   }
 
+  const isOpen = (one) => one.asked.every((question) => read(question) !== null);
+
   function update() {
+    const closed = new Set(shut.filter((one) => !isOpen(one)).flatMap((one) => one.parts));
     for (const one of shut) {
-      const open = one.asked.every((question) => read(question) !== null);
-      one.output.hidden = !open;
-      one.note.hidden = open;
+      for (const part of one.parts) part.classList.toggle("shut", closed.has(part));
+      if (one.note) one.note.hidden = isOpen(one);
       say(one);
     }
     for (const form of forms) form.show();
+    if (all) all.hidden = !closed.size;
+  }
+
+  // What gives an answer away: from the first table or picture after the question, or else from what the answering
+  // cell printed, to the next heading. `own`: forms of its questions, which stay; `asked`: the cell before the last
+  // of them. {output: where it begins, parts: [element]}.
+  function answering(cell, asked, own) {
+    let from = asked?.parentElement === cell.parentElement ? asked : cell;
+    while (from !== cell && !from.querySelector(".cell_output :is(img, table)")) from = from.nextElementSibling;
+    const output = from.querySelector(".cell_output"), parts = [output];
+    for (let next = from.nextElementSibling; next && !next.matches("section, .explorer"); next = next.nextElementSibling) {
+      if (!own.some((form) => next.contains(form))) parts.push(next);
+      else if (next === cell) parts.push(cell.querySelector(".cell_output"));
+    }
+    return { output, parts };
   }
 
   function formOf(asked, place, target) {
@@ -81,7 +100,7 @@
       update();
       status.textContent = words;
       const output = target();
-      if (output && !output.hidden) { output.tabIndex = -1; output.focus(); } else again.focus();
+      if (output && output.checkVisibility()) { output.tabIndex = -1; output.focus(); } else again.focus();
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
@@ -112,32 +131,55 @@
 
   const marked = (kind) => [...document.querySelectorAll(`.${kind}`)].map((mark) =>
     ({ mark, asked: JSON.parse(mark.dataset.asked), here: JSON.parse(mark.dataset.here) }));
+  const outputOf = (asked) => shut.find((one) => asked.some((question) => one.asked.includes(question)))?.output;
+  const asking = marked("guess-form").map(({ mark, asked }) => {
+    const cell = mark.previousElementSibling;
+    return { asked, cell, form: formOf(asked, (form) => mark.replaceWith(form), () => outputOf(asked)) };
+  });
   for (const { mark, asked, here } of marked("guess-answers")) {
     const cell = mark.nextElementSibling;
-    const output = cell?.querySelector(".cell_output");
-    if (!output) continue;
-    const note = make("div", "", { className: "guess-box" });
-    note.append(make("p", "What was found opens when you have written down your guess."));
-    const show = make("button", "Show it without a guess", { type: "button" });
-    note.append(show);
-    const walk = document.createTreeWalker(output, NodeFilter.SHOW_TEXT), texts = [];
+    const printed = cell?.querySelector(".cell_output");
+    if (!printed) continue;
+    const before = asking.filter((one) => one.asked.some((question) => asked.includes(question)));
+    const own = before.map((one) => one.form);
+    if (here.length) own.push(formOf(here, (form) => printed.before(form), () => outputOf(here)));
+    const { output, parts } = answering(cell, before.at(-1)?.cell, own);
+    const walk = document.createTreeWalker(printed, NodeFilter.SHOW_TEXT), texts = [];
     while (walk.nextNode()) {
       if (walk.currentNode.data.includes("you wrote down no guess")) texts.push({ node: walk.currentNode, original: walk.currentNode.data });
     }
-    show.addEventListener("click", () => {
-      asked.filter((question) => read(question) === null).forEach((question) => keep(question, ""));
-      update();
-      output.tabIndex = -1;
-      output.focus();
-      status.textContent = "Open, without a guess.";
-    });
-    output.before(note);
-    shut.push({ asked, output, note, texts });
-    if (here.length) formOf(here, (form) => note.before(form), () => output);
-    if (here.length === asked.length) note.remove();
+    const one = { asked, output, parts, texts };
+    if (here.length < asked.length && !before.some((one) => one.cell.contains(output))) { // no form beside the gap: say why
+      one.note = make("div", "", { className: "guess-box" });
+      one.note.append(make("p", "What was found, and what it means, opens when you have written down your guess above."));
+      const show = make("button", "Show it without a guess", { type: "button" });
+      one.note.append(show);
+      show.addEventListener("click", () => {
+        asked.filter((question) => read(question) === null).forEach((question) => keep(question, ""));
+        update();
+        output.tabIndex = -1;
+        output.focus();
+        status.textContent = "Open, without a guess.";
+      });
+      output.before(one.note);
+    }
+    shut.push(one);
   }
-  for (const { mark, asked } of marked("guess-form")) {
-    formOf(asked, (form) => mark.replaceWith(form), () => shut.find((one) => asked.some((q) => one.asked.includes(q)))?.output);
+  if (shut.length) {
+    const heading = document.querySelector("article h1");
+    all = make("div", "", { className: "guess-box" });
+    all.append(make("p", "This page asks for guesses. What was found, and what the text says of it, opens when you have "
+      + "written yours down. Guesses stay in this browser."));
+    const button = make("button", "Open everything without guesses", { type: "button" });
+    button.addEventListener("click", () => {
+      shut.flatMap((one) => one.asked).filter((question) => read(question) === null).forEach((question) => keep(question, ""));
+      update();
+      status.textContent = "Everything is open.";
+      heading.tabIndex = -1;
+      heading.focus();
+    });
+    all.append(button);
+    heading.after(all);
   }
   update();
 })();
