@@ -15,6 +15,7 @@ from . import (
     course_files,
     daemons,
     environment,
+    lti,
     neighbours,
     postgres,
     roster,
@@ -28,7 +29,7 @@ from .settings import Settings, Trouble
 
 READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
     "servers": ("etc/prefork.py",),
-    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py"),
+    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py", "etc/lti_login.py"),
     "formgrader": ("etc/grader/",),
     "check": ("etc/check.json",),
     "culler": (),
@@ -42,6 +43,8 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
     """
     if why := daemons.missing():
         raise Trouble(f"The hub cannot be started here: {why}.")
+    if settings.lti and (why := lti.missing()):
+        raise Trouble(f"{why}.")
     people = roster.read_people(list_)
     daemons.proxy_program()
     course_files.check(root)
@@ -56,6 +59,8 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
         before = _placed(settings)
         with step("course", say) as note:
             note(_course(root, state, settings))
+        if settings.lti:
+            lti.prepare(state, settings)
         changed = states.configure(state, settings, root)
         # Started anew, which no server of a student notices: what has an old configuration or packages.
         anew = {
