@@ -384,9 +384,8 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
         say(f"  {len(made.send)} would be sent, {len(made.same)} were sent before, {len(left)} left out")
         return left
     outcome = grade_passback.send(course, made, where, say)
-    say(
-        f"  {len(outcome.done)} sent, {len(made.same)} sent before, {len(left)} left out"
-    )
+    counts = {"sent": outcome.done, "sent before": made.same, "left out": left, "not taken": outcome.failed}
+    say("  " + ", ".join(f"{len(found)} {words}" for words, found in counts.items()))
     failed = [f"{student} was not taken: {why}" for student, why in sorted(outcome.failed.items())]
     return [*left, *failed, *filter(None, [outcome.stopped])]
 

@@ -46,7 +46,7 @@ PATIENCE = 30.0  # seconds for an answer
 WAITS = (2.0, 10.0)  # seconds before the second and the third try, where the platform names no other
 LONGEST_WAIT = 60.0  # seconds, whatever the platform names
 STOP = 3  # students in a row whose points are not taken: then it is not about them
-AGAIN = (429, 500, 502, 503, 504)  # HTTP statuses after which the same request may succeed
+AGAIN = (409, 429, 500, 502, 503, 504)  # after which a later request may succeed; 409: of the same second
 ANSWER = 300  # characters of a platform's answer that are shown
 CANVAS = {
     "https://canvas.instructure.com/lti/submission": {"new_submission": False}
@@ -227,9 +227,10 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
     goes on from there, and a score that is sent again takes the place of the one that was there.
     Raises CourseError where nothing can be sent at all.
     """
+    if not made.send and not made.same:
+        return Outcome()  # no empty column on the platform
     path = folder(course.private) / f"{made.assignment}.json"
-    with _alone(path.with_suffix(".lock")):
-        service = _Service(course, where)
+    with _alone(path.with_suffix(".lock")), contextlib.closing(_Service(course, where)) as service:
         try:
             item = service.line_item(made)
         except PlatformError as error:
@@ -315,7 +316,12 @@ class _Service:
         tool.set_tool_public_key(_public(key)).set_auth_token_url(where.token_url)
         self.tool = tool.set_auth_audience(where.audience) if where.audience else tool
         self.data = {"scope": [ITEMS, SCORE], "lineitems": where.lineitems}
+        self.session = _Session()
         self._open()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.session.close()
 
     def line_item(self, made: Plan) -> LineItem:
         """The assignment's line item, made where the platform has none. Raises PlatformError."""
@@ -356,7 +362,7 @@ class _Service:
         from pylti1p3.assignments_grades import AssignmentsGradesService
         from pylti1p3.service_connector import ServiceConnector
 
-        self.connector = ServiceConnector(self.tool, _Session())
+        self.connector = ServiceConnector(self.tool, self.session)
         self.service = AssignmentsGradesService(self.connector, self.data)
 
     def _try(self, ask: Callable[[], Any]) -> Any:
