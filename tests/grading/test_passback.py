@@ -125,7 +125,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
 
 
 def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
-    """Does a later second help where the platform has the score already (409, as Moodle), and is it there once?"""
+    """Does a later second help where the platform has the score (409, as in Moodle), and is it there once?"""
     monkeypatch.setattr(grade_passback, "WAITS", (1.1, 1.1))
     sent.platform.faults = ["late"]
     sent.send("--student", "ada")
@@ -213,7 +213,7 @@ def test_a_signature_by_another_key_is_refused(sent, capsys):
 
 
 def test_who_is_left_out_is_named(sent, capsys):
-    """A person has to look; never came from the platform: named with the remedy? Nothing handed in: nothing?"""
+    """A person has to look; never came from the platform: with the remedy? Nothing handed in: nothing?"""
     sent.grade("ben", 1, person_has_to_look=True)
     del sent.links["people"]["cem"]
     sent.write("links.json", sent.links)
