@@ -1,8 +1,7 @@
 """A learning management system made for the tests: LTI 1.3 core, OAuth 2 with signed assertions, AGS 2.0.
 
-It is written by the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with what Moodle's and
-Canvas's sources add: a score of the same second is refused (409), and of somebody who is not in the course
-(400). It checks the tool's signatures with the tool's own key set, over HTTP; it listens on loopback.
+It is written by the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with what Moodle's
+source adds: a score that is not newer is refused (409), and of somebody who is not in the course (400). It checks the tool's signatures with the tool's own key set, over HTTP; it listens on loopback.
 """
 
 from __future__ import annotations
@@ -57,6 +56,7 @@ class Platform:
         self.faults: list[int | str | None] = []
         self.tokens: dict[str, tuple[set[str], float]] = {}
         self.lifetime = 3600.0  # seconds of a token
+        self.digits = 23  # of a timestamp, that count: milliseconds; 19: seconds, as in Moodle
         self.asked: list[str] = []  # method and path of each request
         self.hints: dict[str, str] = {}
         self.tool_keys: dict | None = None  # the tool's key set, where no hub is there to show it
@@ -123,7 +123,7 @@ class Platform:
     def latest(self) -> dict[str, dict]:
         """{login: the last score that was taken}, of all line items."""
         names = {person["sub"]: login for login, person in self.people.items()}
-        return {names[user]: taken[-1] for (_, user), taken in self.scores.items()}
+        return {names[user]: taken[-1] for (_, user), taken in self.scores.items() if user in names}
 
     # What the endpoints answer: (status, content type, body)
 
@@ -209,7 +209,7 @@ class Platform:
         if score.get("gradingProgress") != "FullyGraded" or not score["scoreMaximum"] > 0:
             raise Refusal(400, "not fully graded")
         taken = self.scores.setdefault((item, score["userId"]), [])
-        if taken and taken[-1]["timestamp"][:19] >= when[:19]:
+        if taken and taken[-1]["timestamp"][: self.digits] >= when[: self.digits]:
             raise Refusal(409, "Refusing score with an earlier timestamp")
         taken.append(score)
 

@@ -127,7 +127,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
 def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
     """Does a later second help where the platform has the score (409, as in Moodle), and is it there once?"""
     monkeypatch.setattr(grade_passback, "WAITS", (1.1, 1.1))
-    sent.platform.faults = ["late"]
+    sent.platform.faults, sent.platform.digits = ["late"], 19
     sent.send("--student", "ada")
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 2
 
