@@ -1,7 +1,8 @@
 """A learning management system made for the tests: LTI 1.3 core, OAuth 2 with signed assertions, AGS 2.0.
 
 It is written by the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with what Moodle's
-source adds: a score that is not newer is refused (409), and of somebody who is not in the course (400). It checks the tool's signatures with the tool's own key set, over HTTP; it listens on loopback.
+source adds: a score that is not newer is refused (409), and of somebody who is not in the course (400). It
+checks the tool's signatures with the tool's own key set, over HTTP; it listens on loopback.
 """
 
 from __future__ import annotations

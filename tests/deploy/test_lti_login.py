@@ -87,7 +87,7 @@ def test_others_are_refused(log_in, given, words):
 
 
 def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
-    """Another account with the same address, or the same account as somebody else: refused until forgotten?"""
+    """Another account with the same address, the same account as somebody else: refused until forgotten?"""
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "comes the account by which ada came" in refused(log_in, claims("ben"))
@@ -384,8 +384,8 @@ def test_a_form_with_claims_logs_nobody_in(site):
     "target",
     [
         "https://evil.example/hub/lab", "//evil.example/x", "https://hub/hub?next=https://evil.example/",
-        "https://hub/hub?next=%2F%2Fevil.example", "https://hub/hub?next=%2F%5Cevil.example", "/\\evil.example",
-        "javascript:alert(1)",
+        "https://hub/hub?next=%2F%2Fevil.example", "https://hub/hub?next=%2F%5Cevil.example",
+        "/\\evil.example", "javascript:alert(1)",
     ],
 )  # fmt: skip
 def test_it_leads_to_no_other_site(site, target):

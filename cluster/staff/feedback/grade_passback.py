@@ -6,8 +6,10 @@ assignment's name. What was sent is written down after each student, so the same
     <private>/lti/private.pem          the key by which the platform knows this course (0600)
     <private>/lti/<assignment>.json    {"line item", "scores": {student: {"user", "points", "of", "when"}}}
 
-The hub's log-in writes down who somebody is on the platform, and where its line items are (`c.Lti.folder`
-names that folder). PyLTI1p3 signs, asks for access and sends.
+`python -m cluster.staff.feedback.grade_passback`, in the course's root, makes the key where there is none
+and prints the public one (a JSON Web Key Set). The hub's log-in writes down who somebody is on the
+platform, and where its line items are (`c.Lti.folder` names that folder). PyLTI1p3 signs, asks for access
+and sends.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ class Registration:
 def folder(private: Path) -> Path:
     """Where key and records lie, for their owner alone."""
     found = private / "lti"
-    found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.mkdir(mode=0o700, exist_ok=True)
+    found.mkdir(mode=0o700, exist_ok=True)
     return found
 
 
@@ -422,3 +425,7 @@ def _usable(item: LineItem) -> LineItem:
             f"the platform's line item is no encrypted URL (https), but {item.get_id()!r}", 400
         )
     return item
+
+
+if __name__ == "__main__":
+    print(json.dumps(public_keys(Path.cwd() / ".grading")))

@@ -11,6 +11,7 @@ The private key is the grader's, `.grading/lti/private.pem` (0600) in the grader
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import pwd
 import time
@@ -20,10 +21,10 @@ from cluster.system import files
 from cluster.system.text import printable
 
 from ..feedback import grade_passback
-from . import daemons, users
 from .roster import Person
 from .settings import Settings, Trouble
 
+PACKAGES = ("jwcrypto", "ltiauthenticator", "pylti1p3")
 MODE = 0o640  # of what the grader may read
 
 
@@ -34,22 +35,16 @@ def folder(state: Path) -> Path:
 
 def missing() -> str | None:
     """Why there can be no LTI here, or None."""
-    try:
-        import jwcrypto
-        import ltiauthenticator
-        import pylti1p3
-    except ModuleNotFoundError as error:
-        return f"[lti] needs the package {error.name}: cluster/setup.sh hub installs it"
-    return None if jwcrypto and ltiauthenticator and pylti1p3 else ""
+    lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    return f"[lti] needs {', '.join(lacks)}, which cluster/setup.sh hub installs" if lacks else None
 
 
-def prepare(state: Path, settings: Settings) -> None:
-    """Make the folder, the course's key where there is none, and what is read of them."""
-    place, course = folder(state), daemons.course_root(settings)
+def prepare(state: Path, settings: Settings, keys: object) -> None:
+    """Make the folder, and write what hub and grader read in it. keys: the public ones of the course."""
+    place = folder(state)
     place.mkdir(mode=0o750, exist_ok=True)
     os.chown(place, 0, pwd.getpwnam(settings.grader).pw_gid)
     place.chmod(0o2750)
-    keys = users.acting(settings.grader, lambda: grade_passback.public_keys(course / ".grading"))
     files.write_json(place / "jwks.json", keys, mode=MODE)
     files.write_json(place / grade_passback.PLATFORM, dataclasses.asdict(settings.lti), mode=MODE)
 

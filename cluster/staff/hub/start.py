@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pwd
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
         with step("course", say) as note:
             note(_course(root, state, settings))
         if settings.lti:
-            lti.prepare(state, settings)
+            lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
         # Started anew, which no server of a student notices: what has an old configuration or packages.
         anew = {
@@ -114,6 +115,14 @@ def _grader(state: Path, settings: Settings) -> None:
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:
         raise Trouble(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+
+
+def _keys(state: Path, settings: Settings) -> object:
+    """The public keys of the course; the grader makes them, and keeps the private one."""
+    result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
+    if result.returncode:
+        raise Trouble(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")
+    return json.loads(result.stdout)
 
 
 def _placed(settings: Settings) -> str:
