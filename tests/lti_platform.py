@@ -14,6 +14,7 @@ import re
 import threading
 import time
 import uuid
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -33,6 +34,12 @@ ITEM, ITEM_LIST, SCORE_TYPE = (
 )
 
 
+@cache
+def _key(whose: str) -> JWK:
+    """An RSA key, made once in a process."""
+    return JWK.generate(kty="RSA", size=2048, kid="site", alg="RS256")
+
+
 class Refusal(Exception):
     """An answer that is an error: HTTP status, words."""
 
@@ -47,7 +54,7 @@ class Platform:
 
     def __init__(self, tool: str = ""):
         self.tool, self.client_id, self.deployment = tool, "tool-7", "3"
-        self.key, self.forged = (JWK.generate(kty="RSA", size=2048, kid="site", alg="RS256") for _ in "ab")
+        self.key, self.forged = _key("own"), _key("another's")
         self.people: dict[str, dict] = {}
         self.granted = [ITEMS, SCORE]
         self.claims = lambda claims: claims

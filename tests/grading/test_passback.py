@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import stat
 import warnings
 
@@ -14,42 +15,22 @@ from cluster.staff.course import Course
 from cluster.staff.feedback import grade_passback
 
 from ..lti_platform import ITEMS, Platform
+from .courses import make_course
 
-NAME, ITEM = "99_doubling", "c/1/lineitems/1/lineitem?type=9"
+NAME = "99_doubling"
 POINTS = {"ada": 3.0, "ben": 1.0, "cem": 2.0, "dag": 0.0}
 
 
-class Sent:
-    """A course with a gradebook, registered with a platform to which its people have come."""
+class Graded:
+    """A course whose gradebook has marks of one assignment."""
 
-    def __init__(self, root, platform, folder):
-        self.root, self.platform, self.folder = root, platform, folder
-        (root / "nbgrader_site.py").write_text(f'c = get_config()\nc.Lti.folder = "{folder}"\n')
-        self.course = Course(root)
-        with self.book() as book:
-            book.add_assignment(NAME)
-            book.add_notebook("doubling", NAME)
-            book.add_grade_cell("double", "doubling", NAME, max_score=3, cell_type="code")
-        for student, points in POINTS.items():
-            platform.enrol(student)
-            self.grade(student, points)
-        with self.book() as book:
-            book.add_student("eve")  # who hands in nothing
-        platform.tool, platform.tool_keys = platform.url, grade_passback.public_keys(self.course.private)
-        self.write("platform.json", platform.settings | {"audience": "", "context": ""})
-        people = {login: person["sub"] for login, person in platform.people.items()}
-        self.links = {"issuer": platform.url, "people": people}
-        context = {"title": "HPDL", "lineitems": f"{platform.url}/c/1/lineitems?type=9"}
-        self.links["contexts"] = {"c-1": context | {"scope": platform.granted}}
-        self.write("links.json", self.links)
+    def __init__(self, root):
+        self.root, self.course = root, Course(root)
 
     def book(self):
         from nbgrader.api import Gradebook
 
         return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
-
-    def write(self, name, value):
-        (self.folder / name).write_text(json.dumps(value))
 
     def grade(self, student, points, person_has_to_look=False):
         with self.book() as book, warnings.catch_warnings():
@@ -59,6 +40,27 @@ class Sent:
             found = book.find_grade("double", "doubling", NAME, student)
             found.auto_score, found.needs_manual_grade = points, person_has_to_look
             book.db.commit()
+
+
+class Sent(Graded):
+    """Such a course, registered with a platform to which its people have come."""
+
+    def __init__(self, root, platform, folder):
+        (root / "nbgrader_site.py").write_text(f'c = get_config()\nc.Lti.folder = "{folder}"\n')
+        super().__init__(root)
+        self.platform, self.folder = platform, folder
+        for student in POINTS:
+            platform.enrol(student)
+        platform.tool, platform.tool_keys = platform.url, grade_passback.public_keys(self.course.private)
+        self.write("platform.json", platform.settings | {"audience": "", "context": ""})
+        people = {login: person["sub"] for login, person in platform.people.items()}
+        self.links = {"issuer": platform.url, "people": people}
+        context = {"title": "HPDL", "lineitems": f"{platform.url}/c/1/lineitems?type=9"}
+        self.links["contexts"] = {"c-1": context | {"scope": platform.granted}}
+        self.write("links.json", self.links)
+
+    def write(self, name, value):
+        (self.folder / name).write_text(json.dumps(value))
 
     def send(self, *more, status=0):
         assert command.main(["lti", "99", *more]) == status
@@ -74,13 +76,30 @@ class Sent:
         return len(found)
 
 
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """The root of a course with POINTS in its gradebook, and eve, who handed in nothing."""
+    made = Graded(make_course(tmp_path_factory.mktemp("graded")))
+    with made.book() as book:
+        book.add_assignment(NAME)
+        book.add_notebook("doubling", NAME)
+        book.add_grade_cell("double", "doubling", NAME, max_score=3, cell_type="code")
+    for student, points in POINTS.items():
+        made.grade(student, points)
+    with made.book() as book:
+        book.add_student("eve")
+    grade_passback.private_key(made.course.private)
+    return made.root
+
+
 @pytest.fixture
-def sent(course, tmp_path, monkeypatch):
-    monkeypatch.setattr(grade_passback, "WAITS", (0.0, 0.0))
-    monkeypatch.chdir(course)
+def sent(graded, tmp_path, monkeypatch):
+    root = shutil.copytree(graded, tmp_path / "course")
     (tmp_path / "lti").mkdir()
+    monkeypatch.setattr(grade_passback, "WAITS", (0.0, 0.0))
+    monkeypatch.chdir(root)
     with Platform().running() as platform:
-        yield Sent(course, platform, tmp_path / "lti")
+        yield Sent(root, platform, tmp_path / "lti")
 
 
 def test_points_arrive_once(sent, capsys):
