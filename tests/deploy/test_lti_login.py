@@ -254,7 +254,7 @@ def site(tmp_path_factory):
         with open(state / "log", "wb") as log:
             process = subprocess.Popen(command, cwd=state, stdout=log, stderr=log)
         try:
-            until = time.monotonic() + 240
+            until = time.monotonic() + 600
             while not up(platform.tool):
                 assert process.poll() is None and time.monotonic() < until, (state / "log").read_text()
                 time.sleep(0.3)
@@ -299,7 +299,7 @@ servers = pytest.mark.servers
 
 
 @servers
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 def test_a_launch_logs_in(site):
     """By the platform's form, with its signature; and is the instructor's course written down?"""
     for login in ("ada", "ines"):
@@ -398,3 +398,18 @@ def test_it_leads_to_no_other_site(site, target):
         place = page.headers["Location"]
         assert place.startswith("/") and not place.startswith(("//", "/\\"))
         assert urlsplit(urljoin(site.tool, place)).netloc == urlsplit(site.tool).netloc
+
+
+@servers
+def test_behind_tls_the_cookies_come_with_a_form_of_another_site(site):
+    """State and nonce are for TLS alone, and sent with the platform's form, as no other cookie is?"""
+    asked = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
+    page = requests.get(site.link("ada"), **asked)
+    kept = page.raw.headers.getlist("Set-Cookie")
+    own = [one for one in kept if one.startswith("lti13authenticator-")]
+    assert len(own) == 2 and all(
+        {"Secure", "SameSite=None", "HttpOnly"} <= set(one.split("; ")) for one in own
+    )
+    assert page.headers["Location"].startswith(f"{site.url}/auth?")
+    assert "redirect_uri=https%3A%2F%2F127.0.0.1" in page.headers["Location"]
+    assert not [one for one in kept if one not in own and "SameSite=None" in one]
