@@ -101,8 +101,8 @@ class RosterAuthenticator(LTI13Authenticator):
         """What the hub's log-in page shows in the place of a form."""
         where = html.escape(self.issuer)
         return (
-            f'<p>You log in by the learning platform: open the course there (<a href="{where}">{where}</a>),'
-            " and in it the link to this hub.</p>"
+            f'<h1>Log in</h1><p>You come by the learning platform: open the course there (<a href="{where}">{where}'
+            "</a>), and in it the link to this hub.</p>"
         )
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, Any] | None = None) -> dict[str, str]:
