@@ -219,6 +219,10 @@ from jupyterhub.proxy import Proxy
 
 class NoProxy(Proxy):
     table = {{}}
+    async def start(self):
+        pass
+    async def stop(self):
+        pass
     async def add_route(self, routespec, target, data):
         self.table[routespec] = {{"routespec": routespec, "target": target, "data": data}}
     async def delete_route(self, routespec):

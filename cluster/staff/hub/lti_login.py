@@ -100,10 +100,11 @@ class RosterAuthenticator(LTI13Authenticator):
     def get_custom_html(self, base_url: str) -> str:
         """What the hub's log-in page shows in the place of a form."""
         where = html.escape(self.issuer)
-        return (
-            f'<h1>Log in</h1><p>You come by the learning platform: open the course there (<a href="{where}">{where}'
-            "</a>), and in it the link to this hub.</p>"
+        link = f'<a href="{where}">{where}</a>'
+        words = (
+            f"You come by the learning platform: open the course there ({link}), and in it the hub's link."
         )
+        return f"<h1>Log in</h1><p>{words}</p>"
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, Any] | None = None) -> dict[str, str]:
         """{"name": user} for somebody whose log-in the platform has signed. Raises HTTPError (403)."""
