@@ -78,7 +78,7 @@ class Sent(Graded):
 
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory):
-    """The root of a course with POINTS in its gradebook, and eve, who handed in nothing."""
+    """The root of a course with POINTS in its gradebook, and fay, who handed in nothing."""
     made = Graded(make_course(tmp_path_factory.mktemp("graded")))
     with made.book() as book:
         book.add_assignment(NAME)
@@ -87,7 +87,7 @@ def graded(tmp_path_factory):
     for student, points in POINTS.items():
         made.grade(student, points)
     with made.book() as book:
-        book.add_student("eve")
+        book.add_student("fay")
     grade_passback.private_key(made.course.private)
     return made.root
 
@@ -239,7 +239,7 @@ def test_who_is_left_out_is_named(sent, capsys):
     for more in (["--dry-run"], []):
         sent.send(*more, status=1)
         said = capsys.readouterr()
-        assert "ben is left out: a person has to look at it" in said.err and "eve" not in said.out + said.err
+        assert "ben is left out: a person has to look at it" in said.err and "fay" not in said.out + said.err
         assert "cem is left out: has never come to the hub from the platform: let them" in said.err
     assert set(sent.points()) == {"ada", "dag"}
     assert command.main(["lti", "99", "--student", "zoe"]) == 1
