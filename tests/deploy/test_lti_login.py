@@ -194,6 +194,7 @@ def test_nothing_of_it_is_there_without_the_setting(tmp_path):
         assert ("etc/lti_login.py" in made) == there
         text = made["etc/jupyterhub_config.py"]
         assert ("lti" in text.lower()) == there and ('authenticator_class = "pam"' in text) != there
+        compile(text, "generated", "exec")
         assert ("Lti.folder" in config_files.site(chosen, tmp_path, None)) == there
 
 

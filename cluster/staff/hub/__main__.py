@@ -111,7 +111,7 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
 def _lti(args: argparse.Namespace, state: Path) -> int:
     from . import lti
 
-    chosen = states.settings(state)
+    chosen = _started(state) if args.forget else states.settings(state)
     if args.forget:
         with states.locked(state, say):
             lti.forget(state, args.forget)
