@@ -20,7 +20,7 @@ from jupyterhub.handlers.login import LoginHandler
 from ltiauthenticator.lti13.handlers import LTI13CallbackHandler
 from tornado.web import HTTPError
 
-from cluster.staff.hub import config_files, lti, lti_login, roster
+from cluster.staff.hub import config_files, lti, lti_login, roster, stop
 from cluster.staff.hub.settings import Settings, Trouble, from_values
 
 from .. import ROOT, ports
@@ -142,6 +142,13 @@ def test_the_hubs_own_form_logs_nobody_in(log_in):
     assert asyncio.run(answer(log_in, LTI13CallbackHandler, given)) == {"name": "ines"}
     assert asyncio.run(answer(log_in, LoginHandler, given))[0] == 403
     assert asyncio.run(answer(log_in, LTI13CallbackHandler, None))[0] == 403
+
+
+def test_a_purge_takes_it_along(log_in, tmp_path):
+    """Is nothing of it left in the state folder, and so the folder removed?"""
+    log_in.user_of(claims())
+    stop._remove(tmp_path)
+    assert not tmp_path.exists()
 
 
 # --- the settings -------------------------------------------------------------------------------------
