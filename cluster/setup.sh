@@ -173,7 +173,7 @@ install_course() {
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
     mkdir -p "$settings" && cp cluster/pages/cluster-panel.json "$settings"  # start page and jobs, in every Lab
 }
-install_hub() { install -e '.[hub,similar]'; }
+install_hub() { install -e '.[hub,lti,similar]'; }
 install_similar() { install -e '.[similar]'; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }

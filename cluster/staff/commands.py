@@ -91,6 +91,14 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
     c.set_defaults(run=export)
 
+    c = command("lti", "send the final points of an assignment to the learning platform (LTI 1.3)")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
+    c.add_argument(
+        "--dry-run", action="store_true", help="say what would be sent, and ask the platform nothing"
+    )
+    c.set_defaults(run=lti)
+
     c = command("hand-out", "generate an assignment, examine it, and give it to students by the exchange")
     c.add_argument("assignment", help=ONE)
     c.set_defaults(run=hand_out)
@@ -354,6 +362,32 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
     grading_folder.write(target, text)
     say(f"{target}: {', '.join(names)}", *(f"  note: {words}" for words in warnings), sep="\n")
     return []
+
+
+def lti(root: Path, options: argparse.Namespace) -> list[str]:
+    """Send final points to the learning platform; returns who was left out or not taken, and what to do."""
+    from .feedback import grade_passback
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    where = grade_passback.registration(course)
+    with opened(course) as book:
+        if assignment not in {found.name for found in book.assignments}:
+            raise CourseError(f"{assignment}: not in the gradebook, so nothing of it is graded")
+        made = grade_passback.plan(course, book, assignment, where, options.student)
+    say(f"{assignment} to {where.issuer}, course {where.context!r} ({where.title!r}):")
+    left = [f"{student} is left out: {why}" for student, why in sorted(made.left.items())]
+    if options.dry_run:
+        for student, score in sorted(made.send.items()):
+            before = f" (the platform has {made.before[student]:g})" if student in made.before else ""
+            say(f"  {student}: {score.points:g} of {score.of:g}{before}")
+        say(f"  {len(made.send)} would be sent, {len(made.same)} were sent before, {len(left)} left out")
+        return left
+    outcome = grade_passback.send(course, made, where, say)
+    counts = {"sent": outcome.done, "sent before": made.same, "left out": left, "not taken": outcome.failed}
+    say("  " + ", ".join(f"{len(found)} {words}" for words, found in counts.items()))
+    failed = [f"{student} was not taken: {why}" for student, why in sorted(outcome.failed.items())]
+    return [*left, *failed, *filter(None, [outcome.stopped])]
 
 
 def hand_out(root: Path, options: argparse.Namespace) -> list[str]:

@@ -13,6 +13,7 @@ import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 LOGINS = ("username", "sis login id", "email address")  # whose columns name the user, the first that is there
 LAST = ("last name", "lastname", "surname")
@@ -28,9 +29,10 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Entry:
-    """A row: the user's name here, first and last name, the fields as they stand."""
+    """A row: the user's name here and there, first and last name, the fields as they stand."""
 
     user: str
+    login: str
     names: tuple[str, str]
     fields: tuple[str, ...]
     line: int
@@ -100,10 +102,18 @@ def table(text: str, where: str) -> Table:
             "Test",
         )  # Canvas's own rows
         if row[login].strip() and not about:
-            people.append(Entry(user(row[login]), (given, last_name), row, line))
+            people.append(Entry(user(row[login]), row[login].strip(), (given, last_name), row, line))
     return Table(header, identity, tuple(people))
 
 
 def user(login: str) -> str:
     """The user's name here: the log-in in small letters, of an address what stands before its @."""
     return login.strip().lower().partition("@")[0]
+
+
+def is_encrypted(url: str) -> bool:
+    """Whether what is sent to this URL can be read by nobody on the way: https, or this machine itself."""
+    parts = urlsplit(url)
+    return parts.scheme == "https" or (
+        parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")
+    )

@@ -63,14 +63,13 @@ def real(folder: Path, assignment: str) -> Path:
 class Hub:
     """Start, stop and ask it by its own commands, in a state folder under /var/tmp."""
 
-    def __init__(self, course: Path, **settings: str | int):
+    def __init__(self, course: Path, **settings: str | int | dict[str, object]):
         self.folder = Path(tempfile.mkdtemp(prefix="hub-", dir="/var/tmp"))
         self.folder.chmod(0o755)
         self.state, self.course = self.folder / "hub", course
         values = {"port": ports(5), "grader": f"{PREFIX}grader", **settings}
         self.port, self.grader = values["port"], values["grader"]
-        lines = [f"{k} = {v}" if isinstance(v, int) else f'{k} = "{v}"' for k, v in values.items()]
-        (self.folder / "settings.toml").write_text("\n".join(lines))
+        (self.folder / "settings.toml").write_text(_toml(values))
         self.roster = self.folder / "people.csv"
 
     def enrol(self, **people: str | tuple[str, int]) -> None:
@@ -146,6 +145,13 @@ class Hub:
         if self.state.exists():
             self.do("stop", "--purge", "--yes")
         shutil.rmtree(self.folder)
+
+
+def _toml(values: dict[str, object]) -> str:
+    """Settings as TOML, tables at the end; JSON's words for texts, numbers, lists are TOML's, too."""
+    tables = {name: value for name, value in values.items() if isinstance(value, dict)}
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in values.items() if name not in tables]
+    return "".join([*lines, *(f"[{name}]\n{_toml(table)}" for name, table in tables.items())])
 
 
 def ports(n: int) -> int:

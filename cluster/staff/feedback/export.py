@@ -33,23 +33,8 @@ def export(
     Who handed nothing in has an empty field (Moodle: a dash), not 0: what that is worth, the course decides.
     like: the platform's own export, whose people and columns then stand in the table as it names them.
     """
-    from nbgrader.api import MissingEntry
-
-    worth = {name: book.find_assignment(name).max_score for name in names}
-    rows, warnings = [], []
-    for person in sorted(book.students, key=lambda person: person.id):
-        final = []
-        for name in worth:
-            try:
-                submitted = book.find_submission(name, person.id)
-            except MissingEntry:
-                final.append(None)
-                continue
-            penalty = submitted.late_submission_penalty or 0.0
-            final.append(round(max(0.0, submitted.score - penalty), 4))
-            if submitted.needs_manual_grade:
-                warnings.append(f"{person.id}, {name}: a person has to look at it before it counts")
-        rows.append((person, final))
+    worth, rows, waiting = finals(book, names)
+    warnings = [f"{user}, {name}: a person has to look at it before it counts" for user, name in waiting]
     if form == "moodle":
         warnings += [
             f"{name}: {most:g} points; Moodle refuses more than {MOODLES_MOST:g} until unlimitedgrades is set"
@@ -69,6 +54,33 @@ def export(
                 if is_formula(person.id)
             ]
     return text(made, quote_all=form == "blackboard"), warnings
+
+
+def finals(
+    book: Gradebook, names: Iterable[str]
+) -> tuple[dict[str, float], list[Row], list[tuple[str, str]]]:
+    """({assignment: points to get}, final points, [(student, assignment) that a person has to look at]).
+
+    Lateness is taken off; None where nothing was handed in.
+    """
+    from nbgrader.api import MissingEntry
+
+    worth = {name: book.find_assignment(name).max_score for name in names}
+    rows, waiting = [], []
+    for person in sorted(book.students, key=lambda person: person.id):
+        final = []
+        for name in worth:
+            try:
+                submitted = book.find_submission(name, person.id)
+            except MissingEntry:
+                final.append(None)
+                continue
+            penalty = submitted.late_submission_penalty or 0.0
+            final.append(round(max(0.0, submitted.score - penalty), 4))
+            if submitted.needs_manual_grade:
+                waiting.append((person.id, name))
+        rows.append((person, final))
+    return worth, rows, waiting
 
 
 def plain(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:

@@ -1,4 +1,4 @@
-"""The commands: start, stop, status, roster, sync, backup, restore, units."""
+"""The commands: start, stop, status, roster, sync, lti, backup, restore, units."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         commands |= {
             "roster": _roster,
             "sync": _sync,
+            "lti": _lti,
             "backup": _backup,
             "restore": _restore,
             "units": _units,
@@ -107,6 +108,18 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
+def _lti(args: argparse.Namespace, state: Path) -> int:
+    from . import lti
+
+    chosen = _started(state) if args.forget else states.settings(state)
+    if args.forget:
+        with states.locked(state, say):
+            lti.forget(state, args.forget)
+        say(f"{args.forget}: the next account of the platform that comes as {args.forget} is held to")
+    say(lti.report(state, chosen, args.url or chosen.public))
+    return 0
+
+
 def _backup(args: argparse.Namespace, state: Path) -> int:
     from .backup import write_backup
 
@@ -159,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
         "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
         "roster": "make a roster of an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
+        "lti": "say what a learning platform has to be told for LTI 1.3, who came and who was refused",
         "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
         "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
         "units": "print units of systemd: start at boot, mend every five minutes, back up every night",
@@ -166,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
         if name == "start":
-            text = "the people, as CSV (name, user, role, extension); default: the one last read"
+            text = "the people, as CSV (name, user, role, extension, platform); default: the last"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
             text = "a TOML file; default: what was last started (cluster/staff/hub/settings.py lists them)"
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)
@@ -195,6 +209,11 @@ def _parser() -> argparse.ArgumentParser:
         if name == "backup":
             text = "minutes to wait for the end of a `grade run` at work (default: %(default)s)"
             command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
+        if name == "lti":
+            text = "the hub's address as browsers know it, such as https://hub.example.org"
+            command.add_argument("--url", metavar="URL", help=text)
+            text = "let another account of the platform come as this user"
+            command.add_argument("--forget", metavar="USER", help=text)
         if name in ("backup", "restore"):
             command.add_argument("file", type=Path, metavar="FILE", help="a .tar.gz")
     return parser

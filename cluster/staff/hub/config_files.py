@@ -47,7 +47,8 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
             made[f"etc/{role}/jupyter_{name}_config.json"] = text
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
     made |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
-    for name in ("prefork.py", "spawner.py"):  # the hub's Python has no package `cluster`
+    own = ("prefork.py", "spawner.py", *(["lti_login.py"] if settings.lti else []))
+    for name in own:  # the hub's Python has no package `cluster`
         made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
     for role in ("student", "instructor"):
@@ -100,6 +101,7 @@ def site(settings: Settings, state: Path, gradebook: str | None) -> str:
     lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
     lines += [f'c.Notices.folder = "{state}/people"']
     lines += [f"c.CourseDirectory.db_url = {gradebook!r}"] if gradebook else []
+    lines += [f'c.Lti.folder = "{state}/lti"'] if settings.lti else []
     return "\n".join(lines) + "\n"
 
 
@@ -131,7 +133,8 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         else "",
         "state": str(state),
         "python": python,
-        "log_in": LOG_IN,
+        "log_in": "" if settings.lti else LOG_IN,
+        "authenticator": LTI.format(state=state, lti=settings.lti) if settings.lti else PAM,
         "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
         "news": news(settings),
         "course": COURSE,
@@ -174,10 +177,8 @@ c.JupyterHub.last_activity_interval = {news}
 c.JupyterHub.active_server_limit = {settings.servers}
 c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
 
-# Who may log in: the users that `sync` has put into the hub from the roster, with their Unix password.
-c.JupyterHub.authenticator_class = "pam"
-c.PAMAuthenticator.open_sessions = False
-c.Authenticator.allow_existing_users = True
+# Who may log in: the users that `sync` has put into the hub from the roster.
+{authenticator}c.Authenticator.allow_existing_users = True
 c.Authenticator.allow_all = False  # which some authenticators would have otherwise
 c.Authenticator.admin_users = set()
 
@@ -224,6 +225,27 @@ c.JupyterHub.load_roles = [
      "scopes": ["list:users", "read:users:activity", "read:servers", "delete:servers"]}},{checking}
 ]
 {extra}'''
+
+PAM = """\
+c.JupyterHub.authenticator_class = "pam"  # with their Unix password
+c.PAMAuthenticator.open_sessions = False
+"""
+LTI = """\
+import sys
+
+sys.path.insert(0, "{state}/etc")
+import lti_login
+
+c.JupyterHub.authenticator_class = lti_login.RosterAuthenticator
+c.RosterAuthenticator.folder = "{state}/lti"
+c.RosterAuthenticator.deployments = {lti.deployments!r}
+c.RosterAuthenticator.issuer = {lti.issuer!r}
+c.RosterAuthenticator.client_id = {{{lti.client_id!r}}}
+c.RosterAuthenticator.authorize_url = {lti.authorize_url!r}
+c.RosterAuthenticator.jwks_endpoint = {lti.jwks_url!r}
+c.RosterAuthenticator.username_key = {lti.claim!r}
+c.LTI13LaunchValidator.time_leeway = 60  # seconds that the clocks of platform and hub may differ
+"""
 
 # Parts of it for the official check, where the settings have it: students' servers may ask the service.
 CHECK = """

@@ -39,12 +39,14 @@ NOT_FOR_READING = {
 }  # fetched, or for make
 MANIFEST = ".placed.json"
 SITE = "nbgrader_site.py"
+PASSWORD = "Your password: change it with `passwd` in a terminal (menu *File*, *New*)."
+LINK = "You log in by the course's link on the learning platform, where your marks are, too."
 README = """\
 # From Convolution to Cluster
 
 - `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, press
   *Make my copy* on the start page (menu *Course*).
-- Your password: change it with `passwd` in a terminal (menu *File*, *New*).
+- {log_in}
 - Assignments are not here: Nbgrader > Assignment List fetches them into `assignments/`, and submits them.
 - *Check officially*, on the start page, says what your saved work would get, a few times an hour.
 - `cluster/` is the package that notebooks import.
@@ -71,7 +73,8 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
     from ..release import student_files, student_folder
 
     chosen = [p for p in student_files.chosen(root, settings.after or None) if _read(root, p)]
-    texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {"README.md": README.encode()}
+    readme = README.format(log_in=LINK if settings.lti else PASSWORD)
+    texts = {str(p.relative_to(root)): p.read_bytes() for p in chosen} | {"README.md": readme.encode()}
     target, new = state / "course", state / "course.new"
     if _hashes(texts) == _manifest(target):
         return False

@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import platforms, spreadsheet
 from .settings import NAME, Trouble
 
-COLUMNS = ("name", "user", "role", "extension")
+COLUMNS = ("name", "user", "role", "extension", "platform")
 ROLES = ("student", "instructor")
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # Unicode's embeddings and overrides
 EXAMPLE = """\
@@ -24,18 +24,27 @@ Ines Example,ines,instructor,
 
 @dataclass(frozen=True)
 class Person:
-    """One line: the name as people write it, the Unix user, the role, days more for each assignment."""
+    """One line: the name as people write it, the Unix user, the role, days more for each assignment.
+
+    platform: what a learning management system calls this person, by LTI; empty: as the user.
+    """
 
     name: str
     user: str
     role: str
     extension: int = 0
+    platform: str = ""
 
     @property
     def names(self) -> tuple[str, str]:
         """First name and last name, as nbgrader keeps them."""
         first, _, last = self.name.rpartition(" ")
         return first, last
+
+    @property
+    def called(self) -> str:
+        """What a learning management system calls this person, in small letters."""
+        return (self.platform or self.user).casefold()
 
 
 def read_people(path: Path) -> list[Person]:
@@ -68,6 +77,7 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
         )
     rows.fieldnames = header
     people: dict[str, Person] = {}
+    called: dict[str, str] = {}
     for row in rows:
         if not any(row.values()):
             continue
@@ -75,6 +85,11 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
         if person.user in people:
             raise Trouble(f"{where}, line {rows.line_num}: the user {person.user!r} is there twice.")
         people[person.user] = person
+        if (other := called.setdefault(person.called, person.user)) != person.user:
+            raise Trouble(
+                f"{where}, line {rows.line_num}: the platform calls both {other} and {person.user}"
+                f" {person.called!r}: give each their own in the column platform."
+            )
     return list(people.values())
 
 
@@ -92,7 +107,10 @@ def of_platform(path: Path) -> str:
         table = platforms.read(path)
     except (platforms.Unknown, OSError) as error:
         raise Trouble(str(error)) from None
-    rows = [[" ".join(filter(None, e.names)), e.user, "student", ""] for e in table.people]
+    rows = [
+        [" ".join(filter(None, e.names)), e.user, "student", "", "" if e.login == e.user else e.login]
+        for e in table.people
+    ]
     people_in(as_csv(rows), "the roster made of it")  # what a roster may not hold is named now
     return spreadsheet.text([COLUMNS, *rows])
 
@@ -129,4 +147,7 @@ def _person(row: dict, line: str) -> Person:
     days = value.get("extension") or "0"
     if not days.isdecimal() or int(days) > 366:
         raise Trouble(f"{line}: extension = {days!r}: days more for each assignment, 0 to 366.")
-    return Person(value["name"], value["user"], role, int(days))
+    platform = value.get("platform", "")
+    if len(platform) > 254 or not platform.isprintable():
+        raise Trouble(f"{line}: platform = {platform!a}: an e-mail address or a user name of the platform.")
+    return Person(value["name"], value["user"], role, int(days), platform)

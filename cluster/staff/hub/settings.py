@@ -8,11 +8,47 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..platforms import is_encrypted
 from ..services import Trouble
 from . import COURSE
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of a Unix user
+URL = re.compile(r"https?://[A-Za-z0-9._~:/?@!$&()*+,;=%\[\]-]+")
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home
+
+
+@dataclass(frozen=True)
+class Lti:
+    """The learning management system that people come from (LTI 1.3), as it shows itself to a tool."""
+
+    issuer: str  # the platform ID
+    client_id: str
+    authorize_url: str  # the authentication request URL (OIDC)
+    jwks_url: str  # the public keyset URL
+    deployments: list[str]  # deployment IDs from which people may come
+    token_url: str = ""  # the access token URL; empty: no marks are sent
+    audience: str = ""  # of a request for a token, where the platform wants another one than token_url
+    claim: str = "email"  # what it calls somebody: a claim of the log-in, or custom_NAME, a custom parameter
+    context: str = ""  # the platform's number of the course, where instructors open the hub from several
+
+    def __post_init__(self) -> None:
+        for key in ("issuer", "authorize_url", "jwks_url", "token_url"):
+            value = getattr(self, key)
+            if key == "token_url" and value == "":
+                continue
+            if not isinstance(value, str) or not URL.fullmatch(value) or not is_encrypted(value):
+                raise Trouble(
+                    f"lti.{key} = {value!r}: a URL that begins with https://, as the platform shows it."
+                )
+        for key in ("client_id", "claim"):
+            if not isinstance(getattr(self, key), str) or not getattr(self, key).strip():
+                raise Trouble(f"lti.{key} = {getattr(self, key)!r}: a text, as the platform shows it.")
+        for key in ("audience", "context"):
+            if not isinstance(getattr(self, key), str):
+                raise Trouble(f"lti.{key} = {getattr(self, key)!r}: a text.")
+        known = self.deployments
+        if not isinstance(known, list) or not known or not all(isinstance(one, str) and one for one in known):
+            raise Trouble(f'lti.deployments = {known!r}: the deployment IDs of the platform, as ["1"].')
 
 
 @dataclass(frozen=True)
@@ -38,6 +74,7 @@ class Settings:
     checks: int = 3  # official checks an hour, of each student and assignment; 0: none at all
     checks_in_all: int = 30  # of each student and assignment
     memory_gib: float = 0  # that each process (a server, a kernel) of a local server may have; 0: no limit
+    lti: Lti | None = None  # a table [lti]: people log in from this platform, and no longer with a password
     extra: str = (
         ""  # a Python file, read after the generated jupyterhub_config.py: authenticator, limits, TLS
     )
@@ -125,7 +162,21 @@ def from_values(values: dict) -> Settings:
     known = [f.name for f in dataclasses.fields(Settings)]
     if odd := sorted(values.keys() - set(known)):
         raise Trouble(f"the settings know no {', '.join(odd)}; they have: {', '.join(known)}.")
+    if (lti := values.get("lti")) is not None:
+        values = values | {"lti": _lti(lti)}
     return Settings(**values)
+
+
+def _lti(values: object) -> Lti:
+    """The table [lti]."""
+    if not isinstance(values, dict):
+        raise Trouble(f"lti = {values!r}: a table, [lti], as in the hub's README.")
+    fields = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(Lti)}
+    if odd := sorted(values.keys() - fields.keys()):
+        raise Trouble(f"[lti] knows no {', '.join(odd)}; it has: {', '.join(fields)}.")
+    if absent := [name for name, needed in fields.items() if needed and name not in values]:
+        raise Trouble(f"[lti] lacks {', '.join(absent)}: the platform shows them once the hub is registered.")
+    return Lti(**values)
 
 
 def from_toml(path: Path) -> Settings:

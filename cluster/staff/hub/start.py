@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pwd
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from . import (
     course_files,
     daemons,
     environment,
+    lti,
     neighbours,
     postgres,
     roster,
@@ -28,7 +30,7 @@ from .settings import Settings, Trouble
 
 READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
     "servers": ("etc/prefork.py",),
-    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py"),
+    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py", "etc/lti_login.py"),
     "formgrader": ("etc/grader/",),
     "check": ("etc/check.json",),
     "culler": (),
@@ -42,6 +44,8 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
     """
     if why := daemons.missing():
         raise Trouble(f"The hub cannot be started here: {why}.")
+    if settings.lti and (why := lti.missing()):
+        raise Trouble(f"{why}.")
     people = roster.read_people(list_)
     daemons.proxy_program()
     course_files.check(root)
@@ -56,6 +60,8 @@ def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say
         before = _placed(settings)
         with step("course", say) as note:
             note(_course(root, state, settings))
+        if settings.lti:
+            lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
         # Started anew, which no server of a student notices: what has an old configuration or packages.
         anew = {
@@ -109,6 +115,14 @@ def _grader(state: Path, settings: Settings) -> None:
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:
         raise Trouble(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+
+
+def _keys(state: Path, settings: Settings) -> object:
+    """The public keys of the course; the grader makes them, and keeps the private one."""
+    result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
+    if result.returncode:
+        raise Trouble(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")
+    return json.loads(result.stdout)
 
 
 def _placed(settings: Settings) -> str:

@@ -9,7 +9,7 @@ from cluster.system import processes
 
 from .. import services
 from ..one_machine_slurm.status import report as slurm_report
-from . import COURSE, course_files, daemons, slurm_accounts
+from . import COURSE, course_files, daemons, lti, slurm_accounts
 from . import state as states
 from .api import Api
 from .settings import Trouble
@@ -41,6 +41,8 @@ def report(state: Path) -> tuple[int, str]:
         people = Api(settings, daemons.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
         servers = sorted(p["name"] for p in people if p["server"])
         rows.append(f"  {len(people)} people; servers: {', '.join(servers) or 'none'}")
+    if settings.lti:
+        rows += [f"  log-in     {words}" for words in lti.refused(state)]
     if settings.slurm == "machine":
         slurm, text = slurm_report(slurm_accounts.slurm_state(state))
         rows.append("  Slurm, the one of this machine:")

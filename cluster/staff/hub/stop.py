@@ -19,7 +19,7 @@ ORDER = ("culler", "hub", "servers", "formgrader")  # then the servers, then the
 LATER = ("proxy", "postgres")
 FOLDERS = ("etc", "logs", "hub", "python", "python.new", ".python.old", "course", "course.new", ".course.old")
 FOLDERS += ("python.old", "course.old")  # as earlier versions named them
-FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people")
+FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people", "lti")
 FILES = ("started.json", "processes.json", "lock", "roster.csv", "accounts.json", "passwords.csv")
 FILES += (states.BACKED_UP,)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cluster.system import files
 
-from . import course_files, daemons, environment, neighbours, slurm_accounts, users
+from . import course_files, daemons, environment, lti, neighbours, slurm_accounts, users
 from . import state as states
 from .api import Api
 from .roster import Person
@@ -24,6 +24,8 @@ KEPT = states.ROSTER
 def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
     """Apply the roster everywhere; returns what was changed, in words. The hub has to run."""
     changed = unix(state, settings, people)
+    if settings.lti:
+        lti.enrol(state, people)
     changed += Api(settings, daemons.tokens(state, settings)["sync"]).apply(people)
     changed += gradebook(state, settings, people)
     if settings.slurm != "none":

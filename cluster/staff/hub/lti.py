@@ -1,0 +1,101 @@
+"""LTI 1.3: what the hub's log-in and the sending of marks find on disk, and what the platform has to be told.
+
+    <state>/lti/    root's; the grader may read
+        platform.json    the settings [lti], and the folder of the course's key
+        jwks.json        the public key, which the hub shows to everybody
+        people.json, links.json, refused.json: see lti_login
+
+The private key is the grader's, `.grading/lti/private.pem` (0600) in the grader's course.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+import pwd
+import time
+from pathlib import Path
+
+from cluster.system import files
+from cluster.system.text import printable
+
+from ..feedback import grade_passback
+from .roster import Person
+from .settings import Settings, Trouble
+
+PACKAGES = ("jwcrypto", "ltiauthenticator", "pylti1p3")
+MODE = 0o640  # of what the grader may read
+
+
+def folder(state: Path) -> Path:
+    """Where all of it lies but for the private key."""
+    return state / "lti"
+
+
+def missing() -> str | None:
+    """Why there can be no LTI here, or None."""
+    lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    return f"[lti] needs {', '.join(lacks)}, which cluster/setup.sh hub installs" if lacks else None
+
+
+def prepare(state: Path, settings: Settings, keys: object) -> None:
+    """Make the folder, and write what hub and grader read in it. keys: the public ones of the course."""
+    place = folder(state)
+    place.mkdir(mode=0o750, exist_ok=True)
+    os.chown(place, 0, pwd.getpwnam(settings.grader).pw_gid)
+    place.chmod(0o2750)
+    files.write_json(place / "jwks.json", keys, mode=MODE)
+    files.write_json(place / grade_passback.PLATFORM, dataclasses.asdict(settings.lti), mode=MODE)
+
+
+def enrol(state: Path, people: list[Person]) -> None:
+    """Tell the log-in who is on the roster."""
+    table = {p.called: {"user": p.user, "role": p.role} for p in people}
+    files.write_json(folder(state) / "people.json", table, mode=MODE)
+
+
+def urls(base: str) -> dict[str, str]:
+    """What the platform wants to know of the hub at `base`, by the names of LTI 1.3."""
+    base = base.rstrip("/")
+    return {
+        "Tool URL, target link URI": f"{base}/hub",
+        "Initiate login URL (OIDC)": f"{base}/hub/lti13/oauth_login",
+        "Redirection URI": f"{base}/hub/lti13/oauth_callback",
+        "Public keyset URL (JWKS)": f"{base}/hub/lti13/jwks",
+    }
+
+
+def report(state: Path, settings: Settings, base: str) -> str:
+    """The URLs for the platform, who has come from it, from which courses, and who was refused."""
+    lines = ["What the platform has to be told:", *(f"  {name:26} {url}" for name, url in urls(base).items())]
+    if settings.lti is None:
+        return "\n".join([*lines, "LTI is off: what the platform answers goes into [lti] of the settings."])
+    links = files.read_json(folder(state) / grade_passback.LINKS) or {}
+    lines.append(f"{len(links.get('people', {}))} people have come from {settings.lti.issuer}")
+    for number, context in links.get("contexts", {}).items():
+        marks = "takes marks" if context["lineitems"] else "takes no marks"
+        lines.append(f"  course {printable(number)} ({printable(context['title'])}): {marks}")
+    return "\n".join([*lines, *(f"  {line}" for line in refused(state))])
+
+
+def refused(state: Path) -> list[str]:
+    """Who was refused at the log-in in the last week, when and why, the newest first."""
+    found = files.read_json(folder(state) / "refused.json") or {}
+    found = {name: one for name, one in found.items() if one["when"] > time.time() - 7 * 86400}
+    return [
+        f"refused {time.strftime('%d %b %H:%M', time.localtime(one['when']))}: "
+        f"{printable(name) or 'somebody'}: {printable(one['why'], 400)}"
+        for name, one in reversed(found.items())
+    ]
+
+
+def forget(state: Path, user: str) -> None:
+    """The account of the platform by which a user comes is no longer held to: the next one to come is."""
+    path = folder(state) / grade_passback.LINKS
+    links = files.read_json(path) or {}
+    if user not in links.get("people", {}):
+        known = ", ".join(sorted(links.get("people", {}))) or "nobody"
+        raise Trouble(f"--forget {user!r}: has not come by LTI; come have {known}.")
+    del links["people"][user]
+    files.write_json(path, links, mode=MODE)

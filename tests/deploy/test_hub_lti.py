@@ -1,0 +1,137 @@
+"""The course's own hub with LTI 1.3: people come from a platform, work, and their marks go back to it."""
+
+import os
+import stat
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+
+pytest.importorskip("ltiauthenticator", reason="cluster/setup.sh hub")
+
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, tiny
+
+from ..lti_platform import Platform
+from .hub import PREFIX, Hub
+
+pytestmark = [pytest.mark.hub, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def platform():
+    with Platform().running() as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def hub(platform, tmp_path_factory):
+    """A hub whose people have addresses on the platform."""
+    if why := daemons.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no hub can be started here: {why}")
+    own = Hub(tiny(tmp_path_factory.mktemp("repository")), lti=platform.settings)
+    platform.tool = f"http://127.0.0.1:{own.port}"
+    try:
+        for name in ("ada", "ben", "zoe"):
+            platform.enrol(name)
+        platform.enrol("ines", "Instructor")
+        own.enrol(ada="student", ben="student", cem="student", ines="instructor")
+        lines = own.roster.read_text().splitlines()
+        named = [f"{line},{line.split(',')[1].removeprefix(PREFIX)}@uni.example" for line in lines[1:]]
+        own.roster.write_text("\n".join([f"{lines[0]},platform", *named]) + "\n")
+        own.start()
+        yield own
+    finally:
+        own.remove()
+
+
+def come(hub, platform, name):
+    """Somebody clicks on the platform's link, and is in the hub."""
+    person = hub.person(name)
+    page = platform.launch(person, name)
+    assert page.status_code == 302, page.text
+    assert person.get(urljoin(hub_url(hub), page.headers["Location"])).ok
+    assert person.get(f"{hub_url(hub)}/hub/home", allow_redirects=False).status_code == 200
+    return person
+
+
+def hub_url(hub):
+    return f"http://127.0.0.1:{hub.port}"
+
+
+def test_from_the_platform_to_a_mark_on_it(hub, platform):
+    """Launch, server, fetch, submit, collect, grade, send: has the platform the points, and nobody else's?"""
+    ines = come(hub, platform, "ines")
+    ines.release()
+    for name, answer in {"ada": "return 2 * x", "ben": "return x + 1"}.items():
+        person = come(hub, platform, name)
+        person.begin()
+        person.solve(answer)
+        person.assignment("submit", ASSIGNMENT)
+        person.end()
+    hub.grade("collect", ASSIGNMENT)
+    hub.grade("run", ASSIGNMENT, "--backend", "local")
+    dry = hub.grade("lti", ASSIGNMENT, "--dry-run")
+    assert f"{PREFIX}ada: 3 of 3" in dry and "2 would be sent" in dry and platform.scores == {}
+    assert "2 sent, 0 sent before, 0 left out, 0 not taken" in hub.grade("lti", ASSIGNMENT)
+    marks = hub.marks()
+    found = {name: score["scoreGiven"] for name, score in platform.latest().items()}
+    assert (
+        found == {name: marks[PREFIX + name] for name in ("ada", "ben")} and found["ada"] == 3 > found["ben"]
+    )
+    assert "0 sent, 2 sent before" in hub.grade("lti", ASSIGNMENT)
+
+
+def test_who_is_not_on_the_roster(hub, platform):
+    """Is a student of the platform refused, named to the administrator, and let in once on the roster?"""
+    person = hub.person("ada")
+    assert platform.launch(person, "zoe").status_code == 403
+    for said in (hub.do("status"), hub.do("lti", "--url", "https://hub.example.org")):
+        assert "zoe@uni.example: not on the roster: add a line" in said
+    assert "https://hub.example.org/hub/lti13/oauth_callback" in said and "3 people have come" in said
+    assert "course c-1 (Deep learning on a cluster): takes marks" in said
+    before = hub.roster.read_text()
+    hub.roster.write_text(f"{before}Zoe Example,{PREFIX}zoe,student,,zoe@uni.example\n")
+    hub.do("sync", hub.roster)
+    come(hub, platform, "zoe")
+    hub.roster.write_text(before)
+    hub.do("sync", hub.roster)
+    assert platform.launch(person, "zoe").status_code == 403
+
+
+def test_a_password_is_no_log_in(hub, platform):
+    """Though people have Unix passwords: does the hub's form let nobody in?"""
+    person = hub.person("ada")
+    page = person.get(f"{hub_url(hub)}/hub/login")
+    assert platform.url in page.text and "password_input" not in page.text
+    form = {"username": person.user, "password": person.password, "email": "ines@uni.example"}
+    answer = person.post(f"{hub_url(hub)}/hub/login", data=form | {"_xsrf": person.xsrf("/hub/")})
+    assert answer.status_code == 403
+
+
+def test_secrets_are_the_graders_and_roots(hub, platform):
+    """Can no student read the key, nor who is whom on the platform; and is the key shown the public one?"""
+    key = Path(os.path.expanduser(f"~{hub.grader}")) / "course/.grading/lti/private.pem"
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600 and key.owner() == hub.grader
+    (shown,) = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()["keys"]
+    assert set(shown) <= {"kty", "n", "e", "kid", "alg", "use"}
+    for path in (hub.state / "lti", hub.state / "lti/links.json", hub.state / "lti/people.json"):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o007 == 0 and path.owner() == "root"
+    listing = hub.run(f"{PREFIX}ada", "ls", str(hub.state / "lti"), check=False)
+    assert listing.returncode != 0
+
+
+def test_the_key_and_the_accounts_outlive_a_restart(hub, platform):
+    """Stopped and started: the same key, and who came first is still held to?"""
+    before = hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json()
+    hub.do("stop")
+    hub.start()
+    assert hub.person("ada").get(f"{hub_url(hub)}/hub/lti13/jwks").json() == before
+    come(hub, platform, "ada")
+    platform.enrol("ada")  # another account with the same address
+    assert platform.launch(hub.person("ada"), "ada").status_code == 403
+    assert "another account came before" in hub.do("status")
+    hub.do("lti", "--forget", f"{PREFIX}ada")
+    come(hub, platform, "ada")

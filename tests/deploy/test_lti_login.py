@@ -1,0 +1,427 @@
+"""Log-in by LTI 1.3: who is let in, as whom, and who is not. The authenticator alone, and in a JupyterHub.
+
+The JupyterHub is a real one with the course's log-in, without proxy and servers; the platform is that of
+lti_platform.py. The course's own hub has the whole way in test_hub_lti.py.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+
+pytest.importorskip("ltiauthenticator", reason="cluster/setup.sh hub")
+
+from jupyterhub.handlers.login import LoginHandler
+from ltiauthenticator.lti13.handlers import LTI13CallbackHandler
+from tornado.web import HTTPError
+
+from cluster.staff.hub import config_files, lti, lti_login, roster, stop
+from cluster.staff.hub.settings import Settings, Trouble, from_values
+
+from .. import ROOT, ports
+from ..lti_platform import CLAIM, Platform
+
+PEOPLE = "name,user,role,extension,platform\nAda E,ada,student,,Ada@Uni.example\nBen E,ben,student,,\n"
+PEOPLE += "Ines E,ines,instructor,,ines@uni.example\n"
+SERVICE = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
+
+
+@pytest.fixture
+def log_in(tmp_path):
+    """The authenticator of a roster."""
+    (tmp_path / "lti").mkdir()
+    lti.enrol(tmp_path, roster.people_in(PEOPLE))
+    return lti_login.RosterAuthenticator(
+        folder=str(tmp_path / "lti"), deployments=["3"], issuer="https://uni.example", client_id={"t"}
+    )
+
+
+def claims(email="ada@uni.example", sub="11", **more):
+    return {f"{CLAIM}/deployment_id": "3", "email": email, "sub": sub, **more}
+
+
+def refused(log_in, given):
+    with pytest.raises(lti_login.Refused) as found:
+        log_in.user_of(given)
+    return f"{found.value} | {found.value.why}"
+
+
+@pytest.mark.parametrize(
+    ("claim", "given", "user"),
+    [
+        ("email", claims(), "ada"),
+        ("email", claims(" ADA@uni.EXAMPLE "), "ada"),
+        ("email", claims("ben"), "ben"),
+        ("custom_login", claims("", **{f"{CLAIM}/custom": {"login": "BEN"}}), "ben"),
+    ],
+)
+def test_people_of_the_roster_are_known(log_in, claim, given, user):
+    """By the column platform, or by the user where that is empty; capitals and blanks aside?"""
+    log_in.username_key = claim
+    assert log_in.user_of(given) == user
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (claims("zoe@uni.example"), r"'zoe@uni.example' is not on the roster.*add a line \(column platform"),
+        (claims("ada@elsewhere.example"), "not on the roster"),  # the same before the @
+        (claims("ada"), "not on the roster"),  # the user, where the platform has another name for her
+        (claims(None), "did not say who you are.*'email'.*lti.claim"),
+        (claims("$Person.email.primary"), "did not say who you are"),
+        (claims(["ada@uni.example"]), "did not say who you are"),
+        (claims(None, "ada"), "did not say"),  # the platform's number is never taken for a name
+        (claims(sub=None), "'sub'"),
+        (claims() | {f"{CLAIM}/deployment_id": "4"}, "deployment '4': not in lti.deployments"),
+        (claims() | {f"{CLAIM}/deployment_id": None}, "deployment None"),
+    ],
+)
+def test_others_are_refused(log_in, given, words):
+    """Is it said to them, and to the administrator, what is wrong and what helps?"""
+    assert re.search(words, refused(log_in, given))
+
+
+def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
+    """Another account with the same address, the same account as somebody else: refused until forgotten?"""
+    assert log_in.user_of(claims()) == "ada"
+    assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
+    assert "comes the account by which ada came" in refused(log_in, claims("ben"))
+    with pytest.raises(Trouble, match="'ben': has not come by LTI; come have ada"):
+        lti.forget(tmp_path, "ben")
+    lti.forget(tmp_path, "ada")
+    assert log_in.user_of(claims(sub="12")) == "ada"
+    log_in.issuer = "https://new.example"  # another platform: its numbers are other people's
+    assert log_in.user_of(claims(sub="13")) == "ada"
+
+
+def test_only_instructors_say_which_course_it_is(log_in, tmp_path):
+    """A student's launch, from any course of the platform, changes nothing about where marks go?"""
+    service = {SERVICE: {"lineitems": "https://uni.example/2/items", "scope": ["s"]}}
+    course = {f"{CLAIM}/context": {"id": "2", "title": "Deep"}}
+    log_in.user_of(claims(**service, **course))
+    assert json.loads((tmp_path / "lti/links.json").read_text())["contexts"] == {}
+    log_in.user_of(claims("ines@uni.example", "20", **service, **course))
+    kept = json.loads((tmp_path / "lti/links.json").read_text())
+    assert kept["contexts"] == {
+        "2": {"title": "Deep", "lineitems": "https://uni.example/2/items", "scope": ["s"]}
+    }
+    assert kept["people"] == {"ada": "11", "ines": "20"}
+    log_in.user_of(claims("ines@uni.example", "20"))  # without a course
+    assert json.loads((tmp_path / "lti/links.json").read_text()) == kept
+
+
+async def answer(log_in, handler, data):
+    try:
+        return await log_in.authenticate(handler.__new__(handler), data)
+    except HTTPError as error:
+        return error.status_code, error.log_message
+
+
+def test_who_was_refused_is_kept_for_the_administrator(log_in, tmp_path):
+    """The newest first, each once, and no more than the list may hold?"""
+    import asyncio
+
+    for name in [*map(str, range(lti_login.LONGEST_LIST)), "zoe\x1b[2J", "<b>", "zoe", "1"]:
+        code, words = asyncio.run(answer(log_in, LTI13CallbackHandler, claims(name)))
+        assert code == 403 and ("roster" in words or "who you are" in words)
+    found = lti.refused(tmp_path)
+    assert len(found) == lti_login.LONGEST_LIST and ": 1: not on the roster: add" in found[0]
+    assert not any("\x1b" in line for line in found)
+
+
+def test_the_hubs_own_form_logs_nobody_in(log_in):
+    """Is what anybody writes into the form of /hub/login no log-in, though it has the claims' names?"""
+    import asyncio
+
+    given = claims("ines@uni.example")
+    assert asyncio.run(answer(log_in, LTI13CallbackHandler, given)) == {"name": "ines"}
+    assert asyncio.run(answer(log_in, LoginHandler, given))[0] == 403
+    assert asyncio.run(answer(log_in, LTI13CallbackHandler, None))[0] == 403
+
+
+def test_a_purge_takes_it_along(log_in, tmp_path):
+    """Is nothing of it left in the state folder, and so the folder removed?"""
+    log_in.user_of(claims())
+    stop._remove(tmp_path)
+    assert not tmp_path.exists()
+
+
+# --- the settings -------------------------------------------------------------------------------------
+
+GOOD = {
+    "issuer": "https://lms.example.org", "client_id": "x1", "deployments": ["1"],
+    "authorize_url": "https://lms.example.org/auth", "jwks_url": "https://lms.example.org/certs",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("moodle", r"lti = 'moodle': a table"),
+        ({}, r"\[lti\] lacks issuer, client_id, authorize_url, jwks_url, deployments"),
+        (GOOD | {"secret": "x"}, r"\[lti\] knows no secret; it has: issuer, "),
+        (
+            GOOD | {"issuer": "http://lms.example.org"},
+            "lti.issuer = 'http://lms.example.org': a URL that begins",
+        ),
+        (GOOD | {"token_url": "https://a b"}, "lti.token_url = 'https://a b'"),
+        (GOOD | {"jwks_url": "https://x/'\n"}, "lti.jwks_url"),
+        (GOOD | {"deployments": "1"}, "lti.deployments = '1': the deployment IDs"),
+        (GOOD | {"deployments": []}, r"lti.deployments = \[\]"),
+        (GOOD | {"client_id": 7}, "lti.client_id = 7"),
+        (GOOD | {"claim": ""}, "lti.claim = ''"),
+        (GOOD | {"context": 3}, "lti.context = 3"),
+    ],
+)
+def test_a_wrong_setting_is_refused(values, words):
+    """Does the message name the setting and its value?"""
+    with pytest.raises(Trouble, match=words):
+        from_values({"lti": values})
+
+
+def test_settings_survive_the_state_folder():
+    """Is the table read again as it was written, and is there none by default?"""
+    from cluster.staff.hub.settings import as_values
+
+    chosen = from_values({"lti": GOOD})
+    assert chosen.lti.claim == "email"
+    assert from_values(json.loads(json.dumps(as_values(chosen)))) == chosen
+    assert Settings().lti is None and from_values(as_values(Settings())) == Settings()
+
+
+def test_nothing_of_it_is_there_without_the_setting(tmp_path):
+    """Off by default: is the log-in by password as it was, and no file of LTI's made?"""
+    for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
+        made = config_files.files(chosen, tmp_path, tmp_path / "bin/python", panel=False)
+        assert ("etc/lti_login.py" in made) == there
+        text = made["etc/jupyterhub_config.py"]
+        assert ("lti" in text.lower()) == there and ('authenticator_class = "pam"' in text) != there
+        compile(text, "generated", "exec")
+        assert ("Lti.folder" in config_files.site(chosen, tmp_path, None)) == there
+
+
+def test_two_people_of_one_name_on_the_platform_are_refused():
+    """In the column platform, or there and as a user?"""
+    for line in ("Cem E,cem,student,,ada@UNI.example\n", "Cem E,cem,student,,ben\n"):
+        with pytest.raises(Trouble, match=r"line 5: the platform calls both (ada|ben) and cem"):
+            roster.people_in(PEOPLE + line)
+
+
+def test_the_urls_for_the_platform_are_those_that_answer():
+    """Are the printed ones the authenticator's own?"""
+    log_in = lti_login.RosterAuthenticator()
+    printed = set(lti.urls("https://hub.example.org/").values())
+    own = (log_in.login_url("/hub"), log_in.callback_url("/hub"), log_in.keys_url("/hub"), "/hub")
+    assert printed == {f"https://hub.example.org{path}" for path in own}
+
+
+# --- a JupyterHub -------------------------------------------------------------------------------------
+
+CONFIG = """
+from jupyterhub.proxy import Proxy
+
+class NoProxy(Proxy):
+    table = {{}}
+    async def start(self):
+        pass
+    async def stop(self):
+        pass
+    async def add_route(self, routespec, target, data):
+        self.table[routespec] = {{"routespec": routespec, "target": target, "data": data}}
+    async def delete_route(self, routespec):
+        self.table.pop(routespec, None)
+    async def get_all_routes(self):
+        return self.table
+
+{lti}
+c.JupyterHub.proxy_class = NoProxy
+c.JupyterHub.bind_url = c.JupyterHub.hub_bind_url = "{url}"
+c.JupyterHub.db_url = "sqlite:///:memory:"
+c.JupyterHub.cookie_secret = b"0" * 32
+c.Authenticator.allowed_users = {{"ada", "ben", "ines"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """A platform, and a JupyterHub that is registered with it; `site.folder` is the hub's."""
+    state = tmp_path_factory.mktemp("state")
+    for name in ("etc", "lti"):
+        (state / name).mkdir()
+    shutil.copy(ROOT / "cluster/staff/hub/lti_login.py", state / "etc")
+    lti.enrol(state, roster.people_in(PEOPLE))
+    (state / "lti/jwks.json").write_text('{"keys": []}')
+    with Platform(f"http://127.0.0.1:{ports.free()}").running() as platform:
+        for login, role in {"ada": "Learner", "ines": "Instructor", "zoe": "Learner"}.items():
+            platform.enrol(login, role)
+        chosen = from_values({"lti": platform.settings})
+        text = config_files.LTI.format(state=state, lti=chosen.lti)
+        (state / "config.py").write_text(CONFIG.format(lti=text, url=platform.tool))
+        command = [sys.executable, "-m", "jupyterhub", "-f", str(state / "config.py")]
+        with open(state / "log", "wb") as log:
+            process = subprocess.Popen(command, cwd=state, stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + 600
+            while not up(platform.tool):
+                assert process.poll() is None and time.monotonic() < until, (state / "log").read_text()
+                time.sleep(0.3)
+            platform.folder = state / "lti"
+            yield platform
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def up(url):
+    try:
+        return requests.get(f"{url}/hub/api/", timeout=10).ok
+    except requests.ConnectionError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def as_it_was(request):
+    """What a test changes of the platform holds for that test."""
+    yield
+    if "site" in request.fixturenames:
+        site = request.getfixturevalue("site")
+        site.claims, site.sign_with = lambda given: given, site.key
+
+
+def who(browser, site):
+    """As whom this browser is logged in at the hub, or None."""
+    page = browser.get(f"{site.tool}/hub/token", allow_redirects=False, timeout=60)
+    found = re.search(r'user: "([^"]+)"', page.text)
+    return found[1] if page.ok and found else None
+
+
+def shown(page):
+    """The words of an error page."""
+    import html
+
+    return " ".join(html.unescape(re.sub(r"<script.*?</script>|<[^>]+>", " ", page.text, flags=re.S)).split())
+
+
+servers = pytest.mark.servers
+
+
+@servers
+@pytest.mark.timeout(1200)
+def test_a_launch_logs_in(site):
+    """By the platform's form, with its signature; and is the instructor's course written down?"""
+    for login in ("ada", "ines"):
+        with requests.Session() as browser:
+            page = site.launch(browser, login)
+            assert page.status_code == 302 and page.headers["Location"].startswith("/hub"), shown(page)
+            assert who(browser, site) == login
+    links = json.loads((site.folder / "links.json").read_text())
+    assert links["people"] == {name: site.people[name]["sub"] for name in ("ada", "ines")}
+    assert links["contexts"]["c-1"]["lineitems"] == f"{site.url}/c/1/lineitems?type=9"
+    assert requests.get(f"{site.tool}/hub/lti13/jwks", timeout=60).json() == {"keys": []}
+    assert requests.get(f"{site.tool}/hub/lti13/config", timeout=60).status_code == 404
+
+
+@servers
+def test_a_stranger_reads_why(site):
+    """Who is not on the roster, but signed by the platform, gets a page that says so, and no session?"""
+    with requests.Session() as browser:
+        page = site.launch(browser, "zoe")
+        assert page.status_code == 403
+        assert "'zoe@uni.example' is not on the roster of this course. Tell your instructor" in shown(page)
+        assert who(browser, site) is None
+
+
+CHANGES = {
+    "another audience": lambda c: c | {"aud": "another-tool"},
+    "another issuer": lambda c: c | {"iss": "https://evil.example"},
+    "another deployment": lambda c: c | {f"{CLAIM}/deployment_id": "9"},
+    "another nonce": lambda c: c | {"nonce": "0" * 64},
+    "expired": lambda c: c | {"exp": c["exp"] - 900, "iat": c["iat"] - 900},
+    "of last week": lambda c: c | {"iat": c["iat"] - 7 * 86400},
+    "of tomorrow": lambda c: c | {"iat": c["iat"] + 86400},
+    "another version": lambda c: c | {f"{CLAIM}/version": "1.1"},
+}
+
+
+@servers
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_is_not_for_this_hub_is_refused(site, change):
+    """A log-in that is signed, but for another tool, time or question?"""
+    site.claims = CHANGES[change]
+    with requests.Session() as browser:
+        page = site.launch(browser, "ines")
+        assert page.status_code in (400, 401, 403), shown(page)
+        assert who(browser, site) is None
+
+
+@servers
+def test_signature_and_state_are_checked(site):
+    """A forged signature, an answer to another browser, one that is sent twice?"""
+    site.sign_with = site.forged
+    with requests.Session() as browser:
+        assert site.launch(browser, "ines").status_code == 400 and who(browser, site) is None
+    site.sign_with = site.key
+    with requests.Session() as mine, requests.Session() as theirs:
+        address, fields = site.form(mine.get(site.link("ines"), timeout=60).text)
+        page = theirs.post(address, data=fields, allow_redirects=False, timeout=60)
+        assert page.status_code == 400 and "Open the course's link on the learning platform again" in shown(
+            page
+        )
+        assert mine.post(address, data=fields, allow_redirects=False, timeout=60).status_code == 302
+        again = mine.post(address, data=fields, allow_redirects=False, timeout=60)
+        assert again.status_code == 400 and who(theirs, site) is None and who(mine, site) == "ines"
+
+
+@servers
+def test_a_form_with_claims_logs_nobody_in(site):
+    """POST /hub/login with an instructor's address, as a page of the hub would send it?"""
+    with requests.Session() as browser:
+        page = browser.get(f"{site.tool}/hub/login", timeout=60)
+        assert site.url in page.text and "password" not in page.text
+        form = {"email": "ines@uni.example", "sub": site.people["ines"]["sub"], "username": "ines"}
+        form |= {"_xsrf": next(c.value for c in browser.cookies if c.name == "_xsrf")}
+        form |= {f"{CLAIM}/deployment_id": site.deployment}
+        page = browser.post(f"{site.tool}/hub/login", data=form, allow_redirects=False, timeout=60)
+        assert page.status_code == 403 and site.url in page.text
+        assert who(browser, site) is None
+
+
+@servers
+@pytest.mark.parametrize(
+    "target",
+    [
+        "https://evil.example/hub/lab", "//evil.example/x", "https://hub/hub?next=https://evil.example/",
+        "https://hub/hub?next=%2F%2Fevil.example", "https://hub/hub?next=%2F%5Cevil.example",
+        "/\\evil.example", "javascript:alert(1)",
+    ],
+)  # fmt: skip
+def test_it_leads_to_no_other_site(site, target):
+    """Wherever a link says that it wants to go: does the browser stay at the hub?"""
+    from urllib.parse import urljoin, urlsplit
+
+    with requests.Session() as browser:
+        page = site.launch(browser, "ada", target)
+        assert page.status_code == 302
+        place = page.headers["Location"]
+        assert place.startswith("/") and not place.startswith(("//", "/\\"))
+        assert urlsplit(urljoin(site.tool, place)).netloc == urlsplit(site.tool).netloc
+
+
+@servers
+def test_behind_tls_the_cookies_come_with_a_form_of_another_site(site):
+    """State and nonce are for TLS alone, and sent with the platform's form, as no other cookie is?"""
+    asked = {"headers": {"X-Forwarded-Proto": "https"}, "allow_redirects": False, "timeout": 60}
+    page = requests.get(site.link("ada"), **asked)
+    kept = page.raw.headers.getlist("Set-Cookie")
+    own = [one for one in kept if one.startswith("lti13authenticator-")]
+    assert len(own) == 2 and all(
+        {"Secure", "SameSite=None", "HttpOnly"} <= set(one.split("; ")) for one in own
+    )
+    assert page.headers["Location"].startswith(f"{site.url}/auth?")
+    assert "redirect_uri=https%3A%2F%2F127.0.0.1" in page.headers["Location"]
+    assert not [one for one in kept if one not in own and "SameSite=None" in one]

@@ -1,0 +1,310 @@
+"""Are final points sent to a platform whole, once, and to the right people, whatever it answers?"""
+
+import json
+import re
+import shutil
+import stat
+import warnings
+
+import pytest
+
+pytest.importorskip("pylti1p3", reason="cluster/setup.sh hub")
+
+from cluster.staff import __main__ as command
+from cluster.staff.course import Course
+from cluster.staff.feedback import grade_passback
+
+from ..lti_platform import ITEMS, Platform
+from .courses import make_course
+
+NAME = "99_doubling"
+POINTS = {"ada": 3.0, "ben": 1.0, "cem": 2.0, "dag": 0.0}
+
+
+class Graded:
+    """A course whose gradebook has marks of one assignment."""
+
+    def __init__(self, root):
+        self.root, self.course = root, Course(root)
+
+    def book(self):
+        from nbgrader.api import Gradebook
+
+        return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
+
+    def grade(self, student, points, person_has_to_look=False):
+        with self.book() as book, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of nbgrader's use of its database
+            book.update_or_create_student(student)
+            book.update_or_create_submission(NAME, student)
+            found = book.find_grade("double", "doubling", NAME, student)
+            found.auto_score, found.needs_manual_grade = points, person_has_to_look
+            book.db.commit()
+
+
+class Sent(Graded):
+    """Such a course, registered with a platform to which its people have come."""
+
+    def __init__(self, root, platform, folder):
+        (root / "nbgrader_site.py").write_text(f'c = get_config()\nc.Lti.folder = "{folder}"\n')
+        super().__init__(root)
+        self.platform, self.folder = platform, folder
+        for student in POINTS:
+            platform.enrol(student)
+        platform.tool, platform.tool_keys = platform.url, grade_passback.public_keys(self.course.private)
+        self.write("platform.json", platform.settings | {"audience": "", "context": ""})
+        people = {login: person["sub"] for login, person in platform.people.items()}
+        self.links = {"issuer": platform.url, "people": people}
+        context = {"title": "HPDL", "lineitems": f"{platform.url}/c/1/lineitems?type=9"}
+        self.links["contexts"] = {"c-1": context | {"scope": platform.granted}}
+        self.write("links.json", self.links)
+
+    def write(self, name, value):
+        (self.folder / name).write_text(json.dumps(value))
+
+    def send(self, *more, status=0):
+        assert command.main(["lti", "99", *more]) == status
+
+    def points(self):
+        """{login: (points, of)} on the platform."""
+        return {who: (s["scoreGiven"], s["scoreMaximum"]) for who, s in self.platform.latest().items()}
+
+    def posts(self):
+        """How many scores the platform was sent since it was last asked."""
+        found = [one for one in self.platform.asked if "/scores" in one]
+        self.platform.asked.clear()
+        return len(found)
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """The root of a course with POINTS in its gradebook, and fay, who handed in nothing."""
+    made = Graded(make_course(tmp_path_factory.mktemp("graded")))
+    with made.book() as book:
+        book.add_assignment(NAME)
+        book.add_notebook("doubling", NAME)
+        book.add_grade_cell("double", "doubling", NAME, max_score=3, cell_type="code")
+    for student, points in POINTS.items():
+        made.grade(student, points)
+    with made.book() as book:
+        book.add_student("fay")
+    grade_passback.private_key(made.course.private)
+    return made.root
+
+
+@pytest.fixture
+def sent(graded, tmp_path, monkeypatch):
+    root = shutil.copytree(graded, tmp_path / "course")
+    (tmp_path / "lti").mkdir()
+    monkeypatch.setattr(grade_passback, "WAITS", (0.0, 0.0))
+    monkeypatch.chdir(root)
+    with Platform().running() as platform:
+        yield Sent(root, platform, tmp_path / "lti")
+
+
+def test_points_arrive_once(sent, capsys):
+    """Everybody's points, of the whole; the same again sends nothing; of a new mark that one alone?"""
+    sent.send()
+    assert sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
+    assert "4 sent, 0 sent before, 0 left out" in capsys.readouterr().out
+    (item,) = sent.platform.items.values()
+    assert (item["label"], item["resourceId"], item["scoreMaximum"]) == ("99 doubling", NAME, 3)
+    assert sent.posts() == 4
+    sent.send()
+    assert sent.posts() == 0 and "0 sent, 4 sent before" in capsys.readouterr().out
+    sent.grade("ben", 2.5)
+    sent.send()
+    assert sent.posts() == 1 and sent.points()["ben"] == (2.5, 3.0) and len(sent.platform.items) == 1
+
+
+def test_a_dry_run_asks_nothing(sent, capsys):
+    """Are points, and those that the platform has, named, and is no request made?"""
+    sent.send("--dry-run")
+    said = capsys.readouterr().out
+    assert "ada: 3 of 3" in said and "4 would be sent, 0 were sent before" in said
+    assert sent.platform.asked == []
+    sent.send("--student", "ada")
+    assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 1
+    sent.grade("ada", 1)
+    sent.send("--dry-run")
+    assert "ada: 1 of 3 (the platform has 3)" in capsys.readouterr().out
+    assert sent.platform.asked == [] and sent.points() == {"ada": (3.0, 3.0)}
+
+
+def test_an_answer_that_fails_half_way(sent, capsys):
+    """Is it said who was sent and who not, and does the same command go on from there?"""
+    sent.platform.faults = [None, "cut", "cut", "cut"]
+    sent.send(status=1)
+    said = capsys.readouterr()
+    assert "1 sent" in said.out and "ben was not taken: the platform does not answer" in said.err
+    assert "stopped at ben: 1 of 4 were sent; the same command goes on" in said.err
+    assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 4
+    sent.send()
+    assert sent.posts() == 3 and sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
+
+
+def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
+    """Does a later second help where the platform has the score (409, as in Moodle), and is it there once?"""
+    monkeypatch.setattr(grade_passback, "WAITS", (1.1, 1.1))
+    sent.platform.faults, sent.platform.digits = ["late"], 19
+    sent.send("--student", "ada")
+    assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 2
+
+
+@pytest.mark.parametrize("faults", [[503], [429, 500], [401], [None, 401]])
+def test_what_passes_is_waited_for(sent, faults):
+    """An overloaded platform, an expired token: are all sent in the end?"""
+    sent.platform.faults = list(faults)
+    sent.send()
+    assert sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
+
+
+def test_a_token_that_expires_is_renewed(sent):
+    """Is a new one asked for, once a student, and the command stopped where that does not help?"""
+    plain = sent.platform.take
+
+    def forgetful(item, score):
+        plain(item, score)
+        sent.platform.tokens.clear()
+
+    sent.platform.take = forgetful
+    sent.send()
+    assert len(sent.points()) == 4
+    sent.grade("ada", 0)
+    sent.platform.lifetime = -1
+    sent.platform.asked.clear()
+    sent.send(status=1)
+    assert sent.posts() == 0
+
+
+def test_one_student_keeps_nobody_from_points(sent, capsys):
+    """Who is not in the platform's course is named with its answer, and the others are sent?"""
+    del sent.platform.people["ben"]
+    sent.send(status=1)
+    said = capsys.readouterr().err
+    assert re.search(r"ben was not taken: \S+ answered 400 \(.*Incorrect score received", said)
+    assert "stopped" not in said and set(sent.points()) == {"ada", "cem", "dag"}
+
+
+@pytest.mark.parametrize("status", [400, 403, 404])
+def test_what_concerns_all_is_not_tried_with_everybody(sent, capsys, status):
+    """Does it stop after three in a row?"""
+    sent.platform.faults = [status] * 9
+    sent.send(status=1)
+    assert sent.posts() == grade_passback.STOP < 4
+    assert "stopped at cem: 0 of 4 were sent" in capsys.readouterr().err
+
+
+def test_a_page_is_no_answer(sent, capsys):
+    """A platform that sends everybody to its log-in has taken nothing?"""
+    sent.platform.faults = [302] * 9
+    sent.send(status=1)
+    assert "answered 302 with a page for people" in capsys.readouterr().err
+    assert sent.platform.scores == {} and "GET /log-in" not in sent.platform.asked
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: setattr(s.platform, "client_id", "another"), "answered 401 .*client_id, token_url"),
+        (lambda s: (s.course.private / "lti/private.pem").unlink(), "key is not there: start the hub"),
+        (lambda s: setattr(s.platform, "granted", [ITEMS]), "invalid_scope.*lets this tool send scores"),
+        (lambda s: s.platform.tool_keys.update(keys=[]), "answered 401 .*public keyset URL"),
+    ],
+)
+def test_without_access_nothing_is_sent(sent, capsys, change, words):
+    """A wrong client ID, no key, a right that is missing: is the remedy named?"""
+    change(sent)
+    sent.send(status=1)
+    assert re.search(words, capsys.readouterr().err)
+    assert sent.platform.scores == {} and sent.platform.items == {}
+
+
+def test_a_signature_by_another_key_is_refused(sent, capsys):
+    """Does the platform of these tests check signatures at all?"""
+    (sent.course.private / "lti/private.pem").unlink()
+    grade_passback.private_key(sent.course.private)
+    sent.platform.tool_keys["keys"][0]["kid"] = grade_passback.public_keys(sent.course.private)["keys"][0][
+        "kid"
+    ]
+    sent.send(status=1)
+    assert "invalid_client: InvalidSignatureError" in capsys.readouterr().err
+
+
+def test_who_is_left_out_is_named(sent, capsys):
+    """A person has to look; never came from the platform: with the remedy? Nothing handed in: nothing?"""
+    sent.grade("ben", 1, person_has_to_look=True)
+    del sent.links["people"]["cem"]
+    sent.write("links.json", sent.links)
+    for more in (["--dry-run"], []):
+        sent.send(*more, status=1)
+        said = capsys.readouterr()
+        assert "ben is left out: a person has to look at it" in said.err and "fay" not in said.out + said.err
+        assert "cem is left out: has never come to the hub from the platform: let them" in said.err
+    assert set(sent.points()) == {"ada", "dag"}
+    assert command.main(["lti", "99", "--student", "zoe"]) == 1
+    assert "--student zoe: not in the gradebook, which has ada, ben" in capsys.readouterr().err
+
+
+def test_a_column_that_was_deleted_is_filled_anew(sent):
+    """And whose account on the platform is another one now gets the points there?"""
+    sent.send()
+    sent.platform.items.clear()
+    sent.platform.scores.clear()
+    sent.platform.items["other"] = {"id": "other", "label": "theirs", "resourceId": "02", "scoreMaximum": 9}
+    sent.send()
+    assert len(sent.points()) == 4 and len(sent.platform.items) == 2
+    sent.platform.enrol("ada")
+    sent.links["people"]["ada"] = sent.platform.people["ada"]["sub"]
+    sent.write("links.json", sent.links)
+    sent.posts()
+    sent.send()
+    assert sent.posts() == 1 and sent.points()["ada"] == (3.0, 3.0)
+
+
+def one_more(sent):
+    sent.links["contexts"]["c-2"] = sent.links["contexts"]["c-1"] | {"title": "Another"}
+
+
+def one_chosen(sent):
+    one_more(sent)
+    sent.write("platform.json", sent.platform.settings | {"audience": "", "context": "c-9"})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda s: s.links["contexts"].clear(), "no instructor .* has come from a course of"),
+        (lambda s: s.links.update(issuer="https://old.example"), "no instructor .* has come"),
+        (one_more, r"from 2 courses of the platform: 'c-1' \(HPDL\), 'c-2' \(Another\). Set lti.context"),
+        (one_chosen, r"from a course 'c-9' \(lti.context\)"),
+        (lambda s: s.links["contexts"]["c-1"].update(scope=[ITEMS]), "'c-1' .* sends? no marks. Let it"),
+        (lambda s: s.links["contexts"]["c-1"].update(lineitems="http://uni.example/x"), "not encrypted"),
+        (lambda s: (s.root / "nbgrader_site.py").unlink(), r"settings have no \[lti\]"),
+        (lambda s: s.write("platform.json", s.platform.settings | {"token_url": ""}), "no lti.token_url"),
+    ],
+)
+def test_where_marks_go_is_never_guessed(sent, capsys, change, words):
+    """Without a course, with two, without the right to: is it said what to do, and nobody asked?"""
+    change(sent)
+    sent.write("links.json", sent.links)
+    sent.send(status=1)
+    assert re.search(words, capsys.readouterr().err)
+    assert sent.platform.asked == []
+
+
+def test_only_the_grader_reads_key_and_record(sent):
+    """Is what lies in .grading/lti for its owner alone?"""
+    sent.send()
+    for path in (sent.course.private / "lti").iterdir():
+        assert path.suffix == ".lock" or stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert stat.S_IMODE((sent.course.private / "lti").stat().st_mode) == 0o700
+
+
+def test_two_at_a_time_are_refused(sent, capsys):
+    """Does a second command wait for nobody, and say so?"""
+    from cluster.system import files
+
+    with files.lock(grade_passback.folder(sent.course.private) / f"{NAME}.lock"):
+        sent.send(status=1)
+    assert "another `grade lti` is sending it" in capsys.readouterr().err and sent.platform.scores == {}
