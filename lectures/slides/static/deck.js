@@ -42,7 +42,7 @@
   }
   await Reveal.initialize({
     width: 1280, height: 720, margin: 0, minScale: 0.1, maxScale: 4, center: false, hash: true,
-    slideNumber: "c/t", transition: "none", plugins: [RevealNotes],
+    slideNumber: "c/t", transition: "none", controlsTutorial: false, plugins: [RevealNotes],
   });
   root.dataset.ready = "yes";
 })();
