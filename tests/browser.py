@@ -37,6 +37,12 @@ def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 
 
+# Colours on their way from one to another are no colours of the page.
+ENDED = """() => Promise.allSettled(document.getAnimations()
+    .filter(one => one.playState === 'running' && one.effect.getComputedTiming().endTime < Infinity)
+    .map(one => one.finished))"""
+
+
 def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[str]:
     """What axe-core has against the page, a line each, with where; [] for nothing.
 
@@ -46,6 +52,7 @@ def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[st
     """
     import axe_playwright_python
 
+    page.evaluate(ENDED)
     page.evaluate((Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text())
     where = {"exclude": [[one] for one in without]} | ({"include": [[within]]} if within else {})
     asked = {"runOnly": rules, "resultTypes": ["violations"]}
