@@ -118,7 +118,7 @@ def machine(cells):
     if not found:
         return ""
     facts = {rate: 1e9 * float(value) for rate, value in found.groupdict().items()}
-    facts["name"] = "this page's CPU, measured"
+    facts["name"] = "this page's CPU"
     return f' data-machine="{escape(json.dumps(facts))}"'
 
 
