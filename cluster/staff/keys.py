@@ -40,7 +40,7 @@ RELEASE, MUTANTS = (
 )  # what makes a release, grades a mutant
 ATTACKS = "tests.attacks.ours"  # what grades the attacks
 SETTINGS = ("nbgrader_config.py", "autotests.yml")
-TOOLS = ("book", "hub", "similar", "test")  # optional dependencies that no lecture and no grading imports
+TOOLS = ("book", "gpu", "hub", "similar", "test")  # optional dependencies that no lecture and no grading imports
 
 
 def key(parts: Parts) -> str:
