@@ -98,7 +98,7 @@ def _read(path: Path) -> str:
 
 
 def points(seen: list[dict[str, Any]]) -> list[Point]:
-    """Of the ranks' results: for each size the median of the slowest rank's seconds, and the bus bandwidth."""
+    """For each size the median of the slowest rank's seconds, and the bus bandwidth; seen: as in `judge`."""
     found = []
     for of_ranks in zip(*(rank["points"] for rank in seen), strict=True):
         size = of_ranks[0][0]
@@ -150,18 +150,18 @@ def _why(ways: list[str]) -> str:
     if any(way.startswith("NET/Socket") for way in ways):
         return "NCCL uses TCP: see NET/IB in out-0.log; LimitMEMLOCK=infinity for slurmd; NCCL_SOCKET_IFNAME."
     if any(way.startswith("NET") for way in ways):
-        return "nvidia-smi topo -m: is the adapter near the GPU? NCCL_IB_HCA names one. Is nvidia_peermem loaded?"
+        return "nvidia-smi topo -m: is the adapter near the GPU (NCCL_IB_HCA)? Is nvidia_peermem loaded?"
     if any(way.startswith("SHM") for way in ways):
         return (
             "NCCL goes by way of the host's memory. Where Slurm shuts each task off from the other's GPU: "
-            "sbatch={'gres-flags': 'allow-task-sharing'}. Else see nvidia-smi topo -p2p r, and ACS in the BIOS."
+            "sbatch={'gres-flags': 'allow-task-sharing'}. Else see nvidia-smi topo -p2p r, ACS in the BIOS."
         )
     return "nvidia-smi nvlink --status, nvidia-smi -q -d PERFORMANCE: is a link down, or the GPU throttled?"
 
 
 def missing() -> str | None:
     """Why there are no two GPUs to measure, and what to do, in one line; None where there are."""
-    where = "Run it where there are two: on a node with NVIDIA GPUs, or on the login machine of a Slurm with GPUs."
+    where = "Run it where there are two: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
     on_slurm = max(_on_slurm().values(), default=(0, 0))
     here, why = _here()
     if here >= 2 or on_slurm[0] * on_slurm[1] >= 2:
