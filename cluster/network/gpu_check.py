@@ -51,13 +51,14 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
     import tensorflow as tf
 
     hvd.init()
-    found = tf.config.list_logical_devices(device)
-    if not found:
+    there, usable = tf.config.list_physical_devices(device), tf.config.list_logical_devices(device)
+    if not usable:
         raise RuntimeError(f"TensorFlow sees no {device} on {socket.gethostname()}.")
-    number = hvd.local_rank() % len(found)  # a rank may see its own GPU alone, or all of the job
+    # A rank may see its own GPU alone, or all of the job; and of these it may have chosen one already.
+    number, mine = hvd.local_rank() % len(there), usable[hvd.local_rank() % len(usable)]
     right = hvd.size() * (hvd.size() + 1) / 2
     points = []
-    with tf.device(found[number].name):
+    with tf.device(mine.name):
         for size in sizes:
             x = tf.fill([size // 4], tf.constant(hvd.rank() + 1.0))
             seconds = []
