@@ -8,6 +8,7 @@ import pytest
 from cluster import __main__ as shell
 from cluster.jobs import submit
 from cluster.jobs.doctor.report import Report
+from cluster.jobs.rank import rendezvous
 from cluster.network import gpu_check, gpu_links
 from cluster.network.gpu_links import Link
 
@@ -233,6 +234,26 @@ def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
     item = report.item("NCCL")
     assert not report.ok and tables == [] and "make setup GPU=1" in item.administrator
     assert sys.executable in item.finding
+
+
+@pytest.mark.parametrize(
+    ("seen", "local_rank", "taken"),
+    [([], 1, []), (["a"], 1, []), (["a", "b"], 1, ["b"]), (["a", "b"], 2, ["a"])],
+)
+def test_a_rank_that_sees_several_gpus_takes_its_own(monkeypatch, seen, local_rank, taken):
+    """Before anything is computed, for afterwards TensorFlow does not let it."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    done = []
+    monkeypatch.setattr(hvd, "init", lambda: done.append("init"))
+    monkeypatch.setattr(hvd, "size", lambda: 2)
+    monkeypatch.setattr(hvd, "local_rank", lambda: local_rank)
+    monkeypatch.setattr(hvd, "allreduce", lambda x, op: done.append("all-reduce") or 2)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: seen)
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda gpu, kind: done.append(gpu))
+    rendezvous.start_horovod(2)
+    assert done == ["init", *taken, "all-reduce"]
 
 
 @pytest.mark.ranks
