@@ -91,6 +91,10 @@ if [ -n "$gpu" ] && compgen -G "$VENV/lib/python*/site-packages/tensorflow_cpu-*
     echo "For GPUs make another, in a folder that all nodes see: make setup GPU=1 VENV=ANOTHER_FOLDER" >&2
     exit 1
 fi
+if [ -n "$gpu" ] && [ ! -r constraints-gpu.txt ]; then
+    echo "An environment for GPUs needs constraints-gpu.txt, which is not in what students get: make it in the course's repository." >&2
+    exit 1
+fi
 [ -n "$gpu" ] && touch "$VENV/for-gpus"
 
 step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: then it leaves no stamp

@@ -219,6 +219,14 @@ def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
     assert there.exists() and not (tmp_path / "for-gpus").exists()
 
 
+def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
+    """As in a student's folder, which has the script: is that said, and nothing begun?"""
+    mine = clone("mine")
+    done = setup(".venv", mine, GPU="1", PYTHON=str(broken_python))
+    assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
+    assert not (mine / ".venv" / "for-gpus").exists()
+
+
 @pytest.mark.parametrize(
     ("release", "words"),
     [
