@@ -78,7 +78,7 @@ test-hub: setup-test  ## a class the whole way through a browser on a real hub, 
 bench: setup-test  ## measure what the course's tools cost: PART=jobs (tests/bench/README.md)
 	$(PY) -m tests.bench $(PART) $(BENCH_ARGS)
 
-setup:  ## build the environment where it is missing, nothing more
+setup:  ## build the environment where it is missing, nothing more (GPU=1: for GPUs)
 	@cluster/setup.sh
 
 setup-book:

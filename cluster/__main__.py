@@ -106,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
+    c.add_argument("--gpu", action="store_true", help="instead, measure an all-reduce between two GPUs")
     return top
 
 
@@ -205,8 +206,22 @@ def _states(o: argparse.Namespace) -> None:
 
 
 def _doctor(o: argparse.Namespace) -> int:
+    if o.gpu:
+        return _doctor_gpu()
     report = jobs.doctor(o.try_it)
     print(report)
+    return 0 if report.ok else 1
+
+
+def _doctor_gpu() -> int:
+    from .network import gpu_check
+
+    missing = gpu_check.missing()
+    if missing:
+        print(missing, file=sys.stderr)
+        return 1
+    report, tables = gpu_check.doctor()
+    print("\n\n".join([*tables, str(report)]))
     return 0 if report.ok else 1
 
 

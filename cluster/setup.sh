@@ -7,6 +7,8 @@
 #   cluster/setup.sh slides  and what `make slides` needs: reveal.js, what the book needs
 #   cluster/setup.sh similar   and what `grade similar` needs: copydetect
 #   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
+# With GPU=1 it is one for GPUs: TensorFlow with CUDA, Horovod with NCCL (cluster/staff/GPU.md). An environment
+# is for CPUs or for GPUs; what it was begun as, it stays.
 # A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +18,13 @@ case $want in *" hub "* | *" test "*) hub=yes ;; esac
 case $want in *" slides "* | *" test "*) slides=yes ;; esac
 case $want in *" slurm "* | *" test "*) slurm=yes ;; esac
 VENV=${VENV:-.venv}
+gpu=
+[ -e "$VENV/for-gpus" ] && gpu=yes
+case ${GPU:-} in
+    "") ;;
+    1) gpu=yes ;;
+    *) echo "GPU=$GPU is unknown: GPU=1 makes an environment for GPUs, without it it is one for CPUs." >&2; exit 1 ;;
+esac
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
 hub_packages="bubblewrap"
 npm_packages=
@@ -75,6 +84,18 @@ if [ -e "$mine" ] && [ ! -e "$VENV/steps/$stamp" ]; then
             " Where nobody does any more: rm -r '$environment', and the same command again."
     fi
 fi
+
+# Both TensorFlows are one folder of site-packages: with the one installed over the other, neither works.
+if [ -n "$gpu" ] && compgen -G "$VENV/lib/python*/site-packages/tensorflow_cpu-*" >/dev/null; then
+    echo "The environment $VENV has the TensorFlow for CPUs, and nothing was changed." >&2
+    echo "For GPUs make another, in a folder that all nodes see: make setup GPU=1 VENV=ANOTHER_FOLDER" >&2
+    exit 1
+fi
+if [ -n "$gpu" ] && [ ! -r constraints-gpu.txt ]; then
+    echo "An environment for GPUs needs constraints-gpu.txt, which is not in what students get: make it in the course's repository." >&2
+    exit 1
+fi
+[ -n "$gpu" ] && touch "$VENV/for-gpus"
 
 step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: then it leaves no stamp
     local stamp=$1 title=$2 log start=$SECONDS shown=$SECONDS pid
@@ -150,10 +171,26 @@ if [ -z "$foreign" ] && [ ! -e "$VENV/steps/$stamp" ]; then
 fi
 
 pip() { "$VENV/bin/python" -m pip --disable-pip-version-check "$@"; }
-install() {
-    pip install -c constraints.txt "$@" || return
+install() {  # install [GROUP,GROUP]: the course, with these groups of optional dependencies
+    if [ -n "$gpu" ]; then  # not by the project's own list, which names the TensorFlow for CPUs
+        gpu_requirements ",${1:-}," >"$VENV/requirements.txt" || return
+        pip install -c constraints.txt -c constraints-gpu.txt -r "$VENV/requirements.txt" &&
+            pip install --no-deps -e . || return
+    else
+        pip install -c constraints.txt -e ".${1:+[$1]}" || return
+    fi
     # jsonschema has a second checker of addresses; this one reads a grammar at each import of nbformat: 1.4 s.
     [ -n "$foreign" ] || pip uninstall -y rfc3987-syntax
+}
+gpu_requirements() {
+    "$VENV/bin/python" -c '
+import sys, tomllib
+from packaging.requirements import Requirement
+project = tomllib.load(open("pyproject.toml", "rb"))["project"]
+groups = project["optional-dependencies"]
+pins = [p for p in project["dependencies"] if Requirement(p).name not in ("tensorflow", "tensorflow-cpu")]
+wanted = [p for name in groups if f",{name}," in sys.argv[1] for p in groups[name]]
+print(*pins, *groups["gpu"], *wanted, sep="\n")' "$1"
 }
 have_mpi() { command -v mpicxx >/dev/null; }
 
@@ -169,36 +206,70 @@ make_venv() {
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }
 install_course() {
-    install -e . || return
+    install || return
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
     mkdir -p "$settings" && cp cluster/pages/cluster-panel.json "$settings"  # start page and jobs, in every Lab
 }
-install_hub() { install -e '.[hub,lti,similar]'; }
-install_similar() { install -e '.[similar]'; }
+install_hub() { install hub,lti,similar; }
+install_similar() { install similar; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
 install_reveal() { npm install --no-audit --no-fund --ignore-scripts --prefix "$VENV/slides" "$(reveal)"; }
 reveal() { sed -n 's/^slides = "\(.*\)".*/\1/p' pyproject.toml; }
-install_book() { install -e '.[book]'; }
-install_test() { install -e '.[book,similar,test]'; }
-install_mpi() { if have_mpi; then install -e '.[mpi]'; fi; }
+install_book() { install book; }
+install_test() { install book,similar,test; }
+install_mpi() { if have_mpi; then install mpi; fi; }
+# Which CUDA compiles Horovod: NVIDIA's wheels for CUDA 12 have its headers and libraries, and NCCL, but no nvcc.
+find_cuda() {
+    local major nvcc home release
+    major=$(sed -n 's/^nvidia-cuda-runtime-cu\([0-9]*\)==.*/\1/p' constraints-gpu.txt)
+    nvcc=$(command -v nvcc)
+    for home in "${HOROVOD_CUDA_HOME:-}" "${CUDA_HOME:-}" "${nvcc%/bin/nvcc}" /usr/local/cuda; do
+        [ -n "$home" ] && [ -x "$home/bin/nvcc" ] || continue
+        release=$("$home/bin/nvcc" --version | sed -n 's/.*release \([0-9.]*\),.*/\1/p')
+        [ "${release%%.*}" = "$major" ] && { cuda=$home; return; }
+        echo "$home/bin/nvcc is of CUDA ${release:-(it does not say which)}, but this TensorFlow is built for CUDA $major." >&2
+        break
+    done
+    [ -n "${release:-}" ] || echo "No nvcc: Horovod with NCCL cannot be compiled. (Once compiled, it needs none.)" >&2
+    echo "Load the modules of CUDA $major (and of MPI, if used) as for the first set-up, or name one: CUDA_HOME=/path/to/cuda-$major" >&2
+    exit 1
+}
 install_horovod() {
     local mpi=0; have_mpi && mpi=1
     pip uninstall -y horovod
+    if [ -n "$gpu" ]; then
+        local wheels
+        wheels=$("$VENV/bin/python" -c 'import nvidia; print(nvidia.__path__[0])') || return
+        ln -sf libnccl.so.2 "$wheels/nccl/lib/libnccl.so" || return  # by this name the linker looks for it
+        export HOROVOD_GPU_OPERATIONS=NCCL HOROVOD_CUDA_HOME=$cuda HOROVOD_NCCL_LINK=SHARED
+        export HOROVOD_NCCL_INCLUDE=$wheels/nccl/include HOROVOD_NCCL_LIB=$wheels/nccl/lib PATH=$cuda/bin:$PATH
+        # So that nodes need no CUDA module: the libraries are those that TensorFlow takes.
+        export LDFLAGS="-Wl,-rpath,$wheels/cuda_runtime/lib:$wheels/nccl/lib ${LDFLAGS:-}"
+    fi
     PATH=$(cd "$VENV/bin" && pwd):$PATH MAKEFLAGS=-j$(nproc) \
     HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_GLOO=1 \
     HOROVOD_WITH_MPI=$mpi HOROVOD_WITHOUT_MPI=$((1 - mpi)) \
         pip install -c constraints.txt --no-build-isolation --no-cache-dir "$(sed -n 's/^compiled = \["\(.*\)"\]/\1/p' pyproject.toml)"
 }
 check() {
+    if [ -n "$gpu" ]; then
+        TF_CPP_MIN_LOG_LEVEL=3 "$VENV/bin/horovodrun" --check-build || return
+    fi
     TF_CPP_MIN_LOG_LEVEL=3 "$VENV/bin/python" -W ignore -c '
-import horovod.tensorflow as hvd, keras, tensorflow as tf
+import sys, horovod.tensorflow as hvd, keras, tensorflow as tf
 assert hvd.gloo_built(), "Horovod was built without Gloo"
-print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Gloo" + (" and MPI" if hvd.mpi_built() else ", without MPI"))'
+mpi = " and MPI" if hvd.mpi_built() else ", without MPI"
+if sys.argv[1:]:
+    assert tf.test.is_built_with_cuda(), "This TensorFlow is one for CPUs"
+    assert hvd.nccl_built(), "Horovod was built without NCCL"
+    mpi += ", with NCCL; CUDA " + tf.sysconfig.get_build_info()["cuda_version"]
+print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Gloo" + mpi)' $gpu
 }
 
-pins=$({ grep -h '==' pyproject.toml; cat constraints.txt cluster/pages/cluster-panel.json; } | digest)
-compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; } | digest)
+for_gpus() { [ -z "$gpu" ] || cat constraints-gpu.txt; }
+pins=$({ grep -h '==' pyproject.toml | grep -v '^gpu '; cat constraints.txt cluster/pages/cluster-panel.json; for_gpus; } | digest)
+compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; for_gpus; } | digest)
 steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
 [ "$want" = " book " ] || [ "$want" = " slides " ] && steps+=("book@$pins")
@@ -207,13 +278,15 @@ steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$
 [ "$want" = " test " ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 [ -n "${todo:-}" ] || exit 0
+cuda=
+[ -z "$gpu" ] || [ -e "$VENV/steps/horovod@$compiled" ] || find_cuda
 
 bold "Building the environment in $VENV (from nothing about 5 minutes; logs in $VENV/logs)"
 step "${steps[0]}" "virtual environment" make_venv
-step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about 500 MB to fetch)" install_course
+step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about $([ -n "$gpu" ] && echo 3 GB || echo 500 MB) to fetch)" install_course
 step "${steps[2]}" "mpi4py, where there is an MPI" install_mpi
 step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
-step "${steps[4]}" "Horovod imports and has Gloo" check
+step "${steps[4]}" "Horovod imports and has Gloo${gpu:+, and NCCL}" check
 [ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
 [ "$want" = " book " ] || [ "$want" = " slides " ] && step "book@$pins" "Sphinx, for the book" install_book

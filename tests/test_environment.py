@@ -1,11 +1,12 @@
 """Is every version pinned once, and do the two routes to the environment agree?"""
 
 import itertools
+import platform
 import re
 import subprocess
 import sys
 import tomllib
-from importlib.metadata import version
+from importlib.metadata import requires, version
 from pathlib import Path
 
 import pytest
@@ -58,11 +59,24 @@ def test_constraints_hold_every_pin():
     for line in lines:
         name, resolved_version = line.split("==")
         resolved[name.lower().replace("_", "-")] = resolved_version
-    compiled = {Requirement(pin).name for pin in PROJECT["optional-dependencies"]["compiled"]}
-    for pin in map(Requirement, PROJECT["dependencies"] + OPTIONAL):
-        if pin.name in compiled or (pin.marker and not pin.marker.evaluate({"platform_machine": "x86_64"})):
+    apart = PROJECT["optional-dependencies"]["compiled"] + PROJECT["optional-dependencies"]["gpu"]
+    for pin in map(Requirement, [pin for pin in PROJECT["dependencies"] + OPTIONAL if pin not in apart]):
+        if pin.marker and not pin.marker.evaluate({"platform_machine": "x86_64"}):
             continue
         assert f"=={resolved[pin.name.lower()]}" == str(pin.specifier), pin
+
+
+def test_constraints_for_gpus_are_what_tensorflow_asks_for():
+    """The TensorFlow for GPUs at the version of the one for CPUs, and the CUDA that it names itself?"""
+    lines = [(ROOT / name).read_text().splitlines() for name in ("constraints-gpu.txt", "constraints.txt")]
+    beside, usual = [{line for line in text if not line.startswith("#")} for text in lines]
+    [pin] = map(Requirement, PROJECT["optional-dependencies"]["gpu"])
+    assert (pin.name, pin.extras) == ("tensorflow", {"and-cuda"})
+    assert f"tensorflow-cpu{pin.specifier}; platform_machine == 'x86_64'" in PROJECT["dependencies"]
+    asked = map(Requirement, requires("tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"))
+    cuda = {f"{a.name}{a.specifier}" for a in asked if a.marker and 'extra == "and-cuda"' in str(a.marker)}
+    assert len(cuda) == 12 and beside == cuda | {f"tensorflow{pin.specifier}"}
+    assert not beside & usual
 
 
 @pytest.mark.parametrize("pin", PROJECT["dependencies"] + PROJECT["optional-dependencies"]["compiled"])

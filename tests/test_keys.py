@@ -112,6 +112,7 @@ FILES = {
         dependencies = ["numpy==2.0.2"]
         [project.optional-dependencies]
         compiled = ["horovod==0.28.1"]
+        gpu = ["numpy[cuda]==2.0.2"]
         test = ["pytest==9.2.0"]
         """,
     "constraints.txt": "# resolved\nabsl-py==2.5.1\nnumpy==2.0.2\npytest==9.2.0\n",
@@ -238,6 +239,7 @@ CHANGES = [
     ("pyproject.toml", "numpy==2.0.2", "numpy==2.0.3", ALL),
     ("pyproject.toml", "horovod==0.28.1", "horovod==0.28.2", ALL),
     ("constraints.txt", "pytest==9.2.0", "pytest==9.3.0", set()),  # a tool of the tests
+    ("pyproject.toml", "[cuda]==2.0.2", "[cuda]==2.0.3", set()),  # for GPUs, in place of another
     ("cluster/new.py", None, "x = 1", set()),
     ("cluster/jobs/backends/new.py", None, "x = 1", L2),
     ("lectures/helper.py", None, "x = 1", set()),

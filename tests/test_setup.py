@@ -195,6 +195,116 @@ def test_foreign_environment_is_only_added_to(tmp_path):
         assert (tmp_path / "lib" / "precious.txt").read_text() == "kept" and python.exists()
 
 
+def nvcc(folder, release):
+    """A CUDA of this release in a folder, as far as its nvcc tells; returns the folder."""
+    (folder / "bin").mkdir(parents=True)
+    program = folder / "bin" / "nvcc"
+    program.write_text(f"#!/bin/sh\necho 'Cuda compilation tools, release {release}, V{release}.131'\n")
+    program.chmod(0o755)
+    return str(folder)
+
+
+def test_an_unknown_kind_of_environment_is_refused(tmp_path):
+    """GPU=yes is neither: is nothing made?"""
+    done = setup(tmp_path / "venv", GPU="yes")
+    assert done.returncode == 1 and "GPU=yes is unknown: GPU=1" in done.stderr and not any(tmp_path.iterdir())
+
+
+def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
+    """Both TensorFlows are one folder: is the environment left whole, now and for the next set-up?"""
+    there = tmp_path / "lib" / "python3.11" / "site-packages" / "tensorflow_cpu-2.18.1.dist-info"
+    there.mkdir(parents=True)
+    done = setup(tmp_path, GPU="1", CUDA_HOME=nvcc(tmp_path / "cuda", "12.4"))
+    assert done.returncode == 1 and "make setup GPU=1 VENV=ANOTHER_FOLDER" in done.stderr
+    assert there.exists() and not (tmp_path / "for-gpus").exists()
+
+
+def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
+    """As in a student's folder, which has the script: is that said, and nothing begun?"""
+    mine = clone("mine")
+    done = setup(".venv", mine, GPU="1", PYTHON=str(broken_python))
+    assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
+    assert not (mine / ".venv" / "for-gpus").exists()
+
+
+@pytest.mark.parametrize(
+    ("release", "words"),
+    [
+        ("11.8", "is of CUDA 11.8, but this TensorFlow is built for CUDA 12"),
+        ("13.5", "is of CUDA 13.5, but this TensorFlow is built for CUDA 12"),
+        (None, "No nvcc"),
+        ("12.4", None),
+    ],
+)
+def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_python, release, words):
+    """Before minutes are spent: is a missing nvcc, or one of another CUDA, named with the remedy?"""
+    if release is None and Path("/usr/local/cuda/bin/nvcc").exists():
+        pytest.skip("this machine has a CUDA")
+    env = {"CUDA_HOME": nvcc(tmp_path / "cuda", release)} if release else {}
+    for more in ({"GPU": "1"}, {}):  # it stays what it was begun as
+        done = setup(tmp_path / "venv", PYTHON=str(broken_python), **more, **env)
+        assert done.returncode == 1
+        if words:
+            assert words in done.stderr and "CUDA_HOME=/path/to/cuda-12" in done.stderr
+            assert "virtual environment" not in done.stderr
+        else:
+            assert "Failed: virtual environment" in done.stderr
+
+
+@pytest.fixture
+def recorded_pip(tmp_path):
+    """(environment, notes, wheels): its Python notes down what pip is asked, and under which HOROVOD_*."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    libraries = tmp_path / "wheels" / "nvidia"
+    for name in ("nccl/lib", "nccl/include", "cuda_runtime/lib"):
+        (libraries / name).mkdir(parents=True)
+    (libraries / "nccl" / "lib" / "libnccl.so.2").touch()
+    notes = tmp_path / "notes"
+    (venv / "bin" / "python").write_text(f"""#!/bin/sh
+case "$*" in *"-m pip"*) echo "$@" >>{notes}; env | grep -E '^(HOROVOD_|LDFLAGS)' >>{notes}; exit 0 ;; esac
+PYTHONPATH={libraries.parent} exec {sys.executable} "$@"
+""")
+    (venv / "bin" / "python").chmod(0o755)
+    return venv, notes, libraries
+
+
+def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
+    """The pins without the TensorFlow for CPUs, and the one for GPUs; Horovod with NVIDIA's wheel of NCCL."""
+    venv, notes, libraries = recorded_pip
+    cuda = nvcc(tmp_path / "cuda", "12.4")
+    done = setup(venv, GPU="1", CUDA_HOME=cuda)
+    assert "Failed: Horovod imports and has Gloo, and NCCL" in done.stderr, (
+        done.stderr
+    )  # nothing was compiled
+    asked = (venv / "requirements.txt").read_text().split("\n")
+    assert "tensorflow[and-cuda]==2.18.1" in asked and "keras==3.15.1" in asked
+    assert not any(line.startswith("tensorflow-cpu") for line in asked)
+    said = notes.read_text()
+    assert f"-c constraints.txt -c constraints-gpu.txt -r {venv}/requirements.txt" in said
+    assert "install --no-deps -e ." in said and "-e .[" not in said
+    variables = {
+        line.partition("=")[::2] for line in said.splitlines() if line.startswith(("HOROVOD_", "LDFL"))
+    }
+    assert {
+        ("HOROVOD_GPU_OPERATIONS", "NCCL"),
+        ("HOROVOD_CUDA_HOME", cuda),
+        ("HOROVOD_NCCL_LINK", "SHARED"),
+        ("HOROVOD_NCCL_INCLUDE", f"{libraries}/nccl/include"),
+        ("HOROVOD_NCCL_LIB", f"{libraries}/nccl/lib"),
+    } <= variables
+    assert (libraries / "nccl/lib/libnccl.so").resolve().name == "libnccl.so.2"
+
+
+def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
+    """Are its commands what they were: the project's own list, and nothing of NCCL?"""
+    venv, notes, _ = recorded_pip
+    setup(venv, CUDA_HOME="/nowhere")
+    said = notes.read_text()
+    assert "install -c constraints.txt -e .\n" in said
+    assert "NCCL" not in said and "constraints-gpu" not in said and not (venv / "for-gpus").exists()
+
+
 def test_interrupt_ends_the_step(tmp_path):
     """Does Ctrl-C end what the step started, so that nothing works on behind the next run?"""
     python = tmp_path / "python"

@@ -40,7 +40,8 @@ RELEASE, MUTANTS = (
 )  # what makes a release, grades a mutant
 ATTACKS = "tests.attacks.ours"  # what grades the attacks
 SETTINGS = ("nbgrader_config.py", "autotests.yml")
-TOOLS = ("book", "hub", "lti", "similar", "test")  # optional groups that no lecture and no grading imports
+# Groups of dependencies that no lecture and no grading imports, or (gpu) that stand in for another.
+TOOLS = ("book", "gpu", "hub", "lti", "similar", "test")
 
 
 def key(parts: Parts) -> str:

@@ -97,11 +97,18 @@ def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
 
 
 def start_horovod(ranks: int) -> None:
-    """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise."""
+    """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise.
+
+    Where a rank sees several GPUs it takes its own before it computes: on the first one all ranks of a node
+    would meet, which NCCL refuses, and TensorFlow would take the memory of all.
+    """
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
     hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) > 1:
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
     if hvd.size() != ranks:
         raise WrongWorldSize(
             f"Horovod sees {hvd.size()} rank(s), but the job has {ranks}: "

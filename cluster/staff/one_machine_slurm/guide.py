@@ -94,10 +94,9 @@ AutoDetect=nvml
 NodeName={c.node_list} Name=gpu File=/dev/nvidia{which}
 - nvidia-persistenced runs, and /dev/nvidia* are there before slurmd starts (`nvidia-smi` once at boot).
 - `srun --gpus-per-task=1 nvidia-smi -L` must name one GPU, and on another node another one.
-- Horovod on GPUs: tensorflow[and-cuda] in place of tensorflow-cpu, at the version that pyproject.toml
-  pins, and Horovod compiled on a machine with CUDA and NCCL: HOROVOD_GPU_OPERATIONS=NCCL (and
-  HOROVOD_NCCL_HOME where NCCL is not in the system's folders). `horovodrun --check-build` must say
-  NCCL.
+- Horovod on GPUs: `make setup GPU=1 VENV=FOLDER` (see 6) makes an environment with tensorflow[and-cuda]
+  and a Horovod compiled with NCCL; it needs the nvcc of CUDA 12, once. cluster/staff/GPU.md has the rest.
+  `python -m cluster doctor --gpu` then measures an all-reduce between two GPUs.
 - NCCL between machines: NCCL_SOCKET_IFNAME or NCCL_IB_HCA where a machine has several networks;
   NCCL_DEBUG=INFO in a job's env shows which one it took. NCCL carries the data; Gloo or MPI starts the
   ranks.

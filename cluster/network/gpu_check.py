@@ -1,0 +1,276 @@
+"""`python -m cluster doctor --gpu`: an all-reduce between two GPUs, its bus bandwidth beside the expected.
+
+The two ranks are a job like any other: on Slurm where it has GPUs, else on this machine. On Slurm two GPUs of
+one node are measured, and one GPU of each of two nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cluster.jobs import JobError, submit
+from cluster.jobs.doctor.report import ADMINISTRATOR, Report, ask
+from cluster.slurm import client, words
+
+from . import gpu_links
+from .bandwidth import Point, bus_bandwidth
+
+SIZES = [2**k for k in range(12, 31, 3)]  # bytes: 4 KiB to 1 GiB
+REPEATS = 10
+WARM_UP = 3
+FLOOR = 0.5  # of the link's rate. Below it, something else than the protocol is in the way
+
+ENV = {
+    "NCCL_DEBUG": "INFO",  # NCCL then says which way it takes
+    "HOROVOD_CYCLE_TIME": "0.1",  # ms between two looks for work; the usual 1 ms is as long as a message
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",  # where both ranks see both GPUs, neither takes all memory of both
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # so that CUDA counts as nvidia-smi does
+}
+
+HERE = "two GPUs of a node"
+APART = "GPUs of two nodes"
+
+
+def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
+    """On each rank: all-reduces of float32 vectors: how long they took, whether the sums are right, where.
+
+    sizes: bytes of the vectors. device: 'GPU', or 'CPU', where Gloo or MPI moves the data, and not NCCL.
+    Returns {"place": of `place`, "points": [[bytes, seconds of each repeat, wrong elements], …]}. The seconds
+    are from the call until the device has finished. Raises RuntimeError where TensorFlow has no such device.
+    """
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    there, usable = tf.config.list_physical_devices(device), tf.config.list_logical_devices(device)
+    if not usable:
+        raise RuntimeError(f"TensorFlow sees no {device} on {socket.gethostname()}.")
+    # A rank may see its own GPU alone, or all of the job; and of these it may have chosen one already.
+    number, mine = hvd.local_rank() % len(there), usable[hvd.local_rank() % len(usable)]
+    right = hvd.size() * (hvd.size() + 1) / 2
+    points = []
+    with tf.device(mine.name):
+        for size in sizes:
+            x = tf.fill([size // 4], tf.constant(hvd.rank() + 1.0))
+            seconds = []
+            for _ in range(WARM_UP + repeats):
+                start = time.perf_counter()
+                total = hvd.allreduce(x, op=hvd.Sum, name=f"doctor of {size}")
+                float(total[-1])  # is there when the device has finished
+                seconds.append(time.perf_counter() - start)
+            wrong = int(tf.math.count_nonzero(total != right))
+            points.append([size, seconds[WARM_UP:], wrong])
+    return {"place": place(number if device == "GPU" else None), "points": points}
+
+
+def place(number: int | None) -> dict[str, Any]:
+    """Where a rank computes, as `gpu_links.between` reads it; number: of the GPU, in CUDA's order."""
+    rates = {"infiniband": "class/infiniband/*/ports/*/rate", "interfaces": "class/net/*/speed"}
+    seen: dict[str, Any] = {"host": socket.gethostname()}
+    for kind, pattern in rates.items():
+        seen[kind] = {
+            path.relative_to("/sys/class").parts[1]: _read(path) for path in Path("/sys").glob(pattern)
+        }
+    if number is None:
+        return seen
+    _, answer = ask("nvidia-smi", f"--query-gpu={gpu_links.QUERY}", "--format=csv,noheader")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpu = gpu_links.chosen(gpu_links.gpus(answer), visible, number) or {}
+    seen |= dict.fromkeys(gpu_links.QUERY.split(","), "") | {"index": str(number)} | gpu
+    _, seen["topology"] = ask("nvidia-smi", "topo", "-m")
+    _, status = ask("nvidia-smi", "nvlink", "--status", "-i", seen["index"])
+    return seen | {"links": gpu_links.links(status)}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # an interface that is down
+        return ""
+
+
+def points(seen: list[dict[str, Any]]) -> list[Point]:
+    """For each size the median of the slowest rank's seconds, and the bus bandwidth; seen: as in `judge`."""
+    found = []
+    for of_ranks in zip(*(rank["points"] for rank in seen), strict=True):
+        size = of_ranks[0][0]
+        seconds = float(np.median(np.max([times for _, times, _ in of_ranks], axis=0)))
+        found.append(Point(size, seconds, bus_bandwidth(size, seconds, len(seen))))
+    return found
+
+
+def table(found: list[Point], link: gpu_links.Link) -> str:
+    """Size, time and bus bandwidth, beside the link's rate and what NCCL can be expected to reach of it."""
+    lines = [f"{'size':>10} {'time':>11} {'bus bandwidth':>14}" + ("  of the link" if link.rate else "")]
+    for point in found:
+        share = f" {point.bus / link.rate:>12.0%}" if link.rate else ""
+        lines.append(f"{_bytes(point.size):>10} {1e3 * point.seconds:>8.3f} ms {_rate(point.bus):>14}{share}")
+    if link.rate:
+        lines.append(f"{link.words}: {_rate(link.rate)} in one direction, of which NCCL reaches about "
+                     f"{gpu_links.REACHED:.0%}: {_rate(link.expected())} expected.")  # fmt: skip
+    else:
+        lines.append(f"{link.words}: nothing to hold it against.")
+    return "\n".join(lines)
+
+
+def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) -> str:
+    """Add what is to be said of a measurement between two ranks; returns its table.
+
+    seen: what `measure` returned on each. log: what rank 0 printed.
+    """
+    found, ways = points(seen), gpu_links.transports(log)
+    link = gpu_links.between(seen[0]["place"], seen[1]["place"], ways)
+    best = max(found, key=lambda point: point.bus)
+    by = ", ".join(ways) or "a way that NCCL does not tell"
+    finding = f"bus bandwidth {_rate(best.bus)} with {_bytes(best.size)}, by {by}"
+    finding += f"; expected {_rate(link.expected())} of {link.words}" if link.rate else f"; {link.words}"
+    wrong = [_bytes(size) for rank in seen for size, _, count in rank["points"] if count]
+    if wrong:
+        step = (
+            "Test these GPUs: dcgmi diag -r 3. NCCL_P2P_DISABLE=1 tells whether it is the way between them."
+        )
+        report.add("bad", subject, f"wrong sums with {', '.join(dict.fromkeys(wrong))}", ADMINISTRATOR, step)
+    elif link.rate and best.bus < FLOOR * link.rate:
+        report.add("warn", subject, finding, "Jobs are right, but their all-reduces are slow.", _why(ways))
+    else:
+        report.add("ok", subject, finding)
+    return table(found, link)
+
+
+def _why(ways: list[str]) -> str:
+    """What an administrator can look at where the all-reduce is slow."""
+    if any(way.startswith("NET/Socket") for way in ways):
+        return "NCCL uses TCP: see NET/IB in out-0.log; LimitMEMLOCK=infinity for slurmd; NCCL_SOCKET_IFNAME."
+    if any(way.startswith("NET") for way in ways):
+        return "nvidia-smi topo -m: is the adapter near the GPU (NCCL_IB_HCA)? Is nvidia_peermem loaded?"
+    if any(way.startswith("SHM") for way in ways):
+        return (
+            "NCCL goes by way of the host's memory. Where Slurm shuts each task off from the other's GPU: "
+            "sbatch={'gres-flags': 'allow-task-sharing'}. Else see nvidia-smi topo -p2p r, ACS in the BIOS."
+        )
+    return "nvidia-smi nvlink --status, nvidia-smi -q -d PERFORMANCE: is a link down, or the GPU throttled?"
+
+
+def missing() -> str | None:
+    """Why there are no two GPUs to measure, and what to do, in one line; None where there are."""
+    where = "Run it where there are two: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
+    on_slurm = max(_on_slurm().values(), default=(0, 0))
+    here, why = _here()
+    if here >= 2 or on_slurm[0] * on_slurm[1] >= 2:
+        return None
+    slurm = client.no_slurm() or "Slurm has " + (
+        "one GPU" if on_slurm[0] else "no GPUs (Gres=gpu in slurm.conf)"
+    )
+    return f"No two GPUs to measure: {why or 'one GPU on this machine'}; {slurm}. {where}"
+
+
+def _here() -> tuple[int, str]:
+    """(the number of this machine's GPUs, why there are none)."""
+    if not shutil.which("nvidia-smi"):
+        return 0, "no nvidia-smi on PATH"
+    good, answer = ask("nvidia-smi", "-L")
+    count = len([line for line in answer.splitlines() if line.startswith("GPU ")]) if good else 0
+    return count, "" if count else f"nvidia-smi: {answer.strip() or 'no devices'}"
+
+
+def _on_slurm() -> dict[str, tuple[int, int]]:
+    """{partition: (GPUs of its largest node, nodes with a GPU)}; the default partition's name is ''."""
+    if client.no_slurm():
+        return {}
+    good, answer = ask("sinfo", "-h", "-N", "-o", "%P|%G")
+    found: dict[str, tuple[int, int]] = {}
+    for row in answer.splitlines() if good else []:
+        name, _, gres = row.partition("|")
+        count = words.gpus(gres)
+        if count:
+            name = "" if name.endswith("*") else name
+            most, nodes = found.get(name, (0, 0))
+            found[name] = max(most, count), nodes + 1
+    return found
+
+
+def layouts() -> dict[str, dict[str, Any]]:
+    """{subject: options of submit} of what can be measured here."""
+    partitions = _on_slurm()
+    found = {}
+    for subject, enough, ranks in [
+        (HERE, lambda most, nodes: most >= 2, {"ranks_per_node": 2}),
+        (APART, lambda most, nodes: nodes >= 2, {"nodes": 2}),
+    ]:
+        fit = [name for name, has in partitions.items() if enough(*has)]
+        if fit:  # the default partition, where it has them
+            options = ranks | {"backend": "slurm", "gpus_per_rank": 1}
+            found[subject] = options | ({"partition": min(fit)} if min(fit) else {})
+    if HERE not in found and _here()[0] >= 2:
+        found[HERE] = {"ranks_per_node": 2, "backend": "local"}
+    return found
+
+
+def doctor() -> tuple[Report, list[str]]:
+    """(what was found, the tables of what was measured). Only to be called where nothing is `missing`."""
+    report, tables = Report(), []
+    nccl = has_nccl()
+    if not nccl:
+        step = (
+            "make setup GPU=1 VENV=ANOTHER_FOLDER, on a file system that all nodes see: cluster/staff/GPU.md."
+        )
+        report.add(
+            "bad", "NCCL", f"the Horovod of {sys.executable} was built without it", ADMINISTRATOR, step
+        )
+        return report, tables
+    report.add("ok", "NCCL", f"built into the Horovod of {sys.executable}: {nccl}")
+    for subject, options in layouts().items():
+        try:
+            job = submit(
+                measure, SIZES, REPEATS, **options, cpus_per_rank=2, memory="8G", time="00:10:00", env=ENV,
+                name="doctor-gpu", rerun=True,
+            )  # fmt: skip
+            tables.append(
+                f"{subject}\n{judge(report, subject, job.wait(timeout=900).results(), job.logs(0))}"
+            )
+        except JobError as e:
+            log = (
+                "See job.log, out-0.log in its folder. Does `srun --gpus-per-task=1 nvidia-smi -L` name one?"
+            )
+            report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
+    return report, tables
+
+
+def has_nccl() -> str:
+    """The version of the NCCL in Horovod, or nothing; asked in another process, for it loads TensorFlow."""
+    code = "import horovod.tensorflow as hvd; print('NCCL', hvd.nccl_built())"
+    env = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env)
+    number = next((x.split()[1] for x in done.stdout.splitlines() if x.startswith("NCCL ")), "0")
+    return version(int(number)) if number.isdigit() else ""
+
+
+def version(number: int) -> str:
+    """NCCL's version, from the number in nccl.h (NCCL_VERSION_CODE from 2.9 on); '' for 0.
+
+    >>> version(22105)
+    '2.21.5'
+    """
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}" if number else ""
+
+
+def _bytes(size: int) -> str:
+    """As 4 KiB, 1 GiB."""
+    for unit, name in [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")]:
+        if size >= unit:
+            return f"{size / unit:.0f} {name}"
+    return f"{size} bytes"
+
+
+def _rate(rate: float) -> str:
+    """As 12.3 GB/s."""
+    return f"{rate / 1e9:.1f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.1f} MB/s"

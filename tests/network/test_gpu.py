@@ -1,0 +1,290 @@
+"""The doctor's all-reduce between two GPUs: what it reads, expects and says; its job, here on CPUs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cluster import __main__ as shell
+from cluster.jobs import submit
+from cluster.jobs.doctor.report import Report
+from cluster.jobs.rank import rendezvous
+from cluster.network import gpu_check, gpu_links
+from cluster.network.gpu_links import Link
+
+# As nvidia-smi writes them: the head is underlined, columns of adapters and of affinity follow those of GPUs.
+SWITCH = """\
+\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
+GPU0\t X \tNV12\tSYS\tPXB\t0-31,64-95\t0\t\tN/A
+GPU1\tNV12\t X \tPIX\tPXB\t0-31,64-95\t0\t\tN/A
+GPU2\tSYS\tPIX\t X \tSYS\t32-63,96-127\t1\t\tN/A
+NIC0\tPXB\tPXB\tSYS\t X \t\t\t\t
+
+Legend:
+
+  X    = Self
+  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)
+"""
+NVLINKS = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5f)
+\t Link 0: 25 GB/s
+\t Link 1: 25 GB/s
+\t Link 2: <inactive>
+"""
+ASKED = """\
+0, GPU-5f6a, NVIDIA A100-SXM4-40GB, 8.0, 4, 16
+1, GPU-77b1, NVIDIA A100-SXM4-40GB, 8.0, 4, 16
+"""
+LOG = """\
+node1:1080641:1080641 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:172.18.0.6<0>
+node1:1080641:1080851 [0] NCCL INFO Channel 00/08 :    0   1
+"""
+
+
+def way(words):
+    return f"{LOG}node1:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] {words}\n"
+
+
+def gpu(index=0, **more):
+    """What a rank tells of its GPU: an A100, by default, of a node where nvidia-smi answers as above."""
+    own = gpu_links.gpus(ASKED)[min(index, 1)] | {"index": str(index)}
+    known = {"host": "n1", "topology": SWITCH, "links": 2, "infiniband": {}, "interfaces": {}}
+    return known | own | more
+
+
+def test_what_nvidia_smi_says_of_a_pair():
+    """Is the word of a pair found beside columns that are no GPUs, in colour, and in both orders?"""
+    words = {(a, b): gpu_links.pair(SWITCH, a, b) for a in range(3) for b in range(3)}
+    assert words[0, 1] == words[1, 0] == "NV12"
+    assert words[0, 2] == words[2, 0] == "SYS" and words[1, 2] == "PIX"
+    assert words[0, 0] is None and gpu_links.pair(SWITCH, 0, 7) is None and gpu_links.pair("", 0, 1) is None
+    assert gpu_links.links(NVLINKS) == 2 and gpu_links.links("") == 0
+
+
+@pytest.mark.parametrize(
+    ("visible", "number", "uuid"),
+    [
+        (None, 1, "GPU-77b1"),
+        ("1", 0, "GPU-77b1"),  # Slurm's: the rank sees one, which it calls 0
+        ("1,0", 1, "GPU-5f6a"),
+        ("GPU-77", 0, "GPU-77b1"),
+        ("", 0, None),
+        (None, 2, None),
+    ],
+)
+def test_the_gpu_of_a_rank_is_found_by_what_it_may_see(visible, number, uuid):
+    found = gpu_links.chosen(gpu_links.gpus(ASKED), visible, number)
+    assert (found["uuid"] if found else None) == uuid
+
+
+def test_the_transports_in_the_log_of_nccl():
+    """Those that are used, each once, and not the adapters that are merely there."""
+    log = way("via P2P/CUMEM") + way("via P2P/CUMEM") + way("[send] via NET/IB/0/GDRDMA")
+    assert gpu_links.transports(log) == ["NET/IB/0/GDRDMA", "P2P/CUMEM"]
+    assert gpu_links.transports(LOG) == []
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ways", "words", "rate"),
+    [
+        # NVIDIA's data sheets name both directions: A100 600 GB/s with 12 links, H100 900 with 18
+        (gpu(0), gpu(1), [], "NVLink 3, 12 links", 300e9),
+        (gpu(0, compute_cap="9.0", topology=SWITCH.replace("NV12", "NV18")),
+         gpu(1, compute_cap="9.0"), [], "NVLink 4, 18 links", 450e9),
+        (gpu(0, compute_cap="99.0"), gpu(1), [], "NVLink of a generation not known here, 12 links", None),
+        # 16 GT/s on 16 lanes, 128 of 130 bits: 31.5 GB/s; 8 GT/s on 8 lanes: 7.88 GB/s
+        (gpu(0), gpu(2), [], "PCIe 4 x16 over the link between the processors", 31.5e9),
+        (gpu(1), gpu(2, **{"pcie.link.gen.max": "3", "pcie.link.width.max": "8"}), [],
+         "PCIe 3 x8 over one PCIe switch", 7.88e9),
+        (gpu(1), gpu(2, **{"pcie.link.gen.max": "[N/A]"}), [],
+         "PCIe over one PCIe switch, whose generation nvidia-smi does not tell", None),
+        # each task sees its own GPU alone, as number 0
+        (gpu(0), gpu(0, uuid="GPU-77b1"), ["P2P/IPC"], "NVLink 3, 2 links", 50e9),
+        (gpu(0), gpu(0, uuid="GPU-77b1"), ["SHM/direct/direct"], "PCIe 4 x16", 31.5e9),
+        (gpu(0), gpu(0, host="n2", infiniband={"mlx5_0": "100 Gb/sec (4X EDR)"}), ["NET/IB/0"],
+         "InfiniBand or RoCE, at a rate that Linux does not tell", None),
+        (gpu(0, infiniband={"mlx5_0": "200 Gb/sec (4X HDR)", "mlx5_1": "25 Gb/sec (1X EDR)"}),
+         gpu(0, host="n2", infiniband={"mlx5_0": "100 Gb/sec (4X EDR)"}), ["NET/IB/0/GDRDMA"],
+         "InfiniBand or RoCE (mlx5_0, 100 Gbit/s)", 12.5e9),
+        (gpu(0, interfaces={"eth0": "25000", "lo": "", "docker0": "-1"}, infiniband={"mlx5_0": "200 Gb/sec"}),
+         gpu(0, host="n2", interfaces={"eth0": "10000"}), ["NET/Socket/0"],
+         "the network by TCP (eth0, 10 Gbit/s)", 1.25e9),
+    ],
+)  # fmt: skip
+def test_what_is_expected_of_a_link(a, b, ways, words, rate):
+    """By the slower end; and nothing where nobody tells."""
+    for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
+        if a["topology"] == b["topology"]:
+            assert link.words == words
+            assert link.rate == (rate and pytest.approx(rate, rel=1e-3))
+    assert gpu_links.between(a, b, ways).words == words
+
+
+def seen(seconds, wrong=0, **second):
+    """What two ranks tell of all-reduces of 1 GiB; the second rank takes as long, or longer."""
+    times = [seconds, 3 * seconds, seconds]
+    return [
+        {"place": gpu(0), "points": [[2**30, times, 0]]},
+        {"place": gpu(1, **second), "points": [[2**30, [1.5 * times[0], *times[1:]], wrong]]},
+    ]
+
+
+def test_the_bus_bandwidth_of_two_ranks():
+    """By hand: p = 2, so it is size / seconds; 1.5, 3 and 1 s of the slowest rank have the median 1.5."""
+    [point] = gpu_check.points(seen(1.0))
+    assert point.seconds == 1.5 and point.bus == 2**30 / 1.5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "log", "more", "mark", "step"),
+    [
+        (2**30 / 240e9 / 1.5, way("via P2P/CUMEM"), {}, "ok", ""),
+        (2**30 / 151e9 / 1.5, way("via P2P/CUMEM"), {}, "ok", ""),  # half of 300 GB/s
+        (2**30 / 149e9 / 1.5, way("via P2P/CUMEM"), {}, "warn", "throttled"),
+        (2**30 / 20e9 / 1.5, way("via SHM/direct/direct"), {}, "warn", "allow-task-sharing"),
+        (1.0, way("via NET/Socket/0"), {"host": "n2", "interfaces": {"eth0": "25000"}}, "ok", ""),  # no rate
+        (2**30 / 240e9 / 1.5, way("via P2P/CUMEM"), {"wrong": 3}, "bad", "dcgmi"),
+    ],
+)
+def test_what_is_said_of_a_measurement(seconds, log, more, mark, step):
+    report = Report()
+    text = gpu_check.judge(report, gpu_check.HERE, seen(seconds, **more), log)
+    item = report.item(gpu_check.HERE)
+    assert (item.mark, report.ok) == (mark, mark != "bad") and step in item.administrator
+    assert bool(item.student) == bool(item.administrator) == (mark != "ok")
+    assert "1 GiB" in text and (mark == "bad" or "bus bandwidth" in item.finding)
+
+
+def test_the_table_has_the_measured_beside_the_expected():
+    found = [gpu_check.Point(4096, 2e-5, 4096 / 2e-5), gpu_check.Point(2**30, 2**30 / 240e9, 240e9)]
+    text = gpu_check.table(found, Link("NVLink 3, 12 links", 300e9))
+    rows = [line.split() for line in text.splitlines()]
+    assert rows[1] == ["4", "KiB", "0.020", "ms", "204.8", "MB/s", "0%"]
+    assert rows[2] == ["1", "GiB", "4.474", "ms", "240.0", "GB/s", "80%"]
+    assert text.endswith("NVLink 3, 12 links: 300.0 GB/s in one direction, of which NCCL reaches about 80%: "
+                         "240.0 GB/s expected.")  # fmt: skip
+    assert "of the link" not in gpu_check.table(found, Link("some network"))
+    assert [gpu_check.version(n) for n in (22105, 0)] == ["2.21.5", ""]
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """machine(nvidia_smi=TEXT, sinfo=TEXT): scripts that play these commands, and no others but the shell."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    def play(nvidia_smi=None, sinfo=None):
+        for name, text in (("nvidia-smi", nvidia_smi), ("sinfo", sinfo)):
+            if text is not None:
+                path = tmp_path / "bin" / name
+                path.write_text(f"#!/bin/sh\n{text}\n")
+                path.chmod(0o755)
+        why = None if sinfo is not None else "no sbatch on PATH"
+        monkeypatch.setattr(gpu_check.client, "no_slurm", lambda: why)
+
+    return play
+
+
+TWO = "echo 'GPU 0: NVIDIA A40 (UUID: GPU-1)'; echo 'GPU 1: NVIDIA A40 (UUID: GPU-2)'"
+NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'old|gpu:1'"
+
+
+@pytest.mark.parametrize(
+    ("commands", "words"),
+    [
+        ({}, "no nvidia-smi on PATH; no sbatch on PATH"),
+        ({"nvidia_smi": "echo 'NVIDIA-SMI has failed: no driver'; exit 9"}, "no driver"),
+        ({"nvidia_smi": "echo 'GPU 0: NVIDIA A40 (UUID: GPU-1)'"}, "one GPU on this machine"),
+        ({"sinfo": "echo 'cpu*|(null)'"}, "Slurm has no GPUs"),
+        ({"sinfo": "echo 'gpu*|gpu:1'"}, "Slurm has one GPU"),
+    ],
+)
+def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, words):
+    """And the command's exit status is that of a fault; nothing is submitted."""
+    machine(**commands)
+    assert shell.main(["doctor", "--gpu"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1
+    assert words in said.err and "Run it where there are two" in said.err
+
+
+def test_what_can_be_measured(machine):
+    """On Slurm in the partition that has them, the default where it does; else on this machine."""
+    machine(nvidia_smi=TWO)
+    assert gpu_check.missing() is None
+    assert gpu_check.layouts() == {gpu_check.HERE: {"ranks_per_node": 2, "backend": "local"}}
+    machine(sinfo=NODES)
+    of_slurm = {"backend": "slurm", "gpus_per_rank": 1, "partition": "gpu"}
+    assert gpu_check.missing() is None
+    assert gpu_check.layouts() == {
+        gpu_check.HERE: {"ranks_per_node": 2} | of_slurm,
+        gpu_check.APART: {"nodes": 2} | of_slurm,
+    }
+    machine(sinfo=NODES.replace("cpu*|(null)", "fast*|gpu:2"))
+    assert "partition" not in gpu_check.layouts()[gpu_check.HERE]
+
+
+def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
+    """GPUs alone do not suffice: is nothing submitted, and the environment's command named?"""
+    machine(nvidia_smi=TWO)
+    monkeypatch.setattr(gpu_check, "has_nccl", lambda: "")
+    monkeypatch.setattr(gpu_check, "submit", None)
+    report, tables = gpu_check.doctor()
+    item = report.item("NCCL")
+    assert not report.ok and tables == [] and "make setup GPU=1" in item.administrator
+    assert sys.executable in item.finding
+
+
+@pytest.mark.parametrize(
+    ("seen", "local_rank", "taken"),
+    [([], 1, []), (["a"], 1, []), (["a", "b"], 1, ["b"]), (["a", "b"], 2, ["a"])],
+)
+def test_a_rank_that_sees_several_gpus_takes_its_own(monkeypatch, seen, local_rank, taken):
+    """Before anything is computed, for afterwards TensorFlow does not let it."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    done = []
+    monkeypatch.setattr(hvd, "init", lambda: done.append("init"))
+    monkeypatch.setattr(hvd, "size", lambda: 2)
+    monkeypatch.setattr(hvd, "local_rank", lambda: local_rank)
+    monkeypatch.setattr(hvd, "allreduce", lambda x, op: done.append("all-reduce") or 2)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: seen)
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda gpu, kind: done.append(gpu))
+    rendezvous.start_horovod(2)
+    assert done == ["init", *taken, "all-reduce"]
+
+
+@pytest.mark.ranks
+def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
+    """By Gloo instead of NCCL: are the sums right, is each size timed on each rank, does the table follow?"""
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    sizes = [4096, 2**20]
+    job = submit(
+        gpu_check.measure, sizes, 3, device="CPU", ranks_per_node=2, backend="local", env=gpu_check.ENV
+    )
+    results = job.results()
+    assert len(results) == 2
+    for rank in results:
+        assert [(size, len(times), wrong) for size, times, wrong in rank["points"]] == [
+            (s, 3, 0) for s in sizes
+        ]
+        assert all(0 < t < 60 for _, times, _ in rank["points"] for t in times)
+    assert results[0]["place"]["host"] == results[1]["place"]["host"]
+    found = gpu_check.points(results)
+    assert [point.size for point in found] == sizes
+    assert gpu_check.table(found, Link("memory")).count("\n") == 3
+
+
+def test_the_doctor_of_this_machine_names_no_gpu():
+    """The command itself, where there is neither GPU nor Slurm: no traceback, no job."""
+    env = {"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "cluster", "doctor", "--gpu"], capture_output=True, text=True, env=env
+    )
+    assert (
+        done.returncode == 1
+        and done.stdout == ""
+        and done.stderr.startswith("No two GPUs to measure: no nvidia-smi")
+    )
