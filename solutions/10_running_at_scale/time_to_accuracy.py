@@ -638,6 +638,11 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
     assert not steps_right or np.allclose(whole[0], want, rtol=1e-7, atol=1e-9), (
         "without a kill the training ends with other weights than train_alone: see the checks of your step"
     )
+    for rank, w in enumerate(whole):
+        assert not steps_right or w.tobytes() == whole[0].tobytes(), (
+            f"without a kill, rank {rank} ends with other bits than rank 0. Do all ranks add up each number in "
+            "one order (section 2)?"
+        )
     return [one for one in found if one[0] != never], whole
 
 
