@@ -640,8 +640,8 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
     )
     for rank, w in enumerate(whole):
         assert not steps_right or w.tobytes() == whole[0].tobytes(), (
-            f"without a kill, rank {rank} ends with other bits than rank 0. Do all ranks add up each number in "
-            "one order (section 2)?"
+            f"without a kill, rank {rank} ends with other bits than rank 0. Do all ranks add up each number "
+            "in one order (section 2)?"
         )
     return [one for one in found if one[0] != never], whole
 

@@ -58,7 +58,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     assert "2 checks open now: 2 in 60 minutes, 0 of 9 used in all" in before
     found = text_of(ada.mine("POST", page))
     assert "1 of 3 points" in found and "A hidden case has another result" in found, found
-    assert "17" not in re.sub(r"\d\d:\d\d|\d+ Nov", "", found) and "34" not in found
+    assert not {"17", "34"} & set(re.findall(r"\d+", re.sub(r"\d\d:\d\d|\d+ [A-Z][a-z]{2}", "", found)))
     assert "1 of 3 points" in text_of(ada.mine("POST", page)), "the same work costs no try"
     ada.solve("return 2 * x")
     assert "3 of 3 points" in text_of(ada.mine("POST", page))
@@ -76,8 +76,7 @@ def test_nobody_asks_for_another(hub, ada):
     code = "import os; print(os.environ['JUPYTERHUB_API_TOKEN'])"
     token = ada.cell(code)[1].strip()
     answer = requests.get(url, headers={"Authorization": f"token {token}"}, timeout=30).json()
-    assert answer["tried"] == 2 and answer["left"] == 0
-    assert "hidden" not in json.dumps(answer["answer"]["checks"][0]) and "34" not in json.dumps(answer)
+    assert answer["tried"] == 2 and answer["left"] == 0 and answer["answer"]["points"] == 3
     listing = hub.run(ada.user, "ls", os.path.expanduser(f"~{hub.grader}"), check=False)
     assert listing.returncode != 0, "the record lies where no student can look"
 
