@@ -1013,7 +1013,7 @@ plt.show()
 # there is one; where the line falls to at the end decides how much the last steps still move the weights.)*
 
 # %% check="recipe-allowed" points=1 see="8.7"
-"""The recipe keeps to the allocation, and reaches the target by the mean on public images (1 point)."""
+"""The recipe keeps to the allocation; seeds 0 and 1 come within 2 points of the target (1 point)."""
 mine = allowed(recipe())
 found = accuracies(mine, SEEDS[:2], *at_hand(*SHOWN))
 assert np.mean(found) >= TARGET - 2, f"seeds 0 and 1 have {found} % of the public images, far from {TARGET} %"
