@@ -290,11 +290,15 @@ def try_sum(comm, x):
 
 
 def try_steps(comm, x, y, recipe, seed, state, steps):
-    """Some steps of your training from a state: the state after them. x: this rank's images, bytes."""
+    """Some steps of your training from a state: the state after them, and has that state stayed as it is?
+
+    x: this rank's images, bytes.
+    """
     x = x / 255 - 0.5
+    after, before = state, {name: np.copy(value) for name, value in state.items()}
     for _ in range(steps):
-        state = update(comm, state, x, y, recipe, seed)
-    return state
+        after = update(comm, after, x, y, recipe, seed)
+    return after, all(np.array_equal(state.get(name), value) for name, value in before.items())
 
 
 def try_checkpoint(comm, states, recipe, seed):
@@ -408,7 +412,7 @@ def stepped(try_steps, recipe, first, steps, instead="", seed=5):
 def same_state(call, want, about):
     """Assert that all ranks have the state that one process has."""
     d = len(want["w"])
-    for rank, found in enumerate(call.values):
+    for rank, (found, _) in enumerate(call.values):
         assert isinstance(found, dict) and set(found) == {"step", "w", "v"}, (
             f"{about}: rank {rank} returns no state with step, w and v"
         )
@@ -427,7 +431,11 @@ def same_state(call, want, about):
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
     print("What is wrong is said at the checks above. Here your step has other functions beside it.")
 else:
-    same_state(*stepped(try_steps, SMALL, 0, 1), "one step on two ranks")
+    call, want = stepped(try_steps, SMALL, 0, 1)
+    same_state(call, want, "one step on two ranks")
+    assert all(kept for _, kept in call.values), (
+        "the step has changed the arrays of the state that it was given"
+    )
 ### BEGIN HIDDEN TESTS
 BESIDE = """
 import numpy as np
