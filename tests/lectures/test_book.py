@@ -629,6 +629,9 @@ def test_explorers_in_a_narrow_window_and_dark(book, number):
         explorer = page.locator(".explorer")
         assert violations(page, within=".explorer", looked=3) == []
         assert overflows(page) <= 0 and explorer.evaluate(CUT) == []
+        page.set_viewport_size({"width": 320, "height": 844})  # as at 400% of 1280 pixels
+        assert overflows(page) <= 0 and explorer.evaluate(CUT) == []
+        page.set_viewport_size({"width": 390, "height": 844})
         controls = explorer.locator("input, select")
         controls.first.focus()
         for control in controls.all():

@@ -102,10 +102,13 @@
   const settings = ({ rate, m }) => [[rate, m / 100], [rate, 0], [rate / (1 - m / 100), 0]];
   const named = ({ rate, m }) => [`η = ${three(rate)}, m = ${three(m / 100)}`, `η = ${three(rate)}`, `η = ${three(rate / (1 - m / 100))}`];
   const valley = ({ steep, ratio }) => [steep, steep / ratio];
+  const left = (rate, m, v) => {
+    const all = losses(rate, m, valley(v), UPDATES + 1), share = 100 * all.at(-1) / all[0];
+    return !(share < 1e4) ? "more than 100 times" : share < 0.001 ? "below 0.001 %" : `${three(share)} %`;
+  };
   const travelled = ({ factor, way }) => {
     const updates = Math.LN2 / Math.abs(Math.log(factor));
-    return factor > 1 + 1e-9 ? `grows, doubled in ${three(updates)}` : factor > 1 - 1e-9 ? "stays"
-      : `${way}, halved in ${three(updates)}`;
+    return factor > 1 + 1e-9 ? `doubled in ${three(updates)}` : factor > 1 - 1e-9 ? "stays" : `${three(updates)}, ${way}`;
   };
 
   // Ways from C maps of side × side pixels to K, by the lecture's counter (lecture 03): convolutions [k, in, out, groups,
@@ -121,13 +124,14 @@
     const to = [1, C, R, 1, side], from = [1, R, K, 1, out];
     return {
       [`plain ${k} × ${k}`]: [[k, C, K, 1, out]],
-      [`${k} × ${k} in groups: ${cut}`]: [[k, C, K, cut, out]],
+      [`${k} × ${k} in ${inGroups(cut)}`]: [[k, C, K, cut, out]],
       [`depthwise ${k} × ${k}, then 1 × 1`]: [[k, C, C, C, out], [1, C, K, 1, out]],
       [`1 × 1 to ${R}, then ${k} × ${k}`]: [to, [k, R, K, 1, out]],
-      [`bottleneck: 1 × 1 to ${R}, ${k} × ${k}, 1 × 1`]: [to, [k, R, R, 1, out], from],
-      [`bottleneck in groups: ${inside}`]: [to, [k, R, R, inside, out], from],
+      [`bottleneck, ${R} inside`]: [to, [k, R, R, 1, out], from],
+      [`bottleneck, ${inGroups(inside)} inside`]: [to, [k, R, R, inside, out], from],
     };
   };
+  const inGroups = (n) => n === 1 ? "1 group" : `${n} groups`;
   const counts = (convolutions) => convolutions.reduce((sum, [k, C, K, groups, out]) => ({
     parameters: sum.parameters + (k ** 2 * C / groups + 1) * K,
     products: sum.products + out ** 2 * K * k ** 2 * C / groups,
@@ -259,28 +263,26 @@
       sliders: [
         { name: "rate", label: "learning rate η", from: 0.001, to: 10, start: 0.01, show: three },
         { name: "m", label: "momentum m", from: 0, to: 99, start: 90, linear: true, show: (m) => three(m / 100) },
-        { name: "steep", label: "curvature across the valley", from: 0.1, to: 100, start: 1.5, show: three },
-        { name: "ratio", label: "along it: times flatter", from: 1, to: 1000, start: 30, show: (ratio) => `${three(ratio)}×` },
+        { name: "steep", label: "curvature across", from: 0.1, to: 100, start: 1.5, show: three },
+        { name: "ratio", label: "times flatter along", from: 1, to: 1000, start: 30, show: (ratio) => `${three(ratio)}×` },
       ],
       columns: named,
       rows: (v) => {
         const [across, along] = valley(v), each = (f) => settings(v).map(([rate, m]) => f(rate, m));
         return [
           ["largest rate that converges", ...each((rate, m) => three(largestRate(m, across)))],
-          ["across the valley, updates", ...each((rate, m) => travelled(decay(rate, m, across)))],
-          ["along it, updates", ...each((rate, m) => travelled(decay(rate, m, along)))],
-          [`loss after ${UPDATES} updates, of the first`, ...each((rate, m) => {
-            const all = losses(rate, m, [across, along], UPDATES + 1), left = 100 * all.at(-1) / all[0];
-            return !(left < 1e4) ? "diverges" : left < 0.001 ? "below 0.001 %" : `${three(left)} %`;
-          })],
+          ["updates that halve what is left across the valley", ...each((rate, m) => travelled(decay(rate, m, across)))],
+          ["and along it", ...each((rate, m) => travelled(decay(rate, m, along)))],
+          [`loss after ${UPDATES} updates, of the first`, ...each((rate, m) => left(rate, m, v))],
         ];
       },
       says: (v) => {
         const names = named(v), [across] = valley(v);
         const good = settings(v).map(([rate, m]) => rate < largestRate(m, across));
-        const list = (wanted) => names.filter((_, i) => good[i] === wanted).join("; ");
+        const list = (wanted) => names.filter((_, i) => good[i] === wanted).join("; "), [most, , tenfold] = settings(v).map(([rate, m]) => left(rate, m, v));
         return `${good.includes(true) ? `Converges: ${list(true)}.` : "None of the three converges."}`
-          + `${good.includes(false) && good.includes(true) ? ` Diverges: ${list(false)}.` : ""} The edge of momentum `
+          + `${good.includes(false) && good.includes(true) ? ` Diverges: ${list(false)}.` : ""} After ${UPDATES} updates the loss is, with momentum, `
+          + `${most} of the first, and with a rate 1/(1 − m) times as large ${tenfold}. The edge of momentum `
           + `${three(v.m / 100)} lies at ${three(1 + v.m / 100)} times that without, not at ${three(1 / (1 - v.m / 100))} times.`;
       },
       note: "A parabola without noise stands in for the network, which has no such valley: its steepest direction sets the "
@@ -291,7 +293,7 @@
         rings: (v) => [1, 0.3, 0.1, 0.03, 0.01, 0.003].map((level) => [Math.sqrt(level * (v.ratio + 1)), Math.sqrt(level * (1 + 1 / v.ratio))]),
         paths: (v) => settings(v).map(([rate, m], i) => [named(v)[i], descent(rate, m, valley(v), UPDATES + 1).map(([across, along]) => [along, across])]),
       },
-      x: "update", y: "loss, of the first one", marks: () => [],
+      x: "update", y: "loss, of the first one", legend: true, marks: () => [],
       curves: (v) => settings(v).map(([rate, m], i) => {
         const all = losses(rate, m, valley(v), UPDATES);
         return [named(v)[i], all.map((loss, at) => [at + 1, loss / all[0] < 100 ? Math.max(loss / all[0], 1e-6) : 100])];
@@ -316,7 +318,7 @@
         const found = counted(v), sizes = Object.keys(found[0]);
         const most = Object.fromEntries(sizes.map((size) => [size, Math.max(...found.map((one) => one[size]))]));
         return Object.keys(ways(v)).map((name, i) => [name, ...sizes.map((size) => ({ share: found[i][size] / most[size],
-          words: i ? `${many(found[i][size])}, ${three(100 * found[i][size] / found[0][size])} %` : many(found[i][size]) }))]);
+          words: many(found[i][size]), part: `(${three(100 * found[i][size] / found[0][size])} %)` }))]);
       },
       says: (v) => {
         const found = counted(v), names = Object.keys(ways(v)), [plain, , , reduced] = found;
@@ -325,7 +327,8 @@
           + `and multiplies the outputs kept by ${three(reduced.kept / plain.kept)}. Fewest parameters: ${least("parameters")}; `
           + `fewest multiply-adds: ${least("products")}; fewest outputs: ${least("kept")}.`;
       },
-      note: "For one image, with biases and without normalisation; % of the plain convolution. Each column has a scale of its own. "
+      note: "For one image, with biases and without normalisation; in brackets, of the plain convolution. The bottleneck is 1 × 1, "
+        + "k × k, 1 × 1, and the stride is in the k × k. Each column has a scale of its own. "
         + "Multiply-adds that are saved need not save time (3.10).",
     },
     scaling: {
@@ -334,12 +337,12 @@
         + "reach half of that? What helps strong scaling most: ten times the link, a gradient of a tenth, or more images?",
       sliders: [
         { name: "p", label: "GPUs p", from: 1, to: 1024, start: 256, whole: true, show: whole },
-        { name: "n", label: "weak: images of a GPU", from: 1, to: 512, start: 32, whole: true, show: whole },
-        { name: "N", label: "strong: images of a step", from: 1, to: 65536, start: 256, whole: true, show: whole },
-        { name: "compute", label: "compute of an image, ms", from: 0.05, to: 500, start: 5.625, show: (ms) => `${three(ms)} ms` },
+        { name: "n", label: "images n, weak", from: 1, to: 512, start: 32, whole: true, show: whole },
+        { name: "N", label: "images pn, strong", from: 1, to: 65536, start: 256, whole: true, show: whole },
+        { name: "compute", label: "compute of an image", from: 0.05, to: 500, start: 5.625, show: (ms) => `${three(ms)} ms` },
         { name: "M", label: "gradient, MB", from: 0.1, to: 10000, start: 102, show: (mb) => size(mb * 1e6) },
         { name: "bucket", label: "last bucket, MB", from: 0.1, to: 10000, start: 25, show: (mb) => size(mb * 1e6) },
-        { name: "link", label: "link of a server, GB/s", from: 0.1, to: 400, start: 6.25, show: (rate) => `${three(rate)} GB/s` },
+        { name: "link", label: "server's link, GB/s", from: 0.1, to: 400, start: 6.25, show: (rate) => `${three(rate)} GB/s` },
         { name: "alpha", label: "latency α, µs", from: 0.5, to: 500, start: 20, show: (us) => `${three(us)} µs` },
         { name: "gpus", label: "GPUs of a server", from: 1, to: 16, start: 8, linear: true, show: three },
       ],
@@ -366,7 +369,7 @@
       note: "Calculated for a ring over servers, inside which the exchange is free; two thirds of the compute are the backward pass. "
         + "Where the images of a step cannot be shared out evenly, the GPU that has most sets the time. A real step also "
         + "waits for the slowest rank, for its input and for links that others use.",
-      x: "GPUs", y: "efficiency, %", at: ({ p }) => p,
+      x: "GPUs", y: "efficiency, %", legend: true, at: ({ p }) => p,
       curves: (v) => [["weak", weak, v], ["weak, no overlap", weak, { ...v, bucket: v.M }], ["strong", strong, v],
         ["strong, no overlap", strong, { ...v, bucket: v.M }]].map(([name, f, of]) => [name,
         [...new Set(range(1, 1024).map(Math.round))].map((p) => [p, 100 * f(of, p).faster / p])]),
@@ -426,10 +429,15 @@
     if (words) made.textContent = words;
     return made;
   };
+  // A line for each name, with its dashes, from the lower left corner upwards.
+  const legend = (names, x, y) => names.flatMap((name, i) => {
+    const at = y - 17 * (names.length - 1 - i);
+    return [element("polyline", { points: `${x},${at - 4} ${x + 28},${at - 4}`, class: "curve", "stroke-dasharray": DASHES[i] }), element("text", { x: x + 34, y: at }, name)];
+  });
   // The curves, both axes logarithmic, with a line at the sliders' own place; the table says it in words.
   function draw(svg, law, values) {
     // As wide as its place, so that letters keep their size; a narrow one has the names inside.
-    const W = Math.max(280, Math.min(640, Math.round(svg.parentElement.clientWidth - 36))), narrow = W < 520, RIGHT = narrow ? 8 : 150;
+    const W = Math.max(280, Math.min(640, Math.round(svg.parentElement.clientWidth - 36))), narrow = W < 520, RIGHT = narrow ? 18 : 150;
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const curves = law.curves(values).map(([name, points]) => [name, points.filter(([, y]) => y > 1e-9)]);
     const all = curves.flatMap(([, points]) => points);
@@ -451,10 +459,11 @@
     }
     svg.append(element("text", { x: (LEFT + W - RIGHT) / 2, y: H - 8, "text-anchor": "middle" }, law.x));
     svg.append(element("text", { transform: `translate(14 ${H / 2}) rotate(-90)`, "text-anchor": "middle" }, law.y));
-    const labels = curves.map(([name, points], i) => ({ name, y: Y(points.at(-1)[1]) + 4, i })).sort((a, b) => a.y - b.y);
-    labels.forEach((label, i) => { if (i) label.y = Math.max(label.y, labels[i - 1].y + 15); });
-    for (const label of labels) svg.append(element("text", narrow
-      ? { x: W - RIGHT - 6, y: Math.max(label.y - 9, TOP + 14), "text-anchor": "end" } : { x: W - RIGHT + 6, y: label.y }, label.name));
+    // The names at the curves' ends, in a narrow window above them: each on a line of its own, none beyond the frame.
+    const labels = curves.map(([name, points]) => ({ name, y: Y(points.at(-1)[1]) + (narrow ? -5 : 4) })).sort((a, b) => a.y - b.y);
+    const first = narrow ? TOP + 14 : TOP + 4, last = narrow ? H - BOTTOM - 6 : H - BOTTOM + 2;
+    labels.forEach((label, i) => { label.y = Math.max(label.y, i ? labels[i - 1].y + 15 : first); });
+    labels.reduceRight((below, label) => { label.y = Math.min(label.y, below); return label.y - 15; }, last);
     curves.forEach(([, points], i) => svg.append(element("polyline", {
       points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), class: "curve", "stroke-dasharray": DASHES[i] })));
     const here = law.marks ? law.marks(values) : [[law.at(values)]];
@@ -464,6 +473,9 @@
       if (y) svg.append(element("circle", { cx: X(at), cy: Y(y), r: 5, class: "here" }));
       if (name) svg.append(element("text", { x: X(at) + 5, y: H - BOTTOM - 8 - 15 * i }, name));
     });
+    if (narrow && law.legend) svg.append(...legend(curves.map(([name]) => name), LEFT + 8, H - BOTTOM - 10));
+    else for (const label of labels) svg.append(element("text", narrow
+      ? { x: W - RIGHT - 6, y: label.y, "text-anchor": "end" } : { x: W - RIGHT + 6, y: label.y }, label.name));
   }
 
   // Paths on a plane of two weights from -1.3 to 1.3, with lines of equal loss: linear axes, the same for both.
@@ -487,14 +499,12 @@
       element("text", { x: LEFT - 6, y: Y(at) + 4, "text-anchor": "end" }, String(at)));
     svg.append(element("text", { x: LEFT + side / 2, y: H - 8, "text-anchor": "middle" }, x),
       element("text", { transform: `translate(14 ${TOP + side / 2}) rotate(-90)`, "text-anchor": "middle" }, y));
-    found.forEach(([name], i) => {
-      const line = TOP + side - 12 - 17 * (found.length - 1 - i);
-      svg.append(element("polyline", { points: `${LEFT + 8},${line - 4} ${LEFT + 36},${line - 4}`, class: "curve", "stroke-dasharray": DASHES[i] }),
-        element("text", { x: LEFT + 42, y: line }, name));
-    });
+    svg.append(...legend(found.map(([name]) => name), LEFT + 8, TOP + side - 12));
   }
 
-  const make = (tag, words = "", fields = {}) => Object.assign(document.createElement(tag), { textContent: words }, fields);
+  // No line ends within 5 × 5, m = 0.9 or 3 ms.
+  const glued = (words) => words.replace(/ ([×=−]) /g, "\u00a0$1\u00a0").replace(/(\d) (?=%|([kMGT]|[kMG]?B|[mµ]?s|min|h)\b)/g, "$1\u00a0");
+  const make = (tag, words = "", fields = {}) => Object.assign(document.createElement(tag), { textContent: glued(words) }, fields);
   for (const place of document.querySelectorAll(".explorer")) {
     if (place.dataset.machine) {
       const { name, peak, bandwidth } = JSON.parse(place.dataset.machine);
@@ -518,15 +528,15 @@
     // A cell's number, below it a bar where the number is a share of the column's largest.
     const cell = (value) => {
       if (value.share === undefined) return make("td", value);
-      const made = make("td", value.words), bar = make("span", "", { className: "bar" });
+      const made = make("td", `${value.words} `), bar = make("span", "", { className: "bar" });
       bar.style.width = `${100 * value.share}%`;
-      made.append(bar);
+      made.append(make("small", value.part), bar);
       return made;
     };
     const update = () => {
       const head = law.columns ? [line(make("td"), ...law.columns(values).map((name) => make("th", name, { scope: "col" })))] : [];
       table.replaceChildren(...head, ...law.rows(values).map(([name, ...found]) => line(make("th", name, { scope: "row" }), ...found.map(cell))));
-      if (law.says) said.textContent = law.says(values);
+      if (law.says) said.textContent = glued(law.says(values));
       for (const one of pictures) one.draw();
     };
     place.append(make("h3", law.title));
