@@ -147,6 +147,17 @@ def test_pages_are_accessible(book, path):
 
 @pytest.mark.servers
 @needs_browser
+def test_no_page_is_wider_than_a_narrow_window(book):
+    """Does a window of 320 pixels cut off nothing of any page, whatever long names and formulas it has?"""
+    _, pages = book
+    with browser(width=320, height=640) as page:
+        for path in pages:
+            page.goto(path.as_uri())
+            assert overflows(page) <= 0, path.name
+
+
+@pytest.mark.servers
+@needs_browser
 @pytest.mark.parametrize("path", KINDS.values(), ids=KINDS)
 def test_pages_by_keyboard_and_without_motion(book, path):
     """Does Tab lead through the whole page, each stop seen; does nothing move for who asks for that?"""
@@ -353,11 +364,19 @@ EXPLORERS = {
 }
 
 
-def numbers(found):
-    """The numbers (and words) of what a formula gives, one or a list or several by their names, in order."""
+def leaves(found):
+    """What a formula gives, one or a list or several by their names, all in one row, in the names' order."""
     if isinstance(found, dict):
         found = [found[name] for name in sorted(found)]
-    return [number for part in found for number in numbers(part)] if isinstance(found, list) else [found]
+    return [leaf for part in found for leaf in leaves(part)] if isinstance(found, list) else [found]
+
+
+def numbers(found):
+    return [leaf for leaf in leaves(found) if not isinstance(leaf, str)]
+
+
+def words(found):
+    return [leaf for leaf in leaves(found) if isinstance(leaf, str)]
 
 
 def defined(lecture, *names, **known):
@@ -589,18 +608,20 @@ def test_explorers_have_the_formulas_of_the_lectures(book):
     for C, M, R in ((2.0, 474.0, 10.0), (5.0, 10.0, 1.0), (30.0, 10.0, 1.0)):
         cases += [(name, [C, M], float(of[name](C, M))) for name in ("young", "daly", "best")]
         cases.append(("goodput", [7.0, C, M, R], float(of["exact"](7.0, C, M, R))))
+    shown_first = first_shown()
     with browser() as page:
         for number, law in EXPLORERS.items():
             (path,) = (target / "lectures").glob(f"{number}_*.html")
             page.goto(path.as_uri())
             for name, values, expected in cases if number == "01" else ():  # all pages have the same script
                 found = page.evaluate(CALL, [name, values])
+                assert words(found) == words(expected), (name, values)
                 assert numbers(found) == pytest.approx(numbers(expected), rel=1e-9), (name, values)
             explorer = page.locator(".explorer")
             assert law in explorer.locator("h3").inner_text()
             before = explorer.locator("table").inner_text()
-            for words in first_shown().get(number, ()):
-                assert words in explorer.inner_text(), number
+            for said in shown_first.get(number, ()):
+                assert said in explorer.inner_text(), number
             slider = explorer.locator("input[type=range]").first
             slider.focus()
             for _ in range(30):
