@@ -587,6 +587,21 @@ def first_shown():
     }
 
 
+def test_the_valley_has_the_edge_that_lecture_02_found():
+    """Does the curvature with which the explorer begins diverge between two rates of the lecture's sweep?"""
+    cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells
+    printed = "".join(
+        output.get("text", "") for cell in cells if cell.cell_type == "code" for output in cell.outputs
+    )
+    (largest,) = map(float, re.findall(r"^largest rate that learns: ([\d.e-]+);", printed, re.MULTILINE))
+    rates = defined("02_networks_that_learn", "RATES")["RATES"]
+    script = (BOOK / "static" / "explore.js").read_text()
+    (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
+    above = rates[rates.index(largest) + 1]
+    assert largest < edge(0, curvature) < above
+    assert f"between the rates {largest:g} and {above:g}" in script
+
+
 @pytest.mark.servers
 @needs_browser
 def test_explorers_have_the_formulas_of_the_lectures(book):

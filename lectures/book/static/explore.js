@@ -104,7 +104,7 @@
   const valley = ({ steep, ratio }) => [steep, steep / ratio];
   const left = (rate, m, v) => {
     const all = losses(rate, m, valley(v), UPDATES + 1), share = 100 * all.at(-1) / all[0];
-    return !(share < 1e4) ? "more than 100 times" : share < 0.001 ? "below 0.001 %" : `${three(share)} %`;
+    return !(share < 1e4) ? "above 10,000 %" : share < 0.001 ? "below 0.001 %" : `${three(share)} %`;
   };
   const travelled = ({ factor, way }) => {
     const updates = Math.LN2 / Math.abs(Math.log(factor));
@@ -280,10 +280,12 @@
         const names = named(v), [across] = valley(v);
         const good = settings(v).map(([rate, m]) => rate < largestRate(m, across));
         const list = (wanted) => names.filter((_, i) => good[i] === wanted).join("; "), [most, , tenfold] = settings(v).map(([rate, m]) => left(rate, m, v));
-        return `${good.includes(true) ? `Converges: ${list(true)}.` : "None of the three converges."}`
-          + `${good.includes(false) && good.includes(true) ? ` Diverges: ${list(false)}.` : ""} After ${UPDATES} updates the loss is, with momentum, `
-          + `${most} of the first, and with a rate 1/(1 − m) times as large ${tenfold}. The edge of momentum `
-          + `${three(v.m / 100)} lies at ${three(1 + v.m / 100)} times that without, not at ${three(1 / (1 - v.m / 100))} times.`;
+        const [m, times] = [v.m / 100, 1 / (1 - v.m / 100)];
+        return [good.includes(true) ? `Converges: ${list(true)}.` : "None of the three converges.",
+          good.includes(true) && good.includes(false) ? `Diverges: ${list(false)}.` : "",
+          m ? `After ${UPDATES} updates the loss is ${most} of the first with momentum, ${tenfold} with ${three(times)} times the rate. `
+            + `With momentum ${three(m)} the largest rate is ${three(1 + m)} times that without, not ${three(times)} times.`
+            : `After ${UPDATES} updates the loss is ${most} of the first.`].filter(Boolean).join(" ");
       },
       note: "A parabola without noise stands in for the network, which has no such valley: its steepest direction sets the "
         + "largest rate, its flattest one the time. It begins at 1 in both. Curvature 1.5 puts the edge without momentum where 2.4 "
