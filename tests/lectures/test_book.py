@@ -589,10 +589,10 @@ def first_shown():
 
 def test_the_valley_has_the_edge_that_lecture_02_found():
     """Does the curvature with which the explorer begins diverge between two rates of the lecture's sweep?"""
+    from cluster.staff import guesses
+
     cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells
-    printed = "".join(
-        output.get("text", "") for cell in cells if cell.cell_type == "code" for output in cell.outputs
-    )
+    printed = "".join(guesses.printed(cell) for cell in cells)
     (largest,) = map(float, re.findall(r"^largest rate that learns: ([\d.e-]+);", printed, re.MULTILINE))
     rates = defined("02_networks_that_learn", "RATES")["RATES"]
     script = (BOOK / "static" / "explore.js").read_text()
