@@ -167,6 +167,8 @@
 
   const onDevice = (v) => v.device === "on these cores" ? v : { ...v, c: 0 };
 
+  // rows: [name, value] of the table, or a value for each of `columns`; a value is words, or {words, part, share} with a
+  // bar. says: what the pictures show, in a sentence. curves: logarithmic; plane: a second picture, linear.
   const laws = {
     roofline: {
       title: "What if: a layer under the roofline",
@@ -289,7 +291,7 @@
       },
       note: "A parabola without noise stands in for the network, which has no such valley: its steepest direction sets the "
         + "largest rate, its flattest one the time. It begins at 1 in both. Curvature 1.5 puts the edge without momentum where 2.4 "
-        + "found it: between the rates 1 and 3.",
+        + "found it: between the rates 1 and 3. What jumps changes its side in each update, what swings after several. The curves are cut at 100 and 1e-6.",
       plane: {
         x: "along the valley", y: "across",
         rings: (v) => [1, 0.3, 0.1, 0.03, 0.01, 0.003].map((level) => [Math.sqrt(level * (v.ratio + 1)), Math.sqrt(level * (1 + 1 / v.ratio))]),
