@@ -523,7 +523,7 @@
     };
     const pictures = [...law.plane ? [picture((svg) => drawPlane(svg, law.plane, values))] : [],
       ...law.curves ? [picture((svg) => draw(svg, law, values))] : []];
-    const table = make("table", "", { className: law.columns ? "columns" : "" }), said = make("p");
+    const table = make("table", "", { className: law.columns ? "columns" : "" }), summary = make("p");
     const line = (...cells) => {
       const row = make("tr");
       row.append(...cells);
@@ -540,7 +540,7 @@
     const update = () => {
       const head = law.columns ? [line(make("td"), ...law.columns(values).map((name) => make("th", name, { scope: "col" })))] : [];
       table.replaceChildren(...head, ...law.rows(values).map(([name, ...found]) => line(make("th", name, { scope: "row" }), ...found.map(cell))));
-      if (law.says) said.textContent = glued(law.says(values));
+      if (law.says) summary.textContent = glued(law.says(values));
       for (const one of pictures) one.draw();
     };
     place.append(make("h3", law.title));
@@ -586,7 +586,7 @@
       label.append(make("span", slider.label), input, shown);
       place.append(label);
     }
-    place.append(table, ...law.says ? [said] : [], ...pictures.map(({ svg }) => svg));
+    place.append(table, ...law.says ? [summary] : [], ...pictures.map(({ svg }) => svg));
     if (law.note) place.append(make("p", law.note));
     update();
     addEventListener("resize", () => pictures.forEach((one) => one.draw()));
