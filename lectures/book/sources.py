@@ -27,9 +27,12 @@ WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's roo
 LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
 EXPLORERS = {  # by lecture: laws of static/explore.js
     "01": "roofline",
+    "02": "momentum",
+    "03": "block",
     "04": "pipeline",
     "05": "amdahl",
     "06": "allreduce",
+    "07": "scaling",
     "08": "noise",
     "09": "staleness",
     "10": "checkpoints",

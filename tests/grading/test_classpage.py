@@ -271,17 +271,19 @@ def test_the_next_step_is_named():
     def said():
         return commands.next_step(sheet), [do for do in commands.BUTTONS if commands.hindrance(sheet, do)]
 
-    assert said() == ("hand-out", ["collect", "grade", "give-back", "report"])
+    assert said() == ("hand-out", ["collect", "grade", "give-back", "report", "similar"])
     sheet.handed_out = True
-    assert said() == ("", ["grade", "give-back", "report"])
+    assert said() == ("", ["grade", "give-back", "report", "similar"])
     row.at, row.waiting = WHEN, True
-    assert said() == ("collect", ["grade", "give-back", "report"])
+    assert said() == ("collect", ["grade", "give-back", "report", "similar"])
     row.waiting, row.collected = False, True
-    assert said() == ("grade", ["give-back", "report"])
+    assert said() == ("grade", ["give-back", "report", "similar"])
     row.graded = True
-    assert said() == ("give-back", [])
+    assert said() == ("give-back", ["similar"]), "one work alone is like no other"
     row.given_back = True
-    assert said() == ("", [])
+    assert said() == ("", ["similar"])
+    sheet.rows.append(sheets.Row("bob", "Bob", collected=True))
+    assert "similar" not in said()[1]
 
 
 def test_an_action_is_a_process_of_its_own(many, monkeypatch):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from .. import ROOT
-from ..browser import browser, keyboard_faults, moving, needs_browser, overflows, spaced, violations
+from ..browser import FOCUS, browser, keyboard_faults, moving, needs_browser, overflows, spaced, violations
 from ..modules import module_of
 
 BOOK = ROOT / "lectures" / "book"
@@ -143,6 +143,17 @@ def test_pages_are_accessible(book, path):
         assert overflows(page) <= 0
         spaced(page)
         assert overflows(page) <= 0, "with WCAG's spacing of text"
+
+
+@pytest.mark.servers
+@needs_browser
+def test_no_page_is_wider_than_a_narrow_window(book):
+    """Does a window of 320 pixels cut off nothing of any page, whatever long names and formulas it has?"""
+    _, pages = book
+    with browser(width=320, height=640) as page:
+        for path in pages:
+            page.goto(path.as_uri())
+            assert overflows(page) <= 0, path.name
 
 
 @pytest.mark.servers
@@ -341,35 +352,55 @@ def test_everything_opens_at_once(book):
 CALL = "([path, values]) => path.split('.').reduce((of, name) => of[name], whatIf)(...values)"
 EXPLORERS = {
     "01": "a layer under the roofline",
+    "02": "rate and momentum in a valley",
+    "03": "the same maps by another convolution",
     "04": "the input pipeline",
     "05": "Amdahl",
     "06": "ring against tree",
+    "07": "weak and strong scaling",
     "08": "noise scale and batch",
     "09": "stale gradient",
     "10": "how often to save",
 }
 
 
-def numbers(found):
-    """The numbers of what a formula gives, one or a list or several by their names, in the names' order."""
+def leaves(found):
+    """What a formula gives, one or a list or several by their names, all in one row, in the names' order."""
     if isinstance(found, dict):
-        return [number for name in sorted(found) for number in numbers(found[name])]
-    return list(found) if isinstance(found, list) else [found]
+        found = [found[name] for name in sorted(found)]
+    return [leaf for part in found for leaf in leaves(part)] if isinstance(found, list) else [found]
 
 
-def defined(lecture, *names):
-    """Functions, classes and constants of a lecture's text, without running the rest: {name: value}."""
+def numbers(found):
+    return [leaf for leaf in leaves(found) if not isinstance(leaf, str)]
+
+
+def words(found):
+    return [leaf for leaf in leaves(found) if isinstance(leaf, str)]
+
+
+def defined(lecture, *names, **known):
+    """Functions, classes and constants of a lecture's text, without running the rest: {name: value}.
+
+    A line that gives several names is meant by any of them. known: what else the text has at hand.
+    """
     tree = ast.parse((ROOT / "lectures" / "text" / f"{lecture}.py").read_text())
     wanted = [
         node
         for node in tree.body
         if getattr(node, "name", None) in names
-        or (isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) in names)
+        or (isinstance(node, ast.Assign) and assigned(node) & set(names))
     ]
     assert len(wanted) == len(names), f"{lecture} no longer defines each of {names} once"
-    of = {"np": np, "math": math, "dataclass": dataclasses.dataclass, "__name__": "lecture"}
+    of = {"np": np, "math": math, "dataclass": dataclasses.dataclass, "__name__": "lecture"} | known
     exec(compile(ast.Module(wanted, []), lecture, "exec"), of)
     return of
+
+
+def assigned(node):
+    """The names that an assignment gives, one or several in a row."""
+    (target,) = node.targets
+    return {getattr(one, "id", None) for one in getattr(target, "elts", [target])}
 
 
 def layers_of_lecture_01():
@@ -420,6 +451,157 @@ def pipelines_of_lecture_04():
     return cases
 
 
+def valleys_of_lecture_02():
+    """Cases of SGD on a parabola: by lecture 02's own loop, with momentum by Keras, and by numpy's roots."""
+    import keras
+
+    of = defined("02_networks_that_learn", "sgd")
+    cases, updates = [], 40
+    for m, rate, curvatures in (  # in float32, as which Keras keeps a rate, these are exact
+        (0.0, 0.125, [1.5, 0.05]),
+        (0.0, 0.125, [15.0, 0.5]),  # jumps across the valley
+        (0.0, 0.125, [17.0, 0.5]),  # beyond the edge
+        (0.875, 0.0078125, [1.5, 0.05]),
+        (0.5, 0.25, [8.0, 1.0]),
+        (0.5, 0.25, [13.0, 1.0]),  # beyond the edge
+    ):
+        lam = np.array(curvatures)
+        of["random_weights"] = lambda rng, bias: [np.ones(2)]
+        of["loss_and_gradients"] = lambda w, x, y, lam=lam: (np.sum(lam * w[0] ** 2) / 2, [lam * w[0]])
+        if m:
+            w, losses = keras.Variable(np.ones(2), dtype="float64"), []
+            optimizer = keras.optimizers.SGD(rate, momentum=m)
+            optimizer.build([w])
+            for _ in range(updates):
+                losses.append(float(np.sum(lam * w.numpy() ** 2) / 2))
+                optimizer.apply([keras.ops.convert_to_tensor(lam * w.numpy())])
+        else:
+            _, losses = of["sgd"](np.zeros(1), np.zeros(1), rate, updates=updates)
+        cases.append(("losses", [rate, m, curvatures, updates], losses))
+        assert (losses[-1] > losses[0]) == (rate > 2 * (1 + m) / curvatures[0])
+        cases.append(("largestRate", [m, curvatures[0]], edge(m, curvatures[0])))
+    for rate, m, curvature, way in (
+        (0.1, 0.0, 1.5, "creeps"),
+        (1.0, 0.0, 1.5, "jumps across"),
+        (0.01, 0.9, 1.5, "swings"),
+        (0.01, 0.9, 0.05, "creeps"),
+        (2.6, 0.9, 1.5, "jumps across"),
+    ):
+        length = float(np.abs(np.roots([1, rate * curvature - 1 - m, m])).max())
+        cases.append(("decay", [rate, m, curvature], {"factor": length, "way": way}))
+    return cases
+
+
+def edge(m, curvature):
+    """The rate from which on a root of SGD's recurrence with momentum m is longer than 1, by halving."""
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        rate = (low + high) / 2
+        inside = np.abs(np.roots([1, rate * curvature - 1 - m, m])).max() < 1
+        low, high = (rate, high) if inside else (low, rate)
+    return low
+
+
+def blocks_of_lecture_03():
+    """Cases of what convolutions cost, by lecture 03's own counter of Keras' layers."""
+    import keras
+    import pandas as pd
+    import tensorflow as tf
+    from keras import layers
+
+    names = ("parameters", "multiply_adds", "WEIGHTED", "COUNTED", "POOLING", "KEPT", "describe", "count")
+    of = defined("03_from_lenet_to_resnet", *names, "sketch", layers=layers, pd=pd, tf=tf)
+
+    def chain(side, C, *convolutions):
+        x = image = keras.Input((side, side, C))
+        for layer in convolutions:
+            x = layer(x)
+        return keras.Model(image, x)
+
+    def conv(maps, k=1, stride=1, groups=1):
+        return layers.Conv2D(maps, k, stride, padding="same", groups=groups)
+
+    cases = []
+    for side, C, K, k, stride, R, g, cut, inside in (  # cut, inside: the groups that divide C and K, or R
+        (28, 192, 32, 5, 1, 16, 4, 4, 4),
+        (27, 96, 256, 5, 1, 48, 2, 2, 2),
+        (56, 256, 256, 3, 1, 128, 32, 32, 32),
+        (15, 12, 18, 3, 2, 8, 5, 3, 4),
+        (7, 5, 7, 1, 4, 3, 100, 1, 3),
+    ):
+        ways = [
+            [conv(K, k, stride)],
+            [conv(K, k, stride, cut)],
+            [layers.DepthwiseConv2D(k, stride, padding="same"), conv(K)],
+            [conv(R), conv(K, k, stride)],
+            [conv(R), conv(R, k, stride), conv(K)],
+            [conv(R), conv(R, k, stride, inside), conv(K)],
+        ]
+        found = []
+        for way in ways:
+            table = of["count"](of["sketch"](chain, side, C, *way))
+            sums = table[["parameters", "multiply-adds", "kept"]].sum()
+            found.append(dict(zip(("parameters", "products", "kept"), map(int, sums), strict=True)))
+        shape = {"side": side, "C": C, "K": K, "k": k, "stride": stride, "R": R, "g": g}
+        cases.append(("counted", [shape], found))
+    return cases
+
+
+def parts(of, p, n):
+    """The parts of a step on p GPUs, named as in the page, from three calls of lecture 07's step_time."""
+    whole, seen = (float(of["step_time"](p, n, overlap, of["gpus"])) for overlap in (False, True))
+    alone = float(of["step_time"](1, n))
+    return {"compute": alone, "ring": whole - alone, "hidden": whole - seen, "time": seen}
+
+
+def steps_of_lecture_07():
+    """Cases of the time of a step, and of weak and strong scaling, by lecture 07's own step_time."""
+    cases = []
+    for M, link, alpha, bucket, compute, gpus in ((102, 6.25, 20, 25, 5.625, 8), (550, 1.5, 300, 5, 0.9, 3)):
+        of = defined("07_data_parallel_training", "step_time", gpus=gpus)
+        constants = {"M": 1e6 * M, "LINK": 1e9 * link, "ALPHA": 1e-6 * alpha, "BUCKET": 1e6 * bucket}
+        constants |= {"BACKWARD": 1e-3 * compute * 2 / 3, "FORWARD": 1e-3 * compute / 3}
+        of |= constants
+        sliders = {"M": M, "link": link, "alpha": alpha, "bucket": bucket, "compute": compute, "gpus": gpus}
+        named = {name if name == "M" else name.lower(): value for name, value in constants.items()}
+        for p, n, N in ((1, 32, 256), (8, 32, 256), (256, 32, 256), (512, 1, 4096), (100, 7, 256)):
+            most = math.ceil(N / p)
+            cases.append(("step", [named | {"p": p, "n": n, "gpus": gpus}], parts(of, p, n)))
+            for mode, each, faster in (
+                ("weak", n, p * parts(of, 1, n)["time"] / parts(of, p, n)["time"]),
+                ("strong", most, parts(of, 1, N)["time"] / parts(of, p, most)["time"]),
+            ):
+                expected = parts(of, p, each) | {"n": each, "faster": faster}
+                cases.append((mode, [sliders | {"n": n, "N": N}, p], expected))
+    return cases
+
+
+def first_shown():
+    """What an explorer says before a slider is moved: the lecture's own case, by its own code."""
+    lecture_03 = defined("03_from_lenet_to_resnet", "direct")
+    step_time = defined("07_data_parallel_training", "M", "BACKWARD", "step_time")["step_time"]
+    return {
+        "02": ["η = 0.01, m = 0.9", f"{edge(0.9, 1.5):.3g}", f"{edge(0, 1.5):.3g}"],
+        "03": [f"multiply-adds by {lecture_03['direct'] / lecture_03['reduced']:.3g}"],
+        "07": [f"{step_time(1, 256) / step_time(256, 1):.3g}×"],
+    }
+
+
+def test_the_valley_has_the_edge_that_lecture_02_found():
+    """Does the curvature with which the explorer begins diverge between two rates of the lecture's sweep?"""
+    from cluster.staff import guesses
+
+    cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells
+    printed = "".join(guesses.printed(cell) for cell in cells)
+    (largest,) = map(float, re.findall(r"^largest rate that learns: ([\d.e-]+);", printed, re.MULTILINE))
+    rates = defined("02_networks_that_learn", "RATES")["RATES"]
+    script = (BOOK / "static" / "explore.js").read_text()
+    (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
+    above = rates[rates.index(largest) + 1]
+    assert largest < edge(0, curvature) < above
+    assert f"between the rates {largest:g} and {above:g}" in script
+
+
 @pytest.mark.servers
 @needs_browser
 def test_explorers_have_the_formulas_of_the_lectures(book):
@@ -429,6 +611,7 @@ def test_explorers_have_the_formulas_of_the_lectures(book):
     target, _ = book
     of = defined("10_running_at_scale", "young", "daly", "best", "exact")
     cases = layers_of_lecture_01() + rates_of_lecture_08() + pipelines_of_lecture_04()
+    cases += valleys_of_lecture_02() + blocks_of_lecture_03() + steps_of_lecture_07()
     limit = defined("09_asynchronous_sgd", "limit")["limit"]
     cases += [("staleLimit", [s], limit(s)) for s in (0, 1, 7, 63)]
     cases += [("amdahl", [s, p], 1 / (s + (1 - s) / p)) for s in (0.01, 0.4) for p in (1, 7, 1000)]
@@ -440,22 +623,65 @@ def test_explorers_have_the_formulas_of_the_lectures(book):
     for C, M, R in ((2.0, 474.0, 10.0), (5.0, 10.0, 1.0), (30.0, 10.0, 1.0)):
         cases += [(name, [C, M], float(of[name](C, M))) for name in ("young", "daly", "best")]
         cases.append(("goodput", [7.0, C, M, R], float(of["exact"](7.0, C, M, R))))
+    shown_first = first_shown()
     with browser() as page:
         for number, law in EXPLORERS.items():
             (path,) = (target / "lectures").glob(f"{number}_*.html")
             page.goto(path.as_uri())
             for name, values, expected in cases if number == "01" else ():  # all pages have the same script
                 found = page.evaluate(CALL, [name, values])
+                assert words(found) == words(expected), (name, values)
                 assert numbers(found) == pytest.approx(numbers(expected), rel=1e-9), (name, values)
             explorer = page.locator(".explorer")
             assert law in explorer.locator("h3").inner_text()
             before = explorer.locator("table").inner_text()
+            for said in shown_first.get(number, ()):
+                assert said in explorer.inner_text(), number
             slider = explorer.locator("input[type=range]").first
             slider.focus()
             for _ in range(30):
                 page.keyboard.press("ArrowRight")
             assert explorer.locator("table").inner_text() != before
             assert slider.get_attribute("aria-valuetext") == explorer.locator("output").first.inner_text()
-            drawn = explorer.locator("polyline").first.get_attribute("points")
-            assert drawn and "NaN" not in drawn and "Infinity" not in drawn
+            assert explorer.locator("polyline, .bar").count()
             assert violations(page, within=".explorer", looked=3) == []
+
+
+CUT = """one => [...one.querySelectorAll("*:not(svg *)")]
+    .filter(part => part.getBoundingClientRect().right > one.getBoundingClientRect().right)
+    .map(part => part.outerHTML)"""
+
+
+@pytest.mark.servers
+@needs_browser
+@pytest.mark.parametrize("number", EXPLORERS)
+def test_explorers_in_a_narrow_window_and_dark(book, number):
+    """At 390 pixels and dark: is all in sight, reached by Tab, and a number at each slider's ends, too?"""
+    target, _ = book
+    (path,) = (target / "lectures").glob(f"{number}_*.html")
+    with browser(width=390, height=844) as page:
+        page.emulate_media(color_scheme="dark")
+        page.goto(path.as_uri())
+        explorer = page.locator(".explorer")
+        assert violations(page, within=".explorer", looked=3) == []
+        assert overflows(page) <= 0 and explorer.evaluate(CUT) == []
+        page.set_viewport_size({"width": 320, "height": 844})  # as at 400% of 1280 pixels
+        assert overflows(page) <= 0 and explorer.evaluate(CUT) == []
+        page.set_viewport_size({"width": 390, "height": 844})
+        controls = explorer.locator("input, select")
+        controls.first.focus()
+        for control in controls.all():
+            assert control.evaluate("one => one === document.activeElement")
+            assert control.evaluate(FOCUS)["fault"] == ""
+            if control.get_attribute("type") == "range":
+                start = control.input_value()
+                for key in ("Home", "End"):
+                    page.keyboard.press(key)
+                    shown = explorer.evaluate("one => one.innerHTML + one.innerText")
+                    assert not re.search("NaN|Infinity|undefined|∞", shown), (
+                        key,
+                        control.get_attribute("aria-valuetext"),
+                    )
+                    assert overflows(page) <= 0
+                control.fill(start)
+            page.keyboard.press("Tab")

@@ -5,6 +5,7 @@ import json
 import re
 import time
 
+import nbformat
 import pytest
 
 from cluster.staff.official_check.limits import Records
@@ -67,7 +68,7 @@ def form(server, page):
 
 def test_strangers_see_nothing_and_do_nothing(graders):
     """Is each page closed without a login, and each action without login or token?"""
-    for page in [*PAGES, f"course/class/report?of={NAME}"]:
+    for page in [*PAGES, *(f"course/class/{report}?of={NAME}" for report in ("report", "similar"))]:
         assert "Doubling" not in graders.get(page, graders.stranger)[1]
     address = f"course/class/do?of={NAME}"
     assert graders.get(address, graders.stranger, data={"do": "collect"})[0] == 403
@@ -93,6 +94,7 @@ def test_pages_say_what_is_there_as_text(graders):
         "assignment?of=98_none",
         f"ask?of={NAME}&do=collect",
         f"report?of={NAME}",
+        f"similar?of={NAME}",
     ):
         assert graders.get(f"course/class/{page}")[0] == 404, page
 
@@ -127,6 +129,33 @@ def test_a_button_runs_its_command(graders):
     assert 'name="time" value="22:59"' in text and "Change the due date" in text
     begun = json.loads((graders.root / f".grading/actions/{NAME}/action.json").read_text())
     assert begun["name"] == "Due date"
+
+
+def test_works_are_compared_by_a_button(graders):
+    """Off while there is one work; with two the pairs are a page, where a copy is shown and nothing runs?"""
+    assert "fewer than two are collected" in graders.get(PAGES[1])[1]
+    release = nbformat.read(graders.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    hole = next(cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("solution"))
+    hole.source = f"# {HOSTILE}\ndef double(x):\n    found = []\n" + "".join(
+        f"    if x % {i} == {i // 2}:\n        found.append(x // {i} - {i} * len(found))\n"
+        for i in range(3, 12)
+    )
+    for student in ("ada", "eve"):
+        folder = graders.root / ".grading/submitted" / student / NAME
+        folder.mkdir(parents=True, exist_ok=True)
+        nbformat.write(release, folder / "doubling.ipynb")
+        (folder / "received.json").write_text(json.dumps({"received": "2026-01-02T12:00:00+00:00"}))
+    data = {"_xsrf": form(graders, PAGES[1]), "do": "similar"}
+    assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
+    until = time.monotonic() + 120
+    there = ("Compare: done", "Works that are alike", 'id="do-similar"')
+    while not all(words in (text := graders.get(PAGES[1])[1]) for words in there):
+        assert time.monotonic() < until, text
+        time.sleep(0.2)
+    status, text, headers = graders.get(f"course/class/similar?of={NAME}")
+    assert status == 200 and "2 compared" in text and "100%" in text and "<mark>" in text
+    assert HOSTILE not in text and html.escape(HOSTILE) in text
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
 
 
 def test_official_checks_are_shown_and_limited(graders):

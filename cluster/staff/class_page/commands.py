@@ -33,6 +33,7 @@ BUTTONS = {
         "Every student whose work is graded can read points and feedback from then on.",
     ),
     "report": Button("Report", "report", "points, checks and misunderstandings of the class"),
+    "similar": Button("Compare", "similar", "pairs of works that are alike: a reason to look, not a verdict"),
 }  # fmt: skip
 
 
@@ -44,6 +45,8 @@ def hindrance(sheet: Sheet, do: str) -> str:
         return "not yet: nothing is collected"
     if do in ("give-back", "report") and not sheet.count("graded"):
         return "not yet: nothing is graded"
+    if do == "similar" and sheet.count("collected") < 2:
+        return "not yet: fewer than two are collected"
     return ""
 
 

@@ -16,7 +16,7 @@ from cluster.pages.handlers import Page
 from ..official_check.limits import Records, curve
 from .actions import Action, Busy
 from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
-from .sheets import Sheet
+from .sheets import REPORT_FILES, Sheet
 
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
@@ -157,16 +157,16 @@ class Do(ClassHandler):
 
 
 class Report(ClassHandler):
-    """The class report as `grade report` wrote it: figures and tables, nothing that runs."""
+    """A report as `grade report` or `grade similar` wrote it: figures and tables, nothing that runs."""
 
     @property
     def content_security_policy(self) -> str:
         return f"frame-ancestors 'self'; {REPORTS}"
 
     @authenticated
-    async def get(self) -> None:
+    async def get(self, report: str) -> None:
         sheet, _ = await self.sheet()
-        path = self.settings["class_sheets"].root / ".grading/reports" / sheet.name / "report.html"
+        path = self.settings["class_sheets"].root / ".grading/reports" / sheet.name / REPORT_FILES[report]
         if not path.is_file():
             raise HTTPError(404, reason="No report yet")
         self.set_header("Cache-Control", "no-store")
@@ -203,5 +203,5 @@ def zone() -> str:
 
 PAGES = [
     (r"/course/class/?", Class), (r"/course/class/assignment", Assignment), (r"/course/class/ask", Ask),
-    (r"/course/class/do", Do), (r"/course/class/report", Report),
+    (r"/course/class/do", Do), (r"/course/class/(report|similar)", Report),
 ]  # fmt: skip

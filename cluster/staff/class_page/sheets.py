@@ -19,6 +19,7 @@ from ..classes import exchange
 
 FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
 LARGEST = 65536  # bytes of a student's progress
+REPORT_FILES = {"report": "report.html", "similar": "similar.html"}  # in .grading/reports/<assignment>
 
 
 @dataclass
@@ -66,7 +67,7 @@ class Sheet:
     refused: dict[str, str] = field(default_factory=dict)
     trouble: str = ""  # why the exchange cannot be read, in words
     grading: tuple[int, int] | None = None  # done, total of a `grade run` at work
-    report: bool = False
+    reports: frozenset[str] = frozenset()  # those of REPORT_FILES that there are
 
     @property
     def number(self) -> str:
@@ -147,7 +148,8 @@ class Sheets:
         from ..feedback.class_report import title
 
         sheet = Sheet(name, title(self.root, name))
-        sheet.report = (course.private / "reports" / name / "report.html").is_file()
+        folder = course.private / "reports" / name
+        sheet.reports = frozenset(one for one, file in REPORT_FILES.items() if (folder / file).is_file())
         with contextlib.suppress(CourseError):
             sheet.handed_out = os.path.isdir(exchange.course_folder(course) / "outbound" / name)
         known = next((one for one in book.assignments if one.name == name), None)

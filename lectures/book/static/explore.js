@@ -8,6 +8,7 @@
     : s < 7200 ? `${three(s / 60)} min` : `${three(s / 3600)} h`;
   const size = (n) => n < 1e3 ? `${three(n)} B` : n < 1e6 ? `${three(n / 1e3)} kB` : n < 1e9 ? `${three(n / 1e6)} MB` : `${three(n / 1e9)} GB`;
   const giga = (n, unit) => n < 1e9 ? `${three(n / 1e6)} M${unit}` : n < 1e12 ? `${three(n / 1e9)} G${unit}` : `${three(n / 1e12)} T${unit}`;
+  const many = (n) => n < 1e3 ? whole(n) : n < 1e6 ? `${three(n / 1e3)} k` : n < 1e9 ? `${three(n / 1e6)} M` : `${three(n / 1e9)} G`;
   const range = (from, to, n = 80) => Array.from({ length: n + 1 }, (_, i) => from * (to / from) ** (i / n));
 
   const amdahl = (s, p) => 1 / (s + (1 - s) / p);
@@ -77,8 +78,97 @@
   // The largest rate times curvature at which a parabola with gradients s updates old converges (lecture 09).
   const staleLimit = (s) => 2 * Math.sin(Math.PI / (2 * (2 * s + 1)));
 
+  // SGD with momentum m (lecture 02: v ← m v − η g, w ← w + v) on a valley, a parabola with a curvature in each of its
+  // directions, from 1 in each: the weights before each of some updates. A direction alone is the recurrence
+  // w' = (1 + m − ηλ) w − m w_before, so it is multiplied by a root of r² − (1 + m − ηλ) r + m in each update.
+  const descent = (rate, m, curvatures, updates) => {
+    let w = curvatures.map(() => 1), v = curvatures.map(() => 0);
+    return Array.from({ length: updates }, () => {
+      const now = w;
+      v = v.map((velocity, i) => m * velocity - rate * curvatures[i] * now[i]);
+      w = now.map((weight, i) => weight + v[i]);
+      return now;
+    });
+  };
+  const losses = (rate, m, curvatures, updates) => descent(rate, m, curvatures, updates)
+    .map((w) => curvatures.reduce((sum, curvature, i) => sum + curvature * w[i] ** 2 / 2, 0));
+  const largestRate = (m, curvature) => 2 * (1 + m) / curvature;
+  const decay = (rate, m, curvature) => { // the larger of the two roots' lengths, and how the direction is travelled
+    const half = (1 + m - rate * curvature) / 2, under = half ** 2 - m;
+    const factor = under < 0 ? Math.sqrt(m) : Math.abs(half) + Math.sqrt(under);
+    return { factor, way: under < 0 ? "swings" : half < 0 ? "jumps across" : "creeps" };
+  };
+  const UPDATES = 200; // four epochs of 50, as in lecture 02
+  const settings = ({ rate, m }) => [[rate, m / 100], [rate, 0], [rate / (1 - m / 100), 0]];
+  const named = ({ rate, m }) => [`η = ${three(rate)}, m = ${three(m / 100)}`, `η = ${three(rate)}`, `η = ${three(rate / (1 - m / 100))}`];
+  const valley = ({ steep, ratio }) => [steep, steep / ratio];
+  const left = (rate, m, v) => {
+    const all = losses(rate, m, valley(v), UPDATES + 1), share = 100 * all.at(-1) / all[0];
+    return !(share < 1e4) ? "above 10,000 %" : share < 0.001 ? "below 0.001 %" : `${three(share)} %`;
+  };
+  const travelled = ({ factor, way }) => {
+    const updates = Math.LN2 / Math.abs(Math.log(factor));
+    return factor > 1 + 1e-9 ? `doubled in ${three(updates)}` : factor > 1 - 1e-9 ? "stays" : `${three(updates)}, ${way}`;
+  };
+
+  // Ways from C maps of side × side pixels to K, by the lecture's counter (lecture 03): convolutions [k, in, out, groups,
+  // pixels a side of the output], "same" padding, the stride in the k × k, a bias for each filter. Not every number of
+  // groups divides the maps: the largest that does, and is no more than g, counts.
+  const divisor = (g, ...maps) => {
+    let most = Math.min(g, ...maps);
+    while (maps.some((n) => n % most)) most--;
+    return most;
+  };
+  const ways = ({ side, C, K, k, stride, R, g }) => {
+    const out = Math.ceil(side / stride), cut = divisor(g, C, K), inside = divisor(g, R);
+    const to = [1, C, R, 1, side], from = [1, R, K, 1, out];
+    return {
+      [`plain ${k} × ${k}`]: [[k, C, K, 1, out]],
+      [`${k} × ${k} in ${inGroups(cut)}`]: [[k, C, K, cut, out]],
+      [`depthwise ${k} × ${k}, then 1 × 1`]: [[k, C, C, C, out], [1, C, K, 1, out]],
+      [`1 × 1 to ${R}, then ${k} × ${k}`]: [to, [k, R, K, 1, out]],
+      [`bottleneck, ${R} inside`]: [to, [k, R, R, 1, out], from],
+      [`bottleneck, ${inGroups(inside)} inside`]: [to, [k, R, R, inside, out], from],
+    };
+  };
+  const inGroups = (n) => n === 1 ? "1 group" : `${n} groups`;
+  const counts = (convolutions) => convolutions.reduce((sum, [k, C, K, groups, out]) => ({
+    parameters: sum.parameters + (k ** 2 * C / groups + 1) * K,
+    products: sum.products + out ** 2 * K * k ** 2 * C / groups,
+    kept: sum.kept + out ** 2 * K,
+  }), { parameters: 0, products: 0, kept: 0 });
+  const counted = (shape) => Object.values(ways(shape)).map(counts);
+  const blocks = {
+    "GoogLeNet 3a, its 5 × 5": { side: 28, C: 192, K: 32, k: 5, stride: 1, R: 16, g: 4 },
+    "AlexNet conv2, two groups": { side: 27, C: 96, K: 256, k: 5, stride: 1, R: 48, g: 2 },
+    "ResNet-50, first stage": { side: 56, C: 256, K: 256, k: 3, stride: 1, R: 64, g: 1 },
+    "ResNeXt-50, first stage": { side: 56, C: 256, K: 256, k: 3, stride: 1, R: 128, g: 32 },
+    "MobileNetV2, 14 × 14": { side: 14, C: 64, K: 64, k: 3, stride: 1, R: 384, g: 384 },
+  };
+
+  // Seconds of a step on p GPUs with n images each (lecture 07): compute, and what is seen of a ring over servers of
+  // `gpus`. M: bytes of the gradient, link: bytes/s of a server; all but the last bucket hides behind the backward pass.
+  const step = ({ p, n, gpus, M, link, alpha, bucket, backward, forward }) => {
+    const s = Math.ceil(p / gpus), ring = 2 * (s - 1) * alpha + 2 * (s - 1) / s * M / link;
+    const hidden = Math.min(backward * n, ring * (1 - Math.min(bucket / M, 1)));
+    return { compute: (backward + forward) * n, ring, hidden, time: (backward + forward) * n + ring - hidden };
+  };
+  // From the sliders. Weak: n images on each GPU. Strong: N in all, and the GPU that has most of them sets the time.
+  const units = ({ gpus, M, link, alpha, bucket, compute }) => ({ gpus, M: M * 1e6, link: link * 1e9, alpha: alpha * 1e-6,
+    bucket: bucket * 1e6, backward: compute * 1e-3 * 2 / 3, forward: compute * 1e-3 / 3 });
+  const weak = (v, p) => {
+    const of = { ...units(v), n: v.n }, found = step({ ...of, p });
+    return { ...found, n: v.n, faster: p * step({ ...of, p: 1 }).time / found.time };
+  };
+  const strong = (v, p) => {
+    const of = units(v), n = Math.ceil(v.N / p), found = step({ ...of, p, n });
+    return { ...found, n, faster: step({ ...of, p: 1, n: v.N }).time / found.time };
+  };
+
   const onDevice = (v) => v.device === "on these cores" ? v : { ...v, c: 0 };
 
+  // rows: [name, value] of the table, or a value for each of `columns`; a value is words, or {words, part, share} with a
+  // bar. says: what the pictures show, in a sentence. curves: logarithmic; plane: a second picture, linear.
   const laws = {
     roofline: {
       title: "What if: a layer under the roofline",
@@ -168,6 +258,126 @@
       curves: ({ rate }) => [["limit", range(1, 127).map((m) => [m, staleLimit((m - 1) / 2)])],
         ["π / (2s + 1)", range(1, 127).map((m) => [m, Math.PI / m])], ["your ηλ", [[1, rate], [127, rate]]]],
     },
+    momentum: {
+      title: "What if: rate and momentum in a valley",
+      asks: "Momentum is to learn as a rate 1/(1 − m) times as large does without it (2.4). Does it, and up to which rate? "
+        + "Try: raise η step by step. Which of the three breaks first? Put η back and raise m to 0.99: what becomes slower?",
+      sliders: [
+        { name: "rate", label: "learning rate η", from: 0.001, to: 10, start: 0.01, show: three },
+        { name: "m", label: "momentum m", from: 0, to: 99, start: 90, linear: true, show: (m) => three(m / 100) },
+        { name: "steep", label: "curvature across", from: 0.1, to: 100, start: 1.5, show: three },
+        { name: "ratio", label: "times flatter along", from: 1, to: 1000, start: 30, show: (ratio) => `${three(ratio)}×` },
+      ],
+      columns: named,
+      rows: (v) => {
+        const [across, along] = valley(v), each = (f) => settings(v).map(([rate, m]) => f(rate, m));
+        return [
+          ["largest rate that converges", ...each((rate, m) => three(largestRate(m, across)))],
+          ["updates that halve what is left across the valley", ...each((rate, m) => travelled(decay(rate, m, across)))],
+          ["and along it", ...each((rate, m) => travelled(decay(rate, m, along)))],
+          [`loss after ${UPDATES} updates, of the first`, ...each((rate, m) => left(rate, m, v))],
+        ];
+      },
+      says: (v) => {
+        const names = named(v), [across] = valley(v);
+        const good = settings(v).map(([rate, m]) => rate < largestRate(m, across));
+        const list = (wanted) => names.filter((_, i) => good[i] === wanted).join("; "), [most, , tenfold] = settings(v).map(([rate, m]) => left(rate, m, v));
+        const [m, times] = [v.m / 100, 1 / (1 - v.m / 100)];
+        return [good.includes(true) ? `Converges: ${list(true)}.` : "None of the three converges.",
+          good.includes(true) && good.includes(false) ? `Diverges: ${list(false)}.` : "",
+          m ? `After ${UPDATES} updates the loss is ${most} of the first with momentum, ${tenfold} with ${three(times)} times the rate. `
+            + `With momentum ${three(m)} the largest rate is ${three(1 + m)} times that without, not ${three(times)} times.`
+            : `After ${UPDATES} updates the loss is ${most} of the first.`].filter(Boolean).join(" ");
+      },
+      note: "A parabola without noise stands in for the network, which has no such valley: its steepest direction sets the "
+        + "largest rate, its flattest one the time. It begins at 1 in both. Curvature 1.5 puts the edge without momentum where 2.4 "
+        + "found it: between the rates 1 and 3. What jumps changes its side in each update, what swings after several. The curves are cut at 100 and 1e-6.",
+      plane: {
+        x: "along the valley", y: "across",
+        rings: (v) => [1, 0.3, 0.1, 0.03, 0.01, 0.003].map((level) => [Math.sqrt(level * (v.ratio + 1)), Math.sqrt(level * (1 + 1 / v.ratio))]),
+        paths: (v) => settings(v).map(([rate, m], i) => [named(v)[i], descent(rate, m, valley(v), UPDATES + 1).map(([across, along]) => [along, across])]),
+      },
+      x: "update", y: "loss, of the first one", legend: true, marks: () => [],
+      curves: (v) => settings(v).map(([rate, m], i) => {
+        const all = losses(rate, m, valley(v), UPDATES);
+        return [named(v)[i], all.map((loss, at) => [at + 1, loss / all[0] < 100 ? Math.max(loss / all[0], 1e-6) : 100])];
+      }),
+    },
+    block: {
+      title: "What if: the same maps by another convolution",
+      asks: "What do a 1 × 1 in front, groups, and a depthwise filter save, and of which of the three sizes of a layer (3.1, "
+        + "3.5, 3.9)? Try: GoogLeNet's 5 × 5 with 16 maps inside, then with 96. Then find what ResNeXt buys for the multiply-adds of ResNet.",
+      choices: [{ name: "block", label: "block", options: Object.keys(blocks), start: "GoogLeNet 3a, its 5 × 5", sets: (name) => blocks[name], own: "of your own" }],
+      sliders: [
+        { name: "side", label: "pixels a side", from: 1, to: 256, start: 28, whole: true, show: whole },
+        { name: "C", label: "channels C", from: 1, to: 2048, start: 192, whole: true, show: whole },
+        { name: "K", label: "filters K", from: 1, to: 2048, start: 32, whole: true, show: whole },
+        { name: "k", label: "kernel size k", from: 1, to: 11, start: 5, linear: true, show: (k) => `${k} × ${k}` },
+        { name: "stride", label: "stride", from: 1, to: 4, start: 1, linear: true, show: three },
+        { name: "R", label: "maps inside R", from: 1, to: 2048, start: 16, whole: true, show: whole },
+        { name: "g", label: "groups, at most", from: 1, to: 2048, start: 4, whole: true, show: whole },
+      ],
+      columns: () => ["parameters", "multiply-adds", "outputs kept"],
+      rows: (v) => {
+        const found = counted(v), sizes = Object.keys(found[0]);
+        const most = Object.fromEntries(sizes.map((size) => [size, Math.max(...found.map((one) => one[size]))]));
+        return Object.keys(ways(v)).map((name, i) => [name, ...sizes.map((size) => ({ share: found[i][size] / most[size],
+          words: many(found[i][size]), part: `(${three(100 * found[i][size] / found[0][size])} %)` }))]);
+      },
+      says: (v) => {
+        const found = counted(v), names = Object.keys(ways(v)), [plain, , , reduced] = found;
+        const least = (size) => names[found.findIndex((one) => one[size] === Math.min(...found.map((other) => other[size])))];
+        return `A 1 × 1 to ${v.R} before the ${v.k} × ${v.k} divides the multiply-adds by ${three(plain.products / reduced.products)} `
+          + `and multiplies the outputs kept by ${three(reduced.kept / plain.kept)}. Fewest parameters: ${least("parameters")}; `
+          + `fewest multiply-adds: ${least("products")}; fewest outputs: ${least("kept")}.`;
+      },
+      note: "For one image, with biases and without normalisation; in brackets, of the plain convolution. The bottleneck is 1 × 1, "
+        + "k × k, 1 × 1, and the stride is in the k × k. Each column has a scale of its own. "
+        + "Multiply-adds that are saved need not save time (3.10).",
+    },
+    scaling: {
+      title: "What if: weak and strong scaling",
+      asks: "The same 256 images in a step, on 256 GPUs instead of one: how many times as fast (7.6)? Try: how few GPUs "
+        + "reach half of that? What helps strong scaling most: ten times the link, a gradient of a tenth, or more images?",
+      sliders: [
+        { name: "p", label: "GPUs p", from: 1, to: 1024, start: 256, whole: true, show: whole },
+        { name: "n", label: "images n, weak", from: 1, to: 512, start: 32, whole: true, show: whole },
+        { name: "N", label: "images pn, strong", from: 1, to: 65536, start: 256, whole: true, show: whole },
+        { name: "compute", label: "compute of an image", from: 0.05, to: 500, start: 5.625, show: (ms) => `${three(ms)} ms` },
+        { name: "M", label: "gradient, MB", from: 0.1, to: 10000, start: 102, show: (mb) => size(mb * 1e6) },
+        { name: "bucket", label: "last bucket, MB", from: 0.1, to: 10000, start: 25, show: (mb) => size(mb * 1e6) },
+        { name: "link", label: "server's link, GB/s", from: 0.1, to: 400, start: 6.25, show: (rate) => `${three(rate)} GB/s` },
+        { name: "alpha", label: "latency α, µs", from: 0.5, to: 500, start: 20, show: (us) => `${three(us)} µs` },
+        { name: "gpus", label: "GPUs of a server", from: 1, to: 16, start: 8, linear: true, show: three },
+      ],
+      columns: () => ["weak", "strong"],
+      rows: (v) => {
+        const both = [weak(v, v.p), strong(v, v.p)], each = (f) => both.map(f);
+        return [
+          ["images of a GPU", ...each(({ n }) => whole(n))],
+          ["images of the step", whole(v.p * v.n), whole(v.N)],
+          ["compute", ...each(({ compute }) => time(compute))],
+          ["exchange", ...each(({ ring }) => time(ring))],
+          ["of it hidden behind the compute", ...each(({ hidden }) => time(hidden))],
+          ["step", ...each((one) => time(one.time))],
+          ["times as fast as one GPU", ...each(({ faster }) => `${three(faster)}×`)],
+          ["efficiency", ...each(({ faster }) => `${three(100 * faster / v.p)} %`)],
+        ];
+      },
+      says: (v) => {
+        const [large, small] = [weak(v, v.p), strong(v, v.p)], seen = (one) => time(one.ring - one.hidden);
+        return `On ${whole(v.p)} GPUs weak scaling has an efficiency of ${three(100 * large.faster / v.p)} %, with ${seen(large)} of the exchange `
+          + `in sight; strong scaling has ${three(100 * small.faster / v.p)} %, with ${seen(small)} in sight.`
+          + `${v.p > v.N ? ` ${whole(v.p - v.N)} of its GPUs have no image.` : ""}`;
+      },
+      note: "Calculated for a ring over servers, inside which the exchange is free; two thirds of the compute are the backward pass. "
+        + "Where the images of a step cannot be shared out evenly, the GPU that has most sets the time. A real step also "
+        + "waits for the slowest rank, for its input and for links that others use.",
+      x: "GPUs", y: "efficiency, %", legend: true, at: ({ p }) => p,
+      curves: (v) => [["weak", weak, v], ["weak, no overlap", weak, { ...v, bucket: v.M }], ["strong", strong, v],
+        ["strong, no overlap", strong, { ...v, bucket: v.M }]].map(([name, f, of]) => [name,
+        [...new Set(range(1, 1024).map(Math.round))].map((p) => [p, 100 * f(of, p).faster / p])]),
+    },
     amdahl: {
       title: "What if: Amdahl and Gustafson",
       sliders: [
@@ -214,19 +424,24 @@
         .filter(([, share]) => share > 0.01)]],
     },
   };
-  window.whatIf = { layer, roofline, shapeOf: (name) => layers[name], machineOf: (name) => machines[name], factor, steps, examples, pipelines, staleLimit, amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test
+  window.whatIf = { layer, roofline, shapeOf: (name) => layers[name], machineOf: (name) => machines[name], descent, losses, largestRate, decay, ways, counts, counted, step, weak, strong, factor, steps, examples, pipelines, staleLimit, amdahl, gustafson, ring, tree, halving, young, daly, best, goodput }; // for the test
 
-  const SVG = "http://www.w3.org/2000/svg", H = 280, LEFT = 74, BOTTOM = 44, TOP = 14;
+  const SVG = "http://www.w3.org/2000/svg", H = 280, LEFT = 74, BOTTOM = 44, TOP = 14, DASHES = ["", "7 4", "2 4", "10 3 2 3"];
   const element = (name, fields, words) => {
     const made = document.createElementNS(SVG, name);
     for (const [field, value] of Object.entries(fields)) made.setAttribute(field, value);
     if (words) made.textContent = words;
     return made;
   };
+  // A line for each name, with its dashes, from the lower left corner upwards.
+  const legend = (names, x, y) => names.flatMap((name, i) => {
+    const at = y - 17 * (names.length - 1 - i);
+    return [element("polyline", { points: `${x},${at - 4} ${x + 28},${at - 4}`, class: "curve", "stroke-dasharray": DASHES[i] }), element("text", { x: x + 34, y: at }, name)];
+  });
   // The curves, both axes logarithmic, with a line at the sliders' own place; the table says it in words.
   function draw(svg, law, values) {
     // As wide as its place, so that letters keep their size; a narrow one has the names inside.
-    const W = Math.max(280, Math.min(640, Math.round(svg.parentElement.clientWidth - 36))), narrow = W < 520, RIGHT = narrow ? 8 : 150;
+    const W = Math.max(280, Math.min(640, Math.round(svg.parentElement.clientWidth - 36))), narrow = W < 520, RIGHT = narrow ? 18 : 150;
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const curves = law.curves(values).map(([name, points]) => [name, points.filter(([, y]) => y > 1e-9)]);
     const all = curves.flatMap(([, points]) => points);
@@ -234,7 +449,6 @@
     const [x0, x1] = ends(0), [y0, top] = ends(1), y1 = Math.max(top, y0 + 0.1);
     const X = (x) => LEFT + (Math.log10(x) - x0) / (x1 - x0) * (W - LEFT - RIGHT);
     const Y = (y) => H - BOTTOM - (Math.log10(y) - y0) / (y1 - y0) * (H - BOTTOM - TOP);
-    const dashes = ["", "7 4", "2 4", "10 3 2 3"];
     svg.replaceChildren();
     svg.append(element("rect", { x: LEFT, y: TOP, width: W - LEFT - RIGHT, height: H - BOTTOM - TOP, class: "frame" }));
     for (const [from, to, axis] of [[x0, x1, "x"], [y0, y1, "y"]]) {
@@ -249,12 +463,13 @@
     }
     svg.append(element("text", { x: (LEFT + W - RIGHT) / 2, y: H - 8, "text-anchor": "middle" }, law.x));
     svg.append(element("text", { transform: `translate(14 ${H / 2}) rotate(-90)`, "text-anchor": "middle" }, law.y));
-    const labels = curves.map(([name, points], i) => ({ name, y: Y(points.at(-1)[1]) + 4, i })).sort((a, b) => a.y - b.y);
-    labels.forEach((label, i) => { if (i) label.y = Math.max(label.y, labels[i - 1].y + 15); });
-    for (const label of labels) svg.append(element("text", narrow
-      ? { x: W - RIGHT - 6, y: Math.max(label.y - 9, TOP + 14), "text-anchor": "end" } : { x: W - RIGHT + 6, y: label.y }, label.name));
+    // The names at the curves' ends, in a narrow window above them: each on a line of its own, none beyond the frame.
+    const labels = curves.map(([name, points]) => ({ name, y: Y(points.at(-1)[1]) + (narrow ? -5 : 4) })).sort((a, b) => a.y - b.y);
+    const first = narrow ? TOP + 14 : TOP + 4, last = narrow ? H - BOTTOM - 6 : H - BOTTOM + 2;
+    labels.forEach((label, i) => { label.y = Math.max(label.y, i ? labels[i - 1].y + 15 : first); });
+    labels.reduceRight((below, label) => { label.y = Math.min(label.y, below); return label.y - 15; }, last);
     curves.forEach(([, points], i) => svg.append(element("polyline", {
-      points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), class: "curve", "stroke-dasharray": dashes[i] })));
+      points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), class: "curve", "stroke-dasharray": DASHES[i] })));
     const here = law.marks ? law.marks(values) : [[law.at(values)]];
     here.forEach(([at, name, y], i) => {
       if (Math.log10(at) < x0 || Math.log10(at) > x1) return;
@@ -262,9 +477,38 @@
       if (y) svg.append(element("circle", { cx: X(at), cy: Y(y), r: 5, class: "here" }));
       if (name) svg.append(element("text", { x: X(at) + 5, y: H - BOTTOM - 8 - 15 * i }, name));
     });
+    if (narrow && law.legend) svg.append(...legend(curves.map(([name]) => name), LEFT + 8, H - BOTTOM - 10));
+    else for (const label of labels) svg.append(element("text", narrow
+      ? { x: W - RIGHT - 6, y: label.y, "text-anchor": "end" } : { x: W - RIGHT + 6, y: label.y }, label.name));
   }
 
-  const make = (tag, words = "", fields = {}) => Object.assign(document.createElement(tag), { textContent: words }, fields);
+  // Paths on a plane of two weights from -1.3 to 1.3, with lines of equal loss: linear axes, the same for both.
+  function drawPlane(svg, { x, y, rings, paths }, values) {
+    const side = Math.max(200, Math.min(300, Math.round(svg.parentElement.clientWidth - 36) - LEFT - 8)), most = 1.3;
+    const W = LEFT + side + 8, H = TOP + side + BOTTOM, X = (at) => LEFT + (at + most) / (2 * most) * side, Y = (at) => TOP + (most - at) / (2 * most) * side;
+    svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
+    svg.style.maxWidth = `${W}px`;
+    const box = { x: LEFT, y: TOP, width: side, height: side }, clip = element("clipPath", { id: "plane" });
+    clip.append(element("rect", box));
+    const inside = element("g", { "clip-path": "url(#plane)" });
+    for (const [rx, ry] of rings(values)) inside.append(element("ellipse", { cx: X(0), cy: Y(0), rx: rx / (2 * most) * side, ry: ry / (2 * most) * side, class: "frame" }));
+    const found = paths(values).map(([name, points]) => {
+      const away = points.findIndex((point) => !point.every((at) => Math.abs(at) < 1e3)); // far outside: no need to follow it
+      return [name, away < 0 ? points : points.slice(0, away)];
+    });
+    found.forEach(([, points], i) => inside.append(element("polyline", {
+      points: points.map(([x, y]) => `${X(x).toFixed(1)},${Y(y).toFixed(1)}`).join(" "), class: "curve", "stroke-dasharray": DASHES[i] })));
+    svg.replaceChildren(clip, element("rect", { ...box, class: "frame" }), inside, element("circle", { cx: X(1), cy: Y(1), r: 5, class: "here" }));
+    for (const at of [-1, 0, 1]) svg.append(element("text", { x: X(at), y: TOP + side + 16, "text-anchor": "middle" }, String(at)),
+      element("text", { x: LEFT - 6, y: Y(at) + 4, "text-anchor": "end" }, String(at)));
+    svg.append(element("text", { x: LEFT + side / 2, y: H - 8, "text-anchor": "middle" }, x),
+      element("text", { transform: `translate(14 ${TOP + side / 2}) rotate(-90)`, "text-anchor": "middle" }, y));
+    svg.append(...legend(found.map(([name]) => name), LEFT + 8, TOP + side - 12));
+  }
+
+  // No line ends within 5 × 5, m = 0.9 or 3 ms.
+  const glued = (words) => words.replace(/ ([×=−]) /g, "\u00a0$1\u00a0").replace(/(\d) (?=%|([kMGT]|[kMG]?B|[mµ]?s|min|h)\b)/g, "$1\u00a0");
+  const make = (tag, words = "", fields = {}) => Object.assign(document.createElement(tag), { textContent: glued(words) }, fields);
   for (const place of document.querySelectorAll(".explorer")) {
     if (place.dataset.machine) {
       const { name, peak, bandwidth } = JSON.parse(place.dataset.machine);
@@ -273,17 +517,34 @@
     }
     const law = laws[place.dataset.law];
     const values = {}, sliders = {};
-    const svg = element("svg", { "aria-hidden": "true", focusable: "false" });
-    const table = make("table");
+    const picture = (draw) => { // for the eye; the table, and what it says below, are for all
+      const svg = element("svg", { "aria-hidden": "true", focusable: "false" });
+      return { svg, draw: () => draw(svg) };
+    };
+    const pictures = [...law.plane ? [picture((svg) => drawPlane(svg, law.plane, values))] : [],
+      ...law.curves ? [picture((svg) => draw(svg, law, values))] : []];
+    const table = make("table", "", { className: law.columns ? "columns" : "" }), summary = make("p");
+    const line = (...cells) => {
+      const row = make("tr");
+      row.append(...cells);
+      return row;
+    };
+    // A cell's number, below it a bar where the number is a share of the column's largest.
+    const cell = (value) => {
+      if (value.share === undefined) return make("td", value);
+      const made = make("td", `${value.words} `), bar = make("span", "", { className: "bar" });
+      bar.style.width = `${100 * value.share}%`;
+      made.append(make("small", value.part), bar);
+      return made;
+    };
     const update = () => {
-      table.replaceChildren(...law.rows(values).map(([name, value]) => {
-        const row = make("tr");
-        row.append(make("th", name, { scope: "row" }), make("td", value));
-        return row;
-      }));
-      draw(svg, law, values);
+      const head = law.columns ? [line(make("td"), ...law.columns(values).map((name) => make("th", name, { scope: "col" })))] : [];
+      table.replaceChildren(...head, ...law.rows(values).map(([name, ...found]) => line(make("th", name, { scope: "row" }), ...found.map(cell))));
+      if (law.says) summary.textContent = glued(law.says(values));
+      for (const one of pictures) one.draw();
     };
     place.append(make("h3", law.title));
+    if (law.asks) place.append(make("p", law.asks));
     const own = []; // called when a slider is moved by hand: what was chosen is no longer what is shown
     for (const choice of law.choices ?? []) {
       const label = make("label"), select = make("select");
@@ -325,9 +586,9 @@
       label.append(make("span", slider.label), input, shown);
       place.append(label);
     }
-    place.append(table, svg);
+    place.append(table, ...law.says ? [summary] : [], ...pictures.map(({ svg }) => svg));
     if (law.note) place.append(make("p", law.note));
     update();
-    addEventListener("resize", () => draw(svg, law, values));
+    addEventListener("resize", () => pictures.forEach((one) => one.draw()));
   }
 })();
