@@ -291,7 +291,7 @@
       },
       note: "A parabola without noise stands in for the network, which has no such valley: its steepest direction sets the "
         + "largest rate, its flattest one the time. It begins at 1 in both. Curvature 1.5 puts the edge without momentum where 2.4 "
-        + "found it: between the rates 1 and 3. What jumps changes its side in each update, what swings after several. The curves are cut at 100 and 1e-6.",
+        + "found it: above 0.3, below 10, with 1 a matter of the processor. What jumps changes its side in each update, what swings after several. The curves are cut at 100 and 1e-6.",
       plane: {
         x: "along the valley", y: "across",
         rings: (v) => [1, 0.3, 0.1, 0.03, 0.01, 0.003].map((level) => [Math.sqrt(level * (v.ratio + 1)), Math.sqrt(level * (1 + 1 / v.ratio))]),
