@@ -8,6 +8,8 @@ each of two switches, which one such cable joins. For every size, all in turns, 
     exchange    every rank sends to its neighbour rank ^ 1 and receives from it, all pairs at once
     all-reduces parameter_server, tree, ring, halving_doubling: from a common start to the last rank's end
 
+and, after them, on one switch, Horovod's all-reduce (Gloo, one tensor at a time) in the same way.
+
 While a message travels, its ranks sleep and look every 100 µs, so that two cores carry eight ranks; they run
 at a real-time priority, so that other programs do not keep them waiting.
 
@@ -27,6 +29,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from datetime import UTC, datetime
 
@@ -36,6 +39,7 @@ HERE = pathlib.Path(__file__).parent
 RATE, BURST = 50e6, 2048  # bit/s of a cable in each direction; bytes that may pass it at once
 SIZES = [2**k for k in range(7, 19)]  # bytes of a vector
 REPEATS, LOOK = 12, 100e-6  # s between two looks of a rank that waits
+HOROVOD_SIZES = [2**k for k in range(7, 23)]  # bytes of a tensor
 PREFIX = "lecture06-"  # of the names of namespaces, switches and cables
 NETWORK = "10.206.0"
 
@@ -144,11 +148,39 @@ def measure_messages():
     os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     found = MPI.COMM_WORLD.gather([row[2] for row in rows])
     if comm.rank == 0:
-        last = np.max(found, axis=0)  # not a number where a rank heard of the start too late
-        for row, seconds in zip(rows, last, strict=True):
-            half = seconds / (2 if row[0] == "ping_pong" else 1)
-            row[2] = None if np.isnan(half) else round(half, 7)
-        print(json.dumps(rows), flush=True)
+        print(json.dumps(last_of(rows, found)), flush=True)
+
+
+def measure_horovod():
+    """On a rank that stands in a namespace, with Horovod's variables: rank 0 prints the rows."""
+    import horovod.tensorflow as hvd
+    import tensorflow as tf
+
+    hvd.init()
+    rows = []
+    for repeat in range(-1, REPEATS):  # the first round only opens the connections
+        for size in HOROVOD_SIZES:
+            x = tf.fill([size // 4], hvd.rank() + 1.0)
+            start = float(hvd.broadcast(tf.constant(time.perf_counter() + 0.05, tf.float64), 0, name="start"))
+            left = start - time.perf_counter()
+            time.sleep(max(0.0, left))
+            found = hvd.allreduce(x, op=hvd.Sum, name=f"x{size}").numpy()
+            seconds = time.perf_counter() - start
+            if not np.all(found == hvd.size() * (hvd.size() + 1) / 2):
+                raise ValueError(f"all-reduce of {size} bytes: a wrong sum on rank {hvd.rank()}")
+            if repeat >= 0:
+                rows.append(["horovod", size, math.nan if left < 0 else seconds])
+    spent = hvd.allgather(tf.constant([[row[2] for row in rows]], tf.float64), name="rows").numpy()
+    if hvd.rank() == 0:
+        print(json.dumps(last_of(rows, spent)), flush=True)
+
+
+def last_of(rows, found):
+    """The rows with the seconds of the last rank; `found` has a row of seconds for each rank."""
+    for row, seconds in zip(rows, np.max(found, axis=0), strict=True):
+        half = seconds / (2 if row[0] == "ping_pong" else 1)
+        row[2] = None if np.isnan(half) else round(half, 7)  # nan where a rank heard of the start too late
+    return rows
 
 
 def common_start(comm):
@@ -254,6 +286,39 @@ def messages(ranks, folder):
     return json.loads(done.stdout)
 
 
+def horovod(ranks):
+    """Rows of Horovod's ranks, one in each namespace, which meet at a store of this process."""
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    server = RendezvousHTTPServer((f"{NETWORK}.254", 0), RendezvousHandler, 0)
+    server.init(get_host_assignments(parse_hosts(",".join(f"{PREFIX}{r}:1" for r in range(ranks))), ranks))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    everyone = {
+        "CONTROLLER": "gloo", "CPU_OPERATIONS": "gloo", "GLOO_IFACE": "eth0", "SIZE": ranks, "LOCAL_RANK": 0,
+        "LOCAL_SIZE": 1, "CROSS_SIZE": ranks, "GLOO_RENDEZVOUS_ADDR": server.server_address[0],
+        "GLOO_RENDEZVOUS_PORT": server.server_address[1],
+    }  # fmt: skip
+    processes = []
+    try:
+        for rank in range(ranks):
+            values = everyone | {"RANK": rank, "CROSS_RANK": rank, "HOSTNAME": f"{PREFIX}{rank}"}
+            env = environment() | {f"HOROVOD_{name}": str(value) for name, value in values.items()}
+            name = f'hostname {address(rank)}; exec "$@"'  # Gloo listens where the host's name leads
+            command = ["ip", "netns", "exec", f"{PREFIX}{rank}", "unshare", "--uts", "sh", "-c", name, "sh"]
+            command += [sys.executable, __file__, "--horovod"]
+            processes.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True))
+        said = [process.communicate(timeout=1200)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+        server.shutdown()
+        server.server_close()
+    if any(process.returncode for process in processes):
+        raise RuntimeError("a rank of Horovod failed; what it said stands above.")
+    return json.loads(said[0])
+
+
 def environment():
     """This one's, with one thread for each rank and the course's package."""
     threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -264,7 +329,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "06_slow_network.json")
     parser.add_argument("--rank", action="store_true", help="as a rank of mpirun")
+    parser.add_argument("--horovod", action="store_true", help="as a rank of Horovod")
     arguments = parser.parse_args()
+    if arguments.horovod:
+        return measure_horovod()
     if arguments.rank:
         return measure_messages()
     lacking = [name for name in ("ip", "tc", "unshare", "mpirun") if not shutil.which(name)]
@@ -284,7 +352,7 @@ def main():
         job |= {"versions": provenance.versions(), "machine": provenance.machine()}
         job["started"] = datetime.now(UTC).isoformat(timespec="seconds")
         with tempfile.TemporaryDirectory() as folder, slow_network(ranks, switches):
-            rows = messages(ranks, folder)
+            rows = messages(ranks, folder) + (horovod(ranks) if switches == 1 else [])
         times = {}
         for name, size, seconds in rows:
             times.setdefault(name, {}).setdefault(str(size), []).append(seconds)

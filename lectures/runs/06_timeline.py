@@ -25,7 +25,7 @@ from cluster import submit
 from cluster.jobs.folder.run_folder import RunFolder
 
 HERE = pathlib.Path(__file__).parent
-SIDE, IMAGES, STEPS = 64, 4, 8  # pixels, images of a rank and step
+SIDE, IMAGES, STEPS = 64, 4, 24  # pixels, images of a rank and step
 SIZES = [2**k for k in range(10, 28, 2)]  # bytes; all gradients together are 102 MB
 REPEATS = 7
 

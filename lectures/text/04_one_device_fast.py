@@ -46,12 +46,12 @@ import tensorflow as tf
 from IPython.display import display
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
+from cluster import submit
 from cluster.lecture import cores
 from cluster.training.data import fashion_mnist
 from cluster.training.models import small_resnet
 
 tf.config.threading.set_inter_op_parallelism_threads(1)  # one operation at a time, as on one GPU stream
-THREADS = min(2, cores())
 
 # %% [markdown]
 # ## 4.1 Where does an iteration go?
@@ -76,6 +76,9 @@ def race(calls, repeats=7):
 
 
 # %% tags=["measured"]
+THREADS = min(2, cores())
+
+
 def limits(n=2048, size=2**25):
     """Peak in FLOP/s by an n × n product, bandwidth in bytes/s by a copy of `size` float32."""
     square = tf.random.normal((n, n))
@@ -108,6 +111,13 @@ def renamed(layer):
     kind = KINDS[type(layer).__name__]
     seen[kind] += 1
     return type(layer).from_config(layer.get_config() | {"name": f"{kind}{seen[kind]}"})
+
+
+def kept(model):
+    """Lecture 03: numbers that an image leaves in the layers, for the way back (a ReLU overwrites)."""
+    return sum(
+        math.prod(v.output.shape[1:]) for v in model.layers if KINDS.get(type(v).__name__, "relu") != "relu"
+    )
 
 
 network = keras.models.clone_model(small_resnet(seed=0), clone_function=renamed)
@@ -564,13 +574,13 @@ print(f"{variants:.1e} pictures of one photograph; at 1,000 a second, {variants 
 # operation has a price that does not depend on $N$, its *launch*: it is looked up, scheduled, its threads are
 # woken. Let a graph of a thousand sines of *one* number say what a launch costs, $\tau$. Then
 #
-# $$t(N) \approx \text{operations} \cdot \tau + N\,t_1, \qquad
+# $$t(N) \approx \text{operations} \cdot \tau + N\,t_\text{image}, \qquad
 # \text{memory} \approx 4\,(3 \cdot \text{parameters} + N \cdot \text{kept})\ \text{bytes},$$
 #
 # the second from lecture 03: weights, gradients and momentum; and each layer's output, kept for the way
-# back. We predict twice: with launches as cheap as a sine and $t_1$ from the largest batch; and with a line
-# through the smallest and the largest batch, so that only what lies between is a prediction. **Guess:**
-# which share of the best throughput is left with one image? From which batch on are 90% reached?
+# back. We predict twice: with launches as cheap as a sine and $t_\text{image}$ from the largest batch; and
+# with a line through the smallest and the largest batch, so that only what lies between is a prediction.
+# **Guess:** which share of the best throughput is left with one image? From which batch on are 90% reached?
 
 # %%
 guess("throughput with one image, % of the best", None, "%")
@@ -601,9 +611,9 @@ best = rate[0.5].max()
 print(f"{operations_run} operations; one costs {1e6 * tau:.1f} µs as a sine of one number, ", end="")
 print(f"{1e6 * fixed / operations_run:.1f} µs in the step; {1e3 * each:.2f} ms an image")
 compare("throughput with one image, % of the best", 100 * rate.loc[1, 0.5] / best)
-compare("batch that reaches 90% of the best", 9 * fixed / each)
+compare("batch that reaches 90% of the best", 0.9 * best * fixed / (1 - 0.9 * best * each))
 for name, small in (("MNIST", (10, 100)), ("CIFAR-10", (64,)), ("ImageNet", (32,))):
-    of = ", ".join(f"{n}: {n / (fixed + n * each) * each:.0%}" for n in small)
+    of = ", ".join(f"{n}: {n / (fixed + n * each) / best:.0%}" for n in small)
     print(f"{name}: the slide's typical batch, and its share of the throughput here: {of}")
 
 # %% [markdown]
@@ -611,25 +621,29 @@ for name, small in (("MNIST", (10, 100)), ("CIFAR-10", (64,)), ("ImageNet", (32,
 # images but *all* of CIFAR-10's, 50,000 and 10,000 to test; and the 1.58M that it gives ImageNet-1k fit
 # nothing: 1,281,167 to train, 50,000 to validate and 100,000 to test add up to 1.43M.)
 #
-# Now the memory. The operating system keeps the largest that the process ever had; its slope over the batch
-# is what an image costs.
+# Now the memory. The operating system keeps the largest that a process ever had, and ours has had much by
+# now: so a process of its own, a *job*, takes steps with larger and larger batches. The slope of its peak
+# over the batch is what an image costs.
 
 
 # %% tags=["measured"]
-def kept(model):
-    """Lecture 03: numbers that an image leaves in the layers, for the way back (a ReLU overwrites)."""
-    return sum(
-        math.prod(v.output.shape[1:]) for v in model.layers if KINDS.get(type(v).__name__, "relu") != "relu"
-    )
+def peak_memory(batches):
+    """Bytes this process has needed at most, after two steps with each batch in turn."""
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS tells bytes, Linux KiB
+    model, peaks = small_resnet(seed=0), []
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.01, momentum=0.9), loss, jit_compile=False)
+    for n in sorted(2 * batches):
+        model.train_on_batch(tf.zeros((n, 28, 28, 1)), tf.zeros(n, tf.int64))
+        peaks.append(unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return peaks[1::2]
 
 
 guess("memory of an image, measured over counted", None, "×")
-unit, peaks = 1 if sys.platform == "darwin" else 1024, {}  # macOS tells bytes, Linux KiB
-for n in (512, 1024, 1536):
-    for _ in range(2):
-        any_step(tf.constant(x[:n]), tf.constant(y[:n]))
-    peaks[n] = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-slope, base = np.polyfit(list(peaks), list(peaks.values()), 1)
+os.environ.setdefault("CLUSTER_RUNS", "../runs")  # where jobs of this lecture lie
+batches = [512, 1024, 1536]
+peaks = submit(peak_memory, batches, name="04-memory", backend="local").result(progress=False)
+slope, base = np.polyfit(batches, peaks, 1)
 image, weights = 4 * kept(network), 12 * network.count_params()
 print(f"counted {image / 1e6:.2f} MB an image and {weights / 1e6:.1f} MB fixed; ", end="")
 print(f"measured {slope / 1e6:.2f} MB an image and {base / 1e6:.0f} MB fixed, TensorFlow among them")
@@ -656,7 +670,7 @@ ax.legend()
 ns = np.logspace(0, 17, 50, base=2)
 memory.loglog(ns, (weights + ns * image) / 1e9, color=palette[1], marker="", ls="--", label="counted")
 memory.loglog(ns, (base + ns * slope) / 1e9, color=palette[0], marker="", ls="-", label="measured slope")
-memory.loglog(list(peaks), np.array(list(peaks.values())) / 1e9, ls="", marker="o", color=palette[0])
+memory.loglog(batches, np.array(peaks) / 1e9, ls="", marker="o", color=palette[0])
 for name, gigabytes in {"K40m, 12 GB": 12, "V100, 32 GB": 32}.items():
     memory.axhline(gigabytes, color="0.4", ls=":", marker="")
     memory.text(1, gigabytes * 1.1, name, fontsize=9)
@@ -667,7 +681,7 @@ plt.show()
 # %% [markdown]
 # *(Figure, left: images a second against the batch, both logarithmic: measured points rise and flatten,
 # near a dashed curve; a dotted one lies above it at the left. Right: memory against the batch; the dashed
-# line of the count is flat and then rises in proportion; the measured line starts higher, and later runs
+# line of the count soon rises in proportion; the measured line starts far higher, is flat, and later runs
 # above it in parallel; three points lie on it, the rest is continued. Dotted lines mark two cards of the
 # sources' machines, of 12 and 32 GB.)*
 #
@@ -929,17 +943,20 @@ try:
     tf.nn.conv2d(nchw, kernel, 1, "SAME", data_format="NCHW")
     layouts["NCHW"] = lambda: tf.nn.conv2d(nchw, kernel, 1, "SAME", data_format="NCHW")
 except (tf.errors.UnimplementedError, tf.errors.InvalidArgumentError):
-    print("This build of TensorFlow has no convolution for NCHW on a CPU.")
+    pass  # no kernel for it on this processor
 times = race(layouts)
 display((1e3 * times.quantile([0, 0.5, 1]).T).round(1).set_axis(["least / ms", "median", "most"], axis=1))
 if "NCHW" in times:
     compare("NHWC over NCHW", (times["NCHW"] / times["NHWC"]).median())
+else:
+    print("NHWC over NCHW: this TensorFlow has no convolution for NCHW on this processor.")
 
 # %% [markdown]
-# No layout is faster by nature: a library has good kernels for one, and for the other poorer ones or a change
-# on the way. The change takes longer than its bytes say: of each line of the cache that it fetches or writes
-# it uses one number at a time. NVIDIA's Tensor Cores want NHWC, the kernels before them NCHW. Choose the
-# library's, once, for the whole network.
+# (Where the two ranges overlap, the table tells no difference.) No layout is faster by nature: a library
+# has good kernels for one, and for the other poorer ones or a change on the way. The change takes longer
+# than its bytes say: of each line of the cache that it fetches or writes it uses one number at a time.
+# NVIDIA's Tensor Cores want NHWC, the kernels before them NCHW. Choose the library's, once, for the whole
+# network.
 #
 # ## 4.5 Transfer learning
 #

@@ -123,10 +123,16 @@ def test_record_is_whole_and_of_its_script(slow, seconds):
     assert {job["script"] for job in slow["jobs"]} == {digest}
     assert not any(job["versions"]["cluster"].endswith("-dirty") for job in slow["jobs"])
     assert seconds.keys() == {(4, 1), (4, 2), (8, 1), (8, 2)}
-    shape = (len(slow["settings"]["sizes"]), slow["settings"]["repeats"])
-    for found in seconds.values():
-        assert found.keys() == {"ping_pong", "exchange", *SHARED}
-        assert all(times.shape == shape and np.isnan(times).mean() < 0.1 for times in found.values())
+    sizes, repeats = slow["settings"]["sizes"], slow["settings"]["repeats"]
+    to_4_mb = [2**k for k in range(7, 23)]
+    for job in slow["jobs"]:
+        expected = {name: sizes for name in ("ping_pong", "exchange", *SHARED)}
+        expected |= {"horovod": to_4_mb} if job["switches"] == 1 else {}
+        assert job["seconds"].keys() == expected.keys()
+        for name, times in job["seconds"].items():
+            assert list(times) == [str(size) for size in expected[name]]
+            assert np.shape(found := np.array(list(times.values()), float)) == (len(times), repeats)
+            assert np.isnan(found).mean() < 0.1
 
 
 def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
@@ -145,22 +151,20 @@ def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
     assert middle[8, 1]["parameter_server"][0] < 7 * middle[8, 1]["ping_pong"][0]
 
 
-def test_messages_of_64_kb_are_slower_where_several_travel(lecture, slow, seconds):
-    """8 ranks: the tree and halving-doubling step up where they send 64 KB, the two others nowhere."""
+def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, seconds):
+    """8 ranks, the longest over their lines: tree and halving-doubling far above, ring less, server on it."""
     n = np.array(slow["settings"]["sizes"])
-    middle = {name: np.nanmedian(times, 1) for name, times in seconds[8, 1].items()}
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
-    network = Switch(alpha, beta)
     ratio = {
-        name: middle[name] / [allreduce_seconds(lecture[name], int(size), 8, network) for size in n]
+        name: np.nanmedian(seconds[8, 1][name][-3:], 1)
+        / [allreduce_seconds(lecture[name], int(size), 8, Switch(alpha, beta)) for size in n[-3:]]
         for name in SHARED
     }
-    for name, longest in {"tree": 64 * 1024, "halving_doubling": 128 * 1024}.items():
-        at = list(n).index(longest)
-        assert ratio[name][at] > 1.15 * ratio[name][at - 1]
-        assert (np.diff(ratio[name][5:at]) < 0.1).all()
-    for name in ("parameter_server", "ring"):
-        assert (ratio[name][n >= 32 * 1024] < 1.15).all()
+    for name in ("tree", "halving_doubling"):
+        assert (np.diff(ratio[name]) > 0).all() and ratio[name][-1] > 1.25
+    assert 1.05 < ratio["ring"][-1] < 1.2 and abs(ratio["parameter_server"][-1] - 1) < 0.05
+    alone = [np.nanmedian(seconds[ranks, 1]["ping_pong"][0]) for ranks in (4, 8)]
+    assert alone[1] > 1.2 * alone[0]
 
 
 @pytest.mark.parametrize("ranks", [4, 8])
@@ -179,9 +183,12 @@ def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
         for network in (one, two)
     ]
     share = -np.diff([np.nanmedian(ratio[s][-1]) for s in (1, 2)])[0] / -np.diff(lines)[0]
-    assert 0.7 < share < 1.1 if ranks == 4 else 0.2 < share < 0.5  # of the predicted distance
+    assert 0.3 < share < 0.7  # of the predicted distance
     assert (np.nanmedian(ratio[2], 1)[long] < np.nanmedian(ratio[1], 1)[long]).all()
-    assert np.nanquantile(ratio[2][-1], 0.75) < np.nanquantile(ratio[1][-1], 0.25)  # the longest
+    two, one = (r[~np.isnan(r)] for r in (ratio[2][-1], ratio[1][-1]))  # the longest; a permutation test
+    rng, both = np.random.default_rng(0), np.concatenate([two, one])
+    shuffled = [rng.permutation(both)[: len(two)].mean() for _ in range(10_000)]
+    assert np.mean(shuffled <= two.mean()) < 0.01
 
 
 def test_timeline_is_whole_and_of_its_script(timeline):
@@ -195,11 +202,11 @@ def test_timeline_is_whole_and_of_its_script(timeline):
         sent = sum(4 * tensors[int(i)].parameters for i in step["ready"])
         assert sum(size for *_, size in step["exchanges"]) == sent
         assert sum(count for _, _, count, _ in step["exchanges"]) == 210
-        assert len(step["exchanges"]) < 60  # fused
+        assert len(step["exchanges"]) < 105  # most are fused
 
 
 def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
-    """Within a tenth; the prediction with overlap lies among the eight steps."""
+    """Within a tenth; no step is as short as the prediction with overlap."""
     lengths, spent = np.array(timeline["sizes"]).T
     sizes = np.unique(lengths)
     alpha, beta = lecture["line"](sizes, [np.median(spent[lengths == size]) for size in sizes])
@@ -212,7 +219,17 @@ def test_the_median_step_is_as_long_as_without_overlap(lecture, timeline):
     seconds = sorted(step["seconds"] for step in timeline["steps"])
     assert 0.9 * alone < seconds[len(seconds) // 2] < 1.1 * alone
     model = fusion.predict(buffers, lambda n: alpha + beta * n, forward=forward, backward=both - forward)
-    assert seconds[0] < model.time < seconds[-1]
+    assert model.time < seconds[0]
+
+
+def test_what_is_said_of_horovod(slow, seconds):
+    """Over the cables: 80 to 90% for 4 MB, as the ring at 256 KB, and for 128 bytes 2 to 4 times as long."""
+    rate = slow["settings"]["rate"]
+    for ranks in (4, 8):
+        horovod, ring = (np.nanmedian(seconds[ranks, 1][name], 1) for name in ("horovod", "ring"))
+        assert 0.8 < 8 * bus_bandwidth(2**22, horovod[-1], ranks) / rate < 0.9
+        assert 1 < horovod[11] / ring[11] < 1.2  # 256 KB
+        assert 2 < horovod[0] / ring[0] < 4
 
 
 def test_cells_are_short():

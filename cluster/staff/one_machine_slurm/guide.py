@@ -137,9 +137,9 @@ def _rest(c: Cluster) -> str:
 --------------------------------
 - controller="mpi": `srun --mpi=list` must name pmix, and Open MPI must have been built with the same
   major version of PMIx. Debian's packages fit each other.
-- controller="gloo": no MPI is needed; rank 0 listens on a free port, and every node must reach the
-  address that rank 0's host name resolves to (so /etc/hosts must not give a node's own name as
-  127.0.1.1).
+- controller="gloo": no MPI is needed. Each rank listens on a free port of the address that its host's
+  name resolves to there, whatever HOROVOD_GLOO_IFACE says (tried with Horovod 0.28.1), and every node
+  must reach it: so /etc/hosts must not give a node's own name as 127.0.1.1, as Debian's installer does.
 
 8. See that it holds
 --------------------

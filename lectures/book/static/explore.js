@@ -172,6 +172,8 @@
   const laws = {
     roofline: {
       title: "What if: a layer under the roofline",
+      asks: "Is a layer held up by the multipliers or by the memory? Try: give a 1 × 1 layer more and more filters, with few "
+        + "channels and with many. When does it reach the flat roof? And on the next machine?",
       choices: [
         { name: "layer", label: "layer", options: Object.keys(layers), start: "AlexNet conv2", sets: (name) => layers[name], own: "of your own" },
         { name: "machine", label: "machine", options: Object.keys(machines), start: "GTX 580, 2010" },
@@ -206,6 +208,8 @@
     },
     noise: {
       title: "What if: noise scale and batch",
+      asks: "How many ranks are worth having? Try: raise k until the efficiency is 50%, and hold the images of an update "
+        + "against the noise scale. The scale grows tenfold during a training: what does that do to k?",
       sliders: [
         { name: "B", label: "noise scale, images", from: 5, to: 50000, start: 300, show: three },
         { name: "n", label: "images of a rank n", from: 1, to: 512, start: 32, whole: true, show: whole },
@@ -226,6 +230,8 @@
     },
     pipeline: {
       title: "What if: the input pipeline",
+      asks: "Which stage does everything wait for, and what hides it? Try: make the disk ten times as slow. How many calls at "
+        + "a time bring the old speed back? Then let the step compute on an accelerator: who waits now?",
       choices: [{ name: "device", label: "the step computes", options: ["on these cores", "on an accelerator: c = 0"], start: "on these cores" }],
       sliders: [
         { name: "w", label: "disk w, ms", from: 0.01, to: 50, start: 2, show: (v) => `${three(v)} ms` },
@@ -242,6 +248,8 @@
     },
     staleness: {
       title: "What if: the rate a stale gradient bears",
+      asks: "How much smaller must the rate be when gradients are old? Try: ηλ = 1, and raise the staleness by one. Then find, "
+        + "for 64 workers, the rate that still converges.",
       sliders: [
         { name: "s", label: "staleness s", from: 0, to: 63, start: 7, linear: true, show: three },
         { name: "rate", label: "rate × curvature, ηλ", from: 0.005, to: 3, start: 0.1, show: three },
@@ -380,6 +388,8 @@
     },
     amdahl: {
       title: "What if: Amdahl and Gustafson",
+      asks: "How many ranks before half of them are wasted? Try: find that p for a serial share of 5%, and for 1%. Does "
+        + "Gustafson contradict Amdahl? Say what stays the same in each.",
       sliders: [
         { name: "s", label: "serial share s, %", from: 0.1, to: 60, start: 5, show: (v) => `${three(v)} %` },
         { name: "p", label: "ranks p", from: 1, to: 1024, start: 16, whole: true, show: whole },
@@ -396,6 +406,8 @@
     },
     allreduce: {
       title: "What if: ring against tree",
+      asks: "Which is faster, and why is there more than one? Try: 1 KB on 64 ranks, then 100 MB. Find the size at which ring "
+        + "and tree change places; then give the network a tenth of the latency.",
       sliders: [
         { name: "p", label: "ranks p", from: 2, to: 1024, start: 64, whole: true, show: whole },
         { name: "n", label: "bytes n", from: 64, to: 1e9, start: 1e8, whole: true, show: size },
@@ -410,6 +422,8 @@
     },
     checkpoints: {
       title: "What if: how often to save",
+      asks: "How often is often enough? Try: a checkpoint that takes half as long: how much more of the machine do you get? Then "
+        + "let failures come nearly as often as a checkpoint takes: which formula fails first?",
       sliders: [
         { name: "C", label: "a checkpoint C, minutes", from: 0.05, to: 120, start: 2, show: (v) => time(60 * v) },
         { name: "M", label: "between failures M, hours", from: 0.2, to: 2000, start: 8, show: (v) => time(3600 * v) },
