@@ -44,6 +44,7 @@ class Trouble(RuntimeError):
 
 Say = Callable[[str], None]
 PATIENCE = 600.0  # seconds that a command waits for another one: longer than any of them works
+CLOSING = 10.0  # seconds that a port may still be taken by a process that is ending
 LONGEST = 600.0  # seconds in which a daemon has to answer, whatever it computes
 SILENT = 30.0  # seconds of waiting after which it is said what is waited for
 
@@ -79,11 +80,15 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
 
 
 def _free(d: Daemon) -> None:
-    if d.port and port_taken(d.port):
-        raise Trouble(
-            f"{d.name} cannot listen on 127.0.0.1:{d.port}: another process does "
-            f"(`ss -ltnp sport = :{d.port}` names it). End that, or set another `port`."
-        )
+    """Wait until nobody listens on its port: a process that has just ended may for a moment longer."""
+    deadline = time.monotonic() + CLOSING
+    while d.port and port_taken(d.port):
+        if time.monotonic() > deadline:
+            raise Trouble(
+                f"{d.name} cannot listen on 127.0.0.1:{d.port}: another process does "
+                f"(`ss -ltnp sport = :{d.port}` names it). End that, or set another `port`."
+            )
+        time.sleep(0.1)
 
 
 def _await(d: Daemon, record: processes.Record, say: Say) -> None:

@@ -245,7 +245,6 @@ class TestSmall(TheWay):
         ada.page.click(f"#fetch-feedback-{self.number}")
         return ada.page.frame_locator("iframe.feedback")
 
-    @pytest.mark.hub
     def test_the_hubs_own_pages(self, hub, album):
         """Log-in, home, a start, errors, the receipt: has axe nothing against them, wide or narrow?"""
         with sits(hub, "ada", album) as ada:

@@ -105,7 +105,7 @@ def test_a_password_is_no_log_in(hub, platform):
     """Though people have Unix passwords: does the hub's form let nobody in?"""
     person = hub.person("ada")
     page = person.get(f"{hub_url(hub)}/hub/login")
-    assert platform.url in page.text and "password_input" not in page.text
+    assert platform.url in page.text and 'type="password"' not in page.text
     form = {"username": person.user, "password": person.password, "email": "ines@uni.example"}
     answer = person.post(f"{hub_url(hub)}/hub/login", data=form | {"_xsrf": person.xsrf("/hub/")})
     assert answer.status_code == 403

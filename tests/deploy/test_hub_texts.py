@@ -242,7 +242,7 @@ def test_each_page_of_the_hub_has_a_heading():
     stock = Path(sys.prefix) / "share/jupyterhub/templates"
     if not stock.is_dir():
         pytest.skip("JupyterHub is not installed: cluster/setup.sh hub")
-    frame = ("page.html", "admin.html", "404.html")  # the frame of all; made by a script; error.html's
+    frame = ("page.html", "admin.html")  # the frame of all; made by a script
     shown = {page.name: page.read_text() for page in stock.glob("*.html") if page.name not in frame}
     shown |= {page.name: page.read_text() for page in config_files.TEMPLATES.glob("*.html")}
     assert {"stop_pending.html", "logout.html", "login.html"} <= shown.keys()
@@ -498,6 +498,21 @@ def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
     path = kept.checkpoint_path("checkpoint", "course/01.ipynb")
     assert path == f"{home}/.local/share/jupyter/checkpoints/course/01-checkpoint.ipynb"
     assert Path(path).parent.is_dir()
+
+
+def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
+    """A signature that cannot be written down: is the one that is there still known, and no error?"""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
+    store = executed(config_files.SERVER).NotebookNotary.store_factory()
+    store.store_signature("known", "sha256")
+    store.db.execute("PRAGMA query_only = ON")  # as a full disk: what is there can be read
+    assert store.check_signature("known", "sha256") and not store.check_signature("new", "sha256")
+    store.store_signature("new", "sha256")
+    assert not store.check_signature("new", "sha256")
+    store.db.execute("PRAGMA query_only = OFF")
+    store.store_signature("new", "sha256")
+    assert store.check_signature("new", "sha256")
 
 
 def test_students_would_see_a_solution(tmp_path):
