@@ -26,6 +26,7 @@ __all__ = ["ASSIGNMENT", "COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "
 
 ROOT = Path(__file__).parents[2]
 ASSIGNMENT = "99_doubling"  # of the tiny course
+CONNECT = 180  # seconds in which a kernel has to begin, when 30 begin on two cores
 PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are made, and removed again
 
 
@@ -311,7 +312,7 @@ class Person(requests.Session):
         url = requests.Request("GET", f"{self.base}{path}")
         sent = self.prepare_request(url).headers.get("Cookie", "")
         trust = {"ca_certs": self.verify} if isinstance(self.verify, str) else {}
-        return websocket.create_connection(f"{host}{path}", cookie=sent, timeout=60, sslopt=trust)
+        return websocket.create_connection(f"{host}{path}", cookie=sent, timeout=CONNECT, sslopt=trust)
 
     def formgrader(self, method: str, path: str, **more: Any) -> requests.Response:
         """A request to the grader's server."""

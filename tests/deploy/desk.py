@@ -127,6 +127,8 @@ class Desk:
         """Write `text` into the cell of this number, in the place of what is there."""
         cell = self.notebook.locator(".jp-Cell").nth(number)
         cell.scroll_into_view_if_needed()
+        if "jp-MarkdownCell" in cell.get_attribute("class"):
+            cell.locator(".jp-RenderedMarkdown").dblclick()
         cell.locator(".cm-content").click()
         self.page.keyboard.press("ControlOrMeta+a")
         self.page.keyboard.insert_text(text)

@@ -321,7 +321,7 @@ class TestWhole(TheWay):
     points, of = 18, 20  # the written answer waits for a person
     checks = 16
     hidden = "not square, one column of pixels left over"
-    last_words, patience, formulas = "days, if every FLOP ran at its peak", 600, False
+    last_words, patience, formulas = "every third", 600, False
 
     @pytest.fixture(scope="class")
     @classmethod

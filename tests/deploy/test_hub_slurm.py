@@ -80,6 +80,8 @@ def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
     assert steps
     for process in steps:
         process.kill()
+    assert ranks(ada.user), "Slurm's own search by parents would have found them"
+    hub.run(ada.user, "scancel", own[0], **given)
     wait("end of the ranks", lambda: not ranks(ada.user))
 
 

@@ -355,7 +355,7 @@ class Checkpoints(AsyncFileCheckpoints):
 
 
 class Signatures(SQLiteSignatureStore):
-    """Opening a notebook writes down when that was: on a full disk it opens nevertheless, and is not signed."""
+    """Opening a notebook writes down when that was: on a full disk it opens all the same, unsigned."""
 
     def check_signature(self, digest, algorithm):
         try:

@@ -17,6 +17,7 @@ def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
         "etc/cgroup.conf": cgroup(machine),
         "etc/slurmdbd.conf": slurmdbd(cluster, machine),
         "etc/hosts": hosts(cluster, machine),
+        "etc/epilog": epilog(machine),
     }
 
 
@@ -48,6 +49,7 @@ MpiDefault=pmix
 SlurmdParameters=config_overrides
 SlurmdTimeout={cluster.node_timeout}
 ReturnToService=2
+Epilog={state}/etc/epilog
 KillWait=10
 # A step that ends while slurmctld is away tries again only after 60 s. The default, 60 s as well, would take
 # it for a step that cannot be killed, and drain its node.
@@ -124,6 +126,26 @@ def daemons(machine: Machine) -> str:
     """slurm.conf of the daemons and of jobs: the users' one, and what keeps the daemons to loopback."""
     loopback = "" if machine.host else "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny\n"
     return f"Include {machine.state}/slurm.conf\n{loopback}"
+
+
+def epilog(machine: Machine) -> str:
+    """What a node does when a job has ended there. A node whose epilog fails is drained, so it never does."""
+    # Slurm's own search is by parents, and knows no process whose slurmstepd was killed. The shell that looks
+    # has none of the job's environment, or it would find itself.
+    return f"""\
+#!/bin/sh
+# When a job has ended on a node, so has all that it started there.
+[ -n "$SLURM_JOB_ID" ] && [ -n "$SLURMD_NODENAME" ] || exit 0
+exec env -i job="$SLURM_JOB_ID" node="$SLURMD_NODENAME" PATH=/usr/bin:/bin sh -c '
+  for found in $(grep -lzx "SLURM_JOB_ID=$job" /proc/[0-9]*/environ 2>/dev/null); do
+    grep -qzx "SLURMD_NODENAME=$node" "$found" 2>/dev/null || continue
+    grep -qzx "SLURM_CONF={machine.state}/etc/slurm.conf" "$found" 2>/dev/null || continue
+    pid=${{found#/proc/}}
+    kill -KILL "${{pid%/environ}}" 2>/dev/null
+  done
+  exit 0
+'
+"""
 
 
 def gres(cluster: Cluster, machine: Machine) -> str:

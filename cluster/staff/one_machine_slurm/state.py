@@ -16,6 +16,7 @@ from .machine import Machine
 RECORD = "started.json"  # the description, and what the machine offered
 FILES = ("slurm.conf", RECORD, "processes.json", "lock")
 FOLDERS = ("etc", "run", "logs", "controller", "nodes", "gpus", "database", "database.new")
+MODES = {"etc/slurmdbd.conf": 0o600, "etc/epilog": 0o755}  # all others 0644
 
 
 def record(state: Path) -> dict | None:
@@ -42,7 +43,7 @@ def configure(cluster: Cluster, here: Machine) -> None:
             )
     _folders(cluster, here)
     for name, text in new.items():
-        files.write(here.state / name, text, mode=0o600 if name == "etc/slurmdbd.conf" else 0o644)
+        files.write(here.state / name, text, mode=MODES.get(name, 0o644))
     shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # slurmdbd takes it from nobody else
     facts = {"cluster": as_values(cluster), "memory": here.memory, "why": here.why, "host": here.host}
     files.write_json(here.state / RECORD, facts, mode=0o644)
