@@ -33,6 +33,15 @@ def browser(width=1200, height=900) -> Iterator:
     assert not wrong, wrong
 
 
+def kernel_ready(page, timeout=180_000):
+    """Wait until JupyterLab's open notebook has its kernel: a cell that is run before that is not run at all.
+
+    timeout: ms, for a server that may have more to do.
+    """
+    page.locator(".jp-NotebookPanel:visible .jp-Cell").first.wait_for(timeout=timeout)
+    page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=timeout)
+
+
 def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 

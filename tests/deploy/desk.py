@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from .. import ROOT
-from ..browser import browser
+from ..browser import browser, kernel_ready
 from .hub import COURSE, PREFIX
 
 LAPTOP = {"width": 1280, "height": 720}
@@ -104,8 +104,7 @@ class Desk:
 
     def opened(self):
         """Wait until the notebook on the screen has its kernel."""
-        self.notebook.locator(".jp-Cell").first.wait_for(timeout=START)
-        self.page.wait_for_selector("#jp-main-statusbar >> text=/\\| Idle/", timeout=START)
+        kernel_ready(self.page)
 
     def pictures(self):
         """How many figures the notebook's texts have; one that is not loaded is a failure."""

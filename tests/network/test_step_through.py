@@ -4,7 +4,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, writes
 
 from .. import ROOT
-from ..browser import browser, needs_browser
+from ..browser import browser, kernel_ready, needs_browser
 from ..pages.servers import TOKEN, serving
 
 pytestmark = [needs_browser, pytest.mark.servers]
@@ -35,6 +35,7 @@ def test_a_slider_steps_through_the_chunks(tmp_path):
     extensions = {"cluster.pages": True, "jupyterlab": True}
     with serving(work, tmp_path / "home", extensions) as server, browser(1200, 900) as page:
         page.goto(f"{server.url}lab/tree/steps.ipynb?reset&token={TOKEN}")
+        kernel_ready(page)
         page.locator(".jp-Notebook .jp-CodeCell").first.click()
         page.keyboard.press("Shift+Enter")
         slider = page.get_by_role("slider")
