@@ -250,7 +250,7 @@ class TestSmall(TheWay):
         with sits(hub, "ada", album) as ada:
 
             def looked(name):
-                for scheme, width in (("light", 1280), ("dark", 390)):
+                for scheme, width in (("light", 1280), ("dark", 320)):
                     ada.page.emulate_media(color_scheme=scheme)
                     ada.page.set_viewport_size({"width": width, "height": 844})
                     ada.page.wait_for_timeout(300)  # colours change slowly

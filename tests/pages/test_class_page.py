@@ -202,7 +202,7 @@ def test_pages_are_accessible(graders):
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
         for path in PAGES:
-            for scheme, width in (("light", 1280), ("dark", 390)):
+            for scheme, width in (("light", 1280), ("dark", 320)):
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 800})
                 page.goto(graders.url + path)

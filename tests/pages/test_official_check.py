@@ -153,7 +153,7 @@ def test_the_page_is_accessible(server, stand_in):
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": server.url}])
         for state, facts in states.items():
             stand_in.state |= facts
-            for scheme, width in (("light", 1280), ("dark", 390)):
+            for scheme, width in (("light", 1280), ("dark", 320)):
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 800})
                 page.goto(server.url + PAGE)

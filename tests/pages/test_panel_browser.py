@@ -36,7 +36,7 @@ def test_pages_are_accessible(server, jobs, job):
     with browser() as page:
         page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
         for path in ("course", "course/jobs", f"course/job?of={of(job)}", f"course/cancel?of={of(job)}"):
-            for scheme, width in (("light", 1200), ("dark", 380)):
+            for scheme, width in (("light", 1200), ("dark", 320)):
                 page.emulate_media(color_scheme=scheme)
                 page.set_viewport_size({"width": width, "height": 800})
                 page.goto(server.url + path)
