@@ -195,7 +195,7 @@ compare("mean staleness, 8 workers that never wait", real.mean())
 # first three the two lie on each other: steep around 3, around 7, and with two slow workers a long tail to
 # 30 and more. In the fourth the recorded one is a single step at 7.)*
 #
-# The first three agree to about a hundredth, although the twin knows only the drawn times,
+# The first three agree to within two hundredths, although the twin knows only the drawn times,
 # and neither messages nor cores: next to 60 ms these hardly matter. In the fourth they are everything. A
 # gradient takes a fraction of a millisecond there, all workers stand in the *queue of the server*, and are
 # served in turn; so everybody sees exactly seven others. One could think that staleness is tiny where two
