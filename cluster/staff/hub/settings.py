@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 import tomllib
 from dataclasses import dataclass
@@ -161,7 +162,9 @@ def from_values(values: dict) -> Settings:
     """Settings from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""
     known = [f.name for f in dataclasses.fields(Settings)]
     if odd := sorted(values.keys() - set(known)):
-        raise Trouble(f"the settings know no {', '.join(odd)}; they have: {', '.join(known)}.")
+        near = difflib.get_close_matches(odd[0], known, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise Trouble(f"the settings know no {', '.join(odd)}.{hint} They have: {', '.join(known)}.")
     if (lti := values.get("lti")) is not None:
         values = values | {"lti": _lti(lti)}
     return Settings(**values)
