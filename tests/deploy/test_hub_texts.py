@@ -134,7 +134,8 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"colour": "red"}, "know no colour; they have: port"),
+        ({"colour": "red"}, "know no colour. They have: port"),
+        ({"memory_gb": 4}, "know no memory_gb. Did you mean memory_gib?"),
         ({"port": "8000"}, "port = '8000'"),
         ({"port": 80}, "from 1024"),
         ({"spawner": "docker"}, "one of 'local', 'slurm'"),
