@@ -439,10 +439,19 @@ def test_backup_and_restore(hub, ines):
     assert "3" in before
     (hub.folder / "half.tar.gz").write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert "Nothing was changed" in hub.do("restore", hub.folder / "half.tar.gz", status=1)
+    assert "is there already" in hub.do("backup", file, status=1)
+    (grading / "gradebook.db").rename(grading / "lost.db")
+    assert "gradebook.db is missing" in hub.do("status", status=1)
+    other = hub.folder / "other.tar.gz"
+    assert "No backup was written" in hub.do("backup", other, status=1) and not other.exists()
     shutil.rmtree(grading)
     hub.do("restore", file)
     hub.grade("export", "--to", marks)
     assert marks.read_text() == before
+    hub.do("restore", file)  # a second one takes nothing away
+    hub.do("restore", file)
+    assert len(list(grading.parent.glob(".grading.before-*"))) == 2
+    hub.do("status")
     assert {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()} == submitted
     assert grading.stat().st_mode & 0o777 == 0o700 and grading.owner() == hub.grader
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()

@@ -27,6 +27,7 @@ from cluster.staff.hub import (
     neighbours,
     roster,
     settings,
+    sync,
     units,
     users,
 )
@@ -575,6 +576,25 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
     with pytest.raises(Trouble, match=r"'grader' is used by another hub at /var/lib/first/hub.*grader = '…'"):
         course_files.free(course, STATE, "grader")
     course_files.free(course, other, "grader")
+
+
+def test_a_roster_that_was_cut_off_locks_nobody_out(tmp_path):
+    """Nobody, no instructor, a fifth of the class gone: refused with the names? And a few who go: taken?"""
+    head, ines = "name,user,role,extension", "Ines,ines,instructor,"
+    rows = [f"S {i},s{i},student," for i in range(39)]
+    (tmp_path / sync.KEPT).write_text("\n".join([head, ines, *rows]))
+
+    def check(*lines):
+        sync.check_departures(tmp_path, roster.people_in("\n".join([head, *lines])))
+
+    check(ines, *rows, "New,new,student,")
+    check(ines, *rows[5:])
+    with pytest.raises(Trouble, match="names nobody"):
+        check()
+    with pytest.raises(Trouble, match=r"takes out 1 of 40 people \(ines\) and names no instructor.*--yes"):
+        check(*rows)
+    with pytest.raises(Trouble, match=r"takes out 8 of 40 people \(s0, s1,"):
+        check(ines, *rows[8:])
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root purges")

@@ -54,7 +54,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     if args.roster is None and os.getuid() == 0 and not people.exists():
         raise Trouble(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
     say(f"The course on JupyterHub, in {state}")
-    start_hub(chosen, state, (args.course or CHECKOUT).absolute(), people, say)
+    start_hub(chosen, state, (args.course or CHECKOUT).absolute(), people, say, args.yes)
     say(f"It is up: {chosen.public}")
     say(f"  class page: {chosen.class_page}")
     say(f"  Formgrader: {chosen.pages}")
@@ -101,6 +101,8 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
 
     chosen = _started(state)
     people = roster.read_people(args.roster)
+    if not args.yes:
+        sync.check_departures(state, people)
     with states.locked(state, say):
         changed = sync.sync(state, chosen, people, say)
         sync.keep(state, args.roster.absolute())
@@ -189,6 +191,9 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--slurm", action="store_true", help="with the one-machine Slurm (slurm = 'machine')"
             )
+        if name in ("start", "sync"):
+            text = "take a roster that lets many people, or all instructors, go"
+            command.add_argument("--yes", action="store_true", help=text)
         if name == "stop":
             text = "remove the state folder and the users made here, with all their files"
             command.add_argument("--purge", action="store_true", help=text)

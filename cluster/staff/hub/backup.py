@@ -28,6 +28,7 @@ from .. import services, work_files
 from ..services import Say, start_group, step
 from . import COURSE, daemons, postgres, sync, users
 from . import state as states
+from .roster import read_people
 from .settings import Settings, Trouble
 
 FORMAT = 1
@@ -43,9 +44,16 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
     private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
         raise Trouble(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
+    if file.exists():
+        raise Trouble(f"{file} is there already, perhaps the only good one: name another. Nothing was done.")
     with contextlib.ExitStack() as last:
         _no_grading(private / "runs", wait, say, last)
         last.enter_context(states.locked(state, say))
+        if why := gradebook_loss(state, settings):
+            raise Trouble(
+                f"{why} A backup of it would look like a good one. Put back the last (restore FILE). "
+                "No backup was written."
+            )
         with step("collecting what was handed in", say) as note:
             note("; ".join(_collect(state, settings, exchange)))
         with step(str(file), say):
@@ -69,7 +77,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
 def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
     """Put what `file` holds in the place of gradebook, submissions, marks and feedback.
 
-    What was there is kept beside, as .grading.before; what students have handed in since stays in the
+    What was there is kept beside, as .grading.before-TIME; what students have handed in since stays in the
     exchange, to be collected.
     """
     with states.locked(state, say):
@@ -82,9 +90,10 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
         if lives:
             processes.end([record])
         root, exchange = daemons.course_root(settings), state / "exchange" / COURSE
+        before = root / time.strftime(".grading.before-%Y-%m-%dT%H%M%S")
         try:
             with step("submissions, marks and feedback", say), open(file, "rb") as f:
-                users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book))
+                users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book, before))
             if about["book"] != BOOK:
                 if settings.database == "sqlite":
                     raise Trouble(
@@ -96,7 +105,42 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
             if lives:
                 start_group([formgrader], state, say)
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(about["time"]))
-    say(f"As it was on {when}. Before that: {root}/.grading.before")
+    say(f"As it was on {when}. Before that: {before}")
+
+
+def gradebook_loss(state: Path, settings: Settings) -> str:
+    """What the gradebook has lost, as a sentence: itself, students of the roster, what was graded; or ''.
+
+    A gradebook that the settings name by a URL is not looked at.
+    """
+    if settings.database != "sqlite" or not users.unix_user(settings.grader):
+        return ""
+    private, roster = daemons.course_root(settings) / ".grading", state / sync.KEPT
+    wanted = sum(p.role == "student" for p in read_people(roster)) if roster.exists() else 0
+    students, graded, folders = users.acting(settings.grader, lambda: _counts(private))
+    if students is None:
+        return f"The gradebook {private / BOOK} is missing or cannot be read." if wanted else ""
+    if students < wanted:
+        return f"The gradebook {private / BOOK} has {students} students, the roster {wanted}."
+    if folders and not graded:
+        return f"The gradebook {private / BOOK} has no submission, and {folders} lie graded beside it."
+    return ""
+
+
+def _counts(private: Path) -> tuple[int | None, int, int]:
+    """(its students, None where it cannot be read; its submissions; folders of graded work beside it)."""
+    folders = len(list((private / "autograded").glob("*/*")))
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{private / BOOK}?mode=ro", uri=True, timeout=60)
+        ) as book:
+            students, graded = (
+                book.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+                for table in ("student", "submitted_assignment")
+            )
+    except sqlite3.Error:
+        return None, 0, folders
+    return students, graded, folders
 
 
 def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) -> None:
@@ -254,9 +298,9 @@ def _about(tar: tarfile.TarFile, file: Path) -> dict:
     return about
 
 
-def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes) -> None:
-    """As the grader: unpack beside, then rename."""
-    new, old = root / ".grading.restored", root / ".grading.before"
+def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, before: Path) -> None:
+    """As the grader: unpack beside, then rename; what is there is kept as `before`."""
+    new = root / ".grading.restored"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
     with tarfile.open(fileobj=f, mode="r:gz") as tar:
@@ -267,8 +311,7 @@ def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes) 
         path.chmod(0o700 if path.is_dir() else 0o600)
     (new / "grading").chmod(0o700)
     if (root / ".grading").exists():
-        shutil.rmtree(old, ignore_errors=True)
-        (root / ".grading").rename(old)
+        (root / ".grading").rename(before)
     (new / "grading").rename(root / ".grading")
     for name in OURS:
         for entry in (new / "exchange" / name).iterdir():

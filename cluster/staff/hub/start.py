@@ -37,16 +37,21 @@ READ = {  # the parts that are Python, and how the generated files begin that ea
 }
 
 
-def start_hub(settings: Settings, state: Path, root: Path, list_: Path, say: Say = print) -> None:
+def start_hub(
+    settings: Settings, state: Path, root: Path, list_: Path, say: Say = print, yes: bool = False
+) -> None:
     """Bring the hub up in `state`, with the course at `root` and the people of the roster file `list_`.
 
     Starting twice is harmless: servers and kernels of students go on running.
+    yes: take a roster that lets many go, too.
     """
     if why := daemons.missing():
         raise Trouble(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
         raise Trouble(f"{why}.")
     people = roster.read_people(list_)
+    if not yes:
+        sync.check_departures(state, people)
     daemons.proxy_program()
     course_files.check(root)
     states.begin(state)

@@ -9,7 +9,7 @@ from cluster.system import processes
 
 from .. import services
 from ..one_machine_slurm.status import report as slurm_report
-from . import COURSE, course_files, daemons, lti, slurm_accounts
+from . import COURSE, backup, course_files, daemons, lti, slurm_accounts
 from . import state as states
 from .api import Api
 from .settings import Trouble
@@ -37,6 +37,9 @@ def report(state: Path) -> tuple[int, str]:
         )
     if troubles := course_files.exchange_troubles(state, settings, COURSE):
         rows += [f"  exchange   {words}" for words in troubles]
+    if lost := backup.gradebook_loss(state, settings):
+        rows.append(f"  gradebook  {lost} Put back the last backup (restore FILE).")
+        troubles.append(lost)
     if good == len(whole):
         people = Api(settings, daemons.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
         servers = sorted(p["name"] for p in people if p["server"])

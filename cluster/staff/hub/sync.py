@@ -15,7 +15,7 @@ from cluster.system import files
 from . import course_files, daemons, environment, lti, neighbours, slurm_accounts, users
 from . import state as states
 from .api import Api
-from .roster import Person
+from .roster import Person, read_people
 from .settings import Settings, Trouble
 
 KEPT = states.ROSTER
@@ -23,10 +23,12 @@ KEPT = states.ROSTER
 
 def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
     """Apply the roster everywhere; returns what was changed, in words. The hub has to run."""
+    api = Api(settings, daemons.tokens(state, settings)["sync"])
+    api.people()  # a hub that does not answer is said before anything is changed
     changed = unix(state, settings, people)
     if settings.lti:
         lti.enrol(state, people)
-    changed += Api(settings, daemons.tokens(state, settings)["sync"]).apply(people)
+    changed += api.apply(people)
     changed += gradebook(state, settings, people)
     if settings.slurm != "none":
         if settings.slurm == "machine":  # after the Unix users, whose numbers Slurm remembers
@@ -35,6 +37,24 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
     for line in changed:
         say(f"    {line}")
     return changed
+
+
+def check_departures(state: Path, people: list[Person]) -> None:
+    """Raises Trouble where a roster takes out so many that it is more likely cut off than meant."""
+    if not people:
+        raise Trouble("The roster names nobody: everybody would be locked out. Nothing was changed.")
+    if not (state / KEPT).exists():
+        return
+    last, users_now = read_people(state / KEPT), {p.user for p in people}
+    gone = [p.user for p in last if p.user not in users_now]
+    instructors = [any(p.role == "instructor" for p in some) for some in (last, people)]
+    if len(gone) > max(5, len(last) // 10) or instructors == [True, False]:
+        who = f"{len(gone)} of {len(last)} people ({', '.join(gone[:10])}{', …' if gone[10:] else ''})"
+        none = " and names no instructor" if instructors == [True, False] else ""
+        raise Trouble(
+            f"This roster takes out {who}{none}; they would be logged out at once. Nothing was changed. "
+            "If it is meant: --yes (for make HUB_ARGS=--yes)."
+        )
 
 
 def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:

@@ -82,9 +82,9 @@ Type=oneshot
 WorkingDirectory={checkout}
 ExecStartPre=/bin/mkdir -p -m 700 {backups}
 # A grading at work is waited for; where it lasts longer, the unit has failed (systemctl --failed).
-ExecStart=/bin/sh -c '{hub} backup --wait 240 --state {state} {backups}/$$(date +%%F).tar.gz'
+ExecStart=/bin/sh -c '{hub} backup --wait 240 --state {state} {backups}/$$(date +%%F-%%H%%M).tar.gz'
 # A month of nights is kept.
-ExecStartPost=/usr/bin/find {backups} -maxdepth 1 -name '????-??-??.tar.gz' -mtime +31 -delete
+ExecStartPost=/usr/bin/find {backups} -maxdepth 1 -name '????-??-??*.tar.gz' -mtime +31 -delete
 """,
     ".logrotate": """\
 {state}/logs/*.out {{
