@@ -26,7 +26,7 @@ import numpy as np
 from cluster import jobs
 
 HERE = pathlib.Path(__file__).parent
-UPDATES = {100: 300, 300: 400, 1000: 600, 3000: 1000, 10_000: 2000, 60_000: 4000}  # by the number of images
+UPDATES = {100: 300, 300: 400, 1000: 600, 3000: 1000, 10_000: 2000, 60_000: 12_000}  # by the number of images
 RATES = {"HOG": 0.1, "MLP": 0.05, "LeNet-5": 0.05, "augmented": 0.05}  # fall to 0 as a half cosine
 BATCH, MOMENTUM, SEEDS = 32, 0.9, [0, 1, 2, 3, 4]
 CELL, BINS, SHIFT = 4, 9, 2

@@ -1,8 +1,9 @@
 """Train the matched variants of lecture 08 and record them: python lectures/runs/08_large_batches.py
 
 08_large_batches/train.py is one script; each variant differs from its parent in one line: VARIANTS. Each is
-trained with five seeds, other base rates with one. The runs are a sweep of jobs, one at a time, each with one
-thread. What the ledger of runs holds already is not run again, so this script can be interrupted.
+trained with five seeds; SWEEP says which of them are batch against rate: four batches, seven rates each. The
+runs are a sweep of jobs, one at a time, each with one thread. What the ledger of runs holds already is not
+run again, so this script can be interrupted.
 
 The record, 08_large_batches.json, holds for each run its key (the hash of code, arguments and resources), the
 hash of its script, versions with the commit, machine and date, the loss of its updates and its test errors;
@@ -22,12 +23,13 @@ from cluster import jobs
 
 HERE = pathlib.Path(__file__).parent
 SCRIPT = HERE / "08_large_batches" / "train.py"
+GRADUAL = "return B + (B * k - B) * min(1, t / W)  # <-"
 VARIANTS = {  # name: parent, a line of it, the line in its place
     "plain": (None, "", ""),
     "linear": ("plain", "return B  # <-", "return B * k  # <-"),
     "sqrt": ("plain", "return B  # <-", "return B * k**0.5  # <-"),
     "constant": ("linear", "return B * k  # <-", "return B if t < W else B * k  # <-"),
-    "gradual": ("linear", "return B * k  # <-", "return B + (B * k - B) * min(1, t / W)  # <-"),
+    "gradual": ("linear", "return B * k  # <-", GRADUAL),
     "LARS": (
         "gradual",
         "return g  # <-",
@@ -40,25 +42,23 @@ VARIANTS = {  # name: parent, a line of it, the line in its place
         "order = rng.permutation(N)  # <-",
         "order = np.concatenate([rng.permutation(N)[: N // k] for _ in range(k)])  # <-",
     ),
-    "sqrt, gradual": (
-        "gradual",
-        "return B + (B * k - B) * min(1, t / W)  # <-",
-        "return B + (B * k**0.5 - B) * min(1, t / W)  # <-",
-    ),
-    "half": ("plain", "B = 0.1  # <-", "B = 0.05  # <-"),
-    "double": ("plain", "B = 0.1  # <-", "B = 0.2  # <-"),
-    "gradual, half": ("gradual", "B = 0.1  # <-", "B = 0.05  # <-"),
+    "sqrt, gradual": ("gradual", GRADUAL, GRADUAL.replace("B * k ", "B * k**0.5 ")),
 }
+FACTORS = {f"reach {f:g}": f for f in (0.5, 2, 4, 8, 16, 32)}  # variant: the rate that it reaches / B
+VARIANTS |= {v: ("gradual", GRADUAL, GRADUAL.replace("B * k ", f"B * {f:g} ")) for v, f in FACTORS.items()}
 LARGE = ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles")
 RUNS = [  # variant, ranks; five seeds each
     ("plain", 1),
-    *((name, 32) for name in (*LARGE, "gradual, half")),
+    *((name, 32) for name in LARGE),
     ("gradual", 8),
     ("gradual", 128),
     ("plain", 8),
     ("sqrt, gradual", 32),
 ]
-TRIALS = [("half", 1), ("double", 1)]  # other base rates, one seed each
+SWEEP = {k: {1: "plain"} | {f: v for v, f in FACTORS.items()} for k in (1, 8, 32, 128)}  # {factor: variant}
+SWEEP |= {k: SWEEP[k] | {k: "gradual"} for k in (8, 32, 128)}  # which reaches k B
+del SWEEP[128][0.5]
+RUNS += [(name, k) for k in SWEEP for name in SWEEP[k].values() if (name, k) not in RUNS]
 SEEDS = [0, 1, 2, 3, 4]
 KEPT = {("plain", 1), ("plain", 32), ("linear", 32), ("gradual", 32)}  # whose weights are recorded
 
@@ -132,10 +132,10 @@ def main():
     parser.add_argument("--parallel", type=int, default=1, help="jobs at the same time (default 1)")
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "08_large_batches.json")
     arguments = parser.parse_args()
-    of_five = [(name, k, seed) for name, k in RUNS for seed in SEEDS]
     wanted = {
-        key: {"variant": key[0], "k": key[1], "seed": key[2], "script": script(key[0])}
-        for key in of_five + [(name, k, SEEDS[0]) for name, k in TRIALS]
+        (name, k, seed): {"variant": name, "k": k, "seed": seed, "script": script(name)}
+        for name, k in RUNS
+        for seed in SEEDS
     }
     runs, weights = recorded(arguments.out, wanted) if arguments.only else ({}, {})
     items = [
