@@ -23,7 +23,7 @@ from cluster.staff.feedback import explain
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
 from cluster.staff.official_check import answers, service, uploads
 from cluster.staff.official_check.checker import Checker, NotChecked
-from cluster.staff.official_check.limits import HOUR, Limits, Records, Refused, curve
+from cluster.staff.official_check.limits import HOUR, Limits, Records, Refused, curve, told
 from cluster.staff.release.wrong_solutions import fill
 
 from .. import ROOT
@@ -387,9 +387,9 @@ class Slow:
     def known(self, assignment):
         return assignment == NAME
 
-    def check(self, student, assignment, data):
+    def check(self, student, assignment, data, asked, step):
         records = Records(self.checks, assignment)
-        records.begin(student, time.time())
+        records.begin(student, asked)
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -399,7 +399,8 @@ class Slow:
             raise RuntimeError("secret 1234")
         with self.lock:
             self.now -= 1
-        records.end(student, "key", {"points": 1.0, "of": 2.0, "checks": []}, time.time())
+        answer = {"points": 1.0, "of": 2.0, "checks": []}
+        records.end(student, "key", answer, told(asked, time.time(), step))
 
 
 def asked(folder, questions, step=0.2):
@@ -460,3 +461,54 @@ def test_one_student_checks_one_at_a_time(tmp_path):
     assert checker.order.count("eve") == 1
     status, answer, _ = found[5]
     assert status == 503 and "not by your work" in answer["words"] and "1234" not in json.dumps(answer)
+
+
+def test_no_moment_says_how_long_a_hidden_part_took(checker):
+    """Code that sleeps for a hidden value: does the record hold no moments but that of the question, and full
+    steps after it?"""
+    steps = set()
+    for n, seconds in enumerate((0.3, 0.9, 1.4)):
+        asked = time.time() - 100 * n  # as if it had waited for others
+        slow = (
+            f"import time\nif x not in (1, 0.1 + 0.2):\n    time.sleep({seconds})\n    return 0\nreturn 2 * x"
+        )
+        checker.check(f"mallory{n}", NAME, work(checker, slow), asked)
+        standing = Records(checker.checks, NAME).standing(f"mallory{n}", time.time())
+        assert Records(checker.checks, NAME).of(f"mallory{n}")["tries"][0]["at"] == asked
+        took = standing["answered"] - asked
+        assert took == pytest.approx(5 * round(took / 5), abs=1e-3) and took >= 5
+        steps.add(round(took / 5) - 20 * n)
+    assert steps <= {1, 2, 3}, "and the engine takes no longer than this"
+    assert told(NOW, NOW) == NOW + 5 == told(NOW, NOW + 4.9) and told(NOW, NOW + 5.1) == NOW + 10
+
+
+def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
+    """Another tab asks again and again while a check is at work: does it see neither that grading has begun,
+    nor that it has ended, before the answer is given? Not by a second check, either?"""
+    checker, seen = Slow(tmp_path), []
+
+    async def run():
+        socket, port = bind_unused_port()
+        made = service.Service(Hub(), checker, 1.0)
+        server = HTTPServer(made.application("/services/check/"))
+        server.add_socket(socket)
+        url, mine = f"http://127.0.0.1:{port}/services/check/{NAME}", {"Authorization": "token eve"}
+        client = AsyncHTTPClient(max_clients=100)
+        asked = asyncio.ensure_future(client.fetch(url, method="POST", body=b"x", headers=mine))
+        while not asked.done():
+            await asyncio.sleep(0.1)
+            if not made.busy:
+                continue
+            for method, body in (("GET", None), ("POST", b"again")):
+                found = await client.fetch(url, method=method, body=body, headers=mine, raise_error=False)
+                if not asked.done():
+                    about = json.loads(found.body)
+                    seen.append((method, found.code, about["tried"], about["left"], about["answer"]))
+        after = json.loads((await client.fetch(url, headers=mine)).body)
+        server.stop()
+        return json.loads((await asked).body), after
+
+    answer, after = asyncio.run(run())
+    assert len(seen) > 4 and set(seen) == {("GET", 200, 0, 3, None), ("POST", 409, 0, 3, None)}
+    assert answer["answer"]["points"] == 1 and answer["tried"] == 1
+    assert after | {"opens": answer["opens"]} == answer

@@ -15,7 +15,7 @@ from ..engine import Engine, Limits
 from ..feedback import explain
 from ..work_files import copy_work
 from . import answers, uploads
-from .limits import Records
+from .limits import STEP, Records, told
 
 LIMITS = Limits(cell=60, check=60, total=120)  # shorter than grading's: others wait behind it
 ALONE = 2  # times that a check is graded which was starved by others
@@ -50,9 +50,15 @@ class Checker:
         except CourseError:
             return False
 
-    def check(self, student: str, assignment: str, data: bytes) -> dict[str, Any]:
-        """The answer (answers.answer) on an archive. Raises NotChecked, limits.Refused."""
-        records = Records(self.checks, assignment)
+    def check(
+        self, student: str, assignment: str, data: bytes, asked: float | None = None, step: float = STEP
+    ) -> dict[str, Any]:
+        """The answer (answers.answer) on an archive. Raises NotChecked, limits.Refused.
+
+        asked: when the student asked, in seconds, the only moment that is recorded (and multiples of
+        `step` after it); None: now.
+        """
+        asked, records = time.time() if asked is None else asked, Records(self.checks, assignment)
         # Not in .grading, which a backup reads and a restore puts another in the place of.
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:
             try:
@@ -71,10 +77,10 @@ class Checker:
             before = records.of(student)
             if before.get("key") == key and before.get("answer"):
                 return before["answer"]
-            records.begin(student, time.time())
+            records.begin(student, asked)
             copy_work(found.files, Path(work, "files"), own)
             made = self._graded(found.notebook, Path(work, "files"), assignment)
-        records.end(student, key, made, time.time())
+        records.end(student, key, made, told(asked, time.time(), step))
         return made
 
     def _graded(self, notebook: Any, files: Path, assignment: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,13 @@ from urllib.parse import quote, unquote
 from cluster.system import files
 
 HOUR = 3600.0
+STEP = 5.0  # seconds: an answer is given, and said to be of, a multiple of it after the question
 MOST = 10_000  # tries that an instructor can allow
+
+
+def told(asked: float, now: float, step: float = STEP) -> float:
+    """The moment at which a question of `asked` is answered, where its answer is there `now`."""
+    return asked + max(1, math.ceil((now - asked) / step)) * step
 
 
 class Refused(Exception):
@@ -94,7 +101,8 @@ class Records:
         return about | {name: record.get(name) for name in ("answer", "answered")}
 
     def begin(self, student: str, now: float) -> None:
-        """Write down a try. Raises Refused where none is open."""
+        """Write down a try of this moment, at which the student asked: who sees when it began to run sees
+        when the one before it ended. Raises Refused where none is open."""
         with self._held(student):
             record, limits = self.of(student), self.limits
             tries = [one["at"] for one in record["tries"]]
@@ -105,7 +113,9 @@ class Records:
             self._write(student, record)
 
     def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
-        """Keep what the last try was answered. key: of the work, so that the same is not graded twice."""
+        """Keep what the last try was answered. key: of the work, so that the same is not graded twice. now:
+        as `told` has it, since a student reads it, and how long a hidden part took is the student's code's
+        to decide."""
         with self._held(student):
             record = self.of(student)
             if record["tries"]:

@@ -5,7 +5,8 @@
 
 Who asks is whose token it is, by the hub. As many are graded at one time as there are cores, the others
 wait in their order; a student has one check at a time. Answers are given at full steps of time, since how
-long a hidden part takes is the student's code's to decide.
+long a hidden part takes is the student's code's to decide; until then a GET says what it said before, and no
+moment is said but that of the question and full steps after it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import argparse
 import asyncio
 import dataclasses
 import json
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -32,11 +32,10 @@ from cluster.system import files
 
 from . import uploads
 from .checker import Checker, NotChecked
-from .limits import Limits, Records, Refused
+from .limits import STEP, Limits, Records, Refused, told
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
-STEP = 5.0  # seconds: an answer is given at a multiple of it after the question
 IDLE = 600.0  # seconds without a check, after which the processes that hold libraries end
 STRANGER = (
     "Only who is on the course's roster can ask here, from a server that was started since the check exists"
@@ -87,28 +86,39 @@ class Check(RequestHandler):
         if self.student in self.service.busy:
             return self.say(409, assignment, BUSY)
         data, self.data = bytes(self.data), bytearray()
-        self.service.busy.add(self.student)
+        self.service.busy[self.student] = assignment, self.standing(assignment)
+        try:
+            status, words = await self.checked(assignment, data)
+            if status in (200, 503) or self.service.ran(assignment, self.student):
+                await asyncio.sleep(told(began, time.monotonic(), self.service.step) - time.monotonic())
+        finally:
+            del self.service.busy[self.student]
+        self.say(status, assignment, words)
+
+    async def checked(self, assignment: str, data: bytes) -> tuple[int, str]:
+        """The status, and a sentence where something is to be said."""
         try:
             await self.service.check(self.student, assignment, data)
+            return 200, ""
         except Refused as why:
-            status, words = 429, str(why)
+            return 429, str(why)
         except NotChecked as why:
-            status, words = 422, str(why)
+            return 422, str(why)
         except Exception:
             app_log.exception("the check of %s for %r", assignment, self.student)
-            status, words = 503, "The check has failed, and not by your work. Tell your instructor."
-        finally:
-            self.service.busy.discard(self.student)
-        if status in (200, 503) or self.service.ran(assignment, self.student):
-            took = time.monotonic() - began
-            await asyncio.sleep(math.ceil(took / self.service.step) * self.service.step - took)
-        self.say(status, assignment, words)
+            return 503, "The check has failed, and not by your work. Tell your instructor."
+
+    def standing(self, assignment: str) -> dict[str, Any]:
+        """What the record says; while a check is at work, what it said before that."""
+        at_work, before = self.service.busy.get(self.student, ("", {}))
+        if at_work == assignment:
+            return before
+        return Records(self.service.checker.checks, assignment).standing(self.student, time.time())
 
     def say(self, status: int, assignment: str, words: str = "") -> None:
         """The standing of this student, with a sentence where something is to be said."""
         self.set_status(status)
-        standing = Records(self.service.checker.checks, assignment).standing(self.student, time.time())
-        self.finish(json.dumps(standing | ({"words": words} if words else {})))
+        self.finish(json.dumps(self.standing(assignment) | ({"words": words} if words else {})))
 
     def write_error(self, status_code: int, **_: Any) -> None:
         """A sentence, no traceback."""
@@ -120,7 +130,8 @@ class Service:
 
     def __init__(self, hub: Hub, checker: Checker, step: float = STEP):
         self.hub, self.checker, self.step = hub, checker, step
-        self.busy: set[str] = set()  # students with a check at work
+        # students with a check at work: of which assignment, and what the record said before it
+        self.busy: dict[str, tuple[str, dict[str, Any]]] = {}
         self.graders = ThreadPoolExecutor(checker.workers, thread_name_prefix="check")
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="question")
         self.last, self.at_work = time.monotonic(), 0
@@ -155,8 +166,9 @@ class Service:
         """Wait for a grader; what it answers. Raises what Checker.check raises."""
         self.at_work += 1
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.graders, self.checker.check, student, assignment, data)
+            loop, asked = asyncio.get_running_loop(), time.time()
+            work = student, assignment, data, asked, self.step
+            return await loop.run_in_executor(self.graders, self.checker.check, *work)
         finally:
             self.at_work, self.last = self.at_work - 1, time.monotonic()
 
