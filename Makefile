@@ -66,8 +66,9 @@ slurm: setup-slurm  ## a real Slurm on this machine: four nodes with two GPUs ea
 slurm-stop:  ## stop exactly what `make slurm` started; its database and queue are kept
 	$(PY) -m cluster.staff.one_machine_slurm stop
 
+HUB_WORDS = $(if $(STATE),--state "$(STATE)") $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
 hub: roster-there setup-hub  ## the course on a JupyterHub of this machine: ROSTER=people.csv STATE=FOLDER (needs root)
-	$(PY) -m cluster.staff.hub start $(if $(STATE),--state "$(STATE)") $(if $(ROSTER),--roster "$(ROSTER)") $(HUB_ARGS)
+	$(PY) -m cluster.staff.hub start $(HUB_WORDS)
 
 hub-stop:  ## stop exactly what `make hub` started (with the same STATE), servers of students too; all files are kept
 	$(PY) -m cluster.staff.hub stop $(if $(STATE),--state "$(STATE)") $(HUB_ARGS)
@@ -90,6 +91,10 @@ setup-slides:
 roster-there:  # before minutes go into an environment
 	@[ "$$(id -u)" = 0 ] || { echo "Only root can start the hub: sudo make hub ROSTER=people.csv"; exit 1; }
 	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) is not there, or cannot be read."; exit 1; }
+	@for python in "$(PY)" python3 python3.11 python3.12 /usr/bin/python3; do \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    "$$python" -m cluster.staff.hub start --check $(HUB_WORDS); exit; \
+	done
 
 setup-hub:
 	@cluster/setup.sh hub $(if $(findstring --slurm,$(HUB_ARGS)),slurm)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cluster.system import files
 
-from . import daemons, default_state, roster, settings, units
+from . import daemons, default_state, preflight, roster, settings, units
 from . import state as states
 from .settings import Settings, Trouble
 
@@ -44,17 +44,19 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _start(args: argparse.Namespace, state: Path) -> int:
-    from .start import start_hub
-    from .sync import KEPT
-
     chosen = settings.from_toml(args.settings) if args.settings else states.settings(state)
     if args.slurm:
         chosen = settings.from_values(settings.as_values(chosen) | {"slurm": "machine"})
-    people = (args.roster or state / KEPT).absolute()
+    people, course = (args.roster or state / states.ROSTER).absolute(), (args.course or CHECKOUT).absolute()
     if args.roster is None and os.getuid() == 0 and not people.exists():
         raise Trouble(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
+    if args.check:
+        preflight.check(chosen, state, course, people)
+        return 0
+    from .start import start_hub  # not before: it needs the course's packages
+
     say(f"The course on JupyterHub, in {state}")
-    start_hub(chosen, state, (args.course or CHECKOUT).absolute(), people, say, args.yes)
+    start_hub(chosen, state, course, people, say, args.yes)
     say(f"It is up: {chosen.public}")
     say(f"  class page: {chosen.class_page}")
     say(f"  Formgrader: {chosen.pages}")
@@ -101,6 +103,7 @@ def _sync(args: argparse.Namespace, state: Path) -> int:
 
     chosen = _started(state)
     people = roster.read_people(args.roster)
+    preflight.check_users(chosen, state, people, str(args.roster))
     if not args.yes:
         sync.check_departures(state, people)
     with states.locked(state, say):
@@ -171,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, words in {
         "start": "start what does not run yet, mend what is broken, apply the roster",
         "stop": "end exactly what start started, servers of students too; all files are kept",
-        "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
+        "status": "say what runs and what is dead (exit status 0 well, 1 something died, 3 stopped)",
         "roster": "make a roster of an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
         "lti": "say what a learning platform has to be told for LTI 1.3, who came and who was refused",
@@ -191,6 +194,8 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--slurm", action="store_true", help="with the one-machine Slurm (slurm = 'machine')"
             )
+            text = "only look at roster, settings, folders and ports: say what is wrong, start nothing"
+            command.add_argument("--check", action="store_true", help=text)
         if name in ("start", "sync"):
             text = "take a roster that lets many people, or all instructors, go"
             command.add_argument("--yes", action="store_true", help=text)

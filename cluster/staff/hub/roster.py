@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import platforms, spreadsheet
-from .settings import NAME, Trouble
+from .settings import Trouble
 
 COLUMNS = ("name", "user", "role", "extension", "platform")
 ROLES = ("student", "instructor")
+USER = re.compile(r"(?=.*[a-z])[a-z0-9_][a-z0-9_.-]{0,31}")  # a number alone would be read as a user's number
+USERS = (
+    "1 to 32 lower-case letters (a to z), digits, '_', '-' and '.', at least one of them a letter, "
+    "'-' and '.' not the first."
+)
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # Unicode's embeddings and overrides
 EXAMPLE = """\
 name,user,role,extension
@@ -27,6 +34,7 @@ class Person:
     """One line: the name as people write it, the Unix user, the role, days more for each assignment.
 
     platform: what a learning management system calls this person, by LTI; empty: as the user.
+    line: of the file, for messages.
     """
 
     name: str
@@ -34,6 +42,7 @@ class Person:
     role: str
     extension: int = 0
     platform: str = ""
+    line: int = field(default=0, compare=False)
 
     @property
     def names(self) -> tuple[str, str]:
@@ -48,7 +57,7 @@ class Person:
 
 
 def read_people(path: Path) -> list[Person]:
-    """The people of a roster file. Raises Trouble that names the line and what is wrong with it."""
+    """The people of a roster file. Raises Trouble that names each line that is wrong, and what is in it."""
     try:
         return people_in(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
@@ -76,21 +85,22 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
             f"{where}: no column {', '.join(map(repr, odd))} is known; known are {', '.join(COLUMNS)}."
         )
     rows.fieldnames = header
-    people: dict[str, Person] = {}
-    called: dict[str, str] = {}
-    for row in rows:
-        if not any(row.values()):
-            continue
-        person = _person(row, f"{where}, line {rows.line_num}")
-        if person.user in people:
-            raise Trouble(f"{where}, line {rows.line_num}: the user {person.user!r} is there twice.")
-        people[person.user] = person
-        if (other := called.setdefault(person.called, person.user)) != person.user:
-            raise Trouble(
-                f"{where}, line {rows.line_num}: the platform calls both {other} and {person.user}"
-                f" {person.called!r}: give each their own in the column platform."
-            )
-    return list(people.values())
+    return _people(((rows.line_num, row) for row in rows if any(row.values())), where)
+
+
+def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
+    """Raises Trouble that names all of these (line, what is there, the rule), each rule once.
+
+    Without a fault it does nothing.
+    """
+    told, said = set(), []
+    for line, value, rule in sorted(faults, key=lambda fault: fault[0]):
+        said.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in told else ""))
+        told.add(rule)
+    if len(said) == 1:
+        raise Trouble(f"{where}, {said[0]}")
+    if said:
+        raise Trouble("\n  ".join([f"{where} cannot be taken as it is:", *said]))
 
 
 def is_an_export(text: str) -> bool:
@@ -111,14 +121,39 @@ def of_platform(path: Path) -> str:
         [" ".join(filter(None, e.names)), e.user, "student", "", "" if e.login == e.user else e.login]
         for e in table.people
     ]
-    people_in(as_csv(rows), "the roster made of it")  # what a roster may not hold is named now
+    lines = [e.line for e in table.people]
+    _people(
+        ((line, dict(zip(COLUMNS, row, strict=True))) for line, row in zip(lines, rows, strict=True)),
+        str(path),
+    )
     return spreadsheet.text([COLUMNS, *rows])
 
 
-def as_csv(rows: list[list[str]]) -> str:
-    made = io.StringIO()
-    csv.writer(made, lineterminator="\n").writerows([COLUMNS, *rows])
-    return made.getvalue()
+def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
+    """The people of (line, {column: text}). Raises Trouble that names all that a roster may not hold."""
+    people: dict[str, Person] = {}
+    called: dict[str, str] = {}
+    faults = []
+    for line, row in rows:
+        if None in row or None in row.values():
+            words = "it has more or fewer fields than the first line (a comma in a name needs quotes)."
+            faults.append((line, words, ""))
+            continue
+        value = {key: text.strip() for key, text in row.items()}
+        wrong = list(_faults(value))
+        faults += [(line, *fault) for fault in wrong]
+        if value["user"] in people:
+            faults.append((line, f"the user {value['user']!r} is there twice.", ""))
+        if wrong or value["user"] in people:
+            continue
+        days, platform = int(value.get("extension") or 0), value.get("platform", "")
+        person = Person(value["name"], value["user"], value["role"].lower(), days, platform, line)
+        people[person.user] = person
+        if (other := called.setdefault(person.called, person.user)) != person.user:
+            words = f"the platform calls both {other} and {person.user} {person.called!r}"
+            faults.append((line, words, "give each their own in the column platform."))
+    refuse(where, faults)
+    return list(people.values())
 
 
 def _odd(c: str) -> bool:
@@ -126,28 +161,20 @@ def _odd(c: str) -> bool:
     return c in ":<>" or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp") or c in TURNING
 
 
-def _person(row: dict, line: str) -> Person:
-    if None in row or None in row.values():
-        raise Trouble(
-            f"{line}: it has more or fewer fields than the first line (a comma in a name needs quotes)."
-        )
-    value = {key: text.strip() for key, text in row.items()}
-    if not NAME.fullmatch(value["user"]):
-        raise Trouble(
-            f"{line}: user = {value['user']!r}: lower-case letters, digits, '_' and '-', at most 32."
-        )
+def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """(what is there, the rule) for each field that cannot be."""
+    if not USER.fullmatch(value["user"]):
+        yield f"user = {value['user']!r}", USERS
     if not value["name"]:
-        raise Trouble(f"{line}: name = '': a name is wanted.")
+        yield "name = ''", "a name is wanted."
     if odd := sorted(set(filter(_odd, value["name"]))):
         these = ", ".join(map(ascii, odd))
-        raise Trouble(f"{line}: name = {value['name']!a}: {these} cannot be in a name.")
-    role = value["role"].lower()
-    if role not in ROLES:
-        raise Trouble(f"{line}: role = {value['role']!r}: one of {', '.join(ROLES)}.")
+        yield f"name = {value['name']!a}", f"{these} cannot be in a name."
+    if value["role"].lower() not in ROLES:
+        yield f"role = {value['role']!r}", f"one of {', '.join(ROLES)}."
     days = value.get("extension") or "0"
     if not days.isdecimal() or int(days) > 366:
-        raise Trouble(f"{line}: extension = {days!r}: days more for each assignment, 0 to 366.")
+        yield f"extension = {days!r}", "days more for each assignment, 0 to 366."
     platform = value.get("platform", "")
     if len(platform) > 254 or not platform.isprintable():
-        raise Trouble(f"{line}: platform = {platform!a}: an e-mail address or a user name of the platform.")
-    return Person(value["name"], value["user"], role, int(days), platform)
+        yield f"platform = {platform!a}", "an e-mail address or a user name of the platform."

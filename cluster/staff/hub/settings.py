@@ -13,7 +13,7 @@ from ..platforms import is_encrypted
 from ..services import Trouble
 from . import COURSE
 
-NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of a Unix user
+NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of the grader (a role of databases, too), of an account
 URL = re.compile(r"https?://[A-Za-z0-9._~:/?@!$&()*+,;=%\[\]-]+")
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home
 
@@ -99,7 +99,8 @@ class Settings:
         for key in ("grader", "account"):
             if not NAME.fullmatch(str(getattr(self, key))):
                 raise Trouble(
-                    f"{key} = {getattr(self, key)!r}: lower-case letters, digits, '_' and '-' only."
+                    f"{key} = {getattr(self, key)!r}: 1 to 32 lower-case letters (a to z), digits, '_' and "
+                    "'-', the first a letter or '_'."
                 )
         if not isinstance(self.folder, str) or (self.folder and not FOLDER.fullmatch(self.folder)):
             raise Trouble(

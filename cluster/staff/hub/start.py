@@ -19,7 +19,7 @@ from . import (
     lti,
     neighbours,
     postgres,
-    roster,
+    preflight,
     sync,
     users,
 )
@@ -49,15 +49,15 @@ def start_hub(
         raise Trouble(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
         raise Trouble(f"{why}.")
-    people = roster.read_people(list_)
+    people = preflight.check(settings, state, root, list_)
     if not yes:
         sync.check_departures(state, people)
     daemons.proxy_program()
-    course_files.check(root)
     states.begin(state)
     with states.locked(state, say):
         _same(state, settings)
         neighbours.check(state, settings, people)
+        states.wanted(state)
         with step("environment of the hub", say) as note:
             fresh = environment.make(state)
             note("made" if fresh else "as it was")

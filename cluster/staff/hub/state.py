@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-
-import psutil
+from typing import TYPE_CHECKING
 
 from cluster.system import files, processes
 from cluster.system.settings import given
@@ -15,18 +14,37 @@ from ..services import locked
 from . import config_files, environment, users
 from .settings import Settings, Trouble, as_values, from_values
 
+if TYPE_CHECKING:
+    import psutil
+
 RECORD = "started.json"
 ROSTER = "roster.csv"  # as it was last read
 BACKED_UP = "backed-up.json"  # the newest backup: where, and when
 LONGEST = 70  # characters: sockets lie under it, and 107 is all a socket gets
 
-__all__ = ["accounts", "backed_up", "begin", "configure", "end_users"]
-__all__ += ["locked", "mine", "record", "settings"]
+__all__ = ["accounts", "backed_up", "begin", "check", "configure", "end_users"]
+__all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "wanted"]
 
 
 def record(state: Path) -> dict | None:
-    """{settings, root} as last started, or None."""
+    """{settings, root} as last started, and `stopped` where it is meant to stand still; or None."""
     return files.read_json(state / RECORD)
+
+
+def stopped(state: Path) -> float | None:
+    """When it was stopped on purpose; None where it is meant to run, so that what does not has died."""
+    return (record(state) or {}).get("stopped")
+
+
+def wanted(state: Path) -> None:
+    """Write down that this hub is meant to run."""
+    if stopped(state):
+        files.write_json(state / RECORD, record(state) | {"stopped": None}, mode=0o600)
+
+
+def unwanted(state: Path) -> None:
+    """Write down that it was stopped on purpose, now."""
+    files.write_json(state / RECORD, record(state) | {"stopped": time.time()}, mode=0o600)
 
 
 def settings(state: Path) -> Settings:
@@ -45,8 +63,8 @@ def accounts(state: Path, chosen: Settings) -> users.Accounts:
     return users.Accounts(state, Path(chosen.homes) if chosen.homes else state / "home")
 
 
-def begin(state: Path) -> None:
-    """Make the folder. Raises Trouble for one that cannot serve."""
+def check(state: Path) -> None:
+    """Raises Trouble for a folder that cannot serve, whether it is there or not."""
     if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
         raise Trouble(
             f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
@@ -63,6 +81,11 @@ def begin(state: Path) -> None:
                 f"The state folder {state} lies under {folder}, which students cannot enter "
                 f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
             )
+
+
+def begin(state: Path) -> None:
+    """Make the folder. Raises Trouble for one that cannot serve."""
+    check(state)
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, mode in (("hub", 0o700), ("logs", 0o700), ("home", 0o755), ("etc", 0o755)):
         (state / name).mkdir(exist_ok=True)

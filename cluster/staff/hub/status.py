@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 from cluster.system import processes
@@ -16,20 +17,21 @@ from .settings import Trouble
 
 
 def report(state: Path) -> tuple[int, str]:
-    """(0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
+    """(0 when all of it answers, 1 when something died, 3 when it was stopped on purpose; the report)."""
     if os.getuid():
         raise Trouble("Only root can read the hub's state (sudo).")
     if states.record(state) is None:
         return 3, f"No hub was started in {state}."
     settings = states.settings(state)
-    records, rows, good, lives = services.process_ledger(state).all(), [], 0, 0
+    records, rows, good, living = services.process_ledger(state).all(), [], 0, []
     whole = daemons.all_daemons(settings, state)
-    gone = "dead" if any(processes.alive(records.get(part.name)) for part in whole) else "stopped"
+    stopped = states.stopped(state)
+    gone = "stopped" if stopped else "dead"
     for part in whole:
         record = records.get(part.name)
         here = processes.alive(record)
         answers = here and part.answers()
-        lives, good = lives + here, good + answers
+        living, good = living + [part.name] * here, good + answers
         words = "answers" if answers else "lives, but does not answer" if here else gone
         rows.append(
             f"  {part.name:10} {words}"
@@ -50,7 +52,12 @@ def report(state: Path) -> tuple[int, str]:
         slurm, text = slurm_report(slurm_accounts.slurm_state(state))
         rows.append("  Slurm, the one of this machine:")
         rows += [f"  {line}" for line in text.splitlines() if line.startswith("  ")]
-        good, lives = good - (slurm != 0), lives + (slurm != 3)
-    code = 0 if good == len(whole) and not troubles else 1 if lives else 3
-    hint = {0: "", 1: "\nTo mend it: start it again.", 3: "\nIt is stopped."}[code]
-    return code, "\n".join([f"The hub in {state}: {settings.public}", *rows]) + hint
+        good -= slurm != 0
+    code = 3 if stopped else 0 if good == len(whole) and not troubles else 1
+    if code == 1:
+        rows.append("To mend it: start it again.")
+    if stopped:
+        when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(stopped))
+        still = f" But {', '.join(living)} still live: stop it again, or start it." if living else ""
+        rows.append(f"It was stopped on purpose on {when}.{still}")
+    return code, "\n".join([f"The hub in {state}: {settings.public}", *rows])

@@ -15,7 +15,7 @@ from . import COURSE, daemons, environment, neighbours, slurm_accounts, users
 from . import state as states
 from .settings import Settings, Trouble
 
-ORDER = ("culler", "hub", "servers", "formgrader")  # then the servers, then the rest
+ORDER = ("culler", "hub", "servers", "formgrader", "check")  # then the servers, then the rest
 LATER = ("proxy", "postgres")
 FOLDERS = ("etc", "logs", "hub", "python", "python.new", ".python.old", "course", "course.new", ".course.old")
 FOLDERS += ("python.old", "course.old")  # as earlier versions named them
@@ -32,12 +32,14 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
     if os.getuid():
         raise Trouble("Only root can stop what root started (sudo).")
     if states.record(state) is None:
-        say(f"No hub was started in {state}.")
-        return
+        raise Trouble(
+            f"No hub was started in {state}; the state folder is named with --state, for make STATE=."
+        )
     settings = states.settings(state)
     if purge:
         _used_elsewhere(state, settings)
     with states.locked(state, say):
+        states.unwanted(state)  # at first, so that what is cut off here is not taken for an accident
         _end(state, ORDER, say)
         made = states.accounts(state, settings).all()
         numbers = {there.pw_uid for user in made if (there := users.unix_user(user))}

@@ -17,6 +17,7 @@ def unit_files(checkout: Path, state: Path, backups: Path) -> dict[str, str]:
     """
     hub = f"{sys.executable} -m cluster.staff.hub"
     words = {"name": NAME, "checkout": checkout, "state": state, "backups": backups, "hub": hub}
+    words["mend"] = f"systemctl reload-or-restart {NAME}.service"
     return {f"{NAME}{what}": text.format(**words) for what, text in UNITS.items()}
 
 
@@ -56,8 +57,9 @@ Description=Mend the course's hub where a part of it is dead
 [Service]
 Type=oneshot
 WorkingDirectory={checkout}
-# 1: a part is dead. 3, the hub was stopped, is left as it is. Its processes belong to {name}.service.
-ExecStart=/bin/sh -c '{hub} status --state {state}; [ $? -ne 1 ] || systemctl reload {name}.service'
+# 1: something died. 3, the hub was stopped on purpose, is left as it is. Its processes belong to
+# {name}.service, which is started where it is not active (after a start that failed).
+ExecStart=/bin/sh -c '{hub} status --state {state}; [ $? -ne 1 ] || {mend}'
 """,
     "-watch.timer": """\
 [Unit]

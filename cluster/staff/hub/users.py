@@ -17,7 +17,7 @@ from cluster.system import files
 from .roster import Person
 from .settings import Trouble
 
-LOWEST = 1000  # below are the system's own users
+LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
 
 
@@ -36,7 +36,7 @@ class Accounts:
         """Make the user where there is none, unlock one that was locked here. True for a new one."""
         there, mine = unix_user(person.user), self.all()
         if there and person.user not in mine:
-            if there.pw_uid < LOWEST:
+            if is_system(person.user):
                 raise Trouble(f"The roster names {person.user!r}, a user of the system: choose another name.")
             return False
         if there and mine[person.user] is not None:
@@ -99,6 +99,12 @@ class Accounts:
 
     def _note(self, accounts: dict[str, int | None]) -> None:
         files.write_json(self.path, accounts, mode=0o600)
+
+
+def is_system(user: str) -> bool:
+    """Whether there is such a user, and it is one of the system's own."""
+    there = unix_user(user)
+    return there is not None and (there.pw_uid < LOWEST or there.pw_uid == NOBODY)
 
 
 def unix_user(user: str) -> pwd.struct_passwd | None:

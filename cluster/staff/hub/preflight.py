@@ -1,0 +1,67 @@
+"""What can be wrong with what is asked for, looked at before minutes go into an environment.
+
+`make hub` asks by `start --check`, with any Python and no package; `start` asks again.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from cluster.system import processes
+
+from .. import services
+from . import course_files, neighbours, roster, users
+from . import state as states
+from .neighbours import PORTS
+from .roster import Person
+from .settings import Settings, Trouble
+
+
+def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Person]:
+    """The people of the roster file. Raises Trouble for what cannot be started; nothing is changed."""
+    people = roster.read_people(list_)
+    check_users(settings, state, people, str(list_))
+    course_files.check(root)
+    states.check(state)
+    neighbours.check(state, settings, people)
+    check_ports(settings, state)
+    return people
+
+
+def check_users(settings: Settings, state: Path, people: list[Person], where: str) -> None:
+    """Raises Trouble that names all who are the system's own users, or the grader."""
+    made = states.accounts(state, settings).all()
+    faults = []
+    for person in people:
+        shown = f"user = {person.user!r}"
+        if person.user == settings.grader:
+            faults.append((person.line, shown, "the user that owns the gradebook (the setting grader)."))
+        elif person.user not in made and users.is_system(person.user):
+            faults.append((person.line, shown, "a user of the system; choose another name."))
+    roster.refuse(where, faults)
+
+
+def check_ports(settings: Settings, state: Path) -> None:
+    """Raises Trouble where another process has a port of a part that does not run."""
+    port, last = settings.port, settings.port + PORTS - 1
+    needed = {port: "proxy", port + 1: "proxy", port + 2: "hub", port + 3: "formgrader"}
+    if settings.checks:
+        needed[last] = "check"
+    ledger = services.process_ledger(state).all()
+    wanted = [number for number, part in needed.items() if not processes.alive(ledger.get(part))]
+    until = time.monotonic() + services.CLOSING
+    while taken := [number for number in wanted if services.port_taken(number)]:
+        if time.monotonic() > until:
+            raise Trouble(
+                f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1, and {taken[0]} is "
+                f"another process's (`ss -ltnp sport = :{taken[0]}` names it). End that, or set another, "
+                f"such as port = {_free(port)}."
+            )
+        time.sleep(0.1)
+
+
+def _free(port: int) -> int:
+    """The next of ten of which all that a hub needs are free."""
+    tens = range(port + 10, 65536 - PORTS, 10)
+    return next((n for n in tens if not any(map(services.port_taken, range(n, n + PORTS)))), 8000)

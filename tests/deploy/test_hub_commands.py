@@ -1,0 +1,332 @@
+"""What the hub's commands answer to an administrator's slips; what status tells apart. No hub is started."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from cluster.staff import services
+from cluster.staff.hub import __main__ as hub_commands
+from cluster.staff.hub import daemons, preflight, roster, settings, status, stop, units, users
+from cluster.staff.hub import state as states
+from cluster.staff.hub.settings import Settings, Trouble
+from cluster.system import processes
+
+from .. import ROOT
+from .hub import ports
+
+HEAD = "name,user,role,extension\n"
+README = (ROOT / "cluster/staff/hub/README.md").read_text()
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts and stops a hub")
+
+
+# --- the roster ---------------------------------------------------------------------------------------
+
+
+def test_all_bad_lines_of_a_roster_are_named_at_once():
+    """Each with its number and value, several faults of one line too, and a rule once?"""
+    lines = ["Ada,Ada!,tutor,", "Ben,ben,student,", "Cem,123,student,", "Dora,ben,student,-1", "Eve,eve"]
+    with pytest.raises(Trouble) as caught:
+        roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
+    first, *rest = str(caught.value).splitlines()
+    assert first == "people.csv cannot be taken as it is:"
+    said = [re.match(r"  line (\d): (.*?): ", f"{line}: ").groups() for line in rest]
+    assert said == [
+        ("2", "user = 'Ada!'"),
+        ("2", "role = 'tutor'"),
+        ("4", "user = '123'"),
+        ("5", "extension = '-1'"),
+        ("5", "the user 'ben' is there twice."),
+        ("6", "it has more or fewer fields than the first line (a comma in a name needs quotes)."),
+    ]
+    assert str(caught.value).count("lower-case letters") == 1
+
+
+USERS = {"ada": True, "ada.example": True, "1ada": True, "_a-b": True, "7.x": True, "a" * 32: True}
+USERS |= {"123": False, "1.2": False, ".ada": False, "-ada": False, "a" * 33: False, "a b": False, "": False}
+USERS |= {"Ada": False, "ä": False, "a/b": False, "a+b": False}
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_one_rule_for_users(user):
+    """Is it taken or not, and is what the message asks for what a refused one lacks?"""
+    text = HEAD + f'Ada,"{user}",student,\n'
+    if USERS[user]:
+        assert roster.people_in(text)[0].user == user
+        return
+    with pytest.raises(Trouble) as caught:
+        roster.people_in(text)
+    rule = "1 to 32 lower-case letters (a to z), digits, '_', '-' and '.', at least one of them a letter, "
+    assert f"user = {user!r}: {rule}'-' and '.' not the first." in str(caught.value)
+
+
+@as_root
+@pytest.mark.parametrize("name", ["{}.x", "9{}", "7.{}"])
+def test_such_a_user_can_be_made(tmp_path, name):
+    """Does this system's useradd take a dot and a leading digit, and its other commands, too?"""
+    user = name.format(f"t{os.getpid() % 100000}")
+    assert roster.USER.fullmatch(user)
+    book = users.Accounts(tmp_path, tmp_path)
+    try:
+        assert book.ensure(roster.Person("A", user, "student"))
+        assert users.acting(user, os.getuid) == users.unix_user(user).pw_uid == book.all()[user]
+        assert book.lock(user) and not book.ensure(roster.Person("A", user, "student"))
+        assert users.unix_user(user).pw_dir == str(tmp_path / user)
+    finally:
+        book.remove()
+    assert users.unix_user(user) is None
+
+
+def test_lines_of_an_export_are_those_of_the_export(tmp_path):
+    """Are bad log-ins of a platform's table named by its own lines, and all of them?"""
+    export = tmp_path / "export.csv"
+    export.write_text("Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\n")
+    with pytest.raises(Trouble, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
+        roster.of_platform(export)
+
+
+# --- before anything is built -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def course():
+    """What `start` takes for the course's repository, closed to students; its folder."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
+            Path(folder, name).mkdir(parents=True)
+        yield Path(folder)
+
+
+@pytest.fixture
+def place():
+    """A folder in which a state folder may lie."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+def people(folder, *lines):
+    (folder / "people.csv").write_text(HEAD + "".join(f"{line}\n" for line in lines))
+    return folder / "people.csv"
+
+
+def test_users_of_the_system_are_found_before_anything_is_made(place, course):
+    """All of them, by line, with the grader; and not who was made here, whatever the number?"""
+    state, free = place / "hub", ports(5)
+    rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]
+    listed = people(place, *rows, "G,course-grader,instructor,")
+    with pytest.raises(Trouble) as caught:
+        preflight.check(Settings(port=free), state, course, listed)
+    text = str(caught.value)
+    assert re.findall(r"line (\d): user = '([a-z-]+)'", text) == [
+        ("3", "root"),
+        ("4", "daemon"),
+        ("5", "nobody"),
+        ("6", "course-grader"),
+    ]
+    assert not state.exists()
+    state.mkdir()
+    (state / "accounts.json").write_text('{"daemon": 1}')
+    listed = people(place, "Ada,ada-who-is-not,student,", "D,daemon,instructor,")
+    assert len(preflight.check(Settings(port=free), state, course, listed)) == 2
+
+
+@pytest.mark.servers
+def test_the_check_needs_no_package(place, course):
+    """Does `start --check` run on a Python alone, before there is an environment, and make nothing?"""
+
+    def checked(*words):
+        argv = [sys.executable, "-S", "-E", "-m", "cluster.staff.hub", "start", "--check", *map(str, words)]
+        result = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT)
+        assert "Traceback" not in result.stderr, result.stderr
+        return result.returncode, result.stderr
+
+    (place / "wrong.toml").write_text("prot = 8000\n")
+    (place / "right.toml").write_text(f"port = {ports(5)}\n")
+    state = ["--state", place / "hub"]
+    listed = people(place, "Ada,ada-who-is-not,student,")
+    code, text = checked(*state, "--roster", listed, "--settings", place / "wrong.toml")
+    assert code == 1 and "Did you mean port" in text
+    code, text = checked(*state, "--settings", place / "right.toml")
+    assert code == 1 and ("Who takes part" in text or os.getuid())
+    code, text = checked(*state, "--roster", people(place, "R,root,student,"))
+    assert code == 1 and "line 2: user = 'root'" in text
+    good = ["--course", course, "--roster", people(place, "Ada,ada-who-is-not,student,")]
+    code, text = checked(*good, "--state", "/tmp/hub")
+    assert code == 1 and "lies under /tmp" in text
+    assert checked(*good, *state, "--settings", place / "right.toml") == (0, "")
+    assert not (place / "hub").exists() and not Path("/tmp/hub").exists()
+
+
+@as_root
+def test_make_looks_before_it_builds(place):
+    """Does `make hub` end before its environment is begun, where a name or a setting cannot be?"""
+    (place / "hub.toml").write_text("port = 80\n")
+    for words, said in [
+        ([f"ROSTER={people(place, 'R,root,student,')}"], "line 2: user = 'root'"),
+        (
+            [
+                f"ROSTER={people(place, 'R,root,student,')}",
+                f"HUB_ARGS=--slurm --settings {place}/hub.toml",
+            ],
+            "port = 80: a whole number",
+        ),
+        ([], "Who takes part?"),
+    ]:
+        argv = ["make", "hub", f"VENV={place}/venv", f"STATE={place}/hub", *words]
+        result = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=60)
+        assert result.returncode and said in result.stdout + result.stderr, result.stdout + result.stderr
+        assert not (place / "venv").exists() and not (place / "hub").exists()
+
+
+def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
+    """Any of the five, also those that no part is started with; and not where the hub itself has it?"""
+    monkeypatch.setattr(services, "CLOSING", 0.2)
+    port = ports(5)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 1))
+        taken.listen()
+        with pytest.raises(Trouble) as caught:
+            preflight.check_ports(Settings(port=port), tmp_path)
+        text = str(caught.value)
+        assert f"needs the ports {port} to {port + 4}" in text and f"sport = :{port + 1}`" in text
+        other = int(re.search(r"such as port = (\d+)", text)[1])
+        assert abs(other - port) >= 5
+        services.process_ledger(tmp_path).put("proxy", processes.identify(os.getpid()))
+        preflight.check_ports(Settings(port=port), tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", port + 4))
+        taken.listen()
+        preflight.check_ports(Settings(port=port, checks=0), tmp_path)
+        with pytest.raises(
+            Trouble, match=f"ports {port} to {port + 4} .*, and {port + 4} is another process's"
+        ):
+            preflight.check_ports(Settings(port=port), tmp_path)
+    preflight.check_ports(Settings(port=port), tmp_path)
+
+
+# --- stopped, or dead ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """A state folder as `start` leaves it, with two parts that are sleeping processes; their ledger."""
+    state = tmp_path / "hub"
+    state.mkdir()
+    about = {"settings": settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
+    (state / states.RECORD).write_text(json.dumps(about))
+    parts = [
+        services.Daemon(name, ["sleep", "600"], {}, state / f"{name}.out", lambda: True)
+        for name in ("proxy", "hub")
+    ]
+    monkeypatch.setattr(daemons, "all_daemons", lambda settings, state: parts)
+    monkeypatch.setattr(status.course_files, "exchange_troubles", lambda *words: [])
+    monkeypatch.setattr(status, "Api", lambda *words: lambda *words: [])
+    monkeypatch.setattr(daemons, "tokens", lambda *words: {"sync": "x"})
+    ledger = services.process_ledger(state)
+    for part in parts:
+        ledger.put(part.name, processes.spawn(part.argv, {"PATH": os.environ["PATH"]}, part.log))
+    yield state
+    processes.end(list(services.process_ledger(state).all().values()))
+
+
+@as_root
+def test_died_is_not_stopped(started):
+    """All at once, one alone, before the first was there: 1, which the watch mends; stopped: 3, with when?"""
+    assert status.report(started)[0] == 0
+    ledger = services.process_ledger(started)
+    for name in ("hub", "proxy"):
+        processes.end([ledger.all()[name]])
+        code, text = status.report(started)
+        assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text, text
+    assert "on purpose" not in text
+    for name in ("hub", "proxy"):  # as a start that ended at its first part
+        ledger.drop(name)
+    assert status.report(started)[0] == 1
+    stop.stop_hub(started, lambda line: None)
+    code, text = status.report(started)
+    assert code == 3 and re.search(r"hub +stopped", text) and "dead" not in text
+    assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
+    assert states.settings(started).grader == "nobody-like-that"
+    states.wanted(started)
+    assert status.report(started)[0] == 1
+
+
+@as_root
+def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
+    """What still lives is named, and the watch does not start the rest again?"""
+    monkeypatch.setattr(stop, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        stop.stop_hub(started, lambda line: None)
+    code, text = status.report(started)
+    assert code == 3 and "proxy, hub" in text.splitlines()[-1] and "stop it again" in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize(("code", "calls"), [(0, ""), (1, "reload-or-restart course-hub.service\n"), (3, "")])
+def test_the_watch_mends_what_died_and_not_what_was_stopped(tmp_path, code, calls):
+    """By a verb that also starts a unit which is not active, as after a start that failed?"""
+    made = units.unit_files(ROOT, Path("/var/lib/hub"), tmp_path)["course-hub-watch.service"]
+    line = re.search(r"^ExecStart=(.*)$", made, re.M)[1].replace("$$", "$")
+    command = line.replace(f"{sys.executable} -m cluster.staff.hub status", f"exit_{code}")
+    assert command != line
+    for name, text in {
+        f"exit_{code}": f"exit {code}",
+        "systemctl": f'echo "$@" >>{tmp_path}/calls',
+    }.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "calls").touch()
+    subprocess.run(["sh", "-c", command], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, check=True)
+    assert (tmp_path / "calls").read_text() == calls
+
+
+def test_stop_knows_every_part(tmp_path, monkeypatch):
+    """Is each process that a setting can start ended by name, whoever the grader is?"""
+    monkeypatch.setattr(daemons, "proxy_program", lambda: Path("/proxy"))
+    (tmp_path / "hub").mkdir()
+    chosen = Settings(grader="daemon", database="postgresql", checks=1, idle_minutes=1)
+    monkeypatch.setattr(
+        daemons.postgres, "daemon", lambda state: services.Daemon("postgres", [], {}, state, all)
+    )
+    names = {part.name for part in daemons.all_daemons(chosen, tmp_path)}
+    assert names == set(stop.ORDER + stop.LATER) and "check" in names
+
+
+@as_root
+def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
+    """Is a folder that is none named, with what to do, for `stop --purge` too, and is all in it kept?"""
+    (tmp_path / "home").mkdir()
+    for more in ([], ["--purge", "--yes"]):
+        assert hub_commands.main(["stop", "--state", str(tmp_path), *more]) == 1
+        assert f"No hub was started in {tmp_path}" in capsys.readouterr().err
+    assert hub_commands.main(["stop", "--state", str(tmp_path / "none")]) == 1
+    assert "--state" in capsys.readouterr().err
+    assert (tmp_path / "home").is_dir()
+
+
+# --- what the README says -----------------------------------------------------------------------------
+
+
+def blocks(language=""):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.S | re.M)
+
+
+def test_an_upgrade_leaves_a_clean_tree():
+    """Is nothing made again by it that would differ from what is committed by the processor alone?"""
+    upgrade = README.partition("\n## Upgrades\n")[2].partition("\n## ")[0]
+    assert "git pull" in upgrade and "make exercises" not in upgrade
+
+
+def test_the_settings_of_the_readme_are_settings(tmp_path):
+    """Does each line of its tables of settings have a key that there is, and a value that it may have?"""
+    text = next(block for block in blocks("toml") if "idle_minutes" in block)
+    text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
+    (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])
+    assert settings.from_toml(tmp_path / "hub.toml").servers == Settings().servers
