@@ -1,15 +1,19 @@
 """What a site changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, units."""
 
 import contextlib
+import http.server
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
+import requests
 
 from cluster.staff.hub import daemons, units
 from cluster.staff.one_machine_slurm import machine
@@ -185,24 +189,64 @@ def documented(port, plain, backend, folder):
     return f"{around}http {{ access_log off;\n{paths}{text}}}\n"
 
 
-@pytest.fixture
-def tls(site, tmp_path):
-    """The address of nginx in front of the hub, and its certificate."""
-    if not (nginx := shutil.which("nginx", path="/usr/sbin:/usr/bin")):
+@contextlib.contextmanager
+def fronted(backend, folder):
+    """nginx, as documented, in front of a port: its address and its certificate."""
+    if not (nginx := shutil.which("nginx", path=f"/usr/sbin:{os.environ['PATH']}")):
         pytest.skip("there is no nginx: apt-get install nginx-light")
-    certificate = ["-keyout", tmp_path / "hub.key", "-out", tmp_path / "hub.crt", "-days", "2", "-nodes"]
+    certificate = ["-keyout", folder / "hub.key", "-out", folder / "hub.crt", "-days", "2", "-nodes"]
     about = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", *map(str, certificate), *about]
     subprocess.run(command, check=True, capture_output=True)
     port = ports(2)
-    (tmp_path / "nginx.conf").write_text(documented(port, port + 1, site.port, tmp_path))
-    process = subprocess.Popen([nginx, "-p", tmp_path, "-c", tmp_path / "nginx.conf"])
+    (folder / "nginx.conf").write_text(documented(port, port + 1, backend, folder))
+    process = subprocess.Popen([nginx, "-p", folder, "-c", folder / "nginx.conf"])
     try:
-        wait("nginx", (tmp_path / "pid").exists)
-        yield f"https://127.0.0.1:{port}", str(tmp_path / "hub.crt")
+        wait("nginx", (folder / "pid").exists)
+        yield f"https://127.0.0.1:{port}", str(folder / "hub.crt")
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.fixture
+def tls(site, tmp_path):
+    """The address of nginx in front of the hub, and its certificate."""
+    with fronted(site.port, tmp_path) as address:
+        yield address
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    """Says which host it was asked for."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.headers["Host"].encode())
+
+    do_POST = do_GET
+
+    def log_message(self, *words):
+        pass
+
+
+@pytest.mark.servers
+def test_passwords_cannot_be_tried_without_end(tmp_path):
+    """Behind the documented nginx: is a class let in at once, more are not, and pages never counted?"""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as backend:
+        threading.Thread(target=backend.serve_forever, daemon=True).start()
+        with fronted(backend.server_port, tmp_path) as (address, certificate), requests.Session() as browser:
+            browser.verify, browser.trust_env = certificate, False
+            began, taken = time.monotonic(), 0
+            while (answer := browser.post(f"{address}/hub/login?next=/")).ok and taken < 200:
+                assert answer.text == address.removeprefix("https://")
+                taken += 1
+            minutes = (time.monotonic() - began) / 60
+            assert answer.status_code == 429 and 41 <= taken <= 42 + 10 * minutes
+            for path in ("/hub/login", "/hub/home", "/user/ada/lab"):
+                assert [browser.get(address + path).status_code for _ in range(60)] == [200] * 60
+            assert browser.post(f"{address}/user/ada/api/kernels").status_code == 200
+        backend.shutdown()
 
 
 def through(person, tls):
