@@ -171,8 +171,8 @@ for ax, (title, image) in zip(axes, panels.items(), strict=True):
 
 # %% [markdown]
 # *(Figure: the photograph in grey, and three edge images of it. Sobel in x draws vertical edges, light on one
-# side and dark on the other; Sobel in y horizontal ones, such as the stripes of the flag; the magnitude draws
-# both as a white outline of face, cap and uniform on black.)*
+# side and dark on the other, such as the stripes of the hanging flag; Sobel in y horizontal ones, such as the
+# brim of the cap; the magnitude draws both as a white outline of face, cap and uniform on black.)*
 #
 # Two hand-made filters make two feature maps. AlexNet's first layer has 96, on three channels, and learns
 # them from a million photographs, seen ninety times each.
@@ -485,7 +485,8 @@ def conv_backward(dy, x, w, stride, pad):
     return col2im(rows @ W.T, x.shape, w.shape[0], stride, pad), dw.reshape(w.shape)
 
 
-# %% [markdown] Two tests. `col2im` is the *transpose* of `im2col` as a linear map, and a transpose
+# %% [markdown]
+# Two tests. `col2im` is the *transpose* of `im2col` as a linear map, and a transpose
 # $A^{\mathsf T}$ is known by one property: $\langle A x, c \rangle = \langle x, A^{\mathsf T} c \rangle$ for
 # all $x$ and $c$. And TensorFlow has a derivative of its own, here of $L = \sum r \sin y$ with random $r$.
 
@@ -577,8 +578,9 @@ BLAS_PEAK = 2 * n**3 / gemms.iloc[:, :2].min().min()  # FLOP/s of NumPy's BLAS
 PEAK = 2 * n**3 / gemms.min().min()  # a limit is what the machine can do when nothing is in its way
 
 # %% [markdown]
-# (GFLOP/s.) `race` pauses because the threads of OpenBLAS *spin* for a tenth of a second when their GEMM is
-# done [8]: whoever is measured next would share a core with them.
+# (GFLOP/s.) The threads of OpenBLAS *spin* when their GEMM is done, by default for about a tenth of a second
+# [8], and whoever is measured next would share a core with them. The first cell's `OPENBLAS_THREAD_TIMEOUT`
+# makes that less than a millisecond, and `race` pauses for longer.
 #
 # Does the peak make sense? A core of today issues two multiply-add instructions a cycle (it has two *FMA
 # units*), and each works on a whole vector register of 4, 8 or 16 numbers (*SIMD lanes*). So
@@ -601,7 +603,8 @@ print(f"measured: NumPy's BLAS {BLAS_PEAK / 1e9:.0f} GFLOP/s, the best {PEAK / 1
 # %% [markdown]
 # The system often knows the base clock only, and busy cores may run above it. So look in each column for the
 # row whose clock your processor can have, and at the architecture that NumPy's line above names for its BLAS:
-# *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* for 512.
+# *Haswell* and *Zen* stand for kernels of 256 bits, *SkylakeX* and *Cooperlake* for 512. (A core that does a
+# 512-bit instruction in two halves, such as AMD's Zen 4, belongs in the row of 256.)
 #
 # Now the bandwidth. A copy of $n$ bytes reads $n$ and writes $n$, so it moves at least $2n$. (Many processors
 # also *read* the target before they overwrite it, which one does not see from here.)
@@ -867,14 +870,15 @@ of_tensorflow = pd.DataFrame(
 of_tensorflow["best NumPy"] = share(best)
 print("share of TensorFlow's speed, paired within each repeat:")
 display(quartiles(of_tensorflow).assign(max=of_tensorflow.max()).round(2))
-compare("im2col / TensorFlow", of_tensorflow["im2col"].median())
-compare("best NumPy / TensorFlow", of_tensorflow["best NumPy"].median())
+compare("im2col / TensorFlow", round(of_tensorflow["im2col"].median(), 1))
+compare("best NumPy / TensorFlow", round(of_tensorflow["best NumPy"].median(), 1))
 
 # %% [markdown]
 # The quartiles tell how well the repeats of *one* run agree. Run the lecture again and the share moves by
-# more than that: memory is laid out anew each time, and the clock follows the temperature. It moves further
-# between machines: where 1.6 finds TensorFlow with wider registers than the BLAS, expect about the ratio of
-# their peaks less. Say one digit, and on which machine.
+# more than that: memory is laid out anew each time, and the clock follows the temperature. (Executions on
+# two-core machines so far gave 0.7 to 0.9 for the best NumPy, which these same medians choose for each layer:
+# that flatters it a little.) It moves further between machines: where 1.6 finds TensorFlow with wider
+# registers than the BLAS, expect about the ratio of their peaks less. Say one digit, and on which machine.
 
 # %%
 LOOKS = list(zip(palette[:5], "os^Dv", strict=True))  # colour and marker of each layer
@@ -1049,8 +1053,9 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: for each layer four markers of time, in units of the time that its FLOPs take at peak. im2col is
-# the highest for most layers; the blocked rung lies lower, its GEMMs alone a little below it, and TensorFlow
-# lowest or near it. A dashed line marks the peak of NumPy's BLAS, a dotted one at 1 the machine's.)*
+# the highest for most layers; the blocked rung mostly lies lower, its GEMMs alone below it or, within the
+# bars, at its height, and TensorFlow lowest or near it. A dashed line marks the peak of NumPy's BLAS, a
+# dotted one at 1 the machine's.)*
 #
 # Read this figure by its bars, from quartile to quartile, above all where 1.9 printed a warning. Between
 # im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the copies
@@ -1083,19 +1088,23 @@ machines = pd.DataFrame(OF_THE_TIME | {f"this CPU, {THREADS} threads, measured":
 machines.columns = ["GFLOP/s", "GB/s"]
 machines["ridge / FLOP per B"] = machines["GFLOP/s"] / machines["GB/s"]
 machines["days for VGG"] = training / machines["GFLOP/s"] / 86400
+alexnet = 3 * 2 * 0.724e9 * 1.2e6 * 90  # the same of AlexNet; lecture 03 counts its multiply-adds
+machines["days for AlexNet"] = alexnet / machines["GFLOP/s"] / 86400
 machines[["GFLOP/s", "GB/s"]] /= 1e9
 display(machines.round(1))
 (cpu, cpu_bytes), (gpu, gpu_bytes) = OF_THE_TIME.values()
 compare("FLOP/s of the GTX 580 over the i7-960", gpu / cpu)
 compare("bandwidth of the GTX 580 over the i7-960", gpu_bytes / cpu_bytes)
 print(f"VGG for 50 epochs: {training / 6:.2e} multiply-adds forward, {training:.2e} FLOPs for the training")
+on_two = alexnet / (2 * gpu) / 86400
+print(f"AlexNet: {on_two:.1f} days at the peak of two cards, {on_two / 5.5:.0%} of five and a half days")
 
 # %% [markdown]
 # A data sheet's numbers are limits that no program reaches: after tuning *both*, Lee et al.
-# found the GTX 280 2.5 times faster on average over fourteen kernels. The last column is what a peak buys: a
-# slide of SURFsara's says that training VGG for 50 epochs on ImageNet takes "more than 1 ExaFlop", with 19.6
-# GFLOP an image. But 19.6 billion is what He et al. [10] give for VGG-19, in *multiply-adds*, and the slide
-# counts the forward pass only.
+# found the GTX 280 2.5 times faster on average over fourteen kernels. The last columns are what a peak buys.
+# A slide of SURFsara's says that training VGG for 50 epochs on ImageNet takes "more than 1 ExaFlop", with
+# 19.6 GFLOP an image. But 19.6 billion is what He et al. [10] give for VGG-19, in *multiply-adds*, and the
+# slide counts the forward pass only.
 
 # %%
 fig, ax = plt.subplots(figsize=(8.6, 4.4))
@@ -1127,11 +1136,11 @@ plt.show()
 # right of both ridges, so what counts is the flat roof, and there the card is ahead by more than in
 # bandwidth. The matrix form came first and helped the CPU just as well; what the GPU added is the height of
 # its roof, to a program that had already been brought beneath it. This answer rests on data sheets: no card
-# of those years ran here. But one training did: AlexNet's 90 epochs are some $4.7 \cdot 10^{17}$ FLOPs
-# (lecture 03 counts them), 1.7 days at the peak of its two cards. It took five to six [2], a third of the
-# roof; the i7-960 would have needed 53 days *at* its peak. (Its program, cuda-convnet, did not unfold but
-# convolved directly. The many FLOPs for each byte are the convolution's, in whichever form.) Where the GEMM
-# gets narrow or the batch small, the ridge takes the gain back: the subject of lecture 04.
+# of those years ran here. But one training did: AlexNet's 90 epochs took five to six days on two cards [2],
+# and the line below the table says which share of their roof that is. The i7-960 would have needed the days
+# of its row *at* its peak. (AlexNet's program, cuda-convnet, did not unfold but convolved directly. The many
+# FLOPs for each byte are the convolution's, in whichever form.) Where the GEMM gets narrow or the batch
+# small, the ridge takes the gain back: the subject of lecture 04.
 #
 # ## What was learned
 #
@@ -1270,11 +1279,12 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: GFLOP/s against the size of a block, for two layers. Both curves rise from the small blocks on the
-# left, and are nearly flat from one or two MiB on, below the dotted line of the peak.)*
+# left; from one or two MiB on they change by little more than their bars are long, below the dotted line of
+# the peak.)*
 #
 # One expects a hump: small enough for the cache, large enough for the BLAS. Look at its two sides. Calling
-# the BLAS too often costs much. Leaving the second-level cache costs little where a large third-level cache
-# catches what falls out.
+# the BLAS too often costs much. Leaving the second-level cache costs less where a large third-level cache
+# catches what falls out: is the fall on the right longer than the bars?
 #
 # ### 1.14 A recorded run on a GPU of today
 #
