@@ -34,6 +34,13 @@ def test_lecture_can_be_taught_in_90_minutes(path):
     assert words <= WORDS and cells <= CELLS, f"{words} words, {cells} code cells before *Further*"
 
 
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_no_prose_stands_in_the_marker_of_a_cell(path):
+    """`# %% [markdown] A sentence` makes the sentence a title in the metadata: no reader sees it."""
+    cells = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent").cells
+    assert [cell.metadata["title"] for cell in cells if "title" in cell.metadata] == []
+
+
 def test_what_counts():
     """By hand: what stands between blanks, and one cell; nothing that comes under *Further*."""
     text = """\
