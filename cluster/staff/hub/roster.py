@@ -15,11 +15,10 @@ from .settings import Trouble
 
 COLUMNS = ("name", "user", "role", "extension", "platform")
 ROLES = ("student", "instructor")
-USER = re.compile(r"(?=.*[a-z])[a-z0-9_][a-z0-9_.-]{0,31}")  # a number alone would be read as a user's number
-USERS = (
-    "1 to 32 lower-case letters (a to z), digits, '_', '-' and '.', at least one of them a letter, "
-    "'-' and '.' not the first."
-)
+USER = re.compile(
+    r"[a-z_][a-z0-9_.-]{0,31}"
+)  # as the one-machine Slurm takes them; a digit in front it does not
+USERS = "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # Unicode's embeddings and overrides
 EXAMPLE = """\
 name,user,role,extension

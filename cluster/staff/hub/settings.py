@@ -99,8 +99,8 @@ class Settings:
         for key in ("grader", "account"):
             if not NAME.fullmatch(str(getattr(self, key))):
                 raise Trouble(
-                    f"{key} = {getattr(self, key)!r}: 1 to 32 lower-case letters (a to z), digits, '_' and "
-                    "'-', the first a letter or '_'."
+                    f"{key} = {getattr(self, key)!r}: a lower-case letter (a to z) or '_', then also digits "
+                    "and '-', at most 32 characters in all."
                 )
         if not isinstance(self.folder, str) or (self.folder and not FOLDER.fullmatch(self.folder)):
             raise Trouble(
