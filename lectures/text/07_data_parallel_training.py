@@ -731,9 +731,10 @@ draw_efficiencies(quartiles)
 # Below 50% two ranks bring less than one alone. What "apart" lacks to 100% is the price of sharing memory,
 # caches and clock: no byte is exchanged there. "Apart" takes the slower rank once, after twelve steps;
 # "together" takes it in every step. So from "apart" to "together" is the price of the exchange *and* of the
-# waiting; the longer step feels it less. "In sync" has eight small messages more in each step. The slides'
-# GPUs share neither cores nor clock: compare the diamonds with the table's "together / apart". An efficiency
-# needs its baseline: one rank *where*, beside whom?
+# waiting. A longer step should feel it less: compare the two rows of "together / apart", and whether their
+# quartiles overlap. "In sync" has eight small messages more in each step. The slides' GPUs share neither
+# cores nor clock: compare the diamonds with "together / apart". An efficiency needs its baseline: one rank
+# *where*, beside whom?
 #
 # ### Weak and strong scaling
 #
@@ -745,10 +746,7 @@ draw_efficiencies(quartiles)
 
 # %%
 M, LINK, ALPHA, BUCKET = 102e6, 50e9 / 8, 20e-6, 25e6  # bytes, bytes/s of a server, s (assumed), bytes
-BACKWARD, FORWARD = (
-    0.120 / 32,
-    0.060 / 32,
-)  # s an image; Goyal et al. 2017 give the backward pass, we halve it
+BACKWARD, FORWARD = 0.120 / 32, 0.060 / 32  # s an image: Goyal et al. 2017, and half of it
 
 
 def step_time(p, n, overlap=True, gpus=8):
@@ -795,13 +793,14 @@ plt.show()
 # %% [markdown]
 # *(Figure: lines are calculated for ResNet-50 on servers of 8 GPUs with 50 Gbit/s; marks are measured, by
 # others, of other networks on other machines. Left, efficiency against GPUs, 32 images each: it falls from
-# 16 GPUs on, less with overlap; KittiBox above the lines, triangles at 128 and 512 GPUs below. Right, times
-# as fast, 256 images in all: along the ideal line to 16 GPUs, flat from 64 on.)*
+# 16 GPUs on, less with overlap. All marks lie below the line with overlap: KittiBox just below it; of the
+# triangles at 128 and at 512 GPUs the upper one between the two lines, the lower one far below. Right, times
+# as fast, 256 images in all: along the ideal line to 16 GPUs, with overlap flat from 64 on.)*
 #
 # Weak scaling is kind: a ring's bytes hardly grow with the ranks, and the compute that hides them stays as
 # large. In strong scaling the compute shrinks as $1/p$ and the gradient does not shrink at all: soon there
 # is nothing left to hide the exchange behind. So clusters train with large $pn$, and lecture 08 asks what
-# that does to the *learning*. Most marks lie below the line with overlap: a real step also waits for the
+# that does to the *learning*. The marks lie below the line with overlap: a real step also waits for the
 # slowest rank, for its input, and for links that others use. (At 128 GPUs: Horovod against the distributed
 # TensorFlow of 2017, from its paper; at 512 from its documentation, servers with 25 Gbit/s.) Cray's slides
 # conclude "better scaling than Horovod". With other networks on other numbers of GPUs, these marks cannot
@@ -1110,24 +1109,43 @@ def verdict(values):
 
 
 # %%
+def draw_changes(changes, title):
+    """{label: differences in points}: a stroke for each seed, a dot and a bar for mean and 95% interval."""
+    _, ax = plt.subplots(figsize=(7.6, 1 + 0.55 * len(changes)))
+    for i, values in enumerate(changes.values()):
+        ax.plot(values, np.full(len(values), i), "|", color="0.4", ms=13)
+        ax.errorbar(np.mean(values), i + 0.3, xerr=interval(values), fmt="o", color=palette[1], capsize=3)
+    ax.axvline(0, color="0.3", ls=":", marker="")
+    ax.set_yticks(range(len(changes)), changes)
+    ax.set(xlabel="points of AP (strokes: seeds; dot and bar: mean, 95% interval)", title=title)
+    ax.set_ylim(len(changes) - 0.4, -0.4)
+    plt.show()
+
+
+# %%
 runs = pd.DataFrame(rows["ranks"])
 runs["precision"] = [100 * epochs[-1]["precision"] for epochs in runs["epochs"]]
 ours = runs.pivot(index=["batch", "ranks"], columns="seed", values="precision")
 steps = runs.groupby(["batch", "ranks"])["steps"].first()
 display(ours.assign(mean=ours.mean(axis=1), steps=steps).round(1))
-changes = {
-    batch: ours.loc[batch, 2] - ours.loc[batch, 1] for batch in (5, 16)
-}  # seed by seed: the same start
+changes = {batch: ours.loc[batch, 2] - ours.loc[batch, 1] for batch in (5, 16)}  # by seed: one start
 for batch, change in changes.items():
     print(f"batch {batch:2}: 2 ranks against 1: {verdict(change)}")
+slides = 100 * KITTI.groupby("batch")[["easy", "medium", "hard"]].std()  # of three rows, one run each
+for whose, spread in {"the slides, over GPUs": slides.stack(), "ours, over seeds": ours.std(axis=1)}.items():
+    print(f"standard deviation of AP, {whose}: {spread.min():.1f} to {spread.max():.1f} points")
 compare("points of AP, 2 ranks against 1, batch 5", changes[5].mean())
+draw_changes({f"batch {batch}": change for batch, change in changes.items()}, "2 ranks against 1")
 
 # %% [markdown]
+# *(Figure: for each batch a row of strokes, the change of AP of each seed, and below it a dot with a bar,
+# their mean and its interval; a dotted line at zero.)*
+#
 # "Inconclusive" would be a result about the *experiment*: a loss as large as the interval could hide in it,
 # and so could a gain. "Other than zero" would hold for this network on 2 ranks, and say nothing about 16.
-# Either way the runs teach how to read the slides' table: its AP moves by up to three points from row to
-# row, and single runs of ours move by points where only the seed has changed. A claim that the AP survives
-# 16 GPUs, or suffers, needs seeds.
+# (Five such intervals stand in this section and the next; of twenty, one leaves out zero by chance.) Either
+# way the runs teach how to read the slides' table: compare how far its AP moves from row to row with how far
+# ours does where only the seed has changed. A claim that the AP survives 16 GPUs, or suffers, needs seeds.
 #
 # ### Does normalising in parts cost accuracy?
 #
@@ -1145,16 +1163,20 @@ norm["precision"] *= 100
 seeds = norm.pivot(index="scenes on a rank", columns="seed", values="precision")
 print(f"RECORDED RUNS of {record['norm_epochs']} epochs: AP / %")
 display(seeds.round(1))
-for size in (4, 2, 1):  # seed by seed: the same start, the same shuffles
-    print(f"scenes on a rank, {size} against 16: {verdict(seeds.loc[size] - seeds.loc[16])}")
+changes = {f"{size} against 16": seeds.loc[size] - seeds.loc[16] for size in (4, 2, 1)}
+for label, change in changes.items():  # seed by seed: the same start, the same shuffles
+    print(f"scenes on a rank, {label}: {verdict(change)}")
 compare("points lost with 1 scene on each of 16 ranks", (seeds.loc[16] - seeds.loc[1]).mean())
+draw_changes(changes, "Normalised over fewer scenes")
 
 # %% [markdown]
-# Where the verdict is "inconclusive", these runs cannot tell a loss from none, and neither can you. One
-# thing is seen: it is not the collapse that we had expected. In a convolutional network the mean is not
-# taken over $n$ numbers, but over $nHW$: one scene has 1,024 pixels in our first layer, and still 64 in the
-# last. One image is a poor sample of images, and a fair one of pixels. Where each image gives a *single*
-# number, after a global average or in a fully connected layer, it is the end:
+# *(Figure: as before, for 4, 2 and 1 scenes on a rank against all 16 of the step.)*
+#
+# Where the verdict is "inconclusive", these runs cannot tell a loss from none, and neither can you. What they
+# do show is the size: no collapse, which is what we had expected of one scene on a rank. In a convolutional
+# network the mean is not taken over $n$ numbers, but over $nHW$: one scene has 1,024 pixels in our first
+# layer, and still 64 in the last. One image is a poor sample of images, and a fair one of pixels. Where each
+# image gives a *single* number, after a global average or in a fully connected layer, it is the end:
 
 # %%
 rng = np.random.default_rng(7)
