@@ -1370,7 +1370,8 @@ def show_occlusion(ax, index):
     shown = ax.imshow(left, cmap="cividis", vmin=0, vmax=1, extent=(2, 25, 25, 2))
     ax.contour(image[..., 0], levels=[0.1], colors="red", linewidths=1)
     i, j = np.unravel_index(left.argmin(), left.shape)
-    ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 6, 6, fc="none", ec="white", lw=1.5))
+    for edge, width in (("white", 3), ("black", 1)):  # seen on dark and on light
+        ax.add_patch(plt.Rectangle((j - 0.5, i - 0.5), 6, 6, fc="none", ec=edge, lw=width))
     ax.set(xlim=(-0.5, 27.5), ylim=(27.5, -0.5), xticks=[], yticks=[])
     ax.set_title(f"{CLASSES[label]}: lowest {left.min():.2f}", fontsize=10)
     ax.grid(False)
@@ -1390,8 +1391,8 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: four maps, each with the outline of its picture in red: a boot, a bag, a shirt and trousers. Light
-# means that the network is still sure when the square is centred there, dark that it is not; the white square
-# is the covered place where it hurts most.)*
+# means that the network is still sure when the square is centred there, dark that it is not; the square
+# with a black and white edge is the covered place where it hurts most.)*
 #
 # Look where the dark places lie, and at the printed mean grey under the worst one: 0 is empty background.
 # What hurts most can be a square where there was nothing, which turns the outline into that of something
