@@ -14,7 +14,7 @@ import pytest
 
 from cluster.staff import services
 from cluster.staff.hub import __main__ as hub_commands
-from cluster.staff.hub import daemons, preflight, roster, settings, status, stop, units, users
+from cluster.staff.hub import daemons, preflight, roster, settings, start, status, stop, units, users
 from cluster.staff.hub import state as states
 from cluster.staff.hub.settings import Settings, Trouble
 from cluster.staff.one_machine_slurm.description import Cluster
@@ -239,7 +239,7 @@ def started(tmp_path, monkeypatch):
 
 
 @as_root
-def test_died_is_not_stopped(started):
+def test_died_is_not_stopped(started, monkeypatch):
     """All at once, one alone, before the first was there: 1, which the watch mends; stopped: 3, with when?"""
     assert status.report(started)[0] == 0
     ledger = services.process_ledger(started)
@@ -256,7 +256,9 @@ def test_died_is_not_stopped(started):
     assert code == 3 and re.search(r"hub +stopped", text) and "dead" not in text
     assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
     assert states.settings(started).grader == "nobody-like-that"
-    states.wanted(started)
+    monkeypatch.setattr(daemons, "missing", lambda: None)
+    with pytest.raises(Trouble, match="is not there"):  # as at boot, after the stop of the shutdown
+        start.start_hub(states.settings(started), started, started, started / "people.csv")
     assert status.report(started)[0] == 1
 
 

@@ -49,6 +49,7 @@ def start_hub(
         raise Trouble(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
         raise Trouble(f"{why}.")
+    states.wanted(state)  # at first: what fails from here on is no stop, and the watch tries again
     people = preflight.check(settings, state, root, list_)
     if not yes:
         sync.check_departures(state, people)
@@ -57,7 +58,6 @@ def start_hub(
     with states.locked(state, say):
         _same(state, settings)
         neighbours.check(state, settings, people)
-        states.wanted(state)
         with step("environment of the hub", say) as note:
             fresh = environment.make(state)
             note("made" if fresh else "as it was")
