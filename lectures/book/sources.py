@@ -208,8 +208,9 @@ def contents(root, lectures, assignments, ledger):
         for page in pages:
             text, path = words(page), page.relative_to(root)
             title = HEADING.search(text).group(1)
-            question = re.search(r"^\*\*(.+?\?)\*\*\s*$", text, re.MULTILINE)
-            entries[kind].append(f"- [{title}]({path})" + (f"  \n  {question[1]}" if question else ""))
+            found = re.search(r"^\*\*([^*]+\?)\*\*\s*$", text, re.MULTILINE)
+            question = f"  \n  {' '.join(found[1].split())}" if found else ""  # it may have two lines
+            entries[kind].append(f"- [{title}]({path}){question}")
             trees[kind].append(str(path))
     page = (HERE / "index.md").read_text()
     for kind in entries:

@@ -30,6 +30,7 @@ FEW_WORDS = 45  # a heading with so few shares the slide of what follows it
 POLL_WORDS = 60
 ROWS = 13  # of two tables on one slide
 ASKED = re.compile(r"\b(guess|predict|question)", re.IGNORECASE)
+ASKS = re.compile(r"\b(guess|predict|questions?)\b", re.IGNORECASE)  # "predicted" tells
 PICTURE = re.compile(r"!\[(?P<alt>[^\]]*)\]\((?P<path>[^()\s]+)\)")
 DESCRIPTION = re.compile(r"^\*\(Figure(?P<words>.*)\)\*$", re.DOTALL)
 NO_TITLE = re.compile(r"In JupyterLab|Before: |Next: |.*[:,]$|.*(so|and|or|for|is|know)$")
@@ -110,7 +111,7 @@ def weighed(slides):
 
 def filled(slide):
     """A slide of text with more sentences of its paragraphs, while there is room; a title for each figure."""
-    slide.title = slide.title or slide.lead
+    slide.title = re.sub(":$", ".", slide.title or slide.lead)
     if slide.layout or slide.evidence:
         return slide
     grown = True
@@ -140,7 +141,7 @@ class Maker:
         self.made, self.section = [], ""
         self.pending = []  # Markdown of paragraphs since the last slide: points of a slide that shows code
         self.untitled = None  # the slide that still waits for the sentence that says what it shows
-        self.prompt = []  # sentences that ask for a guess
+        self.prompt = []  # of each paragraph since the last poll, its sentences that ask for a guess
         self.answers = guesses.answers(self.cells)
         self.taken = set()  # cells whose figure or table a reveal has shown
 
@@ -199,7 +200,7 @@ class Maker:
         asking = [s for s in said if ASKED.search(s)]
         if asking and "**" in asking[0]:  # **Guess:** and then what is asked
             asking = said[said.index(asking[0]) :]
-        self.prompt += asking
+        self.prompt += [asking] if asking else []
         self.note(html(source))
         if self.made and self.made[-1].layout == "title":
             if source.startswith("**"):  # the lecture's question
@@ -322,10 +323,10 @@ class Maker:
     def poll(self, cell, index):
         """The slides of a cell that asks: the questions, then what was found. True if there are any."""
         asked = guesses.questions(cell.source, self.answers)
-        prompt, self.prompt = self.prompt, []
         if not asked:
-            self.prompt = prompt
             return False
+        asking = [said for said in self.prompt if any(map(ASKS.search, said))] or self.prompt
+        prompt, self.prompt = [sentence for said in asking for sentence in said], []
         if index in self.noted:
             for sentence in prompt:
                 self.note(f"<p>{line(sentence)}</p>")
@@ -336,6 +337,7 @@ class Maker:
             if words <= POLL_WORDS:
                 kept.append(Point(0, f"<p>{line(sentence)}</p>"))
         poll = Slide("poll", self.section, "Guess", kept, [fields(asked)], layout="poll", cell=index)
+        poll.notes.append(f"<p>{line(found_in_words(asked, self.answers))}</p>")
         reveal = Slide("poll", self.section, layout="reveal-numbers", cell=index)
         reveal.body.append(Point(0, numbers(asked, self.answers)))
         where = {self.answers[q][1] for q in asked}
@@ -485,6 +487,11 @@ def numbers(asked, answers):
         for q in asked
     ]
     return f'<dl class="found">{"".join(rows)}</dl>'
+
+
+def found_in_words(asked, answers):
+    """For the speaker, who knows the answer while the class still guesses."""
+    return "Found: " + "; ".join(f"{q}: {value(answers[q][0])}" for q in asked) + "."
 
 
 def value(text):

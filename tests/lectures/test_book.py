@@ -208,6 +208,14 @@ def test_what_a_lecture_was_made_of_is_no_fact_of_its_page(sources, tmp_path):
     assert set(sources.prepared(page, str).metadata) == {"title"}
 
 
+def test_each_lecture_has_its_question_in_the_contents(sources, tmp_path):
+    """Also a question that has two lines?"""
+    pages = sources.assemble(ROOT, tmp_path / "book")
+    lectures = [page for page in pages if str(page).startswith("lectures/") and str(page).endswith(".ipynb")]
+    text = (tmp_path / "book" / "index.md").read_text()
+    assert lectures and all(re.search(rf"\({re.escape(str(page))}\)  \n  .+\?\n", text) for page in lectures)
+
+
 def test_no_other_folder_is_replaced(tmp_path):
     """Does a folder that is no book stay as it is, with a word that says so?"""
     (tmp_path / "thesis.txt").write_text("kept")

@@ -215,10 +215,23 @@ def test_rule_on_a_small_lecture(rule):
     assert [s.layout or s.kind for s in slides] == ["title", "section", "poll", "reveal-numbers", "code"]
     assert slides[1].points == ["<p>First sentence, e.g. this.</p>"]
     assert "<strong>Guess</strong> how fast" in slides[2].points[0] and "speed-up" in slides[2].evidence[0]
+    assert slides[2].notes == ["<p>Found: speed-up: 3.1×.</p>"]
     assert "3.1×" in slides[3].points[0] and slides[3].title == "It rises."
     assert 'alt="a line that rises."' in slides[3].evidence[0]
     assert "def" in slides[4].evidence[0] and any("Code" in note for note in slides[4].notes)
     assert not any("Not taught" in note for slide in slides for note in slide.notes)
+
+
+def test_a_poll_asks_what_is_asked(rule):
+    """Is a paragraph before, which says "predicted", left out of the question unless nothing else asks?"""
+    found = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
+    cells = [("guess('speed-up', unit='×')", []), ("compare('speed-up', 3.1)", [found])]
+    told, asks = "It is what was predicted minus what is.", "**Guess** how fast it is."
+    for said, kept in ((f"{told}\n\n{asks}", [asks]), (told, [told])):
+        slides = rule.Maker(notebook("# 1 · Topic\n\n**Why?**", f"## 1.1 A law\n\n{said}", *cells)).slides()
+        (poll,) = [slide for slide in slides if slide.layout == "poll"]
+        words = [re.sub("</?(p|strong)>", "", point) for point in poll.points]
+        assert words == [sentence.replace("*", "") for sentence in kept]
 
 
 def test_sentences(rule):
