@@ -1,0 +1,39 @@
+"""The accessibility statement: are the tests that it names there, and do they look where it says?"""
+
+import re
+
+from . import ROOT
+
+TEXT = (ROOT / "ACCESSIBILITY.md").read_text(encoding="utf-8")
+FILE = re.compile(r"\]\((tests/[\w/]+\.py)\)")
+
+
+def rows():
+    """[(row, text of its test's file)] of the table of pages; "there" is the file of the row before."""
+    found, text = [], ""
+    table = TEXT.partition("## The pages, and what looks at them")[2].partition("\n- ")[0]
+    for row in table.splitlines()[4:]:
+        if row.startswith("| "):
+            if name := FILE.search(row):
+                text = (ROOT / name[1]).read_text(encoding="utf-8")
+            found.append((row, text))
+    return found
+
+
+def test_each_test_that_it_names_is_there():
+    """Is it in the file of its row?"""
+    named = [(name, text) for row, text in rows() for name in re.findall(r"`(test_\w+)`", row)]
+    assert len(named) > 7
+    for name, text in named:
+        assert f"def {name}(" in text, name
+    there = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    for name in re.findall(r"`(test_\w+)`", TEXT):
+        assert f"def {name}(" in there, name
+
+
+def test_the_widths_are_those_of_the_tests():
+    """Does a file look at 320 pixels where its row says so, and does no row stay behind its file?"""
+    for row, text in rows():
+        narrow = row.split("|")[3].strip()
+        assert narrow in ("yes", "every page", "list of decks", "no"), row
+        assert narrow == "no" or re.search(r"\b320\b", text), row
