@@ -944,8 +944,8 @@ compare("points between the best and the worst statistics", own[-1] - own[0])
 
 # %% [markdown]
 # **Average the statistics before you test or save.** (The mean of the ranks' variances leaves out the
-# variance *between* their means. Where ranks see unlike images, add it.) Does normalising in parts change
-# what is *learned*, too? *Further* asks recorded runs.
+# variance *between* their means. Where ranks see unlike images, add it.) Normalising in parts changes what
+# is *learned*, too: with one scene on a rank the recorded runs of *Further* lose some points.
 #
 # ## 7.8 A gallery of bugs
 #
@@ -1141,10 +1141,12 @@ draw_changes({f"batch {batch}": change for batch, change in changes.items()}, "2
 # *(Figure: for each batch a row of strokes, the change of AP of each seed, and below it a dot with a bar,
 # their mean and its interval; a dotted line at zero.)*
 #
-# "Inconclusive" would be a result about the *experiment*: a loss as large as the interval could hide in it,
-# and so could a gain. "Other than zero" would hold for this network on 2 ranks, and say nothing about 16.
-# (Five such intervals stand in this section and the next; of twenty, one leaves out zero by chance.) Either
-# way the runs teach how to read the slides' table: compare how far its AP moves from row to row with how far
+# At batch 5 the second rank costs about a point, by an interval that only just leaves out zero; at batch 16
+# the interval holds zero, and with it a loss as large or a gain. (Five such intervals stand in this section
+# and the next, and of twenty, one leaves out zero by chance: trust this one least.) "Inconclusive" is a
+# result about the *experiment*; "other than zero" holds for this network on 2 ranks, with half the steps at
+# twice the rate, and says nothing about 16. Either way
+# the runs teach how to read the slides' table: compare how far its AP moves from row to row with how far
 # ours does where only the seed has changed. A claim that the AP survives 16 GPUs, or suffers, needs seeds.
 #
 # ### Does normalising in parts cost accuracy?
@@ -1172,8 +1174,9 @@ draw_changes(changes, "Normalised over fewer scenes")
 # %% [markdown]
 # *(Figure: as before, for 4, 2 and 1 scenes on a rank against all 16 of the step.)*
 #
-# Where the verdict is "inconclusive", these runs cannot tell a loss from none, and neither can you. What they
-# do show is the size: no collapse, which is what we had expected of one scene on a rank. In a convolutional
+# One scene on a rank costs some points, in an interval far from zero; with two and four the verdict is
+# "inconclusive", so these runs cannot tell a loss from none, and neither can you. But there is no collapse,
+# which is what we had expected of one scene on a rank. In a convolutional
 # network the mean is not taken over $n$ numbers, but over $nHW$: one scene has 1,024 pixels in our first
 # layer, and still 64 in the last. One image is a poor sample of images, and a fair one of pixels. Where each
 # image gives a *single* number, after a global average or in a fully connected layer, it is the end:
@@ -1187,8 +1190,8 @@ for n in (1, 2, 16):
 # %% [markdown]
 # With one image $x - \mu$ is zero, whatever is in the picture, and so is the gradient. With two, the network
 # sees which of the two is larger, and no more. So ask of a network not "how many images on a rank?" but
-# "over how many *values* does each layer normalise, and how alike are they?" Why PFDet needed it with
-# photographs, we cannot see in 64×64 pixels.
+# "over how many *values* does each layer normalise, and how alike are they?" PFDet had one photograph on a
+# rank, as our worst case has one scene. How much it would have lost, we cannot see in 64×64 pixels.
 #
 # ### Gallery C: luck as a cause
 #
