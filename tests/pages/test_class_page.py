@@ -110,6 +110,9 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
     }
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
     assert status == 400 and 'role="alert"' in text and "no time zone" in text and 'value="PST"' in text
+    places = [text.index(f'id="{name}"') for name in ("due-head", "trouble", "more-head")]
+    assert places == sorted(places), "it stands in the form"
+    assert f"do?of={NAME}#dates-head" in text, "and is in sight"
     assert not (graders.root / ".grading/actions").exists()
 
 
@@ -127,8 +130,20 @@ def test_a_button_runs_its_command(graders):
     assert re.search(r", took (\d+ min )?\d+ s<", text)
     assert "Now: Tue 1 Dec, 22:59 UTC." in text and 'name="date" value="2026-12-01"' in text
     assert 'name="time" value="22:59"' in text and "Change the due date" in text
+    assert 'id="due-now" data-live' in text and 'id="due-buttons" data-live' in text, "no older date stays"
     begun = json.loads((graders.root / f".grading/actions/{NAME}/action.json").read_text())
     assert begun["name"] == "Due date"
+
+
+def test_points_are_a_file(graders):
+    """Is there a table for each platform, as `grade export` writes it, for who is logged in alone?"""
+    assert "Nothing is graded so far" in graders.get("course/class")[1]
+    page = "course/class/points?for="
+    status, text, headers = graders.get(page + "moodle")
+    assert status == 200 and text.splitlines()[0].startswith("username,email") and "\nada," in text
+    assert headers["Content-Disposition"] == 'attachment; filename="grades-moodle.csv"'
+    assert graders.get(page + "excel")[0] == 404
+    assert "\nada," not in graders.get(page + "moodle", graders.stranger)[1]
 
 
 def test_works_are_compared_by_a_button(graders):

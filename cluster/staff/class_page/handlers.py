@@ -18,6 +18,7 @@ from .actions import Action, Busy
 from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
 from .sheets import REPORT_FILES, Sheet
 
+FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -101,7 +102,12 @@ class Class(ClassHandler):
         jobs, trouble = await self.in_thread(self.settings["class_queue"].look)
         names = {row.student: row.name for sheet in sheets for row in sheet.rows}
         queue = {"jobs": jobs, "trouble": trouble, "account": self.settings["class_queue"].account}
-        self.show("class.html", sheets=sheets, last=last, names=names, **queue)
+        points = {
+            "forms": FORMS,
+            "any_graded": any(sheet.points for sheet in sheets),
+            "to_look_at": sum(sheet.count("look") for sheet in sheets),
+        }
+        self.show("class.html", sheets=sheets, last=last, names=names, **queue, **points)
 
     def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
         """All assignments, and the last action of each by its name."""
@@ -173,6 +179,29 @@ class Report(ClassHandler):
         self.finish(await self.in_thread(path.read_bytes))
 
 
+class Points(ClassHandler):
+    """The final points of all assignments as a file, as `grade export` writes it."""
+
+    @authenticated
+    async def get(self) -> None:
+        form = self.get_argument("for")
+        if form not in FORMS:
+            raise HTTPError(404, reason="No such file")
+        text = await self.in_thread(self.table, form)
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("Content-Type", "text/csv; charset=UTF-8")
+        self.set_header("Content-Disposition", f'attachment; filename="grades-{form}.csv"')
+        self.finish(text)
+
+    def table(self, form: str) -> str:
+        """The CSV of everything that is in the gradebook."""
+        from ..course import Course, opened
+        from ..feedback.export import export
+
+        with opened(Course(self.settings["class_sheets"].root)) as book:
+            return export(book, sorted(one.name for one in book.assignments), form)[0]
+
+
 def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
     """At most so many of a curve's points, the last among them."""
     step = -(-len(points) // most)
@@ -203,5 +232,5 @@ def zone() -> str:
 
 PAGES = [
     (r"/course/class/?", Class), (r"/course/class/assignment", Assignment), (r"/course/class/ask", Ask),
-    (r"/course/class/do", Do), (r"/course/class/(report|similar)", Report),
+    (r"/course/class/do", Do), (r"/course/class/points", Points), (r"/course/class/(report|similar)", Report),
 ]  # fmt: skip
