@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from jupyter_core.paths import jupyter_data_dir
 from jupyter_server.base.handlers import JupyterHandler
 from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, ExtensionHandlerMixin
+from markupsafe import Markup, escape
 from tornado.web import HTTPError, authenticated
 
 from . import course_map, next_step, receipts, shared_folder, svg_chart, unit_map
@@ -53,7 +54,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
             self.render_template(
                 template, base=base, lab=self.lab, job_url=self.job_url,
                 static=self.static_url, when=when, until=until, exactly=exactly, chart=svg_chart.svg,
-                state_class=state_class, form=self.xsrf_form_html, receipt_url=self.receipt_url,
+                state_class=state_class, coded=coded, form=self.xsrf_form_html, receipt_url=self.receipt_url,
                 feedback_url=self.feedback_url,
                 class_page=self.settings["course_panel"].class_page,
                 check=self.settings["course_panel"].check,
@@ -299,6 +300,11 @@ def summary(jobs: list) -> str:
     pending = sum(job.state == "pending" for job in jobs)
     counts = {"running": running, "pending": pending, "ended": len(jobs) - running - pending}
     return ", ".join(f"{n} {state}" for state, n in counts.items() if n) + "."
+
+
+def coded(text: str) -> Markup:
+    """A sentence as HTML, with the `names` in it as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def state_class(state: str) -> str:

@@ -45,7 +45,10 @@ FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
 
 @dataclass
 class Found:
-    """One check or written answer. state: passed, failed or to do; cell: its number in the notebook."""
+    """One check or written answer; cell: its number in the notebook.
+
+    state: passed, failed or to do; "by hand" is an answer that is there, of which a person has to judge.
+    """
 
     state: str
     title: str
@@ -83,9 +86,10 @@ class Checks(Validator):
                     found[-1].fill = number if why == UNANSWERED else waiting[number]
             elif any(cell is one for one in changed):
                 found.append(Found("failed", cell.source.strip(), CHANGED, number, name))
+            elif utils.is_grade(cell) and utils.is_solution(cell):
+                found.append(Found("by hand", f"The answer {name}", "", number, name))
             elif utils.is_grade(cell):
-                what = f"The answer {name}" if utils.is_solution(cell) else title(cell)
-                found.append(Found("passed", what, "", number, name))
+                found.append(Found("passed", title(cell), "", number, name))
             if found and found[-1].fill is not None:
                 found[-1].fill_name = pasted_cells.name_of(notebook.cells[found[-1].fill])
         return found, notes + [REPLACED] * replaced
@@ -102,7 +106,9 @@ def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
         return {}
     failed, passed = len(those["failed"]), len(those["passed"])
     counts = f"{failed} fail{'s' * (failed == 1)}, {len(those['to do'])} still to do, {passed} pass"
-    entries = [entry(f"{counts}{'es' * (passed == 1)}.", ""), *(entry(words, "") for words in notes)]
+    by_hand = sum(one.state == "by hand" for one in found)
+    read = f", {by_hand} read by a person" if by_hand else ""
+    entries = [entry(f"{counts}{'es' * (passed == 1)}{read}.", ""), *(entry(words, "") for words in notes)]
     entries += [entry(one.title, one.why) for one in those["failed"]]
     if those["to do"]:
         entries.append(entry(TO_DO, "\n".join(f"- {one.title.splitlines()[0]}" for one in those["to do"])))

@@ -240,7 +240,9 @@ def test_the_panels_page(server, course):
     """Does it run the notebook when it is sent, lead to each cell, and say what hinders a hand-in?"""
     notebook = course / "exercises" / "01_loops" / "loops.ipynb"
     before = notebook.read_text()
-    cells = [double("return x + 1"), *graded({"warns": RIGHT["warns"], "why": WRONG["says-why"]})]
+    answer = cell("why-so", "# YOUR ANSWER", grade=True, points=1, solution=True, locked=False)
+    answer.source = "# It is twice x."
+    cells = [double("return x + 1"), *graded({"warns": RIGHT["warns"], "why": WRONG["says-why"]}), answer]
     page = "course/validate?of=exercises/01_loops/loops.ipynb"
     try:
         notebook.write_text(writes(new_notebook(cells=cells)))
@@ -249,7 +251,7 @@ def test_the_panels_page(server, course):
         assert server.get(page, data={})[0] == 403, "without the token"
         token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
         _, text, _ = server.get(page, data={"_xsrf": token})
-        assert "1 failed, 0 still to do, 1 passed." in text
+        assert "1 failed, 0 still to do, 1 passed, 1 read by a person." in text, "no program passes an answer"
         assert 'data-cell="1" data-name="warns"' in text and "3 was &lt;b&gt;not&lt;/b&gt; doubled" in text
         assert "No course takes it here" in text and 'id="hand-in-now"' not in text
         assert server.get("course/hand-in?of=01_loops", data={"_xsrf": token})[0] == 409
