@@ -19,7 +19,7 @@ from . import receipts
 from .receipts import moment
 
 HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
-QUESTION = re.compile(r"^\*\*(.+?\?)\*\*\s*$", re.MULTILINE)
+QUESTION = re.compile(r"^\*\*([^*]+?\?)\*\*\s*$", re.MULTILINE)  # of one line or of two
 POINTS = re.compile(r"<title>[^<]*?(\d+(?:\.\d+)?) of (\d+(?:\.\d+)?) points</title>")
 STUB = "raise NotImplementedError"
 EMPTY = "YOUR ANSWER HERE"
@@ -194,7 +194,7 @@ def _head(path: Path, _changed: int, _size: int) -> tuple[str, str, int, int]:
     to_fill = [source for source, role in roles if role.get("solution")]
     title, question = HEADING.search(text), QUESTION.search(text)
     open_cells = sum(STUB in source or EMPTY in source for source in to_fill)
-    words = title[1] if title else "", question[1] if question else ""
+    words = title[1] if title else "", " ".join(question[1].split()) if question else ""
     return *words, len(to_fill) - open_cells, len(to_fill)
 
 

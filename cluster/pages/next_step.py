@@ -16,13 +16,19 @@ class Step:
     subject: Any = None
 
 
+def waits(one: Assignment) -> bool:
+    """Whether it waits for a hand-in: the first, or before its due date one with fewer empty cells."""
+    better = one.due and one.path and not one.feedback
+    return not one.last or bool(better and one.last_filled < one.cells)
+
+
 def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
     """Feedback first; then the first assignment that can still be in time; then the next lecture."""
     back = [one for one in assignments if one.to_fetch]
     if back:
         return Step("feedback", back[-1])
     begun = bool([one for one in assignments if one.path])
-    to_do = [one for one in assignments if not one.last and not one.over]
+    to_do = [one for one in assignments if not one.over and waits(one)]
     if not begun and lectures:
         return Step("read", lectures[0])
     if to_do:

@@ -6,7 +6,7 @@ import re
 import pytest
 from nbformat.v4 import new_markdown_cell
 
-from cluster.pages import lecture_copies, next_step
+from cluster.pages import course_map, handlers, lecture_copies, next_step
 from cluster.pages.course_map import Assignment, Lecture
 from cluster.pages.receipts import HandIn
 
@@ -16,9 +16,11 @@ NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
 
 
-def one(number, path="a.ipynb", filled=0, due=NOW + DAY, handed_in=False, **more):
-    hand_ins = [HandIn(None, NOW, True)] if handed_in else []
-    return Assignment(f"{number}_x", number, "X", path, filled, 3, due=due, hand_ins=hand_ins, **more)
+def one(number, path="a.ipynb", filled=0, due=NOW + DAY, handed_in=None, **more):
+    """handed_in: how many of its three cells the newest hand-in had filled."""
+    hand_ins = [HandIn(None, NOW, True)] if handed_in is not None else []
+    kind = type("Given", (Assignment,), {"last_filled": handed_in}) if hand_ins else Assignment
+    return kind(f"{number}_x", number, "X", path, filled, 3, due=due, hand_ins=hand_ins, **more)
 
 
 LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
@@ -31,18 +33,37 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
         (("read", "01"), [one("01", path="")]),
         (("go on", "01"), [one("01", filled=1), one("03", path="")]),
         (("hand in", "01"), [one("01", filled=3)]),
-        (("fetch", "03"), [one("01", handed_in=True), one("03", path="")]),
+        (("fetch", "03"), [one("01", handed_in=3), one("03", path="")]),
+        (("go on", "01"), [one("01", filled=1, handed_in=1), one("03", path="")]),
+        (("hand in", "01"), [one("01", filled=3, handed_in=1)]),
+        (("fetch", "03"), [one("01", filled=1, handed_in=1, due=None), one("03", path="")]),
+        (("read", "03"), [one("01", filled=1, handed_in=1, due=NOW - DAY)]),
+        (("read", "03"), [one("01", filled=1, handed_in=1, feedback="f", fetched=NOW)]),
         (("fetch", "03"), [one("01", due=NOW - DAY), one("03", path="")]),
-        (("feedback", "01"), [one("01", handed_in=True, given_back=NOW), one("03")]),
-        (("feedback", "01"), [one("01", handed_in=True, given_back=NOW, feedback="f", fetched=NOW - DAY)]),
-        (("read", "03"), [one("01", handed_in=True, given_back=NOW, feedback="f", fetched=NOW + DAY)]),
-        (("nothing", None), [one("03", handed_in=True)]),
+        (("feedback", "01"), [one("01", handed_in=3, given_back=NOW), one("03")]),
+        (("feedback", "01"), [one("01", handed_in=3, given_back=NOW, feedback="f", fetched=NOW - DAY)]),
+        (("read", "03"), [one("01", handed_in=3, given_back=NOW, feedback="f", fetched=NOW + DAY)]),
+        (("nothing", None), [one("03", handed_in=3)]),
     ],
 )
 def test_next_step(expected, assignments):
     """Is the next step what a student has to do next?"""
     found = next_step.suggested(LECTURES, assignments)
     assert (found.do, getattr(found.subject, "number", None)) == expected
+
+
+def test_a_question_may_have_two_lines(tmp_path):
+    """Does the start page show the question of each lecture, and no other bold words?"""
+    text = "# 4 · One\n\n**Many are possible. Where does\nthe rest go?**\n\n**Bold** words. Why **not**?"
+    (tmp_path / "04_one.ipynb").write_text(notebook(new_markdown_cell(text)))
+    (tmp_path / "05_two.ipynb").write_text(notebook(new_markdown_cell("# 5\n\n**Bold** words. Why **not**?")))
+    found = course_map.lectures(tmp_path, "")
+    assert [one.question for one in found] == ["Many are possible. Where does the rest go?", ""]
+
+
+def test_names_in_a_title_are_code():
+    """Does a check's title show `names` as code, and markup as text?"""
+    assert handlers.coded("Every `k`-th <b>") == "Every <code>k</code>-th &lt;b&gt;"
 
 
 def test_a_copy_never_overwrites(tmp_path):
