@@ -29,8 +29,8 @@ LAB_OFF = (
     "@jupyterlab/fileeditor-extension:language-server",
 )
 LOG_IN = (
-    "Your account is the one on this machine. "
-    "The password is the one that your instructor gave you, until you change it."
+    "Your instructor gave you a user name and a first password. "
+    "Is the password forgotten? Your instructor can give you a new one."
 )
 TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the course's colours and words
 

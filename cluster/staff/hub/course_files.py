@@ -47,8 +47,9 @@ README = """\
 - `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, press
   *Make my copy* on the start page (menu *Course*).
 - {log_in}
-- Assignments are not here: Nbgrader > Assignment List fetches them into `assignments/`, and submits them.
-- *Check officially*, on the start page, says what your saved work would get, a few times an hour.
+- Assignments are not here: the start page fetches them into `assignments/`. Above such a notebook are
+  *Validate* (the checks that you can see, as often as you like), *Check* (what your saved work would get,
+  with the hidden checks, a few times an hour) and *Hand in*, which ends with a receipt.
 - `cluster/` is the package that notebooks import.
 """
 

@@ -44,10 +44,11 @@ minutes on two cores.
 
 1. *Kernel > Restart Kernel and Run All Cells…*, then save. A cell that fails below a hole you leave empty is
    no reason to wait: each check is graded by itself.
-2. On a course server, *check officially* on the start page grades your saved folder with all checks, a few
-   times an hour. It says the points of each, of hidden ones too, and is no hand-in.
-3. On a course server: *Nbgrader > Assignment List*, *Submit* beside the assignment. The start page then has a
-   receipt, with the server's time and the hash of each file.
+2. On a course server three buttons stand above the notebook. *Validate* runs the checks that you can see,
+   as often as you like. *Check* grades your saved folder with all checks, a few times an hour: it says the
+   points of each, of hidden ones too, and is no hand-in.
+3. *Hand in* is the third. You get a receipt, with the server's time and the hash of each file; the start page
+   keeps it. (*Nbgrader > Assignment List*, *Submit*, does the same.)
 4. Elsewhere pack the assignment's whole folder, the notebook and `runs/` in it, under its own name, and send
    it in the way your instructors have named:
 
