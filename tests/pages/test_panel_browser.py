@@ -1,9 +1,13 @@
 """In a browser: can everybody use the pages, with keys alone, in JupyterLab as well as in a tab?"""
 
+from pathlib import Path
+
 import pytest
 
+from cluster import pages as panel
 from cluster.jobs import submit
 
+from .. import ROOT
 from ..browser import browser, needs_browser, overflows, violations
 
 pytestmark = [needs_browser, pytest.mark.servers]
@@ -42,6 +46,44 @@ def test_pages_are_accessible(server, jobs, job):
                 page.goto(server.url + path)
                 assert violations(page) == [], f"{path}, {scheme}"
                 assert overflows(page) <= 0, f"{path} at {width} pixels"
+
+
+def test_a_table_in_a_narrow_panel_is_read_whole():
+    """Beside a notebook, in a wide window: does nothing of a receipt's table lie outside of the panel?"""
+    css = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
+    size = '<td class="right whole" data-label="bytes">60,851</td>'
+    digest = f'<td data-label="SHA-256"><code class="hash">{"8f" * 32}</code></td>'
+    head = "<thead><tr><th>file</th><th>bytes</th><th>SHA-256</th></tr></thead>"
+    row = f"<tr><th>convolution_as_gemm.ipynb</th>{size}{digest}</tr>"
+    table = f'<table class="cards">{head}<tbody>{row}</tbody></table>'
+    with browser() as page:
+        page.set_content(
+            f'<style>{css}</style><div class="course side" style="width: 340px"><main>'
+            f'<div class="scrolled">{table}</div></main></div>'
+        )
+        edge = page.eval_on_selector(".hash", "one => one.getBoundingClientRect().right")
+        assert edge <= 340, f"the hash ends at {edge} of 340 pixels"
+
+
+def test_feedback_on_a_phone_shows_the_points():
+    """At 390 pixels: does the column of points stand in the window, however long a check's name is?"""
+    css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
+    words = "<td>✗</td><td>One convolution of dy with turned filters; nothing is added in place</td>"
+    name = "<td><code>input-gradient-is-a-convolution</code></td>"
+    table = f'<table class="checks"><tr>{words}{name}<td class="n">0 of 1</td></tr></table>'
+    with browser(390, 844) as page:
+        page.set_content(f"<style>{css}</style><header>{table}</header>")
+        assert overflows(page) <= 0
+
+
+def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
+    """In a window of 390 pixels: has the start page's heading room for its words?"""
+    with browser(390, 844) as page:
+        page.goto(f"{server.url}lab?token=secret&reset")
+        page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
+        page.wait_for_function(
+            "() => document.querySelector('#convolution-to-cluster').getBoundingClientRect().width > 250"
+        )
 
 
 def test_in_jupyterlab_with_keys_alone(server, job):
