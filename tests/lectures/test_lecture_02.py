@@ -163,8 +163,9 @@ def test_record_is_of_this_script(experiment, record):
     script = RUNS / "02_data_size.py"
     assert record["script"] == hashlib.sha256(script.read_bytes()).hexdigest()
     sizes = [job["images"] for job in record["jobs"]]
-    assert sizes == sorted(set(sizes)) and set(sizes) <= set(experiment.UPDATES)
-    assert {100, 300, 1000, 3000, 10_000} <= set(sizes)
+    assert sizes == list(experiment.UPDATES) == [100, 300, 1000, 3000, 10_000, 60_000]
+    commits = {job["versions"]["cluster"] for job in record["jobs"]}
+    assert len(commits) == 1 and not commits.pop().endswith("-dirty")
     everyone = {(name, seed) for name in CLASSIFIERS for seed in range(5)}
     for job in record["jobs"]:
         assert job["updates"] == experiment.UPDATES[job["images"]]
@@ -193,6 +194,21 @@ def test_with_few_images_the_engineer_wins(record, lecture, images):
         difference = found[name] - found["HOG"]
         assert difference.mean() > lecture["interval"](difference)
     assert (found["HOG"] < found["LeNet-5"]).all()
+
+
+def test_with_60_000_images_lenet_wins_and_the_mlp_does_not(record, lecture):
+    """LeNet-5 errs less than HOG in every seed, by more than the interval; the MLP errs more."""
+    found = errors(record, 60_000)
+    assert (found["LeNet-5"] < found["HOG"]).all()
+    for better, worse in [("LeNet-5", "HOG"), ("HOG", "MLP"), ("LeNet-5", "augmented")]:
+        difference = found[worse] - found[better]
+        assert difference.mean() > lecture["interval"](difference)
+
+
+def test_10_000_and_60_000_images_are_seen_equally_often(record):
+    """Between them images and updates grow alike: 6.4 epochs both."""
+    epochs = {job["images"]: 32 * job["updates"] / job["images"] for job in record["jobs"]}
+    assert epochs[10_000] == epochs[60_000] == 6.4
 
 
 def test_structure_alone_does_not_help(record, lecture):
