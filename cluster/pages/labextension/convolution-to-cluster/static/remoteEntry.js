@@ -242,11 +242,11 @@
         };
         // Where the course's hub has the official check, the start page says so.
         const official = live.fetched(`${base}course`).then(
-          ({ page }) => (page.querySelector("[data-check]") ? [["check", "Check", "Save, and check officially", check]] : []),
+          ({ page }) => (page.querySelector("[data-check]") ? [["check", "Check", "Save, and grade it with the hidden checks, too; no hand-in", check]] : []),
           () => [],
         );
         const actions = (more) => [
-          ["validate", "Validate", "Save, run the checks, say which pass", validate],
+          ["validate", "Validate", "Save, run the checks that are shown, say which pass", validate],
           ...more,
           ["hand-in", "Hand in", "Save, and hand in the assignment", handIn],
         ];
@@ -285,6 +285,7 @@
         }
         // The course begins with its map: in front where nothing else was opened, else behind; not again on a reload.
         app.restored.then(() => {
+          if (innerWidth <= 640) shell.collapseLeft?.(); // its list of files would leave no room for a page
           const others = [...shell.widgets("main")].some((one) => !one.id.startsWith("launcher"));
           if (!others) commands.execute("course:start");
           else if (performance.getEntriesByType("navigation")[0]?.type !== "reload") {
