@@ -52,7 +52,7 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import expect, unchanged, watched
+from cluster.checks import expect, has_failed, unchanged, watched
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(1)
@@ -421,6 +421,11 @@ filters[1, 1] -= filters.sum(axis=(0, 1))  # the brightness cancels, if float64 
 with watched("im2col", im2col_by_definition):
     y = forward(bright, filters, np.zeros(2))
 expect(y, convolve_loops(bright, filters, np.zeros(2)), name="forward of a bright image")
+x, w, b = (integers(*shape).astype(np.float32) for shape in [(1, 4, 5, 2), (3, 3, 2, 2), (2,)])
+x += np.float32(2**16)  # sums are whole numbers of less than 24 bits
+with watched("im2col", im2col_by_definition):
+    y = forward(x, w, b)
+expect(y, convolve_loops(x, w, b), name="forward of a bright image in float32")
 ### END HIDDEN TESTS
 layer32 = small.astype(np.float32), small_filter.astype(np.float32), np.ones(1, np.float32)
 with watched("im2col", im2col_by_definition):
@@ -502,6 +507,19 @@ with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
     result = forward(x, w, b, 2, 1, 1, 2)
 assert 1 <= calls.count <= 2, f"forward() called gemm {calls.count} times for two groups"
 expect(result, 3 * convolve_loops(x, w, 0 * b, 2, 1, 1, 2) + b, name="two groups with the tripled product")
+for shape, k, K, stride, padding, dilation, groups in [
+    ((2, 7, 6, 2), 3, 3, 1, 2, 2, 1),
+    ((2, 5, 6, 3), 1, 4, 1, 0, 1, 1),  # a 1 × 1 convolution
+    ((2, 5, 4, 3), 2, 3, 2, 0, 1, 3),  # depthwise
+]:
+    if has_failed("forward-equals-loops") or has_failed("forward-groups"):
+        break  # what goes wrong with these layers has been said there
+    image, filters, bias = integers(*shape), integers(k, k, shape[3] // groups, K), integers(K)
+    with watched("im2col", im2col_by_definition), watched("gemm", tripled) as calls:
+        result = forward(image, filters, bias, stride, padding, dilation, groups)
+    assert 1 <= calls.count <= groups, f"forward() called gemm {calls.count} times for {groups} groups"
+    plain = convolve_loops(image, filters, 0 * bias, stride, padding, dilation, groups)
+    expect(result, 3 * plain + bias, name=f"forward of {shape} with the tripled product, {k=}, {dilation=}")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -747,7 +765,14 @@ expect(
     },
     "dx",
 )
-with watched("forward", convolve_loops):
+
+
+def layer_of_dtypes(x, w, b, *args, **sizes):
+    """Stands for forward: the result has the dtype that products and sums of these arrays have."""
+    return convolve_loops(x, w, b, *args, **sizes).astype(np.result_type(x, w, b))
+
+
+with watched("forward", layer_of_dtypes):
     dx = input_gradient(np.ones((1, 2, 2, 1), np.float32), small_filter.astype(np.float32), (1, 3, 3, 1))
 by_hand = np.array([[1, 3, 2], [4, 10, 6], [3, 7, 4]], np.float32).reshape(1, 3, 3, 1)
 expect(dx, by_hand, name="dx of the small image in float32, with dy = 1,")
@@ -817,13 +842,29 @@ assert shape == (3, 3, 4, 2), (
 expect(y.reshape(-1), dx.reshape(-1), name="what the layer computed")
 expect(result, 3 * dx, name="dx, with a layer that gives three times the result,")
 ### BEGIN HIDDEN TESTS
-w, dy = integers(2, 2, 3, 2), integers(1, 4, 5, 2)  # the images are (1, 5, 6, 3)
-with watched("forward", convolve_loops):
-    dx = input_gradient(dy, w, (1, 5, 6, 3))
-with watched("forward", tripled_layer), watched("gemm", tripled):
-    result = input_gradient(dy, w, (1, 5, 6, 3))
-assert np.any(dx), "dx is zero everywhere"
-expect(result, 3 * dx, name="dx of another layer, with a layer that gives three times the result,")
+for shape, k, K, stride, padding, dilation, groups in [
+    ((1, 5, 6, 3), 2, 2, 1, 0, 1, 1),
+    ((2, 7, 6, 2), 3, 2, 2, 1, 1, 1),
+    ((2, 6, 7, 2), 3, 3, 1, 1, 2, 1),
+    ((2, 5, 4, 4), 3, 6, 1, 1, 1, 2),
+]:
+    if has_failed("input-gradient") and (stride, dilation, groups) != (1, 1, 1):
+        break  # what goes wrong with these layers has been said there
+    sizes = stride, padding, dilation, groups
+    w = integers(k, k, shape[3] // groups, K)
+    dy = integers(shape[0], *(output_size(n, k, stride, padding, dilation) for n in shape[1:3]), K)
+    with watched("forward", convolve_loops):
+        dx = input_gradient(dy, w, shape, *sizes)
+    products.clear()
+    with watched("forward", tripled_layer) as layers, watched("gemm", tripled) as calls:
+        result = input_gradient(dy, w, shape, *sizes)
+    assert np.any(dx), "dx is zero everywhere"
+    assert 1 <= layers.count + calls.count <= groups, (
+        f"input_gradient() called forward {layers.count} times and gemm {calls.count} times, {groups=}"
+    )
+    for A, _ in products:
+        assert A.shape[1] >= k * k * K // groups, "gemm adds up over no window of dy"
+    expect(result, 3 * dx, name=f"dx of {shape} with a layer that gives three times the result, {sizes=},")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -952,6 +993,11 @@ expect(
 ### BEGIN HIDDEN TESTS
 layer = dict(N=2, H=9, W=6, C=5, K=7, k=3, stride=2, padding=1)
 expect(layer_bytes(**layer, itemsize=2), 2 * (540 + 315 + 7 + 210), name="float16")
+expect(
+    layer_bytes(**layer, with_im2col=True),  # 2 · 5 · 3 windows of 45 numbers
+    4 * (540 + 315 + 7 + 210 + 2 * 1_350),
+    name="two images with im2col",
+)
 layer = dict(N=1, H=20, W=11, C=6, K=4, k=3, stride=2, padding=1, dilation=3, groups=2)  # 8 · 4 windows
 expect(layer_bytes(**layer), 4 * (1_320 + 108 + 4 + 128), name="two groups, dilation 3")
 expect(
