@@ -8,6 +8,7 @@ import hashlib
 import html
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -23,9 +24,12 @@ from cluster.staff.hub import daemons
 from cluster.staff.services import locked
 from tests.bench.classroom import ASSIGNMENT, tiny
 
-from .hub import COURSE, PREFIX, Hub, wait
+from .hub import COURSE, PREFIX, ROOT, Hub, Person, wait
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+
+EVE, CEM = "eve.2", "c.em"  # names with a dot
+README = (ROOT / "cluster/staff/hub/README.md").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +47,7 @@ def hub(course):
         pytest.skip(f"no hub can be started here: {why}")
     own = Hub(course)
     try:
-        own.enrol(ada="student", ben="student", eve="student", ines="instructor")
+        own.enrol(**dict.fromkeys(("ada", "ben", EVE), "student"), ines="instructor")
         with open(own.folder / "settings.toml", "a") as file:
             file.write("\nprogress = true\n")
         own.start()
@@ -68,7 +72,7 @@ def ben(hub):
 
 @pytest.fixture(scope="module")
 def eve(hub):
-    eve = hub.person("eve")
+    eve = hub.person(EVE)
     eve.log_in()
     return eve.spawn()
 
@@ -194,7 +198,7 @@ def test_a_student_fetches_and_submits(ada, ben):
 def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
     """Names in no encoding, of others, with a new line; a hole of 4 TB: are they said, and the page whole?"""
     inbox = hub.state / "exchange" / COURSE / "inbound"
-    hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace("eve", "ada"))
+    hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace(EVE, "ada"))
     assert len(list(inbox.iterdir())) == 2 + 6
     page = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}")
     assert page.status_code == 200 and page.text.count("<b>in the inbox</b>") == 3
@@ -346,7 +350,7 @@ def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
     assert len(answers) > 2 and all(answers), "Formgrader answers while a class is graded"
     students = ines.formgrader("GET", f"/formgrader/api/submissions/{ASSIGNMENT}").json()
     marks = {row["student"]: (row["score"], row["first_name"]) for row in students}
-    assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben"), eve.user: (3.0, "Eve")}
+    assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben"), eve.user: (3.0, EVE.title())}
     assert "feedback for 3 students to fetch" in press(ines, "give-back")
     assert "students have it already, unchanged" in press(ines, "hand-out")
     assert "feedback is there" in ada.mine("GET", "/course").text
@@ -409,7 +413,7 @@ def test_a_name_with_markup_is_shown_as_text(hub, eve, ines):
         assert answer.ok and markup not in answer.text, page
         assert page == pages[1] or html.escape(markup) in answer.text, page
     enrolled = hub.roster.read_text()
-    hub.roster.write_text(enrolled.replace("Eve Example", f"Eve {markup}"))
+    hub.roster.write_text(enrolled.replace(f"{EVE.title()} Example", f"Eve {markup}"))
     assert "line 4: name = " in hub.do("sync", hub.roster, status=1)
     hub.roster.write_text(enrolled)
 
@@ -460,9 +464,9 @@ def test_backup_and_restore(hub, ines):
 
 def test_the_roster_changes(hub, ben, ines):
     """Who is taken off loses server and log-in and keeps marks; another role has other extensions."""
-    hub.enrol(ada="instructor", cem=("student", 3), ines="instructor")
+    hub.enrol(ada="instructor", **{CEM: ("student", 3)}, ines="instructor")
     answer = hub.do("sync", hub.roster)
-    for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", "cem: into the gradebook"):
+    for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", f"{CEM}: into the gradebook"):
         assert f"{PREFIX}{line}" in answer, line
     assert running(hub, ben.user) == [] and ben.home.is_dir()
     assert hub.person("ben").log_in().status_code == 403
@@ -470,9 +474,9 @@ def test_the_roster_changes(hub, ben, ines):
     ada.log_in()
     assert ada.formgrader("GET", "/formgrader/manage_assignments").ok
     names = {s["id"] for s in ines.formgrader("GET", "/formgrader/api/students").json()}
-    assert {f"{PREFIX}ben", f"{PREFIX}cem"} <= names, "who has handed in stays in the gradebook"
+    assert {f"{PREFIX}ben", f"{PREFIX}{CEM}"} <= names, "who has handed in stays in the gradebook"
     assert "0 changes" in hub.do("sync", hub.roster)
-    hub.enrol(ada="student", ben="student", cem="student", ines="instructor")
+    hub.enrol(**dict.fromkeys(("ada", "ben", CEM), "student"), ines="instructor")
     hub.do("sync", hub.roster)
     assert hub.person("ben").log_in().ok, "back on the roster, with the old password"
     closed = lambda: ada.formgrader("GET", "/formgrader/api/assignments").status_code == 403  # noqa: E731
@@ -481,7 +485,7 @@ def test_the_roster_changes(hub, ben, ines):
 
 def test_stop_leaves_nothing_behind(hub):
     """Are servers, kernels and what a student left running ended, and all files kept for the next start?"""
-    cem = hub.person("cem")
+    cem = hub.person(CEM)
     cem.log_in()
     cem.spawn()
     kernel = cem.mine("POST", "/api/kernels", json={"name": "python3"})
@@ -490,8 +494,47 @@ def test_stop_leaves_nothing_behind(hub):
     answer = hub.do("stop")
     assert "servers and kernels" in answer
     assert running(hub, cem.user) == [] and not [c for c in psutil.net_connections() if mine(hub, c)]
-    assert "dead" not in hub.do("status", status=3) and (hub.state / "passwords.csv").exists()
+    text = hub.do("status", status=3)
+    assert "dead" not in text and "stopped on purpose" in text and (hub.state / "passwords.csv").exists()
     assert "servers and kernels: 0 processes" in hub.do("stop")
+
+
+@pytest.mark.timeout(1200)
+def test_the_machine_is_lost(hub, tmp_path):
+    """The README's way back, word by word: the same numbers, passwords, work and marks? And the old inbox?"""
+    keep, back, again = re.findall(
+        r"^```bash\n(.*?)^```", README.partition("\n## The machine")[2], re.S | re.M
+    )
+    ada, state, password = f"{PREFIX}ada", str(hub.state), hub.password("ada")
+    number, marks = pwd.getpwnam(ada).pw_uid, hub.marks()
+    work = hub.state / "home" / ada / "assignments" / ASSIGNMENT / "doubling.ipynb"
+    text, backup = work.read_bytes(), tmp_path / "backup.tar.gz"
+
+    def shell(command, **words):
+        words = {"/var/lib/convolution-to-cluster/hub": state, "/srv/backup": tmp_path} | words
+        for old, new in words.items():
+            command = command.replace(old, str(new))
+        subprocess.run(["bash", "-euc", command], cwd=tmp_path, check=True)
+
+    hub.do("backup", backup)
+    shell(keep)
+    hub.do("stop", "--purge", "--yes")
+    assert ada not in {user.pw_name for user in pwd.getpwall()} and not hub.state.exists()
+    (homes,) = tmp_path.glob("homes-*.tar.gz")
+    assert homes.stat().st_mode & 0o777 == 0o600
+    before = re.fullmatch(r"(.*)\nmake hub [^\n]*\n[^\n]* restore BACKUP.tar.gz\n", back, re.S)[1]
+    shell(before, **{"HOMES.tar.gz": homes, "BACKUP.tar.gz": backup})
+    assert (tmp_path / "people.csv").read_text() == hub.roster.read_text()
+    assert "a new Unix user" not in hub.start()
+    hub.do("restore", backup)
+    assert pwd.getpwnam(ada).pw_uid == number and work.read_bytes() == text and work.owner() == ada
+    assert hub.marks() == marks
+    assert Person(hub, ada, password).log_in().url.endswith("/hub/home")
+    course = hub.state / "home" / hub.grader / "course"
+    first = min(path.name for path in (course / ".grading/inbound-of-backup").glob(f"{ada}+*"))
+    shell(again, **{"~course-grader": course.parent, "ada+01_…": first, "chown -R ada": f"chown -R {ada}"})
+    assert "1 collected" in hub.grade("collect", ASSIGNMENT)
+    hub.do("status")
 
 
 def running(hub, user):
@@ -501,4 +544,4 @@ def running(hub, user):
 
 
 def mine(hub, connection):
-    return connection.status == "LISTEN" and hub.port <= connection.laddr.port < hub.port + 4
+    return connection.status == "LISTEN" and hub.port <= connection.laddr.port < hub.port + 5

@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from cluster.staff import services
 from cluster.staff.hub import __main__ as hub_commands
-from cluster.staff.hub import daemons, preflight, roster, settings, start, status, stop, units, users
+from cluster.staff.hub import backup, daemons, preflight, roster, settings, start, status, stop, units, users
 from cluster.staff.hub import state as states
 from cluster.staff.hub.settings import Settings, Trouble
 from cluster.staff.one_machine_slurm.description import Cluster
@@ -312,6 +313,34 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
     assert hub_commands.main(["stop", "--state", str(tmp_path / "none")]) == 1
     assert "--state" in capsys.readouterr().err
     assert (tmp_path / "home").is_dir()
+
+
+# --- a backup of what was restored --------------------------------------------------------------------
+
+
+def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
+    """Is the inbox of the backup before kept beside that of the one now, and nothing left half done?"""
+    root, exchange, kept = tmp_path / "course", tmp_path / "exchange", tmp_path / "kept"
+    root.mkdir()
+    for name in ("grading/inbound-of-backup/ada+1", "exchange/inbound/ada+1", "exchange/inbound/ben+2"):
+        (kept / name).mkdir(parents=True)
+        (kept / name / "work").write_text(name)
+    for name in backup.OURS:
+        (kept / "exchange" / name).mkdir()
+        (exchange / name).mkdir(parents=True)
+    file = tmp_path / "backup.tar.gz"
+    with tarfile.open(file, "w:gz") as tar:
+        for part in ("grading", "exchange"):
+            tar.add(kept / part, part)
+    for _ in range(2):
+        before = root / f".grading.before-{_}"
+        with open(file, "rb") as f:
+            backup._replace(f, root, exchange, {"book": backup.BOOK}, b"book", before)
+        grading = root / ".grading"
+        found = {p.parent.name: p.read_text() for p in grading.glob("inbound-of-backup/*/work")}
+        assert found == {"ada+1": "grading/inbound-of-backup/ada+1", "ben+2": "exchange/inbound/ben+2"}
+        assert (grading / backup.BOOK).read_bytes() == b"book" and not (root / ".grading.restored").exists()
+    assert (root / ".grading.before-1").is_dir()
 
 
 # --- what the README says -----------------------------------------------------------------------------

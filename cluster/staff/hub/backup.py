@@ -319,7 +319,11 @@ def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, 
             if not target.exists():
                 shutil.move(entry, target)
                 _open(target)
-    (new / "exchange/inbound").rename(root / ".grading" / "inbound-of-backup")
+    inbox = root / ".grading" / "inbound-of-backup"
+    inbox.mkdir(mode=0o700, exist_ok=True)  # a backup that was made after a restore brings one
+    for entry in (new / "exchange/inbound").iterdir():
+        if not (inbox / entry.name).exists():
+            entry.rename(inbox / entry.name)
     shutil.rmtree(new)
 
 
