@@ -60,6 +60,21 @@ def test_an_empty_hole_is_no_misunderstanding():
     assert class_report.shows({"q": wrong, "r": wrong, "t": empty}, MUTANTS) == [B]
 
 
+@pytest.mark.parametrize(
+    ("scores", "shown"),
+    [
+        ([None, None], {"mean": None, "failed": 0, "rate": 0.0, "waiting": 2, "error": "2 not read yet"}),
+        ([None, 1.0, 2.0], {"mean": 1.5, "failed": 1, "rate": 0.5, "waiting": 1, "error": "1 not read yet"}),
+        ([0.0, 2.0], {"mean": 1.0, "failed": 1, "rate": 0.5, "waiting": 0, "error": ""}),
+    ],
+)
+def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
+    """Is a written answer that waits for a person counted neither as right nor as lost?"""
+    students = [{"scores": {"why": s}, "failed": {}, "seconds of checks": {}} for s in scores]
+    found = class_report.check("why", 2.0, students)
+    assert {name: found[name] for name in shown} == shown
+
+
 def test_a_verdict_from_before_kinds_were_recorded_is_read():
     """Is the kind of a failure read from its error, where a verdict of an older grading has only that?"""
     old = {"score": 0.0, "max_score": 1.0, "error": WRONG, "hidden": True, "seconds": 0.1}

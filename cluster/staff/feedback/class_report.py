@@ -132,19 +132,26 @@ def counted(students: list[dict[str, Any]]) -> list[tuple[str, int]]:
 
 
 def check(name: str, worth: float, students: list[dict[str, Any]]) -> dict[str, Any]:
-    """One check over the class."""
-    scores = [row["scores"].get(name, 0.0) for row in students]
-    scores = [score for score in scores if score is not None] or [0.0]
+    """One check over the class. An answer that waits for a person is neither right nor lost."""
+    given = [row["scores"].get(name, 0.0) for row in students]
+    scores = [score for score in given if score is not None]
+    lost = sum(score < worth for score in scores)
+    waiting = len(given) - len(scores)
     errors = Counter(first_line(row["failed"][name]) for row in students if name in row["failed"])
     took = [s for row in students if (s := row["seconds of checks"].get(name)) is not None]
     return {
         "check": name,
         "points": worth,
-        "mean": round(statistics.fmean(scores), 3),
-        "failed": sum(score < worth for score in scores),
-        "rate": round(sum(score < worth for score in scores) / len(scores), 4),
+        "mean": round(statistics.fmean(scores), 3) if scores else None,
+        "failed": lost,
+        "rate": round(lost / len(scores), 4) if scores else 0.0,
+        "waiting": waiting,
         "seconds": round(statistics.median(took), 3) if took else None,
-        "error": errors.most_common(1)[0][0][:200] if errors else "",
+        "error": errors.most_common(1)[0][0][:200]
+        if errors
+        else f"{waiting} not read yet"
+        if waiting
+        else "",
     }
 
 

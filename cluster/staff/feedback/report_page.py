@@ -45,8 +45,8 @@ def page(found: dict[str, Any]) -> str:
                     r["check"],
                     r["points"],
                     r["mean"],
-                    r["failed"],
-                    f"{r['rate']:.0%}",
+                    r["failed"] if r["mean"] is not None else None,
+                    f"{r['rate']:.0%}" if r["mean"] is not None else "",
                     r["seconds"],
                     r["error"],
                 ]
