@@ -1,9 +1,9 @@
 """Train the matched variants of lecture 08 and record them: python lectures/runs/08_large_batches.py
 
 08_large_batches/train.py is one script; each variant differs from its parent in one line: VARIANTS. Each is
-trained with five seeds; SWEEP says which of them are batch against rate: four batches, seven rates each. The
-runs are a sweep of jobs, one at a time, each with one thread. What the ledger of runs holds already is not
-run again, so this script can be interrupted.
+trained with five seeds; SWEEP says which of them are error against rate. The runs are a sweep of jobs, one
+at a time, each with one thread. What the ledger of runs holds already is not run again, so this script can
+be interrupted.
 
 The record, 08_large_batches.json, holds for each run its key (the hash of code, arguments and resources), the
 hash of its script, versions with the commit, machine and date, the loss of its updates and its test errors;
@@ -44,8 +44,8 @@ VARIANTS = {  # name: parent, a line of it, the line in its place
     ),
     "sqrt, gradual": ("gradual", GRADUAL, GRADUAL.replace("B * k ", "B * k**0.5 ")),
 }
-FACTORS = {f"reach {f:g}": f for f in (0.5, 2, 4, 8, 16, 32)}  # variant: the rate that it reaches / B
-VARIANTS |= {v: ("gradual", GRADUAL, GRADUAL.replace("B * k ", f"B * {f:g} ")) for v, f in FACTORS.items()}
+FACTORS = {f"reach {f}": f for f in (2, 4, 8, 16)}  # variant: the rate that it reaches / B
+VARIANTS |= {v: ("gradual", GRADUAL, GRADUAL.replace("B * k ", f"B * {f} ")) for v, f in FACTORS.items()}
 LARGE = ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles")
 RUNS = [  # variant, ranks; five seeds each
     ("plain", 1),
@@ -55,10 +55,13 @@ RUNS = [  # variant, ranks; five seeds each
     ("plain", 8),
     ("sqrt, gradual", 32),
 ]
-SWEEP = {k: {1: "plain"} | {f: v for v, f in FACTORS.items()} for k in (1, 8, 32, 128)}  # {factor: variant}
-SWEEP |= {k: SWEEP[k] | {k: "gradual"} for k in (8, 32, 128)}  # which reaches k B
-del SWEEP[128][0.5]
-RUNS += [(name, k) for k in SWEEP for name in SWEEP[k].values() if (name, k) not in RUNS]
+SWEEP = {  # ranks: {rate that is reached / B: variant}
+    1: {1: "plain"},
+    8: {1: "plain", 8: "gradual"},
+    32: {1: "plain", 32**0.5: "sqrt, gradual", 32: "gradual"} | {f: name for name, f in FACTORS.items()},
+    128: {128: "gradual"},
+}
+RUNS += [(name, 32) for name in FACTORS]
 SEEDS = [0, 1, 2, 3, 4]
 KEPT = {("plain", 1), ("plain", 32), ("linear", 32), ("gradual", 32)}  # whose weights are recorded
 
