@@ -1,0 +1,32 @@
+MISUNDERSTANDING = "What arrives on the way back stands behind what is there."
+FAILS = {
+    "halving-doubling-any-n",
+    "halving-doubling-any-p",
+    "halving-doubling-powers",
+}
+REPLACE = {
+    "halving-doubling": """
+if rank < 2 * extra and rank % 2:
+    comm.send(x, rank - 1)
+    return comm.receive(rank - 1)
+if rank < 2 * extra:
+    comm.add(x, comm.receive(rank + 1))
+part = Group(comm, [r for r in range(p) if r >= 2 * extra or r % 2 == 0])
+low, high, distance, way = 0, len(x), 1, []
+while distance < power:
+    partner, middle = part.rank ^ distance, (low + high) // 2
+    mine, other = slice(low, middle), slice(middle, high)
+    if part.rank & distance:
+        mine, other = other, mine
+    comm.add(x[mine], part.sendreceive(x[other], partner, partner))
+    way.append((partner, mine, other))
+    low, high, distance = mine.start, mine.stop, 2 * distance
+own = x[low:high]
+for partner, _, _ in reversed(way):
+    own = np.concatenate([own, part.sendreceive(own, partner, partner)])
+x = own
+if rank < 2 * extra:
+    comm.send(x, rank + 1)
+total = x
+""",
+}
