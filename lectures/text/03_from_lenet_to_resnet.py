@@ -762,11 +762,10 @@ print(f"{best.mean():.1f}%; worse than plain 20 at 0.05 in {(best > plain20).sum
 #
 # As in the paper, plain networks get worse with depth on the images they were trained on, and shortcuts
 # without a single parameter remove that. Is it the depth, or the rate? All of them had 0.05, tuned for none.
-# The panel on the right gives the plain 56 layers, and only them, the choice of a rate. While even its lowest
-# point lies above the dotted line, these rates are no excuse; a point below it would say that the left panel
-# shows a rate. Other limits: eight epochs are few; and a seed fixes the start and the order of the images but
-# not the rounding, so another processor can end elsewhere with the same seed: three seeds of one machine show
-# less than the whole spread.
+# The panel on the right gives the plain 56 layers, and only them, the choice of a rate. Even its lowest point
+# lies far above the dotted line, in every seed: the rate is no excuse. Limits: eight epochs are few; and a
+# seed fixes the start and the order of the images but not the rounding, so another processor can end
+# elsewhere with the same seed: three seeds of one machine show less than the whole spread.
 #
 # ### But why?
 #

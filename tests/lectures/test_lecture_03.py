@@ -187,8 +187,6 @@ def test_record_is_whole(record):
 
 def test_record_is_of_this_script_and_of_a_commit(record):
     """Did the script as it stands submit every job of the record, from committed code?"""
-    if not any("script" in job for job in record["jobs"]):
-        pytest.xfail("recorded before records named their script: make experiments RUN=03 makes it again")
     digest = hashlib.sha256((LECTURES / "runs" / "03_small_networks.py").read_bytes()).hexdigest()
     assert {job.get("script") for job in record["jobs"]} == {digest}
     commits = {job["versions"]["cluster"] for job in record["jobs"]}
@@ -216,8 +214,6 @@ def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
 
 def test_no_other_rate_saves_56_plain_layers(record):
     """At each other rate, in each seed: a higher training error than that of 20 layers at 0.05."""
-    if "rates" not in record["epochs"]:
-        pytest.xfail("recorded before it had other rates: make experiments RUN=03 makes it again")
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)
     assert len(deep) == 9 and min(deep) > max(shallow)
