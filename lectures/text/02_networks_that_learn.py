@@ -598,8 +598,8 @@ plt.show()
 # %% [markdown]
 # *(Figure: test error against the number of images, both logarithmic, one line with a band for each
 # classifier. All fall. HOG lies lowest up to 10,000 images and flattens; LeNet-5 begins highest, falls
-# fastest, crosses the MLP before 10,000 and HOG before 60,000. LeNet-5 with augmentation falls beside it,
-# always above.)*
+# fastest, crosses the MLP before 10,000 and HOG before 60,000. LeNet-5 with augmentation falls beside it, and
+# from 1,000 images on lies above it.)*
 #
 # The bands hold for one mean. For a comparison take differences within a seed, which has the same images in
 # both: what a lucky draw of images does, it does to both.

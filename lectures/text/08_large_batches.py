@@ -641,7 +641,7 @@ for epoch, value in zip(epochs, factor, strict=True):
     ax.plot(B * value, 10.6, marker="v", color="0.35", ls="")
     if epoch in (0, 1, 3, 10):
         ax.text(B * value, 9.9, f"{epoch}", ha="center", va="center", fontsize=8.5)
-ax.text(0.11, 10.25, "model, 32 ranks,\nafter so many epochs:", fontsize=8.5, va="center")
+ax.text(0.19, 11.25, "the model for 32 ranks, after so many epochs:", fontsize=8.5, va="center")
 for f, rule in {1: "naive", math.sqrt(32): "√k", 32: "linear"}.items():
     ax.text(B * f, sweep[32][f].mean() + 1.4, rule, ha="center", fontsize=8.5)
 ax.set(xscale="log", xlabel="learning rate that is reached", ylabel="test error / %", ylim=(9.4, 20.5))

@@ -220,10 +220,13 @@ def test_no_other_rate_saves_56_plain_layers(record):
 
 
 def test_batch_norm_allows_larger_learning_rates(record):
-    """At 0.3 and above no network without it learns; with it, each seed does, at every rate."""
+    """At 0.3 and above no network without it learns; with it, each seed does up to 1, and some at 3."""
     for rate in (0.3, 1.0, 3.0):
         assert min(errors(record, "norm", norm=False, rate=rate)) > 85
-        assert max(errors(record, "norm", norm=True, rate=rate)) < 60
+    for rate in (0.3, 1.0):
+        assert max(errors(record, "norm", norm=True, rate=rate)) < 30
+    at_the_edge = errors(record, "norm", norm=True, rate=3.0)
+    assert min(at_the_edge) < 60 and max(at_the_edge) > 85
 
 
 def test_cells_are_short():
