@@ -46,7 +46,7 @@ import contextlib
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import expect, unchanged, watched
+from cluster.checks import expect, has_failed, unchanged, watched
 from cluster.training import data
 
 plt.style.use("cluster.course")
@@ -201,9 +201,12 @@ steep = np.array([0.002, -0.001, 0.0005])
 slope = 1000 * np.cos(1000 * steep)
 for gradient, want in [(slope, "right"), (slope + 0.02, "wrong")]:
     verdict = check_gradient(lambda x: np.sum(np.sin(1000 * x)), steep, gradient, 1e-3)
+    words = (
+        "With a step of 1e-5 this curve bends so much that the slope is off by more than the tolerance; "
+        "the step has to follow from the tolerance."
+    )
     assert verdict == want, (
-        f"sin(1000 x): a {want} gradient was called {verdict}. With a step of 1e-5 this curve bends so "
-        "much that the slope is off by more than the tolerance; the step has to follow from the tolerance."
+        f"sin(1000 x): a {want} gradient was called {verdict}. {words if verdict == 'wrong' else ''}"
     )
 ### BEGIN HIDDEN TESTS
 far = np.array([2.0e4, -3.0e4, 1.23e4])
@@ -219,6 +222,18 @@ for gradient, want in [(2e6 * x, "right"), (2e6 * x * 1.01, "wrong")]:
 for gradient, want in [(np.zeros(2), "right"), (np.array([0, 1e-3]), "wrong")]:
     verdict = check_gradient(lambda x: np.float64(0), x, gradient, 1e-6)
     assert verdict == want, f"a {want} gradient of a loss that is 0 everywhere was called {verdict}"
+sines = 1 + np.sum(np.sin(x))
+for error, want in [(0, "right"), (5e-6, "wrong")]:  # a loss of 0 that is the difference of larger numbers
+    verdict = check_gradient(lambda x: 1 + np.sum(np.sin(x)) - sines, x, np.cos(x) + error, 1e-6)
+    assert verdict == want, f"a {want} gradient of a loss that is 0 at x was called {verdict}"
+far = rng.uniform(130, 250, 30).astype(np.float32)
+slope = 0.7 * np.cos(far * np.float32(0.7)).astype(float)
+level = np.sum(np.sin(far * np.float32(0.7)))
+for error, want in [(0, "right"), (0.2, "wrong")]:  # 0.7 · x is rounded as x is: a shorter step drowns in it
+    verdict = check_gradient(
+        lambda x: np.sum(np.sin(x * np.float32(0.7))) - level, far, (slope + error).astype(np.float32), 0.03
+    )
+    assert verdict == want, f"at x of some hundreds in float32, a {want} gradient was called {verdict}"
 ### END HIDDEN TESTS
 
 # %% check="checker-near-a-kink" points=1 see="2.3"
@@ -394,6 +409,7 @@ bright, w, b = integers(2, 3) + 2.0**30, integers(3, 2), np.zeros(2)
 w[2] = -w[0] - w[1]  # the brightness cancels, if float64 was kept
 expect(dense(bright, w, b), dense_by_definition(bright, w, b), name="dense of bright images")
 x, w, b = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (4,)])
+x += np.float32(2**16)  # more than half precision holds; sums have less than 24 bits
 expect(dense(x, w, b), dense_by_definition(x, w, b), name="dense of float32")
 ### END HIDDEN TESTS
 
@@ -468,6 +484,10 @@ expect(db, np.array([1.0]), name="db of large values that nearly cancel")
 x, w, dy = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (2, 4)])
 _, dw, db = dense_gradient(dy, x, w)
 assert dw.dtype == db.dtype == np.float32, f"float32 in, but dw is {dw.dtype} and db {db.dtype}"
+dy += np.float32(2**16)  # more than half precision holds; sums have less than 24 bits
+_, dw, db = dense_gradient(dy, x, w)
+expect(dw, np.einsum("ni,nj->ij", x, dy), name="dw of large values in float32")
+expect(db, np.einsum("nj->j", dy), name="db of large values in float32")
 ### END HIDDEN TESTS
 
 # %% check="dense-input" points=1 see="2.3"
@@ -495,6 +515,8 @@ dx, _, _ = dense_gradient(np.array([[2.0**30 + 1, -(2.0**30)]]), np.ones((1, 2))
 expect(dx, np.array([[1.0, 2.0]]), name="dx of large values that nearly cancel")
 x, w, dy = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (2, 4)])
 assert dense_gradient(dy, x, w)[0].dtype == np.float32, "float32 in, but dx is not float32"
+dy += np.float32(2**16)
+expect(dense_gradient(dy, x, w)[0], np.einsum("nj,ij->ni", dy, w), name="dx of large values in float32")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -635,9 +657,13 @@ for labels, want, by_hand in [
     ([1, 0, 2], (3000 + np.log(3)) / 3, [[1 / 3, -1 / 3, 0], [-2 / 9, 1 / 9, 1 / 9], [1 / 3, 0, -1 / 3]]),
 ]:
     loss, dlogits = softmax_cross_entropy(logits, np.array(labels))
+    words = ""
+    if not np.isfinite(loss):
+        words = "Take the largest logit of each image (not of the batch) from its logits. "
+    if not np.isfinite(loss) or 0 < float(loss) < want:
+        words += "A p that has become 0 has no logarithm: write ln p without a quotient."
     assert abs(float(loss) - want) < 1e-3, (
-        f"the loss of logits ±1000 with labels {labels} is {float(loss):.4f}. Take the largest logit of each "
-        "image (not of the batch) from its logits, and write ln p without a quotient."
+        f"the loss of logits ±1000 with labels {labels} is {float(loss):.4f}. {words}"
     )
     assert np.allclose(dlogits, by_hand, 0, 1e-3), f"dlogits of logits ±1000 with labels {labels} is wrong"
 ### BEGIN HIDDEN TESTS
@@ -876,6 +902,26 @@ for N, sizes in [(1, {"K": 1, "hidden": 2, "classes": 2}), (5, {"K": 3, "hidden"
     expect(float(loss), float(network_by_definition(parameters, x, labels)), name="the loss of other sizes")
     for name, want in gradients_of(("w3", "b3"), parameters, x, labels).items():
         expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+stretched = {"w2": 64 * parameters["w2"], "b2": 64 * parameters["b2"], "w3": parameters["w3"] / 64}
+with layers_by_definition():
+    _, gradients = loss_and_gradients(parameters | stretched, x, labels)
+want = 64 * gradients_of(("w3",), parameters, x, labels)["w3"]  # the layer sees 64 times as much
+expect_near(gradients["w3"], want, {}, "a large gradient of w3")
+with layers_by_definition():
+    loss, gradients = loss_and_gradients(dict(sorted(parameters.items())), x, labels)
+expect(
+    float(loss), float(network_by_definition(parameters, x, labels)), name="the loss, names in other order"
+)
+want = gradients_of(("w3", "b3"), parameters, x, labels)
+expect_near(gradients["w3"], want["w3"], {}, "the gradient of w3, with the names in another order")
+expect_near(gradients["b3"], want["b3"], {}, "the gradient of b3, with the names in another order")
+layers = ["dense-forward", "dense-weights", "dense-input", "relu-both-ways"]
+layers += ["loss-by-hand", "loss-stable", "loss-gradient"]
+if not any(map(has_failed, layers)):  # what they do to float32 is said there
+    parameters = new_parameters(4, K=2, pixels=5, hidden=3, classes=3)
+    _, gradients = loss_and_gradients(parameters, x[:, :5, :5, :1].astype(np.float32), labels % 3)
+    for name, gradient in gradients.items():
+        assert gradient.dtype == np.float32, f"float32 in, but the gradient of {name} is {gradient.dtype}"
 ### END HIDDEN TESTS
 
 # %% check="network-hidden" points=1 see="2.3"
@@ -893,6 +939,11 @@ for N, sizes in [(1, {"K": 1, "hidden": 5, "classes": 2}), (5, {"K": 3, "hidden"
         _, gradients = loss_and_gradients(parameters, x, labels)
     for name, want in gradients_of(("w2", "b2"), parameters, x, labels).items():
         expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+stretched = {"w1": 64 * parameters["w1"], "b1": 64 * parameters["b1"], "w2": parameters["w2"] / 64}
+with layers_by_definition():
+    _, gradients = loss_and_gradients(parameters | stretched, x, labels)
+want = 64 * gradients_of(("w2",), parameters, x, labels)["w2"]  # the layer sees 64 times as much
+expect_near(gradients["w2"], want, {}, "a large gradient of w2")
 ### END HIDDEN TESTS
 
 # %% check="network-convolution" points=1 see="2.3"
@@ -913,6 +964,10 @@ for N, sizes in [
         _, gradients = loss_and_gradients(parameters, x, labels)
     for name, want in gradients_of(("w1", "b1"), parameters, x, labels).items():
         expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+with layers_by_definition():
+    _, gradients = loss_and_gradients(parameters | {"w1": parameters["w1"] / 64}, 64 * x, labels)
+want = 64 * gradients_of(("w1",), parameters, x, labels)["w1"]  # the layer sees 64 times as much
+expect_near(gradients["w1"], want, {}, "a large gradient of w1")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -980,7 +1035,9 @@ assert np.array_equal(first, again), "the same seed and epoch gave two orders: n
 for what, other in [("epochs", order_of(0, 1)), ("seeds", order_of(1, 0))]:
     assert not np.array_equal(first, other), f"two {what} have the same order"
 ### BEGIN HIDDEN TESTS
-orders = {(seed, epoch): order_of(seed, epoch) for seed in (0, 1, 2, 5) for epoch in (0, 1, 2, 5)}
+asked = [(seed, epoch) for seed in (0, 1, 2, 5) for epoch in (0, 1, 2, 5)]
+asked += [(0, 10), (0, 100), (0, 1000), (1, 11), (11, 1)]  # no sum of seed and epoch tells all of them apart
+orders = {one: order_of(*one) for one in asked}
 for one, order in orders.items():
     rises = np.mean(np.diff(order) > 0)
     assert 0.4 < rises < 0.6, f"the images of an epoch are in no random order: {rises:.0%} of the steps rise"
@@ -1068,6 +1125,11 @@ for lr, m in [(0.25, 0.75), (0.5, 0.0), (0.0, 0.5), (2.0, 1.0)]:
     for n in names:
         expect(new_u[n], m * u[n] + g[n], name=f"u for lr = {lr}, momentum = {m}")
         expect(new_w[n], w[n] - lr * (m * u[n] + g[n]), name=f"w for lr = {lr}, momentum = {m}")
+w, u, g = ({n: integers(3) for n in order} for order in (names, names[::-1], names[1:] + names[:1]))
+new_w, new_u = update(w, u, g, 0.5, 0.25)
+for n in names:
+    expect(new_u[n], 0.25 * u[n] + g[n], name="u, where the dictionaries have the names in other orders")
+    expect(new_w[n], w[n] - 0.5 * (0.25 * u[n] + g[n]), name="w, where the names are in other orders")
 single = {"w": np.ones(3, np.float32)}
 for array in [update(single, single, single, 0.1, 0.9)[i]["w"] for i in (0, 1)]:
     assert array.dtype == np.float32, f"float32 in, but {array.dtype} out"
@@ -1194,6 +1256,22 @@ for number, (found, want) in enumerate(zip(seen, story, strict=False), start=1):
 assert len(seen) == len(story), f"4 updates took {len(seen)} steps, and should take {len(story)}: {seen[-3:]}"
 expect(last["a"], np.array([9.0, 10.0]), name="the parameters in the end")
 expect([float(loss) for loss in losses], [11.0, 13.0, 15.0, 17.0], name="the losses")
+
+
+def no_update(parameters, velocity, gradients, lr, momentum):
+    """Nothing changes; what dtype the velocity has is noted."""
+    seen.append(f"velocity {velocity['a'].dtype}")
+    return parameters, velocity
+
+
+seen.clear()
+with (
+    watched("batches", noted_batches),
+    watched("loss_and_gradients", noted_gradients),
+    watched("update", no_update),
+):
+    train({"a": np.ones(2, np.float32)}, five, np.arange(5), 1, batch=2, lr=0.1, momentum=0.9, seed=7)
+assert "velocity float32" in seen, f"the parameters are float32, but {seen[-1]}: keep the dtype"
 ### BEGIN HIDDEN TESTS
 for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5), (7, 7, 1)]:
     start, images = {"a": np.array([1.0, 2.0])}, integers(n, 2)
