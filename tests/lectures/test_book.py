@@ -406,9 +406,13 @@ def defined(lecture, *names, **known):
 
 
 def assigned(node):
-    """The names that an assignment gives, one or several in a row."""
-    (target,) = node.targets
-    return {getattr(one, "id", None) for one in getattr(target, "elts", [target])}
+    """The names that an assignment gives."""
+    return {
+        name.id
+        for target in node.targets
+        for name in (target.elts if isinstance(target, ast.Tuple) else [target])
+        if isinstance(name, ast.Name)
+    }
 
 
 def layers_of_lecture_01():
@@ -434,14 +438,11 @@ def layers_of_lecture_01():
 
 
 def rates_of_lecture_08():
-    """Cases of the factor on the rate, by lecture 08's own line, and of steps and images to a target."""
-    source = (ROOT / "lectures" / "text" / "08_large_batches.py").read_text()
-    (line,) = re.findall(r"^epochs, factor = .*$", source, re.MULTILINE)
-    cases = []
+    """Cases of the factor on the rate, by lecture 08's own function, and of steps and images to a target."""
+    of, cases = defined("08_large_batches", "allowed"), []
     for B, n, k in ((34.2, 32, 32), (300.0, 32, 32), (5175.0, 1, 7), (20.0, 256, 1000)):
-        of = {"scales": {0: B}, "n": n, "k": k}
-        exec(line, of)
-        cases.append(("factor", [B, n, k], of["factor"][0]))
+        of["n"] = n
+        cases.append(("factor", [B, n, k], of["allowed"](B, k)))
     # By hand: at the noise scale both are twice the least; (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
     cases += [("steps", [300, 300], 2.0), ("examples", [300, 300], 2.0), ("steps", [300, 100], 4.0)]
     return [*cases, ("examples", [300, 100], 1 + 1 / (4.0 - 1))]
