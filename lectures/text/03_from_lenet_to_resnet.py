@@ -693,7 +693,8 @@ compare("largest learning rate with over without batch norm", largest[True] / la
 # three guesses there; on another processor, which rounds otherwise, all three learned. At the edge luck
 # decides, and the number printed divides two grid points.) It does not prove the reason: every explanation
 # of this layer predicts larger rates, the paper's own (steadier inputs to each layer) and a later one (a
-# smoother loss; Santurkar et al. 2018) as well. Three epochs measure how fast a network learns, not how good it gets.
+# smoother loss; Santurkar et al. 2018) as well. Three epochs measure how fast a network learns, not how good
+# it gets.
 # And there is a price that multiply-adds do not show: two passes over the layer's input, and one more set of
 # outputs to keep.
 #
