@@ -581,7 +581,7 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: left, test errors of seven variants, five circles each: one rank lowest, near 12%; constant
-# warmup highest, from 32 to 76%. Right, mean and interval of the paired differences.)*
+# warmup highest, from 33 to 49%. Right, mean and interval of the paired differences.)*
 #
 # - **A large batch costs.** No variant with 32 ranks comes near one rank with the same number of epochs.
 # - **Without warmup** $\sqrt k$ clearly beats naive and the linear rule. The linear rule is worse than doing
@@ -593,8 +593,8 @@ plt.show()
 # - **Warmup and rate interact.** Gradual warmup helps at $k\eta$, and does nothing measurable at
 #   $\sqrt k\,\eta$, which is not too long for the start. Who compares the linear rule *with* warmup to
 #   $\sqrt k$ *without* has changed two lines.
-# - **Constant warmup does not help**: it moves the shock to the fourth epoch, as the losses say. (Two bad
-#   seeds are no normal distribution; look at the circles.)
+# - **Constant warmup does not help**: it moves the shock to the fourth epoch, as the losses say, in every
+#   seed.
 #
 # Seven intervals of 95% have up to 7 · 5% = 35% for at least one that misses. Goyal et al. find the same
 # order of the three warmups. But there $k$ with gradual warmup clearly beats $\sqrt k$, and here it loses to
