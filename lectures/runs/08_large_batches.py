@@ -44,8 +44,10 @@ VARIANTS = {  # name: parent, a line of it, the line in its place
     ),
     "sqrt, gradual": ("gradual", GRADUAL, GRADUAL.replace("B * k ", "B * k**0.5 ")),
 }
-FACTORS = {f"reach {f}": f for f in (2, 4, 8, 16)}  # variant: the rate that it reaches / B
+FACTORS = {f"reach {f}": f for f in (2, 4, 8, 16, 32, 64)}  # variant: the rate that it reaches / B, by warmup
 VARIANTS |= {v: ("gradual", GRADUAL, GRADUAL.replace("B * k ", f"B * {f} ")) for v, f in FACTORS.items()}
+PARTS = {f"rate 1/{d}": 1 / d for d in (2, 4, 8)}  # below B there is nothing to warm up
+VARIANTS |= {v: ("plain", "return B  # <-", f"return B * {f}  # <-") for v, f in PARTS.items()}
 LARGE = ("plain", "linear", "sqrt", "constant", "gradual", "LARS", "gamma 0", "uncorrected", "shuffles")
 RUNS = [  # variant, ranks; five seeds each
     ("plain", 1),
@@ -55,13 +57,14 @@ RUNS = [  # variant, ranks; five seeds each
     ("plain", 8),
     ("sqrt, gradual", 32),
 ]
-SWEEP = {  # ranks: {rate that is reached / B: variant}
-    1: {1: "plain"},
-    8: {1: "plain", 8: "gradual"},
-    32: {1: "plain", 32**0.5: "sqrt, gradual", 32: "gradual"} | {f: name for name, f in FACTORS.items()},
-    128: {128: "gradual"},
+RATES = {1: "plain"} | {f: name for name, f in (PARTS | FACTORS).items()}
+SWEEP = {  # ranks: {rate that is reached / B: variant}, seven of each
+    1: {f: RATES[f] for f in (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)},
+    8: {f: RATES[f] for f in (1 / 2, 1, 2, 4, 16, 32)} | {8: "gradual"},
+    32: {f: RATES[f] for f in (1, 2, 4, 8, 16)} | {32**0.5: "sqrt, gradual", 32: "gradual"},
+    128: {f: RATES[f] for f in (2, 4, 8, 16, 32, 64)} | {128: "gradual"},
 }
-RUNS += [(name, 32) for name in FACTORS]
+RUNS += [(name, k) for k, rates in SWEEP.items() for name in rates.values() if (name, k) not in RUNS]
 SEEDS = [0, 1, 2, 3, 4]
 KEPT = {("plain", 1), ("plain", 32), ("linear", 32), ("gradual", 32)}  # whose weights are recorded
 
