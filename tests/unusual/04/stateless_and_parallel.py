@@ -1,6 +1,4 @@
-UNUSUAL = (
-    "Numbers from seeds that a data set of random numbers gives, a parallel map, and a shuffle of positions."
-)
+UNUSUAL = "Numbers from seeds that a data set of random numbers gives, TensorFlow's own numbers of threads."
 REPLACE = {
     "pipeline": """
 import warnings
@@ -19,9 +17,9 @@ def change(pair, two):
     return augment(pair[0], numbers), pair[1]
 
 
-data = data.map(change, num_parallel_calls=2, deterministic=True).prefetch(2)
+data = data.map(change, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 threads = tf.data.Options()
-threads.threading.private_threadpool_size = 2 * reads
+threads.threading.private_threadpool_size = 40
 data = data.with_options(threads)
 """,
 }
