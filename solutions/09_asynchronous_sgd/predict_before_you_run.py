@@ -669,6 +669,12 @@ close_to(
     end,
     "3, 5, 2, 9 and 1 MB in buckets of at most 8 MB: 3 + 5, 2, 9, 1",
 )
+close_to(
+    iteration_seconds(theta, (8, 16, 8_000_000), [(8_000_000, 0.1)]),
+    0.030,
+    "8 MB that are reduced while the passes still go on",
+    hints={"the iteration does not end before the passes.": 0.012 + step},
+)
 ### BEGIN HIDDEN TESTS
 for seed in range(6):
     random = np.random.default_rng([9, seed])
@@ -984,15 +990,27 @@ for (p, n, bucket), row, *others in zip(
 """From runs without any noise, made by your own model, others follow to 1% (1 point)."""
 theta = (0.008, 0.003, 0.03, 4e-5, 3e-10)
 made = [(c, iteration_seconds(theta, c)) for c, _ in RUNS]
-low, middle, high = np.asarray(predict(fit(made), ASKED), float).T
-assert middle.shape == (len(ASKED),), f"{len(ASKED)} configurations, {middle.shape} predictions"
 want = np.array([iteration_seconds(theta, c) for c in ASKED])
-off = np.abs(middle / want - 1)
-i = int(off.argmax())
-assert np.isfinite(middle).all() and off[i] < 0.01, (
-    f"{ASKED[i]}: {middle[i]:.4g} s, where your model has {want[i]:.4g} s"
-)
-assert (low <= middle).all() and (middle <= high).all(), "an interval goes from low over middle to high"
+
+
+def follows(fitted, words=""):
+    """Assert that the predictions of ASKED are those of the model."""
+    low, middle, high = np.asarray(predict(fitted, ASKED), float).T
+    assert middle.shape == (len(ASKED),), f"{len(ASKED)} configurations, {middle.shape} predictions"
+    off = np.abs(middle / want - 1)
+    i = int(off.argmax())
+    assert np.isfinite(middle).all() and off[i] < 0.01, (
+        f"{ASKED[i]}: {middle[i]:.4g} s, where your model has {want[i]:.4g} s{words}"
+    )
+    assert (low <= middle).all() and (middle <= high).all(), "an interval goes from low over middle to high"
+
+
+kept = fit(made)
+follows(kept)
+one = np.shape(predict(kept, ASKED[:1]))
+assert one == (1, 3), f"of one configuration, the predictions have shape {one}, not (1, 3)"
+fit(RUNS)
+follows(kept, ". Another fit was made meanwhile: predict has to use the one that it is given")
 
 
 ### BEGIN HIDDEN TESTS
@@ -1032,11 +1050,16 @@ def machine_of(seed):
     return theta, noise, to_fit, near[8:14] + [far[i] for i in random.permutation(len(far))[:6]], random
 
 
-for seed in range(4):
+later = []
+for seed, count in enumerate((14, 10, 14, 20)):
     theta, _, to_fit, asked, _ = machine_of([1, seed])
+    to_fit = sorted([*ALWAYS, *(c for c in [*to_fit, *asked[:6]] if c not in ALWAYS)][:count])
+    asked = asked[6:] + [c for c in asked[:6] if c not in to_fit]
     exact = [iteration_of(theta, c, 1 + theta[2] * SLOWEST[c[0]]) for c in to_fit + asked]
-    middle = np.asarray(predict(fit(list(zip(to_fit, exact[:14], strict=True))), asked), float)[:, 1]
-    assert np.abs(middle / exact[len(to_fit) :] - 1).max() < 0.01, "another machine, without noise"
+    later.append((fit(list(zip(to_fit, exact[:count], strict=True))), asked, exact[count:]))
+for kept, asked, exact in later:
+    middle = np.asarray(predict(kept, asked), float)[:, 1]
+    assert np.abs(middle / exact - 1).max() < 0.01, "another machine, without noise"
 ### END HIDDEN TESTS
 
 
@@ -1756,6 +1779,16 @@ assert found == 2, f"plan {found}, not 2" + (f": {words[found]}" if found in wor
 found = best_plan(plans, predictions * np.array([1.0, 1.0, 1.15, 1.0, 1.0, 1.0])[:, None], needs, 1e9)
 assert found == 3, f"where plan 2 takes 690 s, plan 3 with √(250 · 200) = 223.6 updates is first, not {found}"
 assert best_plan(plans[4:], predictions[4:], needs, 1e9) is None, "where no plan is left: None"
+for plan in [(2, 8, MIB), (16, 16, MIB)]:
+    found = best_plan([plan], predictions[:1], needs, 1e9)
+    assert found == 0, f"a batch of {plan[0] * plan[1]} is in needs, no smaller or larger one: {found}, not 0"
+for middle, want in [(1.0, 0), (1.05, 1)]:  # 2.83 or 2.97 s with a batch of 4, 2.9 s with one of 8
+    predicted = np.array([[middle], [1.45]]) * [0.9, 1.0, 1.1]
+    found = best_plan([(1, 4, MIB), (1, 8, MIB)], predicted, {2: 4, 8: 2}, 1e9)
+    assert found == want, (
+        f"where batches of 2 and 8 need 4 and 2 updates, one of 4 needs √8 = 2.83: with {middle} s for each, "
+        f"and 1.45 s with a batch of 8, plan {want} is first, not {found}"
+    )
 ### BEGIN HIDDEN TESTS
 for seed in range(6):
     random = np.random.default_rng([12, seed])

@@ -23,7 +23,7 @@ if p == 1:
 alpha, beta = (latency, time_per_byte) if p > NODE else INSIDE
 cost = (2 * p - 2) * (alpha + sizes * (beta / p))
 rest = np.cumsum(cost[::-1])[::-1]
-seconds = np.max(late / 3 + late * shares * 2 / 3 + rest)
+seconds = np.max(late / 3 + late * shares * 2 / 3 + rest, initial=late)
 """,
     "fit": """
 START = [1e-2, 2e-3, 0.02, 1e-4, 3e-10]
