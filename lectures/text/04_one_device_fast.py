@@ -423,7 +423,8 @@ plt.show()
 # | and cache | $\max(s,\ (a + c)/p)$ | read and decoded in the first epoch only |
 #
 # With an accelerator the step would take none of the host's cores, and $c$ would vanish from the last two
-# lines. ($w$ is longer than the sleep: for each file a thread wakes up and enters Python.)
+# lines. ($w$ is longer than the sleep: for each file a thread wakes up and enters Python.) The five times are
+# measured first. **Guess** from them how many times as fast as the first line each of the others is.
 
 
 # %% tags=["measured"]

@@ -356,7 +356,8 @@ plt.show()
 # Is any of this true? A recorded run (`runs/06_slow_network.py`): on one machine each rank lives in a
 # network namespace of its own and reaches the others only by a virtual cable, which Linux's traffic control
 # slows down to 50 Mbit/s in each direction. While the network carries, the two cores idle, so that they can
-# be 8 ranks. First the ping-pong, and the line through every second size:
+# be 8 ranks. First the ping-pong, and the line through every second size. **Guess** how far from it the sizes
+# in between lie, at most:
 
 # %%
 record = json.loads(pathlib.Path("runs/06_slow_network.json").read_text())
