@@ -560,19 +560,22 @@ plans = {
 guess("idle, first come, first served", unit="%")
 guess("idle, with backfill", unit="%")
 SHADES = dict(zip("ABC", ((palette[0], ""), (palette[1], "//"), (palette[2], "..")), strict=True))
-fig, axes = plt.subplots(4, 1, figsize=(8.6, 8), sharex=True)
-for ax, (name, spans) in zip(axes, plans.items(), strict=True):
+fig, axes = plt.subplots(2, 2, figsize=(11, 5.6), sharex=True, sharey=True)
+for ax, (name, spans) in zip(axes.flat, plans.items(), strict=True):
     for job, user, places, start, end in spans:
         color, hatch = SHADES[user]
         ax.bar([start] * len(places), 1, end - start, [p - 0.5 for p in places], align="edge", color=color,
                hatch=hatch, ec="white", lw=0.5)  # fmt: skip
         middle = (start + end) / 2, places[len(places) // 2]
         ax.text(
-            *middle, job, ha="center", va="center", fontsize=9, bbox={"fc": "white", "ec": "none", "pad": 1}
+            *middle, job, ha="center", va="center", fontsize=11, bbox={"fc": "white", "ec": "none", "pad": 1}
         )
-    ax.set(ylim=(-0.5, 7.5), ylabel="node", title=name)
+    ax.set(ylim=(-0.5, 7.5), title=name)
     ax.grid(False)
-axes[-1].set_xlabel("minutes")
+for ax in axes[:, 0]:
+    ax.set_ylabel("node")
+for ax in axes[1]:
+    ax.set_xlabel("minutes")
 plt.show()
 
 # %%
