@@ -324,6 +324,9 @@ expect(
 expect(layers_to_see(1), 0, name="layers to see one pixel")
 expect(layers_to_see(100, every=3), 13, name="layers to see 100 pixels, stride 2 in every third")
 expect([layers_to_see(29, 2), layers_to_see(30, 2)], [6, 7], name="layers to see 29 and 30 pixels")
+expect([layers_to_see(999), layers_to_see(1000)], [499, 500], name="layers to see 999 and 1,000 pixels")
+side = 2**56  # 55 layers of stride 2 see one pixel less, which no logarithm of floats tells
+expect([layers_to_see(side - 1, 1), layers_to_see(side, 1)], [55, 56], name="layers for a very large field")
 for every in range(6):
     seen = [
         receptive_field([(3, 2 if every and i % every == 0 else 1) for i in range(1, n + 1)])
