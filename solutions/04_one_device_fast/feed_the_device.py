@@ -741,7 +741,10 @@ new_numbers(fed(feed, n=40, batch=40, epochs=4, seed=0, of=42))
 def story(seed, of=0, **case):
     """(orders, numbers) of the epochs of a new pipeline with this seed."""
     notes = fed(feed, seed=seed, of=of, **case)
-    return [epoch["order"].tolist() for epoch in notes.epochs], all_numbers_of(notes)
+    orders, numbers = [epoch["order"].tolist() for epoch in notes.epochs], all_numbers_of(notes)
+    assert any(orders), f"with seed {seed} no image comes out of the pipeline"
+    assert any(numbers), f"with seed {seed} `augment` is given no numbers"
+    return orders, numbers
 
 
 def all_numbers_of(notes):
