@@ -44,6 +44,7 @@ import json
 import os
 import resource
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -225,11 +226,12 @@ expect(
     "the images of steps 0 to 3",
 )
 ### BEGIN HIDDEN TESTS
-for step, shard, n, seed in [(0, 5, 5, 3), (17, 40, 8, 3), (1_000, 33, 4, 12), (9, 64, 1, 2)]:
+cases = [(0, 5, 5, 3), (17, 40, 8, 3), (1_000, 33, 4, 12), (9, 64, 1, 2), (9, 64, 1, 4), (2, 7, 3, 6)]
+for step, shard, n, seed in cases:
     shuffle = np.random.default_rng([seed, step // (shard // n)]).permutation(shard)
     want = shuffle[step % (shard // n) * n :][:n].tolist()
     assert np.asarray(positions(step, shard, n, seed)).tolist() == want, (
-        f"step {step} of shards of {shard} with n = {n}"
+        f"step {step} of shards of {shard} with n = {n} and seed {seed}"
     )
 ### END HIDDEN TESTS
 
@@ -250,7 +252,7 @@ for step, shard, n, seed in [(0, 5, 5, 3), (17, 40, 8, 3), (1_000, 33, 4, 12), (
 def allreduce(comm, x):
     """The sum of the ranks' vectors x (d,), on every rank: a new array (d,); x stays as it is.
 
-    Any number of ranks, any d.
+    Any number of ranks, any d. The array is a new one on a single rank, too, and no view of x.
     """
     assert x.ndim == 1, f"x has shape {x.shape}"
     ### BEGIN SOLUTION
@@ -284,9 +286,10 @@ for p in (1, 2, 4, 8):
 
 # %% given="trials"
 def try_sum(comm, x):
-    """Your all-reduce; has it changed x?"""
-    before = x.copy()
-    return allreduce(comm, x), bool(np.array_equal(x, before))
+    """Your all-reduce; has it changed x, and is what it returns x itself, or a part of it?"""
+    before, total = x.copy(), allreduce(comm, x)
+    shared = isinstance(total, np.ndarray) and np.shares_memory(total, x)
+    return total, bool(np.array_equal(x, before)), bool(shared)
 
 
 def try_steps(comm, x, y, recipe, seed, state, steps):
@@ -351,14 +354,18 @@ def sums_are_right(sizes, draw):
     ):
         want = np.sum([own for [own] in cases[sizes.index((p, d))]], axis=0)
         for rank, value in enumerate(call.values):
-            assert isinstance(value, tuple) and len(value) == 2
-            total, same = value
+            assert isinstance(value, tuple) and len(value) == 3
+            total, same, shared = value
             assert is_vector(total, d), f"{p} ranks, d = {d}: rank {rank} has no array of {d} float64"
             assert np.allclose(total, want, rtol=1e-12, atol=1e-9), (
                 f"{p} ranks, d = {d}: rank {rank} has other numbers than the sum. Is it the sum, not the "
                 "mean, and right where p does not divide d, or is larger?"
             )
             assert same, f"{p} ranks, d = {d}: allreduce has changed x, which it was given"
+            assert not shared, (
+                f"{p} ranks, d = {d}: rank {rank} returns x itself, or a view of it, not a new array: who "
+                "changes the sum changes x"
+            )
 
 
 sums_are_right([(2, 6), (4, 10), (3, 7), (1, 5)], lambda d: np.arange(1.0, d + 1) + np.random.rand())
@@ -492,9 +499,10 @@ for p, n, first in [(3, 2, 1), (4, 3, 2)]:
 #
 # - **rank 0 writes**, and no other. The file lies on rank 0's disk, which the others cannot read: what they
 #   need to go on they must be told, in arrays, as all messages are; `step` is then an `int` again;
-# - **whole or not there**: a job may be killed in the middle of a write. `write_checkpoint(path, {...})`, of
-#   `cluster.training.checkpoint`, takes numbers, texts and arrays, and writes beside and renames;
-#   `read_checkpoint(path)` returns the dictionary, or None where there is no file;
+# - **whole or not there**: a job may be killed in the middle of a write, or between two files that belong
+#   together. `write_checkpoint(path, {...})`, of `cluster.training.checkpoint`, takes numbers, texts and
+#   arrays, and writes beside and renames; `read_checkpoint(path)` returns the dictionary, or None where there
+#   is no file;
 # - **bit-equal**: who resumes ends with the weights of who was never killed, to the last bit;
 # - **of this training**: who is given the checkpoint of another recipe or seed must not go on with it.
 #   `label(recipe, seed)` is a text that only the same two have; raise ValueError where it is another.
@@ -555,9 +563,10 @@ def resume(comm, path, recipe, seed):
 # %% [markdown]
 # **Kill it.** `try_kills` starts a process in which p ranks train in virtual time, and has it killed for
 # good (SIGKILL) when rank 0 begins a step; or has the system end it in the middle of a write, when a file
-# has grown to 2,000 bytes. What is left is what is on the disk. Then it trains again with the same path.
-# `(4, "between")` is a kill as step 4 begins, `(5, "writing")` one while the checkpoint after step 5 is
-# written; steps count from 0.
+# has grown to 2,000 bytes; or killed as it opens a second file to write into. What is left is what is on
+# the disk. Then it trains again with the same path. `(4, "between")` is a kill as step 4 begins, `(5,
+# "writing")` one while the checkpoint after step 5 is written, `(5, "second file")` one at the second file
+# after that, of this checkpoint or of the next; steps count from 0.
 
 
 # %% given="trial-of-kills"
@@ -578,13 +587,22 @@ class Watched:
 def killed(run, kill):
     """Call run(begins) in a process that `kill` = (step, how) ends: has it been killed?"""
     step, how = kill
-    begun = [0]
+    begun, opened = [0], set()
+
+    def opens(event, args):  # Python calls it for many events; `open` has a path, a mode and flags
+        if event == "open" and isinstance(args[0], str | bytes | Path) and args[2] & os.O_ACCMODE:
+            opened.add((begun[0], os.fsdecode(args[0])))
+            if len(opened) == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def begins(rank):
         begun[0] += rank == 0
         if rank == 0 and begun[0] == step + 1:
             if how == "between":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if how == "second file":
+                sys.addaudithook(opens)
+                return
             resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
     child = os.fork()
@@ -656,16 +674,20 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
 
 def survived(found, whole, every, steps):
     """Assert that each training was killed, went on from its latest checkpoint, and ended bit-equal."""
+    at = {"between": "before", "writing": "while it saved after", "second file": "at the second file after"}
     for (step, how), died, left, weights in found:
         last = step // every * every if how == "between" else (step + 1) // every * every - every
-        when = f"killed {'before' if how == 'between' else 'while it saved after'} step {step}"
-        assert died, f"{when}: the process has lived on"
+        when = f"killed {at[how]} step {step}"
+        assert died or how == "second file", f"{when}: the process has lived on"
+        ask = "What does the next step read, beside w?"
+        ask = "Do the files that are left hold one state?" if how == "second file" else ask
         for rank, w in enumerate(weights):
             assert isinstance(w, np.ndarray) and w.tobytes() == whole[rank].tobytes(), (
                 f"{when}, rank {rank} ends with weights that are not bit-equal to those of who was never "
-                "killed. What does the next step read, beside w?"
+                f"killed. {ask}"
             )
-        assert left == steps - last, (
+        enough = left == steps - last or (how == "second file" and left < steps - last)  # a later one by then
+        assert enough, (
             f"{when}, rank 0 computes {left} more steps; from its latest whole checkpoint, that of step "
             f"{last}, there are {steps - last}"
         )
@@ -687,11 +709,11 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 4, "width": 5}, kills, 7, 2), 
 ### END HIDDEN TESTS
 
 # %% check="survives-a-torn-write" points=2 see="10.5"
-"""Killed in the middle of a write, it goes on from the checkpoint before (2 points)."""
-kills = [(2, "writing"), (5, "writing"), (8, "writing")]
+"""Killed in the middle of a write, or between two, it goes on from a whole checkpoint (2 points)."""
+kills = [(2, "writing"), (5, "writing"), (8, "writing"), (5, "second file")]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
-kills = [(3, "writing"), (7, "writing")]
+kills = [(3, "writing"), (7, "writing"), (3, "second file")]
 survived(*killed_runs(try_kills, PLAN | {"ranks": 2, "width": 6}, kills, 3, 4), 4, 10)
 ### END HIDDEN TESTS
 
@@ -732,43 +754,71 @@ for p, step, seed in [(4, 3, 1), (3, 9, 2)]:
 
 
 # %% given="trial-of-strangers"
-def try_stranger(mine, theirs, path="checkpoint.npz"):
-    """One rank saves with the recipe and seed `mine`, and resumes with `theirs`: how does it end?"""
-    state = start(mine[0], mine[1]) | {"step": 4}
+def try_save(recipe, seed):
+    """One rank saves a state of step 4: what is then on its disk, [[name, bytes of the file]]."""
+    state = start(recipe, seed) | {"step": 4}
+    simulate(lambda comm: save(comm, Path("checkpoint.npz"), state, recipe, seed), ranks=1, network=MACHINE)
+    return [[str(path), np.fromfile(path, np.uint8)] for path in Path().rglob("*") if path.is_file()]
 
-    def on_a_rank(comm):
-        save(comm, Path(path), state, *mine)
-        try:
-            return resume(comm, Path(path), *theirs)["step"]
-        except ValueError:
-            return "ValueError"
 
-    return simulate(on_a_rank, ranks=1, network=MACHINE).results[0]
+def try_stranger(disk, trainings):
+    """One rank, with these files on its disk, resumes each [recipe, seed]: its step, or "ValueError"."""
+    found = []
+    for number, (recipe, seed) in enumerate(trainings):
+        folder = Path(f"training-{number}")
+        for name, content in disk:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            np.asarray(content, np.uint8).tofile(folder / name)
+
+        def on_a_rank(comm, path=folder / "checkpoint.npz", recipe=recipe, seed=seed):
+            try:
+                return resume(comm, path, recipe, seed)["step"]
+            except ValueError:
+                return "ValueError"
+
+        found.append(simulate(on_a_rank, ranks=1, network=MACHINE).results[0])
+    return found
 
 
 # %% given="strangers"
-def strangers(try_stranger, pairs):
-    """What try_stranger says to each pair ((recipe, seed), (recipe, seed))."""
-    tasks = [{"mine": list(a), "theirs": list(b), "path": f"{i}.npz"} for i, (a, b) in enumerate(pairs)]
-    found = on_ranks(try_stranger, tasks)
-    for outcome in found:
-        assert not outcome.error, f"it ended with {outcome.error}"
-    return [outcome.value for outcome in found]
+def strangers(try_save, try_stranger, mine, others):
+    """One process saves for `mine`, (recipe, seed); a new one resumes each of the others: how it ends."""
+    recipe, seed = mine
+    (saved,) = on_ranks(try_save, [{"recipe": recipe, "seed": seed}])
+    assert not saved.error, f"saving ended with {saved.error}"
+    assert saved.value, "nothing is on the disk of rank 0 after save"
+    trainings = [list(other) for other in others]
+    (found,) = on_ranks(try_stranger, [{"disk": saved.value, "trainings": trainings}])
+    assert not found.error, f"resuming ended with {found.error}"
+    return found.value
 
 
 # %% check="strangers-refused" points=1 see="10.5"
 """A checkpoint of the same recipe and seed is taken up; of another seed it is refused (1 point)."""
-own, other = strangers(try_stranger, [((PLAN, 1), (PLAN, 1)), ((PLAN, 1), (PLAN, 2))])
+own, other = strangers(try_save, try_stranger, (PLAN, 1), [(PLAN, 1), (PLAN, 2)])
 assert own == 4, f"saved at step 4, the same training goes on from {own!r}"
 assert other == "ValueError", (
-    f"with another seed it goes on from step {other!r} of a training that is not its"
+    f"with another seed a new process goes on from step {other!r} of a training that is not its"
 )
 ### BEGIN HIDDEN TESTS
-faster = PLAN | {"rates": [0.2] * 10}
-found = strangers(try_stranger, [((PLAN, 1), (faster, 1)), ((faster, 3), (faster, 3))])
-assert found == ["ValueError", 4], (
-    "with other learning rates, or with the same, it is another thing that happens"
+slower, rates = PLAN | {"rates": [0.2] * 10}, PLAN["rates"]
+changed = {
+    "all learning rates": {"rates": rates},
+    "one learning rate": {"rates": [*slower["rates"][:6], 0.1, 0.2, 0.2, 0.2]},
+    "the number of steps": {"rates": [0.2] * 12},
+    "momentum": {"momentum": 0.8},
+    "images of a rank": {"images": 5},
+    "ranks": {"ranks": 2},
+    "width": {"width": 5},
+}
+own, *others = strangers(
+    try_save, try_stranger, (slower, 3), [(slower, 3), *((slower | more, 3) for more in changed.values())]
 )
+assert own == 4, f"with other learning rates, saved at step 4, the same training goes on from {own!r}"
+for name, other in zip(changed, others, strict=True):
+    assert other == "ValueError", (
+        f"with another recipe ({name} changed) it goes on from step {other!r} of a training that is not its"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -842,7 +892,7 @@ expect(
     "the microseconds of a step",
 )
 ### BEGIN HIDDEN TESTS
-for n, width in [(1, 1), (300, 64)]:
+for n, width in [(1, 1), (300, 64), (30, 20)]:
     found = float(step_seconds(ALONE | {"images": n, "width": width}))
     assert np.isclose(found, 844 * n * width / 10e9), f"n = {n}, width {width} on one rank"
 ### END HIDDEN TESTS
