@@ -70,7 +70,8 @@ def resources(need, cluster):
     cluster    {"nodes": there are, "cores": of a node, "memory": of a node in MiB, "seconds": longest job}
 
     memory is a text such as "1500M", of one rank; time one such as "01:30:00" (or "26:00:00", more than a
-    day). Raises ValueError, which says what does not fit, where the job could never run.
+    day). Raises ValueError, which says what does not fit, where the job could never run. need and cluster
+    stay as they are.
     """
     ### BEGIN SOLUTION
     memory, minutes = math.ceil(1.25 * need["memory"]), math.ceil(1.5 * need["seconds"] / 60)
@@ -122,8 +123,8 @@ def placed(found):
 
 # %% given="asked-twice"
 def asked_twice(need, cluster):
-    """What your function answers to the same need, asked twice."""
-    return [resources(need, cluster) for _ in range(2)]
+    """What your function answers to the same need, asked twice; need and cluster as they are afterwards."""
+    return [resources(need, cluster) for _ in range(2)], need, cluster
 
 
 # %% check="ranks-on-nodes" points=1 see="5.7"
@@ -197,10 +198,13 @@ expect(
     },
     "memory in MiB and time in seconds",
 )
-first, second = asked_twice({"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}, day)
+need = {"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}
+(first, second), *after = asked_twice(dict(need), dict(day))
 assert first == second, (
     f"asked twice with the same dictionaries, resources() answers {first}, and then {second}: it changes them"
 )
+for name, before, now in zip(("need", "cluster"), (need, day), after, strict=True):
+    assert now == before, f"resources() was given {name} = {before}, and has made {now} of it: it changes it"
 ### BEGIN HIDDEN TESTS
 cases = [(4000, 1, 5000, 60), (2, 10, 3, 60), (2047, 40, 2559, 60), (2048, 41, 2560, 120)]
 cases += [(16, 62_401, 20, 93_660), (10, 160_000, 13, 240_000)]
@@ -478,6 +482,7 @@ def best_of(items, values):
     """(item, value) of the lowest value; of equal ones the first. Raises ValueError where no value counts.
 
     values: one for each item; None where it has failed. What is infinite or not a number does not count.
+    items and values stay as they are.
     """
     assert len(items) == len(values)
     ### BEGIN SOLUTION
@@ -491,6 +496,14 @@ def best_of(items, values):
 # %%
 best_of(["a", "b", "c", "d"], [float("nan"), 2.0, None, 0.5])
 
+
+# %% given="left"
+def left_by_best_of(items, values):
+    """What your function has left in the lists that it was given."""
+    best_of(items, values)
+    return items, values
+
+
 # %% check="best-is-lowest" points=1 see="5.8"
 """The lowest value that is a number, wherever the others stand (1 point)."""
 nan, inf = float("nan"), float("inf")
@@ -502,6 +515,10 @@ for values, want in [
     item, value = best_of(["a", "b", "c"], values)
     expect((item, value), want, name=f"the best of {values}")
 assert refused(best_of, ["a", "b"], [None, nan]), "where nothing has a value, no item is the best: ValueError"
+items, values = left_by_best_of(["a", "b", "c", "d"], [4.0, None, inf, 3.0])
+assert (items, values) == (["a", "b", "c", "d"], [4.0, None, inf, 3.0]), (
+    f"best_of() has changed the lists that it was given: they are {items} and {values} now"
+)
 ### BEGIN HIDDEN TESTS
 cases = [
     ([0.0, nan, 0.0, 5.0], (7, 0.0)),
@@ -844,7 +861,8 @@ hidden = json.loads(  # never runs
  "errors": [],
  "returned": []}]"""
 )
-all_named(diagnose, "never runs", [SIX["B"], *hidden])
+more = [SIX["B"] | {"queue": f"PENDING, {why}"} for why in ("PartitionNodeLimit", "AssocMaxNodePerJobLimit")]
+all_named(diagnose, "never runs", [SIX["B"], *hidden, *more])
 ### END HIDDEN TESTS
 
 # %% check="wrong-world-size" points=1 see="5.9"
@@ -963,7 +981,9 @@ hidden = json.loads(  # dead rank
 )
 busy = json.loads(json.dumps(SIX["A"]))  # rank 0 had not yet met the others when it was told to end
 busy["ranks"][0]["exit code"], busy["errors"] = -15, busy["errors"][1:]
-all_named(diagnose, "dead rank", [SIX["A"], *hidden, busy])
+alone = json.loads(json.dumps(SIX["D"]))  # one rank, which has ended itself and said nothing: os._exit(7)
+alone["ranks"][0]["exit code"], alone["job log"] = 7, ["srun: error: node1: task 0: Exited with exit code 7"]
+all_named(diagnose, "dead rank", [SIX["A"], *hidden, busy, alone])
 ### END HIDDEN TESTS
 
 # %% check="out-of-time" points=1 see="5.9"
@@ -1084,7 +1104,8 @@ hidden = json.loads(  # nothing wrong
  "errors": [],
  "returned": []}]"""
 )
-all_named(diagnose, "nothing wrong", [*hidden])
+array = hidden[3] | {"queue": "PENDING, JobArrayTaskLimit"}  # items of a sweep that wait for their turn
+all_named(diagnose, "nothing wrong", [*hidden, array])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1194,7 +1215,7 @@ def fit_serial(p, seconds):
     """The serial fraction of Amdahl's law, and its standard error: (s, error), floats.
 
     p          (m,) the ranks of each measurement, in any order; 1 need not be among them
-    seconds    (m,) its time
+    seconds    (m,) its time; both stay as they are
 
     s is that of the line of least squares, also where noise makes it negative. Raises ValueError where the
     times say nothing about the error or the line: fewer than three of them, or all with the same p.
@@ -1226,6 +1247,12 @@ misread = {
 for ranks in ([1, 2, 4], [8, 2, 1, 4], [4, 8, 16]):
     s, _ = fit_serial(np.array(ranks), 2 + 6 / np.array(ranks))
     expect(round(float(s), 6), 0.25, misread, f"s from the times 2 + 6/p for p = {ranks}")
+ranks, given = np.array([4.0, 1.0, 2.0]), np.array([3.5, 8.0, 5.0])
+fit_serial(ranks, given)
+assert (ranks.tolist(), given.tolist()) == ([4, 1, 2], [3.5, 8, 5]), (
+    f"fit_serial() has changed the arrays that it was given: they are {ranks} and {given} now (np.asarray "
+    "makes no copy of an array of floats)"
+)
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(5)
 for ranks in ([1, 2, 4, 8], [2, 3, 5, 7, 11], [1, 1, 2, 2, 16], [64, 1, 8, 1, 4, 4]):

@@ -1,0 +1,15 @@
+MISUNDERSTANDING = "A line is laid through sorted points: p and the times are put in order first."
+FAILS = {"fit-fraction"}
+REPLACE = {
+    "fit-serial": """
+m, order = len(p), np.argsort(p)
+p[:], seconds[:] = p[order], seconds[order]
+if m < 3 or len(np.unique(p)) < 2:
+    raise ValueError("no line, or no error")
+x = np.stack([np.ones(m), 1 / p], axis=1)
+a, b = line = np.linalg.solve(x.T @ x, x.T @ seconds)
+covariance = np.sum((seconds - x @ line) ** 2) / (m - 2) * np.linalg.inv(x.T @ x)
+slopes = np.array([b, -a]) / (a + b) ** 2
+return float(a / (a + b)), float(np.sqrt(slopes @ covariance @ slopes))
+""",
+}
