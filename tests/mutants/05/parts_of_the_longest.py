@@ -1,7 +1,7 @@
 MISUNDERSTANDING = (
     "Only the proportions of the times matter, so that all are divided by the longest, where they lie."
 )
-FAILS = {"fit-fraction"}
+FAILS = {"fit-fraction", "fit-error", "fit-refuses"}
 REPLACE = {
     "fit-serial": """
 m = len(p)

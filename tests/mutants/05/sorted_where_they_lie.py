@@ -1,5 +1,5 @@
 MISUNDERSTANDING = "A line is laid through sorted points: p and the times are put in order first."
-FAILS = {"fit-fraction"}
+FAILS = {"fit-fraction", "fit-error", "fit-refuses"}
 REPLACE = {
     "fit-serial": """
 m, order = len(p), np.argsort(p)
