@@ -290,6 +290,9 @@ def test_the_class_page_is_for_instructors(ben, ines):
     url = f"{ines.base}/services/{COURSE}{do}"
     assert ines.post(url, data={"do": "collect"}).status_code == 403
     assert "Class Page" in ines.formgrader("GET", "/formgrader/manage_assignments").text
+    link = f'href="/services/{COURSE}/course/class"'
+    homes = [person.get(f"{person.base}/hub/home").text for person in (ines, ben)]
+    assert [link in text for text in homes] == [True, False]
 
 
 def test_what_is_others_stays_closed(hub, ada, ben, ines):

@@ -11,6 +11,7 @@ import time
 import types
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from cluster.staff import services, work_files
@@ -249,6 +250,20 @@ def test_each_page_of_the_hub_has_a_heading():
     shown |= {page.name: page.read_text() for page in config_files.TEMPLATES.glob("*.html")}
     assert {"stop_pending.html", "logout.html", "login.html"} <= shown.keys()
     assert [name for name in sorted(shown) if "<h1" not in shown[name] and name not in frame] == []
+
+
+def test_the_hubs_home_page_leads_who_teaches_to_the_class():
+    """Is the class page linked for who may see its service, and for nobody else?"""
+    stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
+    loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
+    home = jinja2.Environment(loader=loader).get_template("home.html")
+    service = types.SimpleNamespace(name=COURSE, href=f"/services/{COURSE}/")
+    other = types.SimpleNamespace(name="other", href="/services/other/")
+    for services, there in (([], 0), ([other], 0), ([other, service], 1)):
+        text = home.render(default_server={}, url="/lab", course=COURSE, services=services)
+        assert text.count("href=") == 1 + there and "Your server" in text
+        assert text.count(f'href="/services/{COURSE}/course/class"') == there
+    assert f'"course": "{COURSE}"' in config_files.hub(Settings(), STATE, PYTHON)
 
 
 def test_what_servers_fork_from_keeps_nothing_of_one_user():

@@ -10,7 +10,7 @@ import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from nbformat.v4 import new_markdown_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from .. import ROOT
 from ..browser import browser, needs_browser, overflows, violations
@@ -79,7 +79,9 @@ def server(stand_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checked")
     path = folder / "work/exercises/01_loops/loops.ipynb"
     path.parent.mkdir(parents=True)
-    path.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), solution("y = 1")))
+    role = {"nbgrader": {"grade_id": "two", "grade": True, "solution": False, "locked": True, "points": 2}}
+    check = new_code_cell("assert y == 1", metadata=role)
+    path.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), solution("y = 1"), check))
     (path.parent / "runs").mkdir()
     (path.parent / "runs/run.json").write_text("1")
     (folder / "home").mkdir()
@@ -187,4 +189,11 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.locator("#counts").wait_for()
         assert "3 of 7 points" in page.locator("#counts").inner_text()
         page.screenshot(path=ROOT / "build" / "screens" / "check" / "lab.png")
+        page.click("#failed a:has-text('The title of two')")
+        page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('assert y == 1')")
+        page.click("#passed a:has-text('The title of one')")  # a cell that is gone: nothing happens
+        assert page.locator(".jp-Cell.jp-mod-active:has-text('assert y == 1')").count() == 1
+        page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('Course')")
+        items = page.locator(".lm-Menu-itemLabel").all_inner_texts()
+        assert [text for text in items if text.strip()] == ["Start Page", "Jobs"], "no class page for students"
         assert page.locator(".jp-NotebookPanel .validate-button").count() == 0, "nbgrader's own is gone"

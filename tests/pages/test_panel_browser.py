@@ -103,6 +103,17 @@ def test_in_jupyterlab_with_keys_alone(server, job):
     assert job.status == "cancelled"
 
 
+def test_the_menu_leads_who_teaches_to_the_class(server):
+    """Has JupyterLab's menu the class page, in a tab of its own?"""
+    with browser() as page:
+        page.goto(f"{server.url}lab?token=secret&reset")
+        page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)
+        page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('Course')")
+        with page.context.expect_page() as opened:
+            page.click(".lm-Menu-itemLabel:text-is('Class Page')")
+        assert opened.value.url.endswith("/services/x/course/class")
+
+
 TREE = "[...document.querySelectorAll('#convolution-to-cluster div')].map(n => n.shadowRoot).find(Boolean)"
 STEPS = f"parseInt({TREE}.querySelector('#ranks td:last-child')?.textContent ?? '-1')"
 

@@ -188,7 +188,7 @@ c.Spawner.environment = {env}
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
 c.Spawner.default_url = "/lab"
 c.JupyterHub.template_paths = ["{state}/etc/templates"]
-c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}}}
+c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}, "course": "{course}"}}
 c.Spawner.start_timeout = 180
 c.Spawner.http_timeout = 180
 

@@ -7,6 +7,7 @@
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path class="jp-icon3" fill="#616161" d="${way}"/></svg>`;
   const MAP = draw("M3 5l6-2 6 2 6-2v16l-6 2-6-2-6 2zm6 .2v12l6 1.9v-12z");
   const CHECK = draw("M4 3h16v18H4zm2 2v14h12V5zm2 6l1.4-1.4 2 2L15.6 7.4 17 8.8l-5.6 5.6z");
+  const CLASS = draw("M12 3L1 9l11 6 9-4.9V17h2V9zM5 13.2V17l7 4 7-4v-3.8L12 17z");
   const BARS = draw("M3 4h12v4H3zm0 6h18v4H3zm0 6h8v4H3z");
   let shared;
 
@@ -112,7 +113,8 @@
     };
   }
 
-  // The cell of this name, or where it is there twice or gone the one of this number, is brought into sight.
+  // The cell of this name, or where it is there twice or gone the one of this number, is brought into sight. A number
+  // may be missing: the official check knows names alone.
   async function reveal(document, number, name) {
     await document.context.ready;
     await document.revealed;
@@ -196,7 +198,7 @@
         const lab = {
           open: async (path, cell, name) => {
             const opened = await commands.execute("docmanager:open", { path });
-            if (opened && cell !== undefined) await reveal(opened, cell, name);
+            if (opened && (cell !== undefined || name)) await reveal(opened, cell, name);
           },
           page: (url) => commands.execute("course:start", { url }),
           save: async (path) => {
@@ -240,10 +242,10 @@
           if (!(await lab.save(path))) return;
           beside().load(`${base}course/check?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
         };
-        // Where the course's hub has the official check, the start page says so.
-        const official = live.fetched(`${base}course`).then(
-          ({ page }) => (page.querySelector("[data-check]") ? [["check", "Check", "Save, and grade it with the hidden checks, too; no hand-in", check]] : []),
-          () => [],
+        // Where the course's hub has the official check, the start page says so; to who teaches it names the class page.
+        const start = live.fetched(`${base}course`).then(({ page }) => page, () => document.createElement("p"));
+        const official = start.then((page) =>
+          page.querySelector("[data-check]") ? [["check", "Check", "Save, and grade it with the hidden checks, too; no hand-in", check]] : [],
         );
         const actions = (more) => [
           ["validate", "Validate", "Save, run the checks that are shown, say which pass", validate],
@@ -282,6 +284,19 @@
           own.id = `jp-mainmenu-${NAME}`;
           Object.keys(pages).forEach((command) => own.addItem({ command }));
           menu.addMenu(own, true, { rank: 900 });
+          start.then((page) => {
+            const link = page.querySelector("#class-page");
+            if (!link) return;
+            commands.addCommand("course:class", {
+              label: "Class Page",
+              caption: "Hand out, collect, grade, give back; in a new tab",
+              icon: new ui.LabIcon({ name: "course:class", svgstr: CLASS }),
+              describedBy: { args: { type: "object", properties: {} } },
+              execute: () => void window.open(link.getAttribute("href"), "_blank", "noopener"),
+            });
+            own.addItem({ command: "course:class" });
+            palette?.addItem({ command: "course:class", category: "Course" });
+          });
         }
         // The course begins with its map: in front where nothing else was opened, else behind; not again on a reload.
         app.restored.then(() => {
