@@ -117,10 +117,13 @@ def test_feedback_is_given_back_and_goes_stale(exchange):
         give.give_back(exchange.course, NAME, ["eve"])
 
 
-def test_handing_out_is_whole_or_not(exchange):
+def test_handing_out_is_whole_or_not(exchange, capsys):
     """Does a second time change nothing, a change replace all, and a leak leave what students have?"""
     out = exchange_.course_folder(exchange.course) / "outbound"
-    assert give.hand_out(exchange.course, NAME) == "students can fetch it"
+    capsys.readouterr()
+    words = give.hand_out(exchange.course, NAME)
+    assert words == f"handed out, 1 file in {out / NAME}; students can fetch it"
+    assert "unchanged" not in capsys.readouterr().out, "what is handed out for the first time"
     assert give.hand_out(exchange.course, NAME) == "students have it already, unchanged"
     before = (out / NAME / "doubling.ipynb").read_bytes()
     twin = exchange.root / "solutions" / NAME / "doubling.py"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 from collections.abc import Collection
 from pathlib import Path
@@ -24,12 +26,17 @@ def hand_out(course: Course, assignment: str) -> str:
     What leaks a solution is refused, and the release that was there stays. A second time changes nothing.
     """
     there = course_folder(course) / "outbound" / assignment
-    release.release(course.root, assignment, whole=None)
+    with contextlib.redirect_stdout(io.StringIO()):  # it speaks of exercises/, not of what students have
+        release.release(course.root, assignment, whole=None)
     if there.is_dir() and release.same_files(course.root / "exercises" / assignment, there):
         return "students have it already, unchanged"
     again = there.is_dir()
     course.give(HandOut, assignment)
-    return "handed out anew; who has fetched it keeps that" if again else "students can fetch it"
+    count = sum(path.is_file() for path in there.rglob("*"))
+    written = f"{count} file{'s' * (count != 1)} in {there}"
+    if again:
+        return f"handed out anew, {written}; who has fetched it keeps that"
+    return f"handed out, {written}; students can fetch it"
 
 
 def give_back(
