@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,9 +58,9 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
         say(f"  ✓ {title}: one answers on this machine; it is used")
         return
     with step(title, say) as note:
+        await_ports(group, state)
         for d in group:
             if not processes.alive(records.get(d.name)):
-                _free(d)
                 records[d.name] = processes.spawn(d.argv, d.env, d.log)
                 ledger.put(d.name, records[d.name])
                 fresh.append(d.name)
@@ -79,16 +79,26 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
     say(f"  ✓ {title}{words} ({time.monotonic() - began:.1f} s)")
 
 
-def _free(d: Daemon) -> None:
-    """Wait until nobody listens on its port: a process that has just ended may for a moment longer."""
-    deadline = time.monotonic() + CLOSING
-    while d.port and port_taken(d.port):
+def await_ports(some: Iterable[Daemon], state: Path) -> None:
+    """Wait until nobody listens on the ports of the dead: what has just ended may for a moment longer.
+
+    Raises Trouble, with all that stay taken.
+    """
+    records, deadline = process_ledger(state).all(), time.monotonic() + CLOSING
+    dead = [d for d in some if d.port and not processes.alive(records.get(d.name))]
+    while taken := [d for d in dead if port_taken(d.port)]:
         if time.monotonic() > deadline:
+            lines = "; ".join(f"{d.name} cannot listen on 127.0.0.1:{d.port}" for d in taken)
             raise Trouble(
-                f"{d.name} cannot listen on 127.0.0.1:{d.port}: another process does "
-                f"(`ss -ltnp sport = :{d.port}` names it). End that, or set another `port`."
+                f"{lines}: something else does ({listener(d.port for d in taken)} says what). End that, or "
+                "set another `port`."
             )
         time.sleep(0.1)
+
+
+def listener(ports: Iterable[int]) -> str:
+    """The command that says who listens on ports."""
+    return f"`ss -ltnp {' or '.join(f'sport = :{port}' for port in ports)}`"
 
 
 def _await(d: Daemon, record: processes.Record, say: Say) -> None:

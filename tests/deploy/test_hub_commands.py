@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -189,27 +190,32 @@ def test_make_looks_before_it_builds(place):
 
 
 def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
-    """Any of the five, also those that no part is started with; and not where the hub itself has it?"""
+    """All that are taken, any of the five; and not where the hub itself has it?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     port = ports(5)
-    with socket.socket() as taken:
+    with socket.socket() as taken, socket.socket() as another:
+        another.bind(("127.0.0.1", port + 3))
+        another.listen()
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()
         with pytest.raises(Trouble) as caught:
             preflight.check_ports(Settings(port=port), tmp_path)
         text = str(caught.value)
-        assert f"needs the ports {port} to {port + 4}" in text and f"sport = :{port + 1}`" in text
+        assert f"needs the ports {port} to {port + 4}" in text and f"Taken: {port + 1}, {port + 3} (" in text
+        [command] = re.findall("`(ss .*?)`", text)
+        if shutil.which("ss"):
+            listed = subprocess.run(command.split(), capture_output=True, text=True, check=True).stdout
+            assert all(f"127.0.0.1:{one}" in listed for one in (port + 1, port + 3))
         other = int(re.search(r"such as port = (\d+)", text)[1])
         assert abs(other - port) >= 5
-        services.process_ledger(tmp_path).put("proxy", processes.identify(os.getpid()))
+        for part in ("proxy", "formgrader"):
+            services.process_ledger(tmp_path).put(part, processes.identify(os.getpid()))
         preflight.check_ports(Settings(port=port), tmp_path)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port + 4))
         taken.listen()
         preflight.check_ports(Settings(port=port, checks=0), tmp_path)
-        with pytest.raises(
-            Trouble, match=f"ports {port} to {port + 4} .*, and {port + 4} is another process's"
-        ):
+        with pytest.raises(Trouble, match=rf"ports {port} to {port + 4} .* Taken: {port + 4} \("):
             preflight.check_ports(Settings(port=port), tmp_path)
     preflight.check_ports(Settings(port=port), tmp_path)
 

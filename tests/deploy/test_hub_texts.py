@@ -259,8 +259,8 @@ def test_the_hubs_home_page_leads_who_teaches_to_the_class():
     home = jinja2.Environment(loader=loader).get_template("home.html")
     service = types.SimpleNamespace(name=COURSE, href=f"/services/{COURSE}/")
     other = types.SimpleNamespace(name="other", href="/services/other/")
-    for services, there in (([], 0), ([other], 0), ([other, service], 1)):
-        text = home.render(default_server={}, url="/lab", course=COURSE, services=services)
+    for seen, there in (([], 0), ([other], 0), ([other, service], 1)):
+        text = home.render(default_server={}, url="/lab", course=COURSE, services=seen)
         assert text.count("href=") == 1 + there and "Your server" in text
         assert text.count(f'href="/services/{COURSE}/course/class"') == there
     assert f'"course": "{COURSE}"' in config_files.hub(Settings(), STATE, PYTHON)

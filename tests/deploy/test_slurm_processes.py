@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -184,6 +185,25 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
             services.start_group([daemon("gone", "")], tmp_path, lines.append)
     finally:
         processes.end([r for r in process_ledger(tmp_path).all().values() if processes.alive(r)])
+
+
+def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
+    """Are those of several daemons said at once, nothing started, and not that of one which runs?"""
+    monkeypatch.setattr(services, "CLOSING", 0.2)
+    with contextlib.ExitStack() as stack:
+        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        ports = [one.getsockname()[1] for one in taken]
+        group = [
+            services.Daemon(f"part{n}", ["true"], {}, tmp_path / "log", lambda: True, port)
+            for n, port in enumerate(ports)
+        ]
+        process_ledger(tmp_path).put("part1", processes.identify(os.getpid()))
+        with pytest.raises(Trouble) as caught:
+            services.start_group(group, tmp_path, lambda line: None)
+    text = str(caught.value)
+    assert text.startswith(f"part0 cannot listen on 127.0.0.1:{ports[0]}; part2 cannot listen on")
+    assert f"`ss -ltnp sport = :{ports[0]} or sport = :{ports[2]}` says what" in text
+    assert str(ports[1]) not in text and list(process_ledger(tmp_path).all()) == ["part1"]
 
 
 def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):

@@ -195,5 +195,5 @@ def test_the_button_above_a_notebook(server, stand_in):
         assert page.locator(".jp-Cell.jp-mod-active:has-text('assert y == 1')").count() == 1
         page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('Course')")
         items = page.locator(".lm-Menu-itemLabel").all_inner_texts()
-        assert [text for text in items if text.strip()] == ["Start Page", "Jobs"], "no class page for students"
+        assert [text for text in items if text.strip()] == ["Start Page", "Jobs"], "no class page here"
         assert page.locator(".jp-NotebookPanel .validate-button").count() == 0, "nbgrader's own is gone"

@@ -43,7 +43,7 @@ def check_users(settings: Settings, state: Path, people: list[Person], where: st
 
 
 def check_ports(settings: Settings, state: Path) -> None:
-    """Raises Trouble where another process has a port of a part that does not run."""
+    """Raises Trouble where other processes have ports of parts that do not run: all of these are named."""
     port, last = settings.port, settings.port + PORTS - 1
     needed = {port: "proxy", port + 1: "proxy", port + 2: "hub", port + 3: "formgrader"}
     if settings.checks:
@@ -54,9 +54,9 @@ def check_ports(settings: Settings, state: Path) -> None:
     while taken := [number for number in wanted if services.port_taken(number)]:
         if time.monotonic() > until:
             raise Trouble(
-                f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1, and {taken[0]} is "
-                f"another process's (`ss -ltnp sport = :{taken[0]}` names it). End that, or set another, "
-                f"such as port = {_free(port)}."
+                f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1. Taken: "
+                f"{', '.join(map(str, taken))} ({services.listener(taken)} says by what). End that, or set "
+                f"another, such as port = {_free(port)}."
             )
         time.sleep(0.1)
 

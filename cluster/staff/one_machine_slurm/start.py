@@ -23,7 +23,8 @@ def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | 
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
     with services.locked(state, say):
         states.configure(cluster, here)
-        munged, mariadbd, slurmdbd, slurmctld, *nodes = daemons.all_daemons(cluster, here)
+        munged, mariadbd, slurmdbd, slurmctld, *nodes = every = daemons.all_daemons(cluster, here)
+        services.await_ports(every, state)
         if not munged.answers():
             daemons.prepare_munge()
         start_group([munged], state, say)
