@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,9 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """After all extensions: jupytext puts another manager of files in the place of the first one."""
+        """After all extensions: no page of theirs is hidden, and jupytext has put in its manager of files."""
+        rest = re.escape(serverapp.base_url) + "course/.*"
+        serverapp.web_app.add_handlers(".*$", [(rest, handlers.Nowhere, {"name": self.name})])
         if self.progress:
             serverapp.contents_manager.register_post_save_hook(self.saved)
 

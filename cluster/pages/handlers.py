@@ -286,6 +286,14 @@ class Cancel(Page):
         return job, job.status, ""
 
 
+class Nowhere(Page):
+    """What is below the start page's address and no page: 404, with the way back."""
+
+    @authenticated
+    def get(self) -> None:
+        raise HTTPError(404, reason="No such page")
+
+
 PAGES = [
     (r"/course/?", Start), (r"/course/receipt", Receipt), (r"/course/jobs/?", Jobs), (r"/course/job", Job),
     (r"/course/cancel", Cancel), (r"/course/feedback", Feedback), (r"/course/feedback/page", FeedbackAlone),

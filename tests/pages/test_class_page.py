@@ -95,8 +95,10 @@ def test_pages_say_what_is_there_as_text(graders):
         f"ask?of={NAME}&do=collect",
         f"report?of={NAME}",
         f"similar?of={NAME}",
+        "nothing",
     ):
-        assert graders.get(f"course/class/{page}")[0] == 404, page
+        status, text, _ = graders.get(f"course/class/{page}")
+        assert status == 404 and "Back to the class" in text, page
 
 
 def test_a_wrong_form_is_named_and_runs_nothing(graders):

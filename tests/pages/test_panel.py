@@ -138,6 +138,16 @@ def test_nothing_else_is_opened(server, jobs, named):
 
 
 @pytest.mark.servers
+@pytest.mark.parametrize("path", ["nothing", "class", "class/nothing", "jobs/1", "receipt"])
+def test_what_is_no_page_leads_back(server, path):
+    """Is a wrong address below the start page's answered with a page of the course, for its user alone?"""
+    status, text, _ = server.get(f"course/{path}")
+    assert status == (400 if path == "receipt" else 404)
+    assert "Back to the start page" in text and "From Convolution to Cluster" in text
+    assert "Back to the start page" not in server.get(f"course/{path}", server.stranger)[1]
+
+
+@pytest.mark.servers
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give folders away")
 def test_jobs_of_others_are_not_believed(server, course, jobs):
     """Is a job folder that belongs to another user listed as not readable, and never opened?"""
