@@ -58,8 +58,11 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(root, home, extensions, **settings):
-    """A Server in the folder `root`, with these extensions, for a user with this home."""
+def serving(root, home, extensions, more=None, **settings):
+    """A Server in the folder `root`, with these extensions, for a user with this home.
+
+    more: variables of its environment.
+    """
     port = ports.free()
     command = [
         sys.executable, "-m", "jupyter_server", "--allow-root", "--no-browser", f"--port={port}",
@@ -70,7 +73,7 @@ def serving(root, home, extensions, **settings):
     file.parent.mkdir()
     file.write_text(json.dumps({"ServerApp": {"jpserver_extensions": extensions}, **settings}))
     env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "CLUSTER_RUNS"))}
-    env |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "TZ": "UTC"}
+    env |= {"HOME": str(home), "PYTHONPATH": str(ROOT), "TZ": "UTC"} | (more or {})
     with open(home / "log", "wb") as log:
         process = subprocess.Popen(command, env=env, cwd=root, stdout=log, stderr=log)
     found = Server(f"http://127.0.0.1:{port}/user/ada/")

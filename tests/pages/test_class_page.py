@@ -1,5 +1,6 @@
 """The class page in a server, without a hub: who may see it, what it shows, what its buttons need."""
 
+import datetime
 import html
 import json
 import re
@@ -10,6 +11,7 @@ import pytest
 
 from cluster.staff.official_check.limits import Records
 
+from .. import ROOT
 from ..browser import browser, needs_browser, overflows, violations
 from ..grading.courses import make_course
 from .servers import serving
@@ -23,6 +25,13 @@ HIDDEN = """() => [...document.querySelectorAll('.scrolled')].flatMap(one =>
   .filter(cell => cell.getBoundingClientRect().right > one.getBoundingClientRect().right + 1)
   .map(cell => cell.textContent.trim()))"""
 HOSTILE = "<img src=x onerror=alert(1)>"
+FORMGRADER = "nbgrader.server_extensions.formgrader"
+WRITTEN = """
+# %% [markdown] explain="why" points=2
+# ### BEGIN SOLUTION
+# **Rubric.** One point for *each half* of the reason.
+# ### END SOLUTION
+"""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +44,8 @@ def graders(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("graders")
     root = make_course(folder)
+    with open(root / "solutions" / NAME / "doubling.py", "a") as twin:
+        twin.write(WRITTEN)
     exchange = folder / "exchange"
     for name in ("inbound", "outbound", "feedback"):
         (exchange / "convolution-to-cluster" / name).mkdir(parents=True)
@@ -52,8 +63,9 @@ def graders(tmp_path_factory):
         records.begin(student, 1_790_000_000 + at * hour)
         records.end(student, "key", {"points": points, "of": 3.0, "checks": []}, 1_790_000_001 + at * hour)
     (folder / "home").mkdir()
-    on = {"cluster.pages": True, "cluster.staff.class_page": True}
-    with serving(root, folder / "home", on) as found:
+    on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
+    templates = {"JUPYTER_PATH": str(ROOT / "cluster/staff/feedback/templates")}  # as the hub's
+    with serving(root, folder / "home", on, templates) as found:
         found.root = root
         yield found
 
@@ -191,6 +203,65 @@ def test_official_checks_are_shown_and_limited(graders):
     while not path.exists() and time.monotonic() < until:
         time.sleep(0.2)
     assert json.loads(path.read_text()) == {"an_hour": 0, "in_all": 9}
+
+
+def waits(graders):
+    """The address to which the row of who waits for a person leads."""
+    until = time.monotonic() + 60  # what the page knows holds for a moment
+    while 'id="look-ada"' not in (text := graders.get(PAGES[1])[1]):
+        assert time.monotonic() < until, text
+        time.sleep(0.2)
+    [address] = re.findall(r'id="look-ada" href="/user/ada/(formgrader/submissions/[^"]+)"', text)
+    return address
+
+
+def test_who_waits_for_a_person_is_led_to(graders):
+    """Does the row lead to the answer in Formgrader, is its rubric below it, and nowhere for students?"""
+    from cluster.staff.classes import gradebook
+    from cluster.staff.classes.prepare import Source
+    from cluster.staff.course import Course, opened
+
+    course = Course(graders.root)
+    released = graders.root / "exercises" / NAME / "doubling.ipynb"
+    notebook = nbformat.read(released, as_version=4)
+    notebook.cells[-1].source = "Because it is **so**."
+    graded = course.folder("autograded", "ada", NAME)
+    graded.mkdir(parents=True)
+    nbformat.write(notebook, graded / "doubling.ipynb")
+    source = Source.from_gradebook(course.coursedir, NAME)
+    received = json.loads((course.folder("submitted", "ada", NAME) / "received.json").read_text())
+    when = datetime.datetime.fromisoformat(received["received"]).replace(tzinfo=None)
+    with opened(course) as book:
+        gradebook.record(book, source, "ada", source.points | {"why": None}, notebook, when=when)
+        number = book.find_submission_notebook("doubling", NAME, "ada").id
+    address = waits(graders)
+    assert address == f"formgrader/submissions/{number}/#why"
+    status, page, _ = graders.get(address.partition("#")[0])
+    assert status == 200 and "One point for <em>each half</em> of the reason." in page
+    assert page.index("Because it is") < page.index("One point for") and "BEGIN SOLUTION" not in page
+    assert 'id="why"' in page, "the address leads to the points of the answer"
+    assert "1 to look at" in graders.get("course/class")[1]
+    for path in (released, graded / "doubling.ipynb"):
+        assert "One point for" not in path.read_text()
+    course.feedback(NAME, "ada")
+    [feedback] = course.folder("feedback", "ada", NAME).glob("*.html")
+    assert "Because it is" in feedback.read_text() and "One point for" not in feedback.read_text()
+
+
+@needs_browser
+def test_formgrader_begins_at_the_mark_that_waits(graders):
+    """Has the points' field of the answer the focus, in sight, and the rubric below it?"""
+    address = waits(graders)
+    cookie = next(one for one in graders.cookies if one.name.startswith("username"))
+    with browser() as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])
+        page.goto(graders.url + address)
+        page.wait_for_function("document.activeElement.id === 'why'")
+        page.wait_for_function("scrollY > 0 || innerHeight >= document.body.scrollHeight")
+        rubric = page.locator(".rubric")
+        assert "One point for each half" in rubric.inner_text()
+        place = rubric.evaluate("one => one.getBoundingClientRect().top")
+        assert page.evaluate("document.activeElement.getBoundingClientRect().top") < place
 
 
 @needs_browser

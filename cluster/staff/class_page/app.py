@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from traitlets import Bool, Unicode
 
 from cluster import pages
 
-from . import handlers, links
+from . import handlers, links, rubrics
 from .actions import Actions
 from .queue import Queue
 from .sheets import Sheets
@@ -58,12 +59,13 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         self.handlers.append((r"/formgrader/static/js/utils\.js", links.Links))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
-        """Formgrader is there now: its menu gets a link, and its page of a submission shows names as text."""
+        """Formgrader is there now: its menu gets a link, its page of a work rubrics, and names as text."""
         settings = serverapp.web_app.settings
         if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)
         if exporter := settings.get("nbgrader_exporter"):
             exporter.register_preprocessor(names_as_text, enabled=True)
+            exporter.register_preprocessor(partial(rubrics.shown, Path(serverapp.root_dir)), enabled=True)
 
     async def stop_extension(self) -> None:
         """With the server end its threads."""

@@ -1,4 +1,7 @@
-"""Formgrader's links to folders and notebooks open in this server's Lab; nbgrader's lead out of a service."""
+"""Formgrader's links to folders and notebooks open in this server's Lab; nbgrader's lead out of a service.
+
+And a link to one mark leads to it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,12 @@ linkTo = (ours => (type, path) => {
   const words = path.split("/").filter(word => word && word !== ".").map(encodeURIComponent);
   return (_, el) => $(el).attr({ href: LAB + words.join("/"), target: "_blank" })[0];
 })(linkTo);
+// A link to one mark, #NAME, begins there; nbgrader's page of a work at its first field.
+if (typeof FormGrader === "function") FormGrader.prototype.setIndexFromUrl = (ours => function () {
+  ours.call(this);
+  const mark = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (mark) (this.last_selected = $(mark)), this.setCurrentIndex();
+})(FormGrader.prototype.setIndexFromUrl);
 """
 
 

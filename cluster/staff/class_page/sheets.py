@@ -36,6 +36,7 @@ class Row:
     collected: bool = False
     graded: bool = False  # what was collected last is
     look: bool = False  # a person has to look
+    look_at: str = ""  # address of what waits for it, as that of work
     points: float | None = None
     given_back: bool = False  # the feedback of what stands in the gradebook
     cells: tuple[int, int] | None = None  # filled, to fill, where students say so
@@ -158,7 +159,7 @@ class Sheets:
         each = due_dates.extensions(course.coursedir)[1].get(due_dates.EACH, {})
         sheet.trouble = exchange.shut(exchange.inbox(course.coursedir, course.config))
         newest, sheet.refused = inbox(course, name)
-        pages = in_formgrader(book, name)
+        pages, looks = in_formgrader(book, name), to_look_at(book, name)
         marks, notebooks = graded(book, name), [one.name for one in known.notebooks] if known else []
         for student in book.students:
             words = " ".join(filter(None, [student.first_name, student.last_name]))
@@ -167,6 +168,7 @@ class Sheets:
             row = Row(student.id, words or student.id, due, due != sheet.due, days)
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
+            row.look_at = looks.get(student.id, "") if row.graded else ""
             row.cells = filled(self.people, student.id, name) if self.people else None
             sheet.rows.append(row)
         sheet.rows.sort(
@@ -211,6 +213,22 @@ def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
     found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
     named = found.filter(api.Assignment.name == assignment)
     return {student: f"formgrader/submissions/{number}/" for student, number in named}
+
+
+def to_look_at(book: Any, assignment: str) -> dict[str, str]:
+    """{student: address of a mark that waits for a person, in Formgrader's page, below the server's}."""
+    from nbgrader import api
+
+    row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.BaseCell
+    query = book.db.query(row.student_id, notebook.id, cell.name).select_from(grade)
+    query = query.join(notebook, notebook.id == grade.notebook_id).join(row, row.id == notebook.assignment_id)
+    query = query.join(cell, cell.id == grade.cell_id)
+    found = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    waiting = found.filter(api.Assignment.name == assignment, grade.needs_manual_grade)
+    return {
+        student: f"formgrader/submissions/{number}/#{quote(name)}"
+        for student, number, name in waiting.order_by(cell.name.desc())
+    }
 
 
 def collected_at(course: Any, student: str, assignment: str) -> str:

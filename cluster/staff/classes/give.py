@@ -87,8 +87,9 @@ def notes(course: Course, assignment: str, given: Collection[str], graded: Colle
         rows = book.assignment_submissions(assignment)
         looks = sorted(row.student_id for row in rows if row.needs_manual_grade and row.student_id in given)
     ungraded = sorted(set(map(printable, those_with(course, "submitted", assignment))) - set(graded))
+    waits = "points that a person has yet to give, in Formgrader › Manual Grading, are marked so for "
     return [
-        *([f"points that a person has yet to give are marked so for {', '.join(looks)}"] if looks else []),
+        *([waits + ", ".join(looks)] if looks else []),
         *([f"handed in and not graded: {', '.join(ungraded)}; grade run first"] if ungraded else []),
     ]
 

@@ -34,7 +34,10 @@ def export(
     like: the platform's own export, whose people and columns then stand in the table as it names them.
     """
     worth, rows, waiting = finals(book, names)
-    warnings = [f"{user}, {name}: a person has to look at it before it counts" for user, name in waiting]
+    warnings = [
+        f"{user}, {name}: a person has to look at it, in Formgrader › Manual Grading, before it counts"
+        for user, name in waiting
+    ]
     if form == "moodle":
         warnings += [
             f"{name}: {most:g} points; Moodle refuses more than {MOODLES_MOST:g} until unlimitedgrades is set"

@@ -208,7 +208,9 @@ def plan(
         if points is None or (only and person.id not in only):
             continue
         if (person.id, assignment) in waiting:
-            made.left[person.id] = "a person has to look at it before it counts (Formgrader)"
+            made.left[person.id] = (
+                "a person has to look at it, in Formgrader › Manual Grading, before it counts"
+            )
         elif person.id not in where.people:
             made.left[person.id] = (
                 "has never come to the hub from the platform: let them open its link there once"

@@ -34,7 +34,9 @@ def page(found: dict[str, Any]) -> str:
         + (f"; workers had {hours}" if hours else "")
         + (f" ({took['note']})" if took["note"] else "")
         + ".</p>",
-        f"<p><b>To look at:</b> {html.escape(', '.join(looks))}</p>" if looks else "",
+        f"<p><b>To look at</b>, in Formgrader › Manual Grading: {html.escape(', '.join(looks))}</p>"
+        if looks
+        else "",
         picture(distribution(found), "Histogram of the students' points before lateness is taken off"),
         "<h2>Checks</h2>",
         picture(failures(found), "Share of the students that lose points in each check"),

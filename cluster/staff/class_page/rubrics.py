@@ -1,0 +1,52 @@
+"""In Formgrader, below each written answer, its rubric and sample answers out of the solution.
+
+They are put into the page that an instructor sees, not into the graded notebook: no feedback is made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..course import CourseError
+from ..release import twins, wrong_solutions
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+MARKS = re.compile(r"^.*\b(BEGIN|END) SOLUTION\b.*\n?", re.MULTILINE)
+PANEL = """<div class="panel panel-info rubric">
+<div class="panel-heading">Rubric and sample answers: seen by instructors alone</div>
+<div class="panel-body">
+
+{}
+
+</div></div>"""
+
+
+def of(root: Path, assignment: str, notebook: str) -> dict[str, str]:
+    """{written answer: what its solution says}, as Markdown; {} where no solution is there to be read."""
+    try:
+        source = twins.notebook(root / "solutions" / assignment / f"{notebook}.py")
+    except (OSError, CourseError):
+        return {}
+    written = wrong_solutions.written(source)
+    texts = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell.source for cell in source.cells}
+    return {name: MARKS.sub("", texts[name]).strip() for name in written}
+
+
+def shown(
+    root: Path, notebook: NotebookNode, resources: dict[str, Any]
+) -> tuple[NotebookNode, dict[str, Any]]:
+    """A step of Formgrader's page of a work: the rubrics as texts of their own, below the answers."""
+    from nbformat.v4 import new_markdown_cell
+
+    rubrics = of(root, resources["assignment_id"], resources["notebook_id"])
+    cells = []
+    for cell in notebook.cells:
+        cells.append(cell)
+        if text := rubrics.get(cell.metadata.get("nbgrader", {}).get("grade_id", "")):
+            cells.append(new_markdown_cell(PANEL.format(text)))
+    notebook.cells = cells
+    return notebook, resources
