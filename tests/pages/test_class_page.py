@@ -229,8 +229,9 @@ def test_who_waits_for_a_person_is_led_to(graders):
     graded.mkdir(parents=True)
     nbformat.write(notebook, graded / "doubling.ipynb")
     source = Source.from_gradebook(course.coursedir, NAME)
-    received = json.loads((course.folder("submitted", "ada", NAME) / "received.json").read_text())
-    when = datetime.datetime.fromisoformat(received["received"]).replace(tzinfo=None)
+    when = datetime.datetime(2026, 1, 2, 12)
+    received = {"received": when.replace(tzinfo=datetime.UTC).isoformat()}
+    (course.folder("submitted", "ada", NAME) / "received.json").write_text(json.dumps(received))
     with opened(course) as book:
         gradebook.record(book, source, "ada", source.points | {"why": None}, notebook, when=when)
         number = book.find_submission_notebook("doubling", NAME, "ada").id
