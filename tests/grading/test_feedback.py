@@ -7,6 +7,7 @@ import re
 
 import nbformat
 import numpy as np
+import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -72,6 +73,18 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     assert not re.search(r"(src|href)=.https?:", text)
     instructors = nbformat.read(graded.folder("autograded", "student", "99_doubling") / "doubling.ipynb", 4)
     assert any("double(17) == 34" in cell.source for cell in instructors.cells)
+
+
+def test_a_table_in_an_output_is_a_table():
+    """Has a data frame its head and rows, no style sheet as text, and does nothing in an output run?"""
+    clean = feedback.Feedback().environment.filters["clean_html"]
+    text = clean(pd.DataFrame({"loss": [0.5]}, index=["first"])._repr_html_())
+    assert all(part in text for part in ("<thead>", "<th>loss</th>", "<th>first</th>", "<td>0.5</td>"))
+    assert "&lt;" not in text and "vertical-align" not in text
+    odd = '<b onclick="x()">a</b><img src=x onerror=x()><a href="javascript:x()">b</a><script>x()</script>'
+    assert clean(odd) == "<b>a</b><img><a>b</a>"
+    lines = clean('<div class="highlight"><pre><span class="k">if</span> a &lt; b</pre></div>')
+    assert lines == '<div class="highlight"><pre><span class="k">if</span> a &lt; b</pre></div>'
 
 
 def test_a_check_is_called_by_what_it_asks():

@@ -1,7 +1,9 @@
 """In a browser: can everybody use the pages, with keys alone, in JupyterLab as well as in a tab?"""
 
+import html
 from pathlib import Path
 
+import pygments.formatters
 import pytest
 
 from cluster import pages as panel
@@ -74,6 +76,39 @@ def test_feedback_on_a_phone_shows_the_points():
     with browser(390, 844) as page:
         page.set_content(f"<style>{css}</style><header>{table}</header>")
         assert overflows(page) <= 0
+
+
+FEEDBACK = """\
+<header><h1>1 of 3</h1><p class="banner">Late <span class="who">ada</span></p><table class="checks">
+<tr class="lost"><td>✗</td><td><a href="#a">One</a></td><td><code>a</code></td></tr></table></header>
+<main><details class="check lost" id="a" open><summary>One</summary><pre class="error">wrong</pre>
+<div class="hint"><p>Read <a href="#a">again</a></p></div><div class="highlight"><pre>
+<span class="k">def</span> <span class="nf">f</span><span class="p">():</span> <span class="c1"># c</span>
+<span class="s2">"s"</span> <span class="ow">is</span> <span class="mi">1</span> <span class="nb">len</span>
+<span class="nn">np</span> <span class="ne">E</span> <span class="nd">@d</span></pre></div></details>
+</main>"""
+
+
+def test_feedback_is_dark_where_the_page_around_it_is():
+    """Alone as the system says, in JupyterLab as its theme: is it dark, are its colours to be read?"""
+    css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
+    around = (Path(panel.__file__).parent / "static" / "panel.css").read_text()
+    css = f"<style>{pygments.formatters.HtmlFormatter().get_style_defs('.highlight')}\n{css}</style>"
+    text = f'<!DOCTYPE html><html lang="en"><title>1 of 3</title>{css}{FEEDBACK}'
+    back = "() => getComputedStyle(document.body).backgroundColor"
+    colours = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}
+    frame = f'<iframe class="feedback" srcdoc="{html.escape(text)}"></iframe>'
+    with browser() as page:
+        for scheme, colour in colours.items():
+            page.emulate_media(color_scheme=scheme)
+            page.set_content(text)
+            assert page.evaluate(back) == colour
+            assert violations(page) == [], scheme
+        page.emulate_media(color_scheme="null")  # an emulated scheme would count in frames, too
+        for theme, colour in colours.items():
+            page.set_content(f'<style>{around}</style><div class="course {theme}">{frame}</div>')
+            page.frame_locator("iframe").locator("h1").wait_for()
+            assert page.frames[1].evaluate(back) == colour
 
 
 def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):

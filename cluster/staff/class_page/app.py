@@ -15,6 +15,7 @@ from traitlets import Bool, Unicode
 
 from cluster import pages
 
+from ..feedback.markdown import cleaned
 from . import handlers, links, rubrics
 from .actions import Actions
 from .queue import Queue
@@ -64,6 +65,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)
         if exporter := settings.get("nbgrader_exporter"):
+            exporter.register_filter("clean_html", cleaned)  # of tables in outputs: as in the feedback
             exporter.register_preprocessor(names_as_text, enabled=True)
             exporter.register_preprocessor(partial(rubrics.shown, Path(serverapp.root_dir)), enabled=True)
 

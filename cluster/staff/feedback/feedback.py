@@ -21,7 +21,7 @@ from traitlets import Bool
 from .. import failures
 from ..hidden import has_hidden, hidden_lines, replaced
 from .explain import Failure, explain
-from .markdown import in_line
+from .markdown import cleaned, in_line
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -222,6 +222,7 @@ class Feedback(HTMLExporter):
         # Given as arguments, these count more than the template that nbgrader names in the configuration.
         folder = str(Path(__file__).with_name("templates"))
         super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
+        self.register_filter("clean_html", cleaned)  # nbconvert's own shows the head of a table as its tags
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any

@@ -14,21 +14,28 @@ TAGS = frozenset(
 )
 ALIGN = re.compile(r'(<t[hd]) style="text-align: ?(left|right|center)"')
 CODE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>)", re.DOTALL)
+NO_TEXT = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
 MATH = re.compile(r"(<math\b.*?</math>)", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL)
 
 
 def markdown(source: str) -> str:
     """HTML of a Markdown text that anybody may have written: no script, formulas as MathML."""
-    import bleach
     from nbconvert.filters import markdown2html
 
-    attributes = {"*": ["class", "id", "title", "align"], "a": ["href"], "img": picture}
-    html = ALIGN.sub(r'\1 align="\2"', markdown2html(source))  # the only style that a table has
-    html = bleach.clean(html, TAGS, attributes, protocols=["http", "https", "mailto", "data"], strip=True)
+    html = cleaned(ALIGN.sub(r'\1 align="\2"', markdown2html(source)))  # the only style that a table has
     html = html.replace("<table>", '<table class="table table-condensed">')  # Formgrader's own have no space
     parts = CODE.split(html)
     return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
+
+
+def cleaned(html: str) -> str:
+    """HTML that anybody may have written, such as an output's table: what texts have, nothing that runs."""
+    import bleach
+
+    attributes = {"*": ["class", "id", "title", "align"], "a": ["href"], "img": picture}
+    protocols = ["http", "https", "mailto", "data"]
+    return bleach.clean(NO_TEXT.sub("", html), TAGS, attributes, protocols=protocols, strip=True)
 
 
 def in_line(source: str) -> str:
