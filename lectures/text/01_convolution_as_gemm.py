@@ -1053,10 +1053,10 @@ plt.show()
 
 # %% [markdown]
 # *(Figure: for each layer four markers of time, in units of the time that its FLOPs take at peak. im2col is
-# the highest for conv1 and for the 3×3 at 56 pixels; for the others it and the blocked rung lie close, and for
-# the 1×1 blocked may be the higher, for there im2col copies nothing. The GEMMs alone lie below blocked or,
-# within the bars, at its height, and TensorFlow lowest or near it. A dashed line marks the peak of NumPy's BLAS, a
-# dotted one at 1 the machine's.)*
+# the highest for conv1 and for the 3×3 at 56 pixels; for the others it and the blocked rung lie close, and
+# for the 1×1 blocked may be the higher, for there im2col copies nothing. The GEMMs alone lie below blocked
+# or, within the bars, at its height, and TensorFlow lowest or near it. A dashed line marks the peak of
+# NumPy's BLAS, a dotted one at 1 the machine's.)*
 #
 # Read this figure by its bars, from quartile to quartile, above all where 1.9 printed a warning. Between
 # im2col and blocked: copies through memory, on one thread. Between blocked and its GEMMs alone: the copies
