@@ -67,6 +67,16 @@ def test_a_table_in_a_narrow_panel_is_read_whole():
         assert edge <= 340, f"the hash ends at {edge} of 340 pixels"
 
 
+def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
+    """At 390 pixels: does no cell of the table lie outside of the window?"""
+    token = next(cookie for cookie in server.cookies if cookie.name.startswith("username"))
+    with browser(390, 844) as page:
+        page.context.add_cookies([{"name": token.name, "value": token.value, "url": server.url}])
+        page.goto(f"{server.url}course/jobs")
+        edges = "all => all.map(one => one.getBoundingClientRect().right)"
+        assert max(page.eval_on_selector_all("tbody :is(th, td, td *)", edges)) <= 390
+
+
 def test_feedback_on_a_phone_shows_the_points():
     """At 390 pixels: does the column of points stand in the window, however long a check's name is?"""
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
@@ -76,6 +86,9 @@ def test_feedback_on_a_phone_shows_the_points():
     with browser(390, 844) as page:
         page.set_content(f"<style>{css}</style><header>{table}</header>")
         assert overflows(page) <= 0
+        widths = "all => all.map(one => one.getBoundingClientRect().width)"
+        _, words, _, points = page.eval_on_selector_all("td", widths)
+        assert words > 3 * points, "the room is for the words"
 
 
 FEEDBACK = """\
