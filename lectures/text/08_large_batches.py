@@ -431,7 +431,8 @@ def family():
     """Each variant, its parent, and the line that differs."""
     rows = []
     for name, (parent, _, new) in experiment["VARIANTS"].items():
-        if parent and name not in list(experiment["FACTORS"])[1:]:  # one of six that differ in a number
+        others = [*experiment["FACTORS"], *experiment["PARTS"]][1:]  # of those that differ in a number, one
+        if parent and name not in others:
             ours, theirs = (experiment["script"](v).splitlines() for v in (name, parent))
             assert len(ours) == len(theirs) and sum(a != b for a, b in zip(ours, theirs, strict=True)) == 1
             rows.append(f"| {name} | {parent} | `{new.removesuffix('  # <-')}` |")
@@ -603,13 +604,13 @@ plt.show()
 #
 # ## 8.6 The best rate of a batch
 #
-# Forget the rules. For each batch the error, as a function of the rate that the warmup reaches, has a
-# minimum. We have 32 ranks at seven rates, from naive to the linear rule, always with five seeds; the scripts
-# differ in a number of one line. **Guess** how many times the rate of one rank is best for 32.
+# Forget the rules. For each batch the error, as a function of the rate that is reached, has a minimum. We
+# have four batches at seven rates each, always with five seeds; the scripts differ in a number of one line.
+# **Guess** how many times the rate $\eta$ of one rank is best for 8, for 32 and for 128.
 
 # %%
-guess("32 ranks, best of seven rates / η", None)
-guess("128 ranks, linear rule with gradual warmup, test error", None, "%")
+for ranks in (8, 32, 128):
+    guess(f"{ranks} ranks, best of seven rates / η", None)
 
 # %%
 B = 0.1  # the rate of one rank, η
@@ -617,51 +618,68 @@ sweep = {  # ranks: {rate that is reached / η: errors of five seeds}
     ranks: {f: errors_of(variants[f], ranks) for f in sorted(variants)}
     for ranks, variants in experiment["SWEEP"].items()
 }
-some = sweep[32]
-best = min(some, key=lambda f: some[f].mean())
-rows = {}
-for f, errors in some.items():
-    rows[f"{f:.3g} η"] = {"error / %": f"{errors.mean():.2f} ± {interval(errors):.2f}"}
-    if f != best:
-        rows[f"{f:.3g} η"]["minus the best"] = "{:+.2f} ± {:.2f}".format(*difference(errors, some[best]))
-display(pd.DataFrame(rows).T.rename_axis("32 ranks").fillna(""))
-each = [min(some, key=lambda f: some[f][seed]) for seed in range(5)]
-print("best rate of each seed:", ", ".join(f"{f:.3g} η" for f in each))
-compare("32 ranks, best of seven rates / η", best)
-compare("128 ranks, linear rule with gradual warmup, test error", sweep[128][128].mean())
+best = {ranks: min(some, key=lambda f: some[f].mean()) for ranks, some in sweep.items()}
+floor, rows = {}, {}  # ends of the rates that no interval tells from the best
+for ranks, some in sweep.items():
+    gaps = {f: difference(errors, some[best[ranks]]) for f, errors in some.items()}
+    near = [f for f, (mean, half) in gaps.items() if mean <= half]
+    floor[ranks] = min(near), max(near)
+    each = [min(some, key=lambda f: some[f][seed]) for seed in range(5)]
+    rows[ranks] = {
+        "best / η": f"{best[ranks]:.3g}",
+        "its error / %": f"{some[best[ranks]].mean():.2f} ± {interval(some[best[ranks]]):.2f}",
+        "not told from it / η": "{:.3g} to {:.3g}".format(*floor[ranks]),
+        "best of each seed / η": ", ".join(f"{f:.3g}" for f in each),
+        "linear rule, minus the best": "{:+.2f} ± {:.2f}".format(*gaps[ranks]),
+    }
+display(pd.DataFrame(rows).T.rename_axis("ranks"))
+for ranks in (8, 32, 128):
+    compare(f"{ranks} ranks, best of seven rates / η", best[ranks])
 
-# %%
-fig, ax = plt.subplots(figsize=(7.8, 4.2))
-for i, (ranks, some) in enumerate(list(sweep.items())[:3]):
+# %% tags=["measured"]
+fig, axes = plt.subplots(1, 2, figsize=(10.4, 4.2))
+for i, (ranks, some) in enumerate(sweep.items()):
     means, bars = ([of(errors) for errors in some.values()] for of in (np.mean, interval))
-    style = {"color": palette[i], "marker": "os^"[i], "ls": ["-", "--", "-"][i]}
-    label = f"{ranks} ranks" if ranks > 1 else "one rank"
-    ax.errorbar([B * f for f in some], means, yerr=bars, label=label, **style)
-for epoch, value in zip(epochs, factor, strict=True):
-    ax.plot(B * value, 10.6, marker="v", color="0.35", ls="")
-    if epoch in (0, 1, 3, 10):
-        ax.text(B * value, 9.9, f"{epoch}", ha="center", va="center", fontsize=8.5)
-ax.text(0.19, 11.25, "the model for 32 ranks, after so many epochs:", fontsize=8.5, va="center")
-for f, rule in {1: "naive", math.sqrt(32): "√k", 32: "linear"}.items():
-    ax.text(B * f, sweep[32][f].mean() + 1.4, rule, ha="center", fontsize=8.5)
-ax.set(xscale="log", xlabel="learning rate that is reached", ylabel="test error / %", ylim=(9.4, 20.5))
-ax.set_xticks([0.1, 0.2, 0.4, 0.8, 1.6, 3.2], ["0.1", "0.2", "0.4", "0.8", "1.6", "3.2"])
-ax.minorticks_off()
-ax.set_title("Error against rate, with gradual warmup")
-ax.legend(loc="upper right", fontsize=8.5)
+    style = {"color": palette[i], "marker": "os^D"[i], "ls": ["-", "--", "-.", ":"][i]}
+    axes[0].errorbar([B * f for f in some], means, yerr=bars, label=f"ranks: {ranks}", **style)
+    axes[0].plot([B * ranks], [some[ranks].mean()], marker="o", ms=13, mfc="none", color="0.2", ls="")
+    axes[1].vlines(n * ranks, *(B * f for f in floor[ranks]), color=palette[i], lw=7, alpha=0.35)
+ranks = np.array(list(best))
+style = {"color": "0.2", "ls": "", "marker": "o", "ms": 8, "label": "best of seven; bar: not told from it"}
+axes[1].plot(n * ranks, B * np.array(list(best.values())), **style)
+axes[1].plot(n * ranks, B * ranks, marker="", ls="--", color="0.4", label="linear rule")
+axes[1].plot(n * ranks, B * ranks**0.5, marker="", ls=":", color="0.4", label="√k")
+for j, epoch in enumerate((0, 1, 10)):
+    style = {"marker": "", "color": palette[4 + j], "lw": 1.2, "label": f"noise-scale model, epoch {epoch}"}
+    axes[1].plot(n * ranks, B * allowed(scales[epoch], ranks), **style)
+axes[0].set(xlabel="learning rate that is reached", ylabel="test error / %", title="Error against rate")
+axes[1].set(xlabel="images in an update", ylabel="rate", title="The best rate of a batch", ylim=(0.04, 250))
+ticks = [[0.01, 0.1, 1, 10], [12, 15, 20, 30, 50, 90]], [n * ranks, [0.05, 0.1, 0.4, 1.6, 6.4]]
+for ax, (across, up) in zip(axes, ticks, strict=True):
+    ax.set(xscale="log", yscale="log")
+    ax.set_xticks(across, [f"{v:,g}" for v in across])
+    ax.set_yticks(up, [f"{v:g}" for v in up])
+    ax.minorticks_off()
+    ax.legend(fontsize=8.5)
 plt.show()
 
 # %% [markdown]
-# *(Figure: test error against the rate that is reached, with intervals. For 32 ranks a U with a broad floor
-# from 0.4 to 1.6; naive, at its left end, and the linear rule, at its right, lie two points higher. One rank
-# and 8 ranks lie lowest. Triangles below mark the rates that the noise-scale model gives 32 ranks after some
-# epochs, from a little above one rank's to beyond the floor.)*
+# *(Figure: left, test error against the rate that is reached, both logarithmic, a valley for each batch: the
+# larger the batch, the higher. A ring marks the linear rule's rate: on the floor for one rank and for 8, on
+# the right slope for 32, near guessing for 128. Right, the best rate against the batch, with a bar over the
+# rates that are not told from it: it follows the linear rule up to 256 images, then rises no more, and falls
+# below √k. The noise-scale model's lines bend and become level.)*
 #
-# For 32 ranks the best rate lies between naive and the linear rule, and from $4\eta$ to $16\eta$ no rate is
-# told from the best. So $\sqrt k$ need not be a better *rule*: it lies in the middle of a broad floor. The
-# linear rule ends on the slope behind it, where the seeds scatter. The model finds the floor in the epochs in
-# which most is learned, but not from the noise scale of the start or of the end: one would have to measure
-# on the way.
+# With 8 ranks the linear rule has the lowest mean and naive is worse, but the valley is so broad that
+# $\sqrt k$ would not be told from it. Then the best rate stops growing: $\sqrt k\,\eta$ for 32, and for 128
+# lower still, where the linear rule ends near guessing. **No power of $k$ is the rule.** The model has the
+# bend, proportional below the noise scale and constant above it, and puts it where we find it if it is given
+# the noise scale of the epochs in which most is learned, not that of the end. It does not have the fall at
+# 128 ranks: they train for 30 updates, 9 of them a warmup, and have no time to come to where the loss is
+# flatter, as in 8.2. That is inferred, not measured; and the lowest rate that was tried there is not told
+# from the best.
+#
+# The floors rise with the batch: **no rate buys back the updates that are missing.**
 #
 # ### How far does the linear rule carry?
 #
@@ -737,7 +755,7 @@ for ranks, variant in [(ranks, variant) for ranks, some in candidates.items() fo
         each = (1 + (losses < GOAL).argmax(1)) * max(1, 32 // ranks)  # recorded are means of so many updates
         row = {"ranks": ranks, "variant": variant, "updates": np.median(each)}
         rows.append(row | {"of seeds": sorted(each.tolist())})
-table = pd.DataFrame(rows).sort_values(["ranks", "updates"]).groupby("ranks").first()
+table = pd.DataFrame(rows).sort_values(["ranks", "updates", "variant"]).groupby("ranks").first()
 table["images"] = table["updates"] * n * table.index
 table["perfect"] = table["updates"].iloc[0] / table.index
 display(table.round(1))
@@ -763,10 +781,9 @@ plt.show()
 # less steeply than the dashed line of perfect scaling.)*
 #
 # Already the first factor of 8 saves less than a factor of 8, and the next factor of 4 still less: we stand
-# in the diminishing returns, and the column of images says what they cost in work. At the one rate that was
-# run, 128 ranks do not reach the goal in their 30 updates. (Theirs is the error on
-# unseen images, tuned over many rates; ours takes the best of a few, so that the large batches may deserve
-# better.)
+# in the diminishing returns, and the column of images says what they cost in work. At none of seven rates do
+# 128 ranks reach the goal in all seeds: 30 updates are too few. (Theirs is the error on unseen images. And
+# with one rank ours is reached within the warmup, so that a higher rate comes too late to show.)
 #
 # And with **equal updates**? Naive and one rank begin with the same weights and have the same rate and no
 # warmup. We compare the mean training loss of updates 65 to 96, before any rate falls. **Guess** by how
@@ -945,7 +962,8 @@ display(sizes.map(lambda v: f"{v:,.0f}" if v >= 10 else f"{v:.2f}"))
 #   smaller rate; and the noise scale is small, so that a large batch buys little.
 # - **Matched pairs** differ in one line; five seeds and an interval tell an effect from luck. Ours say that
 #   $k\eta$ is too long here, cold by far, and warmed up by about two points.
-# - **The best rate** of our 1,024 images lies between naive and the linear rule, on a broad floor.
+# - **The best rate** grows with the batch as the linear rule has it, up to 256 of our images, and then no
+#   more. The floors are broad, and rise.
 # - **Steps to a target** fall more slowly than the batch grows: diminishing returns.
 # - **Mistakes** are mostly silent: look where they act.
 #

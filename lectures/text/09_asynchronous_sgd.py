@@ -782,7 +782,7 @@ for batch in (32, least[0]):
 #
 # The valley is flat, within the model's own error, so we would not insist on 512. It ends at eight ranks
 # because the fit does: with $\alpha_1 p$ from two cores, more would be a guess. And the updates are those of
-# the best of a *few* rates.
+# the best of *seven* rates.
 #
 # ## 9.10 Two cases from the slides
 #
