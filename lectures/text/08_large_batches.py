@@ -667,17 +667,17 @@ plt.show()
 # *(Figure: left, test error against the rate that is reached, both logarithmic, a valley for each batch: the
 # larger the batch, the higher. A ring marks the linear rule's rate: on the floor for one rank and for 8, on
 # the right slope for 32, near guessing for 128. Right, the best rate against the batch, with a bar over the
-# rates that are not told from it: it follows the linear rule up to 256 images, then rises no more, and falls
-# below √k. The noise-scale model's lines bend and become level.)*
+# rates that are not told from it: it rises to 256 images and then no more; at 4,096 √k lies above its bar. The
+# noise-scale model's lines bend and become level.)*
 #
 # With 8 ranks the linear rule has the lowest mean and naive is worse, but the valley is so broad that
-# $\sqrt k$ would not be told from it. Then the best rate stops growing: $\sqrt k\,\eta$ for 32, and for 128
-# lower still, where the linear rule ends near guessing. **No power of $k$ is the rule.** The model has the
-# bend, proportional below the noise scale and constant above it, and puts it where we find it if it is given
-# the noise scale of the epochs in which most is learned, not that of the end. It does not have the fall at
-# 128 ranks: they train for 30 updates, 9 of them a warmup, and have no time to come to where the loss is
-# flatter, as in 8.2. That is inferred, not measured; and the lowest rate that was tried there is not told
-# from the best.
+# $\sqrt k$ would not be told from it. Then the best rate stops growing: the floors of 32 and of 128 ranks
+# overlap, and the linear rule lies above both, for 128 near guessing. **No power of $k$ is the rule.** The
+# model has this bend, proportional below the noise scale and constant above it, and puts it where we find it
+# if it is given the noise scale of the epochs in which most is learned, not that of the end. Whether the best
+# rate even falls from 32 to 128 ranks, as the means have it, five seeds do not tell; and the lowest rate that
+# was tried with 128 lies on its floor. A reason would be at hand: 30 updates, 9 of them a warmup, leave no
+# time to come to where the loss is flatter, as in 8.2.
 #
 # The floors rise with the batch: **no rate buys back the updates that are missing.**
 #
@@ -962,8 +962,8 @@ display(sizes.map(lambda v: f"{v:,.0f}" if v >= 10 else f"{v:.2f}"))
 #   smaller rate; and the noise scale is small, so that a large batch buys little.
 # - **Matched pairs** differ in one line; five seeds and an interval tell an effect from luck. Ours say that
 #   $k\eta$ is too long here, cold by far, and warmed up by about two points.
-# - **The best rate** grows with the batch as the linear rule has it, up to 256 of our images, and then no
-#   more. The floors are broad, and rise.
+# - **The best rate** grows with the batch at first, and from some hundreds of our images on no more. The
+#   floors are broad, and rise.
 # - **Steps to a target** fall more slowly than the batch grows: diminishing returns.
 # - **Mistakes** are mostly silent: look where they act.
 #

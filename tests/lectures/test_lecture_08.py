@@ -295,7 +295,7 @@ def test_gradual_warmup_helps_the_linear_rule_and_not_sqrt(record, lecture):
 
 
 def test_the_best_rate_grows_with_the_batch_up_to_256_images(record, experiment, lecture):
-    """It is the linear rule's for 8 ranks, near √k for 32, lower than √k for 128, and their floors rise."""
+    """By the means the linear rule's for 8 ranks, near √k for 32, below √k for 128; the floors rise."""
     best, told, lowest = {}, {}, []
     for k, variants in experiment.SWEEP.items():
         found = {f: errors(record, variant, k) for f, variant in variants.items()}
