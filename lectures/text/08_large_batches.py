@@ -667,8 +667,8 @@ plt.show()
 # *(Figure: left, test error against the rate that is reached, both logarithmic, a valley for each batch: the
 # larger the batch, the higher. A ring marks the linear rule's rate: on the floor for one rank and for 8, on
 # the right slope for 32, near guessing for 128. Right, the best rate against the batch, with a bar over the
-# rates that are not told from it: it rises to 256 images and then no more; at 4,096 √k lies above its bar. The
-# noise-scale model's lines bend and become level.)*
+# rates that are not told from it: it rises to 256 images and then no more; at 4,096 √k lies above its bar.
+# The noise-scale model's lines bend and become level.)*
 #
 # With 8 ranks the linear rule has the lowest mean and naive is worse, but the valley is so broad that
 # $\sqrt k$ would not be told from it. Then the best rate stops growing: the floors of 32 and of 128 ranks
