@@ -26,7 +26,7 @@ case ${GPU:-} in
     *) echo "GPU=$GPU is unknown: GPU=1 makes an environment for GPUs, without it it is one for CPUs." >&2; exit 1 ;;
 esac
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
-hub_packages="bubblewrap"
+[ -d cluster/staff ] && course_packages="$course_packages bubblewrap"  # works are graded here: not where students are
 npm_packages=
 command -v node >/dev/null || npm_packages="$npm_packages nodejs"
 command -v npm >/dev/null || npm_packages="$npm_packages npm"
@@ -129,7 +129,6 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
 
 # --- system packages: only Debian's are known by name --------------------------------------------------
 packages=$course_packages
-[ -n "$hub" ] && packages="$packages $hub_packages"
 [ -n "$hub$slides" ] && packages="$packages $npm_packages"
 [ -n "$slurm" ] && packages="$packages $slurm_packages"
 [ "$want" = " test " ] && packages="$packages $test_packages"

@@ -54,6 +54,23 @@ def test_failed_step_is_named_with_its_log(tmp_path, broken_python):
     assert "Horovod, compiled" not in done.stdout, "went on after a failed step"
 
 
+@pytest.mark.parametrize("grades", [True, False])
+def test_who_grades_has_a_sandbox(tmp_path, clone, grades):
+    """On a bare Debian: is bubblewrap among what is installed with the repository, and not for students?"""
+    mine, tools = clone("mine"), tmp_path / "tools"
+    if grades:
+        (mine / "cluster" / "staff").mkdir(exist_ok=True)
+    else:
+        shutil.rmtree(mine / "cluster" / "staff", ignore_errors=True)
+    tools.mkdir()
+    for name, text in {"dpkg-query": "exit 1", "apt-get": 'echo "$@" >>asked', "id": "echo 0"}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    setup(".venv", mine, PYTHON="/bin/false", PATH=f"{tools}:/usr/bin:/bin")
+    [packages] = [line for line in (mine / "asked").read_text().splitlines() if " install " in line]
+    assert "python3-venv" in packages and ("bubblewrap" in packages) == grades
+
+
 def test_failed_step_is_tried_again(tmp_path, broken_python):
     """Does a second run repeat the failed step rather than believe it done?"""
     for _ in range(2):

@@ -28,6 +28,7 @@ from cluster.jobs.backends import forked_ranks
 
 from .classes import grade
 from .course import Course, CourseError, alone, quiet_stderr, say
+from .engine.sandbox import bubblewrap
 from .release.release import release
 from .release.wrong_solutions import MutantError, cells_of, fill, load_all, points
 
@@ -46,6 +47,8 @@ STUDENTS = ("student_right", "student_half", "student_empty")
 
 def run_demo(root: Path) -> list[str]:
     """Run the loop, print the score table and where the results lie; return what is not as expected."""
+    if why := bubblewrap.missing():  # two minutes before the grading would say so
+        raise CourseError(why)
     with alone(root / ".grading" / "demo") as private:
         return loop(root, private)
 

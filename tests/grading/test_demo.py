@@ -144,3 +144,11 @@ def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
     assert demo.run_demo(course) == [
         f"{who}, 99_doubling was not graded: no sandbox can be made" for who in demo.STUDENTS
     ]
+
+
+def test_without_a_sandbox_nothing_is_begun(tmp_path, monkeypatch):
+    """Is the missing package named at once, and not after minutes of students' jobs?"""
+    monkeypatch.setattr(demo.bubblewrap, "missing", lambda: "bubblewrap is missing (Debian: apt-get …)")
+    with pytest.raises(CourseError, match="bubblewrap is missing"):
+        demo.run_demo(tmp_path)
+    assert not any(tmp_path.iterdir())
