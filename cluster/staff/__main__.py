@@ -11,6 +11,11 @@ from . import results
 from .course import CourseError, find_root
 from .release import wrong_solutions
 
+ANOTHER_GRADEBOOK = (
+    "the class of the hub in {state} is graded on its class page, or by this command in a terminal of"
+    " Formgrader's Lab; here it works on another gradebook, in {private}"
+)
+
 
 def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     text = __doc__.split(": ")[1]
@@ -47,11 +52,15 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
     options = parser(prog).parse_args(argv)
     from . import demo
     from .classes import prove_checks
+    from .hub import neighbours
     from .release import release, student_folder
 
     try:
         root = find_root()
         if "run" in options:
+            for state in neighbours.started_from(root):
+                note = ANOTHER_GRADEBOOK.format(state=state, private=root / ".grading")
+                print(f"note: {note}", file=sys.stderr)
             wrong = options.run(root, options)
         elif options.command == "release":
             release.release(root, options.assignment)

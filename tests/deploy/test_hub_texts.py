@@ -14,6 +14,7 @@ from pathlib import Path
 import jinja2
 import pytest
 
+from cluster.staff import __main__ as staff
 from cluster.staff import services, work_files
 from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError
@@ -455,6 +456,21 @@ def test_other_hubs_are_known_until_they_are_gone(hubs):
     assert neighbours.others(second) == []
     neighbours.forget(second)
     assert neighbours.others(first) == []
+
+
+def test_whoever_grades_beside_the_hub_is_told(hubs, monkeypatch, capsys):
+    """In the folder that a hub was started from is another gradebook: does a class's command say so?"""
+    state, root, elsewhere = hubs("first", []), Path("/course"), Path("/another")
+    about = states.record(state) | {"root": str(root)}
+    (state / states.RECORD).write_text(json.dumps(about))
+    told = f"the class of the hub in {state} is graded on its class page"
+    for where, hint in [(root, told), (elsewhere, "")]:
+        monkeypatch.setattr(staff, "find_root", lambda where=where: where)
+        assert staff.main(["due", "01"]) == 1
+        errors = capsys.readouterr().err
+        assert hint in errors and ("note:" in errors) == bool(hint) and "error: '01' is no" in errors
+    monkeypatch.setattr(neighbours, "_list", lambda: Path("/nowhere"))
+    assert neighbours.started_from(root) == []
 
 
 def test_nbgraders_own_settings_name_the_same_course():

@@ -7,6 +7,7 @@ on the roster of another hub is not locked, ended or removed by this one.
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from cluster.system import files, processes
@@ -36,6 +37,14 @@ def others(state: Path) -> list[Path]:
     """The state folders of the other hubs, of those that stand still, too."""
     found = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
     return [other for other in found if other != state and states.record(other)]
+
+
+def started_from(root: Path) -> list[Path]:
+    """The state folders of the hubs that were started from this repository; of root's only, for root."""
+    if not os.access(_list(), os.R_OK):
+        return []
+    found = [Path(path.read_text().strip()) for path in sorted(_list().glob("*.txt"))]
+    return [state for state in found if Path((states.record(state) or {}).get("root", "/")) == root]
 
 
 def of_others(state: Path) -> dict[str, Path]:
