@@ -5,16 +5,20 @@ its table says otherwise has *flipped*."""
 from __future__ import annotations
 
 import argparse
+import copy
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.progress import track
 
 from cluster.staff.classes import prove_checks
 from cluster.staff.course import assignments
@@ -22,6 +26,9 @@ from cluster.staff.engine import Engine
 from cluster.staff.engine.verdict import Verdict
 
 from .measure import Found, Row
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 ABOUT = "how often a check of an assignment judges otherwise, on a machine with three times the load"
 ROOT = Path(__file__).parents[2]
@@ -36,6 +43,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--load", type=int, default=3, metavar="K", help="processes a core that compute beside it (3)"
     )
     parser.add_argument("--holes", nargs="+", metavar="HOLE", help="only what fills one of these otherwise")
+    parser.add_argument(
+        "--checks", nargs="+", metavar="CHECK", help="only these checks (those that threads could change)"
+    )
 
 
 @contextmanager
@@ -50,6 +60,18 @@ def busy(processes: int) -> Iterator[None]:
             process.wait()
 
 
+def with_checks(book: NotebookNode, checks: Collection[str]) -> NotebookNode:
+    """A copy of a prepared notebook without other checks, and without cells that only look."""
+    book = copy.deepcopy(book)
+    of = [cell.metadata.get("nbgrader", {}) for cell in book.cells]
+    book.cells = [
+        cell
+        for cell, own in zip(book.cells, of, strict=True)
+        if own and (not own["grade"] or own["solution"] or own["grade_id"] in checks)
+    ]
+    return book
+
+
 def counts(options: argparse.Namespace) -> Found:
     """Flips of each check, over all gradings."""
     [assignment] = assignments(ROOT, options.assignment)
@@ -58,6 +80,11 @@ def counts(options: argparse.Namespace) -> Found:
         table, books, worth = prove_checks.submissions(ROOT, assignment, Path(folder))
         if options.holes:
             table = {name: m for name, m in table.items() if not m.replace or {*m.replace} & {*options.holes}}
+        if options.checks:
+            if unknown := {*options.checks} - {*worth}:
+                raise SystemExit(f"{assignment} has no check {', '.join(sorted(unknown))}")
+            worth = {check: worth[check] for check in options.checks}
+            books = {name: with_checks(books[name], worth) for name in table}
         done, flips, again = dict.fromkeys(table, 0), dict.fromkeys(worth, 0), 0
         end = time.monotonic() + 60 * options.minutes
         with busy(options.load * cores), Engine(cores) as engine, ThreadPoolExecutor(cores) as pool:
@@ -66,7 +93,8 @@ def counts(options: argparse.Namespace) -> Found:
                 loads.append(os.getloadavg()[0])
                 return name, engine.grade(books[name]) if time.monotonic() < end else None
 
-            for name, verdict in pool.map(one, [*table] * (options.repeats or ROUNDS)):
+            todo = [*table] * (options.repeats or ROUNDS)
+            for name, verdict in track(pool.map(one, todo), "graded beside the load", len(todo)):
                 if verdict is None or verdict.outcome != "graded":
                     again += verdict is not None
                     continue
