@@ -377,7 +377,7 @@ expect(rates, [0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 1.5], name="the learning rate with 
 ### AUTOTEST [float(learning_rate(t, 0.2, 2, 50)) for t in (0, 1, 25, 49, 50, 51, 1_000)]
 ### AUTOTEST [float(learning_rate(t, 0.2, 1, 50)) for t in (0, 25, 50, 75)]
 ### BEGIN HIDDEN TESTS
-for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1)]:
+for lr, size, warmup in [(0.1, 8, 5), (0.05, 256, 25_000), (0.3, 3, 1), (0.0123, 3, 7)]:
     rates = [learning_rate(t, lr, size, warmup) for t in range(0, 2 * warmup + 1, max(1, warmup // 5))]
     rises = np.diff([r for t, r in zip(range(0, warmup + 1, max(1, warmup // 5)), rates, strict=False)])
     assert np.isclose(rates[0], lr) and np.isclose(rates[-1], size * lr), "it must go from η to pη"
@@ -549,12 +549,20 @@ def make_update(net, optimizer):
 # functions that call yours with values small enough to work out by hand. `on_ranks(trial, inputs)` starts as
 # many ranks as there are inputs, calls the trial on each, with `inputs[r]` on rank r, and returns what came
 # of it: one outcome a rank. A rank is told its own inputs and no other's; what it knows of the others it has
-# from your functions. Read the trials: they are also a recipe for testing distributed code of your own.
+# from your functions. Read the trials: they are also a recipe for testing distributed code of your own. In
+# these trials Horovod says that each rank is the only one of its node, as on a cluster whose nodes have one
+# processor each: there, `hvd.local_rank()` is 0 on every rank, and `hvd.local_size()` is 1.
 
 
 # %% given="trials"
+def a_node_each():
+    """From now on Horovod says on this rank that no other is on its node."""
+    hvd.local_rank, hvd.local_size = (lambda: 0), (lambda: 1)
+
+
 def try_start(weight, statistic, step):
     """Three variables of this rank's own; what has become of them?"""
+    a_node_each()
     variables = [
         keras.Variable(weight),
         keras.Variable(statistic, trainable=False),  # as batch normalisation has them
@@ -566,6 +574,7 @@ def try_start(weight, statistic, step):
 
 def try_gradient(slopes):
     """The loss is the sum of slopes · weights, so that the slopes are this rank's own gradient."""
+    a_node_each()
     weights = [keras.Variable(np.zeros_like(slope)) for slope in slopes]
     with tf.GradientTape() as tape:
         loss = sum(tf.reduce_sum(slope * w.value) for slope, w in zip(slopes, weights, strict=True))
@@ -574,6 +583,7 @@ def try_gradient(slopes):
 
 def try_metric(right, seen):
     """This rank had `right` of its `seen` images right."""
+    a_node_each()
     return average_metric(right, seen)
 
 
@@ -593,9 +603,15 @@ class Page(keras.Sequential):
             raise InterruptedError("the job was stopped while it wrote")
 
 
-def try_checkpoint(first, second, name="lenet5.keras"):
-    """Save twice to the same path. `kept` is a second name of the file that the first save has left."""
+def try_checkpoint(first, second, name="lenet5.keras", beside=None):
+    """Save twice to the same path. `kept` is a second name of the file that the first save has left.
+
+    beside: what another rank is just writing beside it, in a folder that the ranks share.
+    """
+    a_node_each()
     path = Path(name)  # in a folder of this rank's own: who writes?
+    if beside is not None:
+        path.with_name(f"unfinished-{name}").write_text(beside)
     save_checkpoint(Page(first), path)
     if path.exists():
         os.link(path, "kept")
@@ -603,9 +619,11 @@ def try_checkpoint(first, second, name="lenet5.keras"):
 
 
 def try_power_cut(old, new):
-    """Begin with an old checkpoint, and be stopped while saving a new one; then save it after all."""
+    """Begin with an old checkpoint, or none, be stopped while saving a new one, then save it after all."""
+    a_node_each()
     path = Path("lenet5.keras")
-    path.write_text(old)
+    if old is not None:
+        path.write_text(old)
     with contextlib.suppress(InterruptedError):
         save_checkpoint(Page(new, stopped=True), path)
     if path.exists():
@@ -615,6 +633,7 @@ def try_power_cut(old, new):
 
 def try_lost(old, new):
     """The disk loses the new file while it is saved: is the old checkpoint still there?"""
+    a_node_each()
     path = Path("lenet5.keras")
     path.write_text(old)
     with contextlib.suppress(OSError):
@@ -656,7 +675,8 @@ def evidence(trial, inputs, **options):
 def written(trial, inputs):
     """{file: its text} on each rank after a trial; of the texts in the inputs, or "something else"."""
     evidence(trial, inputs)  # says so, if it did not run
-    texts = {hashlib.sha256(text.encode()).hexdigest(): text for own in inputs for text in own.values()}
+    texts = {text for own in inputs for text in own.values() if text is not None}
+    texts = {hashlib.sha256(text.encode()).hexdigest(): text for text in texts}
     ranks = on_ranks(trial, inputs)
     return [{name: texts.get(sha, "something else") for name, (_, sha, _) in r.files.items()} for r in ranks]
 
@@ -673,7 +693,7 @@ SLOPES = [{"slopes": [3.0]}, {"slopes": [5.0]}]
 COUNTS = [{"right": 3, "seen": 4}, {"right": 1, "seen": 6}]
 TEXTS = [{"first": "epoch 1 of rank 0", "second": "epoch 2 of rank 0"}]
 TEXTS += [{"first": "epoch 1 of rank 1", "second": "epoch 2 of rank 1"}]
-CUT = [{"old": f"the old one of rank {rank}", "new": f"the new one of rank {rank}"} for rank in range(2)]
+CUT = [{"old": "the old one", "new": "the new one"}]  # one rank: a job that is stopped stops on all of them
 TRIALS = [(try_start, START), (try_gradient, SLOPES), (try_metric, COUNTS)]
 TRIALS += [(try_checkpoint, TEXTS), (try_power_cut, CUT), (try_lost, CUT)]
 
@@ -727,7 +747,8 @@ expect(
             [5.0],
         ],
         "rank 0's gradient was sent to all: the others' images count for nothing": [[3.0], [3.0]],
-        "the gradients were added up, not averaged: every step is p times too long": [[8.0], [8.0]],
+        "the gradients were added up, not averaged: every step is p times too long (or they were divided by "
+        "the ranks of a node: here each node has one)": [[8.0], [8.0]],
         "the mean was divided by p once more: every step is p times too short": [[2.0], [2.0]],
     },
     "the gradient on ranks 0 and 1",
@@ -770,7 +791,8 @@ expect(
     files,
     [["lenet5.keras"], []],
     {
-        "every rank writes: p processes into one file": [["lenet5.keras"], ["lenet5.keras"]],
+        "every rank writes: p processes into one file (hvd.local_rank() is 0 once on each node, and here "
+        "each rank has a node of its own)": [["lenet5.keras"], ["lenet5.keras"]],
         "nobody writes": [[], []],
         "the finished checkpoint was not renamed": [["unfinished-lenet5.keras"], []],
         "it was copied, not renamed": [["lenet5.keras", "unfinished-lenet5.keras"], []],
@@ -786,6 +808,11 @@ other = [{"first": f"{seed}", "second": f"{seed + 5}", "name": "best.keras"} for
 found = written(try_checkpoint, other)
 assert found[0].get("best.keras") in ("31", "36"), "what rank 0 leaves is not what its network has saved"
 assert [set(names) - {"kept"} for names in found] == [{"best.keras"}, set(), set()]
+shared = [own | {"beside": f"half {rank}" if rank else None} for rank, own in enumerate(other)]
+for rank, names in enumerate(written(try_checkpoint, shared)[1:], 1):  # in a folder that the ranks share
+    assert names == {"unfinished-best.keras": f"half {rank}"}, (
+        f"rank {rank} has touched what rank 0 is just writing beside the checkpoint; it has now {names}"
+    )
 ### END HIDDEN TESTS
 
 # %% check="checkpoint-whole" points=1 see="7.4"
@@ -807,10 +834,14 @@ assert saved.get("kept") == first, (
     "each: os.replace gives the name to another file, a copy does not"
 )
 ### BEGIN HIDDEN TESTS
-other = [{"old": f"{seed}", "new": f"{seed + 5}"} for seed in (61, 73, 89)]
-found = written(try_power_cut, other)
+found = written(try_power_cut, [{"old": "61", "new": "66"}])
 assert found[0].get("after-the-cut") == "61" and found[0].get("lenet5.keras") == "66", "run again, it is lost"
 assert set(found[0]) == {"after-the-cut", "lenet5.keras"}, "the unfinished file stays when it is finished"
+found = written(try_power_cut, [{"old": None, "new": "66"}])
+assert "after-the-cut" not in found[0], (
+    "cut while it saves the first checkpoint of all, it leaves a part of one"
+)
+assert found[0] == {"lenet5.keras": "66"}, "after a cut at the first checkpoint, saved again, it is not there"
 texts = [{"first": f"{seed}", "second": f"{seed + 5}"} for seed in (31, 47, 53)]
 found = written(try_checkpoint, texts)[0]
 assert (found.get("kept"), found.get("lenet5.keras")) == ("31", "36"), "it is written into the old file"
@@ -1611,11 +1642,12 @@ shuffles = [np.random.default_rng([7, epoch]).permutation(12) for epoch in range
 sixes = [batch for shuffle in shuffles for batch in data.batches(shuffle, 6)]
 one_line(found, path_of_one(x, y, sixes), "twins", sixes)
 ### BEGIN HIDDEN TESTS
+shuffles = [np.random.default_rng([7, epoch]).permutation(15) for epoch in range(2)]
 own = [np.concatenate([shuffle[rank::3] for shuffle in shuffles]) for rank in range(3)]
-found, (x, y) = outcome_of(twins, "twins", 17, own, p=3), problem(17, 12)
+found, (x, y) = outcome_of(twins, "twins", 17, own, 15, p=3), problem(17, 15)
 nines = [batch for shuffle in shuffles for batch in data.batches(shuffle, 9)]
-shared_out(found, 12, 2, "twins, on three ranks")
-one_line(found, path_of_one(x, y, nines), "twins, on three ranks", nines)
+shared_out(found, 15, 2, "twins, with 15 points on three ranks")
+one_line(found, path_of_one(x, y, nines), "twins, with 15 points on three ranks", nines)
 ### END HIDDEN TESTS
 
 # %% check="deck-mended" points=1 see="7.3"
@@ -1626,11 +1658,12 @@ shuffles = [np.random.default_rng([7, epoch]).permutation(12) for epoch in range
 sixes = [batch for shuffle in shuffles for batch in data.batches(shuffle, 6)]
 one_line(found, path_of_one(x, y, sixes), "deck", sixes)
 ### BEGIN HIDDEN TESTS
+shuffles = [np.random.default_rng([7, epoch]).permutation(15) for epoch in range(2)]
 own = [np.concatenate([shuffle[rank::3] for shuffle in shuffles]) for rank in range(3)]
-found, (x, y) = outcome_of(deck, "deck", 17, own, p=3), problem(17, 12)
+found, (x, y) = outcome_of(deck, "deck", 17, own, 15, p=3), problem(17, 15)
 nines = [batch for shuffle in shuffles for batch in data.batches(shuffle, 9)]
-shared_out(found, 12, 2, "deck, on three ranks")
-one_line(found, path_of_one(x, y, nines), "deck, on three ranks", nines)
+shared_out(found, 15, 2, "deck, with 15 points on three ranks")
+one_line(found, path_of_one(x, y, nines), "deck, with 15 points on three ranks", nines)
 ### END HIDDEN TESTS
 
 # %% check="echo-mended" points=1 see="7.2"
@@ -1639,14 +1672,15 @@ one_line(found, path_of_one(x, y, nines), "deck, on three ranks", nines)
 
 def echoes(found, x, y, name):
     """Assert that the ranks take the steps of one process with all points, and report its losses."""
-    path = path_of_one(x, y, [np.arange(12)] * 6)
+    path = path_of_one(x, y, [np.arange(len(y))] * 6)
     one_line(found, path, name)
     reported(found, "losses", [loss_of(w, x, y) for w in (np.zeros(3), *path[:-1])], name)
 
 
 echoes(outcome_of(echo, "echo"), *problem(4, 12), "echo")
 ### BEGIN HIDDEN TESTS
-echoes(outcome_of(echo, "echo", 17, p=3), *problem(17, 12), "echo, on three ranks")
+found = outcome_of(echo, "echo", 17, n=15, p=3)
+echoes(found, *problem(17, 15), "echo, with 15 points on three ranks")
 ### END HIDDEN TESTS
 
 # %% check="restart-mended" points=1 see="7.8"
@@ -1673,7 +1707,8 @@ def goes_on(found, path, velocity, name):
 
 goes_on(outcome_of(restart, "restart"), *going_on(*problem(4, 12)), "restart")
 ### BEGIN HIDDEN TESTS
-goes_on(outcome_of(restart, "restart", 17, p=3), *going_on(*problem(17, 12)), "restart, on three ranks")
+found = outcome_of(restart, "restart", 17, n=15, p=3)
+goes_on(found, *going_on(*problem(17, 15)), "restart, with 15 points on three ranks")
 another = [(-1.0, 0.25, 2.0), (0.5, 4.0, -3.0)]
 found = outcome_of(restart, "restart", 23, checkpoint=another)
 goes_on(found, *going_on(*problem(23, 12), *another), "restart, with another checkpoint")
