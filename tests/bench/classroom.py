@@ -142,8 +142,8 @@ class Hub:
         return {row[0]: float(row[-1]) for row in rows if row[-1]}
 
     def remove(self) -> None:
-        """Stop it, and remove all that it has made."""
-        if self.state.exists():
+        """Stop it, and remove all that it has made; a start that was refused has made files only."""
+        if (self.state / "started.json").exists():
             self.do("stop", "--purge", "--yes")
         shutil.rmtree(self.folder)
 
