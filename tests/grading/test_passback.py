@@ -12,7 +12,7 @@ pytest.importorskip("pylti1p3", reason="cluster/setup.sh hub")
 
 from cluster.staff import __main__ as command
 from cluster.staff.course import Course
-from cluster.staff.feedback import grade_passback
+from cluster.staff.feedback import grade_passback, score_service
 
 from ..lti_platform import ITEMS, Platform
 from .courses import make_course
@@ -96,7 +96,7 @@ def graded(tmp_path_factory):
 def sent(graded, tmp_path, monkeypatch):
     root = shutil.copytree(graded, tmp_path / "course")
     (tmp_path / "lti").mkdir()
-    monkeypatch.setattr(grade_passback, "WAITS", (0.0, 0.0))
+    monkeypatch.setattr(score_service, "WAITS", (0.0, 0.0))
     monkeypatch.chdir(root)
     with Platform().running() as platform:
         yield Sent(root, platform, tmp_path / "lti")
@@ -145,7 +145,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
 
 def test_a_score_that_was_taken_without_an_answer_is_sent_again(sent, monkeypatch):
     """Does a later second help where the platform has the score (409, as in Moodle), and is it there once?"""
-    monkeypatch.setattr(grade_passback, "WAITS", (1.1, 1.1))
+    monkeypatch.setattr(score_service, "WAITS", (1.1, 1.1))
     sent.platform.faults, sent.platform.digits = ["late"], 19
     sent.send("--student", "ada")
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 2

@@ -8,23 +8,17 @@ assignment's name. What was sent is written down after each student, so the same
 
 `python -m cluster.staff.feedback.grade_passback`, in the course's root, makes the key where there is none
 and prints the public one (a JSON Web Key Set). The hub's log-in writes down who somebody is on the
-platform, and where its line items are (`c.Lti.folder` names that folder). PyLTI1p3 signs, asks for access
-and sends.
+platform, and where its line items are (`c.Lti.folder` names that folder). It is sent by score_service.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-
-import requests
 
 from cluster.system import files
 from cluster.system.text import printable
@@ -33,47 +27,15 @@ from ..classes import grading_folder
 from ..course import Course, CourseError
 from ..platforms import is_encrypted
 from .export import finals
+from .score_service import ITEMS, SCORE, PlatformError, Registration, Score, ScoreService, public_key
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook
-    from pylti1p3.lineitem import LineItem
 
 PLATFORM, LINKS = "platform.json", "links.json"
 KEY = "private.pem"
-TAG = "points"  # of the line items
 BITS = 2048  # of an RSA key; LTI 1.3 signs with RS256
-SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope"
-ITEMS, SCORE = f"{SCOPE}/lineitem", f"{SCOPE}/score"
-PATIENCE = 30.0  # seconds for an answer
-WAITS = (2.0, 10.0)  # seconds before the second and the third try, where the platform names no other
-LONGEST_WAIT = 60.0  # seconds, whatever the platform names
 STOP = 3  # students in a row whose points are not taken: then it is not about them
-AGAIN = (409, 429, 500, 502, 503, 504)  # after which a later request may succeed; 409: of the same second
-ANSWER = 300  # characters of a platform's answer that are shown
-CANVAS = {
-    "https://canvas.instructure.com/lti/submission": {"new_submission": False}
-}  # points, and no hand-in
-NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
-
-
-class PlatformError(Exception):
-    """The platform did not take it; the message says what it answered.
-
-    status: of HTTP, 0 without an answer. wait: seconds that it wants to be left alone.
-    """
-
-    def __init__(self, words: str, status: int = 0, wait: float = 0.0):
-        super().__init__(words)
-        self.status, self.wait = status, wait
-
-
-@dataclass(frozen=True)
-class Score:
-    """What a student is to have on the platform. user: the platform's number of the person."""
-
-    user: str
-    points: float
-    of: float
 
 
 @dataclass
@@ -95,20 +57,6 @@ class Outcome:
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     stopped: str = ""
-
-
-@dataclass(frozen=True)
-class Registration:
-    """The platform, as settings and instructors' log-ins have it. context: its course's number."""
-
-    issuer: str
-    client_id: str
-    token_url: str
-    audience: str
-    context: str
-    title: str
-    lineitems: str
-    people: dict[str, str]  # {user of the roster: the platform's number}
 
 
 def folder(private: Path) -> Path:
@@ -134,13 +82,7 @@ def public_keys(private: Path) -> dict[str, list[dict[str, str]]]:
     """The JSON Web Key Set that the platform checks signatures with."""
     from pylti1p3.registration import Registration as Tool
 
-    return {"keys": Tool().set_tool_public_key(_public(private_key(private))).get_jwks()}
-
-
-def _public(private: str) -> str:
-    from jwcrypto.jwk import JWK
-
-    return JWK.from_pem(private.encode()).export_to_pem().decode()
+    return {"keys": Tool().set_tool_public_key(public_key(private_key(private))).get_jwks()}
 
 
 def registration(course: Course) -> Registration:
@@ -235,9 +177,9 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
     if not made.send and not made.same:
         return Outcome()  # no empty column on the platform
     path = folder(course.private) / f"{made.assignment}.json"
-    with _alone(path.with_suffix(".lock")), contextlib.closing(_Service(course, where)) as service:
+    with _alone(path.with_suffix(".lock")), contextlib.closing(_service(course, where)) as service:
         try:
-            item = service.line_item(made)
+            item = service.line_item(made.assignment, made.of)
         except PlatformError as error:
             raise CourseError(f"{error}. Nothing was sent; {_remedy(error)}") from None
         record = _sent(course, made.assignment)
@@ -267,6 +209,15 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
         return outcome
 
 
+def _service(course: Course, where: Registration) -> ScoreService:
+    """The platform, asked with the course's key."""
+    if not (folder(course.private) / KEY).exists():
+        raise CourseError(
+            "the course's key is not there: start the hub, which makes it and shows it to the platform"
+        )
+    return ScoreService(where, private_key(course.private))
+
+
 def _remedy(error: PlatformError) -> str:
     """What is to be done about what concerns everybody."""
     if error.status in (400, 401, 403):
@@ -289,144 +240,6 @@ def _alone(path: Path) -> Iterator[None]:
         if not held:
             raise CourseError(f"{path.stem}: another `grade lti` is sending it; wait until that ends")
         yield
-
-
-class _Session(requests.Session):
-    """Waits PATIENCE for an answer; follows nobody to another place with the course's token."""
-
-    def request(self, method: str, url: str, **more: Any) -> requests.Response:
-        answer = super().request(method, url, **more | {"timeout": PATIENCE, "allow_redirects": False})
-        page = answer.headers.get("Content-Type", "").partition(";")[0] == "text/html"
-        if answer.is_redirect or (answer.ok and answer.content and page):
-            raise PlatformError(
-                f"{url} answered {answer.status_code} with a page for people", answer.status_code
-            )
-        return answer
-
-
-class _Service:
-    """The platform's line items and scores, by PyLTI1p3; a request that may succeed later is tried again."""
-
-    def __init__(self, course: Course, where: Registration):
-        try:
-            from pylti1p3.registration import Registration as Tool
-        except ModuleNotFoundError:
-            raise CourseError(NEEDED) from None
-        if not (folder(course.private) / KEY).exists():
-            raise CourseError(
-                "the course's key is not there: start the hub, which makes it and shows it to the platform"
-            )
-        key = private_key(course.private)
-        tool = Tool().set_issuer(where.issuer).set_client_id(where.client_id).set_tool_private_key(key)
-        tool.set_tool_public_key(_public(key)).set_auth_token_url(where.token_url)
-        self.tool = tool.set_auth_audience(where.audience) if where.audience else tool
-        self.data = {"scope": [ITEMS, SCORE], "lineitems": where.lineitems}
-        self.session = _Session()
-        self._open()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self.session.close()
-
-    def line_item(self, made: Plan) -> LineItem:
-        """The assignment's line item, made where the platform has none. Raises PlatformError."""
-        from pylti1p3.lineitem import LineItem
-
-        # Only those of this assignment: PyLTI1p3 2.0 writes the address of a further page in small letters.
-        mark = "&" if "?" in self.data["lineitems"] else "?"
-        page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(made.assignment)}"
-        while page:
-            found, page = self._try(lambda page=page: self.service.get_lineitems_page(page))
-            for one in found:
-                if isinstance(one, dict) and one.get("resourceId") == made.assignment:
-                    return _usable(LineItem(one))
-        new = LineItem().set_resource_id(made.assignment).set_tag(TAG).set_score_maximum(made.of)
-        new.set_label(made.assignment.replace("_", " "))
-        scope, kind = self.data["scope"], "application/vnd.ims.lis.v2.lineitem+json"
-        ask = {"is_post": True, "data": new.get_value(), "content_type": kind, "accept": kind}
-        answer = self._try(lambda: self.connector.make_service_request(scope, self.data["lineitems"], **ask))
-        return _usable(LineItem(answer["body"] if isinstance(answer["body"], dict) else {}))
-
-    def put(self, item: LineItem, score: Score) -> str:
-        """Send one score; the moment that it has. Raises PlatformError."""
-        from pylti1p3.grade import Grade
-
-        grade = Grade().set_score_given(score.points).set_score_maximum(score.of).set_user_id(score.user)
-        grade.set_activity_progress("Completed").set_grading_progress("FullyGraded").set_extra_claims(CANVAS)
-
-        def post() -> str:
-            when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-            with contextlib.suppress(requests.JSONDecodeError):  # taken (2xx), in words that are no JSON
-                self.service.put_grade(grade.set_timestamp(when), item)
-            return when
-
-        return self._try(post)
-
-    def _open(self) -> None:
-        """A token lasts for minutes, and a connector keeps its first one."""
-        from pylti1p3.assignments_grades import AssignmentsGradesService
-        from pylti1p3.service_connector import ServiceConnector
-
-        self.connector = ServiceConnector(self.tool, self.session)
-        self.service = AssignmentsGradesService(self.connector, self.data)
-
-    def _try(self, ask: Callable[[], Any]) -> Any:
-        """What the platform answers, after further tries where these may help. Raises PlatformError."""
-        renewed, waits = False, list(WAITS)
-        while True:
-            try:
-                self._token()
-                return _asked(ask)
-            except PlatformError as error:
-                if error.status == 401 and not renewed:  # the token has expired, perhaps
-                    renewed = True
-                    self._open()
-                elif (error.status in AGAIN or not error.status) and waits:
-                    time.sleep(min(max(waits.pop(0), error.wait), LONGEST_WAIT))
-                else:
-                    raise
-
-    def _token(self) -> None:
-        try:
-            _asked(lambda: self.connector.get_access_token(self.data["scope"]))
-        except (requests.JSONDecodeError, KeyError, TypeError):
-            raise PlatformError(
-                f"{self.tool.get_auth_token_url()} gave no token, but another answer", 400
-            ) from None
-        except PlatformError as error:
-            raise PlatformError(f"no access to the platform: {error}", error.status, error.wait) from None
-
-
-def _asked(ask: Callable[[], Any]) -> Any:
-    """What a call of PyLTI1p3's returns; its errors, and those of the network, as PlatformError."""
-    from pylti1p3.exception import LtiException, LtiServiceException
-
-    try:
-        return ask()
-    except LtiServiceException as error:
-        answer = error.response
-        words = printable(" ".join(answer.text.split()), ANSWER)
-        wait = answer.headers.get("Retry-After", "")
-        raise PlatformError(
-            f"{answer.url} answered {answer.status_code}{f' ({words})' if words else ''}",
-            answer.status_code,
-            float(wait) if wait.isdecimal() else 0.0,
-        ) from None
-    except requests.JSONDecodeError:
-        raise
-    except requests.RequestException as error:
-        raise PlatformError(f"the platform does not answer: {printable(error, ANSWER)}") from None
-    except LtiException as error:
-        raise PlatformError(printable(error, ANSWER), 400) from None
-
-
-def _usable(item: LineItem) -> LineItem:
-    """A line item that scores can be sent to."""
-    if not is_encrypted(str(item.get_id())):
-        raise PlatformError(
-            f"the platform's line item is no encrypted URL (https), but {item.get_id()!r}", 400
-        )
-    return item
 
 
 if __name__ == "__main__":

@@ -1,0 +1,215 @@
+"""A learning management system's line items and scores, over HTTP (LTI 1.3, Assignment and Grade Services).
+
+PyLTI1p3 signs, asks for access and sends; here are its errors as one, further tries, and a connection that
+follows nobody elsewhere with the course's token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import requests
+
+from cluster.system.text import printable
+
+from ..course import CourseError
+from ..platforms import is_encrypted
+
+if TYPE_CHECKING:
+    from pylti1p3.lineitem import LineItem
+
+TAG = "points"  # of the line items
+SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope"
+ITEMS, SCORE = f"{SCOPE}/lineitem", f"{SCOPE}/score"
+PATIENCE = 30.0  # seconds for an answer
+WAITS = (2.0, 10.0)  # seconds before the second and the third try, where the platform names no other
+LONGEST_WAIT = 60.0  # seconds, whatever the platform names
+AGAIN = (409, 429, 500, 502, 503, 504)  # after which a later request may succeed; 409: of the same second
+ANSWER = 300  # characters of a platform's answer that are shown
+CANVAS = {
+    "https://canvas.instructure.com/lti/submission": {"new_submission": False}
+}  # points, and no hand-in
+NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
+
+
+class PlatformError(Exception):
+    """The platform did not take it; the message says what it answered.
+
+    status: of HTTP, 0 without an answer. wait: seconds that it wants to be left alone.
+    """
+
+    def __init__(self, words: str, status: int = 0, wait: float = 0.0):
+        super().__init__(words)
+        self.status, self.wait = status, wait
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a student is to have on the platform. user: the platform's number of the person."""
+
+    user: str
+    points: float
+    of: float
+
+
+@dataclass(frozen=True)
+class Registration:
+    """The platform, as settings and instructors' log-ins have it. context: its course's number."""
+
+    issuer: str
+    client_id: str
+    token_url: str
+    audience: str
+    context: str
+    title: str
+    lineitems: str
+    people: dict[str, str]  # {user of the roster: the platform's number}
+
+
+def public_key(private: str) -> str:
+    """The public half of a key (both PEM)."""
+    from jwcrypto.jwk import JWK
+
+    return JWK.from_pem(private.encode()).export_to_pem().decode()
+
+
+class _Session(requests.Session):
+    """Waits PATIENCE for an answer; follows nobody to another place with the course's token."""
+
+    def request(self, method: str, url: str, **more: Any) -> requests.Response:
+        answer = super().request(method, url, **more | {"timeout": PATIENCE, "allow_redirects": False})
+        page = answer.headers.get("Content-Type", "").partition(";")[0] == "text/html"
+        if answer.is_redirect or (answer.ok and answer.content and page):
+            raise PlatformError(
+                f"{url} answered {answer.status_code} with a page for people", answer.status_code
+            )
+        return answer
+
+
+class ScoreService:
+    """A platform's line items and scores; a request that may succeed later is tried again.
+
+    private: the course's key (PEM). Raises CourseError where PyLTI1p3 is not installed.
+    """
+
+    def __init__(self, where: Registration, private: str):
+        try:
+            from pylti1p3.registration import Registration as Tool
+        except ModuleNotFoundError:
+            raise CourseError(NEEDED) from None
+        tool = Tool().set_issuer(where.issuer).set_client_id(where.client_id).set_tool_private_key(private)
+        tool.set_tool_public_key(public_key(private)).set_auth_token_url(where.token_url)
+        self.tool = tool.set_auth_audience(where.audience) if where.audience else tool
+        self.data = {"scope": [ITEMS, SCORE], "lineitems": where.lineitems}
+        self.session = _Session()
+        self._open()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.session.close()
+
+    def line_item(self, assignment: str, points: float) -> LineItem:
+        """The assignment's line item, made where the platform has none. Raises PlatformError."""
+        from pylti1p3.lineitem import LineItem
+
+        # Only those of this assignment: PyLTI1p3 2.0 writes the address of a further page in small letters.
+        mark = "&" if "?" in self.data["lineitems"] else "?"
+        page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
+        while page:
+            found, page = self._try(lambda page=page: self.service.get_lineitems_page(page))
+            for one in found:
+                if isinstance(one, dict) and one.get("resourceId") == assignment:
+                    return _usable(LineItem(one))
+        new = LineItem().set_resource_id(assignment).set_tag(TAG).set_score_maximum(points)
+        new.set_label(assignment.replace("_", " "))
+        scope, kind = self.data["scope"], "application/vnd.ims.lis.v2.lineitem+json"
+        ask = {"is_post": True, "data": new.get_value(), "content_type": kind, "accept": kind}
+        answer = self._try(lambda: self.connector.make_service_request(scope, self.data["lineitems"], **ask))
+        return _usable(LineItem(answer["body"] if isinstance(answer["body"], dict) else {}))
+
+    def put(self, item: LineItem, score: Score) -> str:
+        """Send one score; the moment that it has. Raises PlatformError."""
+        from pylti1p3.grade import Grade
+
+        grade = Grade().set_score_given(score.points).set_score_maximum(score.of).set_user_id(score.user)
+        grade.set_activity_progress("Completed").set_grading_progress("FullyGraded").set_extra_claims(CANVAS)
+
+        def post() -> str:
+            when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+            with contextlib.suppress(requests.JSONDecodeError):  # taken (2xx), in words that are no JSON
+                self.service.put_grade(grade.set_timestamp(when), item)
+            return when
+
+        return self._try(post)
+
+    def _open(self) -> None:
+        """A token lasts for minutes, and a connector keeps its first one."""
+        from pylti1p3.assignments_grades import AssignmentsGradesService
+        from pylti1p3.service_connector import ServiceConnector
+
+        self.connector = ServiceConnector(self.tool, self.session)
+        self.service = AssignmentsGradesService(self.connector, self.data)
+
+    def _try(self, ask: Callable[[], Any]) -> Any:
+        """What the platform answers, after further tries where these may help. Raises PlatformError."""
+        renewed, waits = False, list(WAITS)
+        while True:
+            try:
+                self._token()
+                return _asked(ask)
+            except PlatformError as error:
+                if error.status == 401 and not renewed:  # the token has expired, perhaps
+                    renewed = True
+                    self._open()
+                elif (error.status in AGAIN or not error.status) and waits:
+                    time.sleep(min(max(waits.pop(0), error.wait), LONGEST_WAIT))
+                else:
+                    raise
+
+    def _token(self) -> None:
+        try:
+            _asked(lambda: self.connector.get_access_token(self.data["scope"]))
+        except (requests.JSONDecodeError, KeyError, TypeError):
+            raise PlatformError(
+                f"{self.tool.get_auth_token_url()} gave no token, but another answer", 400
+            ) from None
+        except PlatformError as error:
+            raise PlatformError(f"no access to the platform: {error}", error.status, error.wait) from None
+
+
+def _asked(ask: Callable[[], Any]) -> Any:
+    """What a call of PyLTI1p3's returns; its errors, and those of the network, as PlatformError."""
+    from pylti1p3.exception import LtiException, LtiServiceException
+
+    try:
+        return ask()
+    except LtiServiceException as error:
+        answer = error.response
+        words = printable(" ".join(answer.text.split()), ANSWER)
+        wait = answer.headers.get("Retry-After", "")
+        raise PlatformError(
+            f"{answer.url} answered {answer.status_code}{f' ({words})' if words else ''}",
+            answer.status_code,
+            float(wait) if wait.isdecimal() else 0.0,
+        ) from None
+    except requests.JSONDecodeError:
+        raise
+    except requests.RequestException as error:
+        raise PlatformError(f"the platform does not answer: {printable(error, ANSWER)}") from None
+    except LtiException as error:
+        raise PlatformError(printable(error, ANSWER), 400) from None
+
+
+def _usable(item: LineItem) -> LineItem:
+    """A line item that scores can be sent to."""
+    if not is_encrypted(str(item.get_id())):
+        raise PlatformError(
+            f"the platform's line item is no encrypted URL (https), but {item.get_id()!r}", 400
+        )
+    return item
