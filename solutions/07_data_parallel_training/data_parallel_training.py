@@ -551,13 +551,15 @@ def make_update(net, optimizer):
 # of it: one outcome a rank. A rank is told its own inputs and no other's; what it knows of the others it has
 # from your functions. Read the trials: they are also a recipe for testing distributed code of your own. In
 # these trials Horovod says that each rank is the only one of its node, as on a cluster whose nodes have one
-# processor each: there, `hvd.local_rank()` is 0 on every rank, and `hvd.local_size()` is 1.
+# processor each: there, `hvd.local_rank()` is 0 on every rank, and `hvd.local_size()` is 1; the number of the
+# node, `hvd.cross_rank()`, is that of the rank.
 
 
 # %% given="trials"
 def a_node_each():
     """From now on Horovod says on this rank that no other is on its node."""
     hvd.local_rank, hvd.local_size = (lambda: 0), (lambda: 1)
+    hvd.cross_rank, hvd.cross_size = hvd.rank, hvd.size
 
 
 def try_start(weight, statistic, step):
