@@ -5,10 +5,11 @@ import json
 import re
 
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from tests import bench
 from tests.bench import __main__ as command
-from tests.bench import measure, record
+from tests.bench import flips, measure, record
 
 
 def test_each_side_runs_once_a_round_and_the_order_turns():
@@ -103,3 +104,19 @@ def test_the_tables_are_those_of_the_record(name):
     for section, entry in entries.items():
         assert section in bench.part(name).SECTIONS
         assert all(r["median"] == measure.spread(r["values"])["median"] for r in entry["rows"])
+
+
+def test_a_round_has_each_check_once_and_forgets_the_one_before():
+    """Two checks in two rounds: their order, their names, and where what was kept is forgotten, by hand."""
+
+    def cell(name, source, **own):
+        role = {"grade_id": name, "grade": True, "locked": True, "solution": False} | own
+        return new_code_cell(source, metadata={"nbgrader": role})
+
+    hole = cell("hole", "x = 1", grade=False, locked=False, solution=True)
+    checks = [cell("a", f"assert x\n{flips.HIDDEN}assert x > 0\n"), cell("b", "assert x")]
+    book = new_notebook(cells=[hole, *checks])
+    made = [(c.metadata.nbgrader.grade_id, c.source) for c in flips.in_rounds(book, 2, "f()\n").cells]
+    first = f"f()\nassert x\n{flips.HIDDEN}f()\nassert x > 0\n"
+    assert made == [("hole", "x = 1"), ("a", first), ("b", "assert x"), ("a 2", first), ("b 2", "assert x")]
+    assert [c.metadata.nbgrader.grade_id for c in book.cells] == ["hole", "a", "b"]

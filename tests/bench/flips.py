@@ -2,19 +2,22 @@
 graded again and again, several at a time on each core; a check that loses or keeps its points when its table
 says otherwise has *flipped*.
 
-Starting the processes of a grading takes longer than its checks. So one grading judges a submission several
-times (`--rounds`): the checks stand in it so often, and what they keep of an earlier round is forgotten.
+`right` judges what keeps all points by all checks, `wrong` each wrong solution by the checks that it loses.
+One grading judges several times (`--rounds`): the checks stand in it so often, and what they keep of an
+earlier round is forgotten.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import os
 import statistics
 import tempfile
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +34,8 @@ from .measure import Found, Row
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
+    from cluster.staff.release.wrong_solutions import Mutant
+
 ABOUT = "how often a check of an assignment judges otherwise, on a machine with four times the load"
 ROOT = Path(__file__).parents[2]
 JUDGED = 200  # times that each submission is judged, unless --repeats or --minutes say less
@@ -46,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--load", type=int, default=4, metavar="K", help="gradings at a time on each core (4)"
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="R", help="of all checks in a grading (10)")
-    parser.add_argument("--holes", nargs="+", metavar="HOLE", help="only what fills one of these otherwise")
+    parser.add_argument("--submissions", nargs="+", metavar="NAME", help="only these of its table")
     parser.add_argument(
         "--checks", nargs="+", metavar="CHECK", help="only these checks (those that threads could change)"
     )
@@ -86,21 +91,29 @@ def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
     return book
 
 
-def counts(options: argparse.Namespace) -> Found:
-    """Flips of each check, over all rounds of all gradings."""
+def right(options: argparse.Namespace) -> Found:
+    """What keeps all points, by each check."""
+    return judged_again(options, lambda mutant, checks: [] if mutant.fails else [*checks])
+
+
+def wrong(options: argparse.Namespace) -> Found:
+    """What loses points, by the checks that it loses."""
+    return judged_again(options, lambda mutant, checks: [check for check in checks if check in mutant.fails])
+
+
+def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str]], list[str]]) -> Found:
+    """How often each check judges otherwise; judges: those that judge a submission, of a list of checks."""
     [assignment] = assignments(ROOT, options.assignment)
     cores, loads, words = len(os.sched_getaffinity(0)), [], []
     rounds, forget = range(1, options.rounds + 1), FORGET.get(assignment[:2], "")
     with tempfile.TemporaryDirectory(prefix="flips-") as folder:
         table, books, worth = prove_checks.submissions(ROOT, assignment, Path(folder))
-        if options.holes:
-            table = {name: m for name, m in table.items() if not m.replace or {*m.replace} & {*options.holes}}
-        if options.checks:
-            if unknown := {*options.checks} - {*worth}:
-                raise SystemExit(f"{assignment} has no check {', '.join(sorted(unknown))}")
-            worth = {check: worth[check] for check in options.checks}
-        books = {name: in_rounds(with_checks(books[name], worth), len(rounds), forget) for name in table}
-        done, flips, again = dict.fromkeys(table, 0), dict.fromkeys(worth, 0), 0
+        checks, names = options.checks or [*worth], options.submissions or [*table]
+        if unknown := sorted({*checks} - {*worth} | {*names} - {*table}):
+            raise SystemExit(f"{assignment} has no {', '.join(unknown)}")
+        by = {name: found for name in names if (found := judges(table[name], checks))}
+        books = {name: in_rounds(with_checks(books[name], by[name]), len(rounds), forget) for name in by}
+        done, flips, again = Counter(), dict.fromkeys(checks, 0), 0
         end, workers = time.monotonic() + 60 * options.minutes, options.load * cores
         with Engine(workers) as engine, ThreadPoolExecutor(workers) as pool:
 
@@ -111,37 +124,33 @@ def counts(options: argparse.Namespace) -> Found:
                 loads.append(os.getloadavg()[0])
                 return name, verdict
 
-            todo = [*table] * -(-(options.repeats or JUDGED) // len(rounds))
+            todo = [*by] * -(-(options.repeats or JUDGED) // len(rounds))
             for name, verdict in track(pool.map(one, todo), "graded side by side", len(todo)):
                 if verdict is None or verdict.outcome != "graded":
                     again += verdict is not None
                     continue
-                for number in rounds:
-                    got = {check: verdict.checks[named(check, number)] for check in worth}
-                    scores = {check: (c.score, c.max_score) for check, c in got.items()}
-                    done[name] += 1
-                    for check, what in prove_checks.verdict(table[name], scores, worth).items():
-                        if what in ("kept", "unexpected"):
-                            flips[check] += 1
-                            words.append(f"{name}: {check} {what}")
-    total = sum(done.values())
-    found = Found([Row(check, f"judged {total} times", "flips", [float(n)]) for check, n in flips.items()])
+                done[name] += len(rounds)
+                for check, number in itertools.product(by[name], rounds):
+                    score = verdict.checks[named(check, number)].score
+                    if score != (0 if check in table[name].fails else worth[check]):
+                        flips[check] += 1
+                        words.append(f"{name}: {check} has {score:g} of {worth[check]:g} points")
+    judged = {check: sum(done[name] for name in by if check in by[name]) for check in checks}
+    rows = [Row(check, f"judged {judged[check]} times", "flips", [float(n)]) for check, n in flips.items()]
+    found, least = Found([row for row in rows if judged[row.what]]), min(done[name] for name in by)
     found.aims = [("no check has judged otherwise than its table says", not words)]
     found.remarks = [
-        f"Assignment {assignment[:2]}: {len(table)} submissions, each judged {min(done.values())} to "
-        f"{max(done.values())} times by each check, {len(rounds)} times in a grading; {workers} gradings "
-        f"side by side on {cores} cores, median load {statistics.median(loads):.1f}; {again} more gradings "
-        "had no outcome, as the machine was too busy for them.",
+        f"Assignment {assignment[:2]}: {len(by)} submissions, each judged {least} to {max(done.values())} "
+        f"times, {len(rounds)} times in a grading; {workers} gradings side by side on {cores} cores, median "
+        f"load {statistics.median(loads):.1f}; {again} more gradings had no outcome.",
         *words[:20],
     ]
-    if total and not words:
+    if not words and least:
         found.remarks.append(
-            f"No flip in {total} rounds: the rate is below {300 / total:.2g}% (95%, all together); of a "
-            f"single submission it is known to be below {300 / min(done.values()):.2g}%."
-            if min(done.values())
-            else f"No flip in {total} rounds."
+            f"No flip in {sum(judged.values())} judgements; one check's rate of flips on one submission is "
+            f"below {300 / least:.2g}% (95%)."
         )
     return found
 
 
-SECTIONS = {"counts": counts}
+SECTIONS = {"right": right, "wrong": wrong}
