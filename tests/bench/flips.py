@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from cluster.staff.release.wrong_solutions import Mutant
 
-ABOUT = "how often a check of an assignment judges otherwise, on a machine with four times the load"
+ABOUT = "how often a check of an assignment judges otherwise, on a machine with several times the load"
 ROOT = Path(__file__).parents[2]
 JUDGED = 200  # times that each submission is judged, unless --repeats or --minutes say less
 FORGET = {"04": "NOTES.clear()\n"}  # in an assignment whose checks keep answers for one another
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--assignment", default="04", metavar="NN", help="the assignment (04)")
     parser.add_argument("--minutes", type=float, default=15.0, metavar="M", help="at most so long (15)")
     parser.add_argument(
-        "--load", type=int, default=4, metavar="K", help="gradings at a time on each core (4)"
+        "--load", type=int, default=8, metavar="K", help="gradings at a time on each core (8)"
     )
     parser.add_argument("--rounds", type=int, default=10, metavar="R", help="of all checks in a grading (10)")
     parser.add_argument("--submissions", nargs="+", metavar="NAME", help="only these of its table")
