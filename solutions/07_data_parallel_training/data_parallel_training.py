@@ -550,21 +550,24 @@ def make_update(net, optimizer):
 # many ranks as there are inputs, calls the trial on each, with `inputs[r]` on rank r, and returns what came
 # of it: one outcome a rank. A rank is told its own inputs and no other's; what it knows of the others it has
 # from your functions. Read the trials: they are also a recipe for testing distributed code of your own. In
-# these trials Horovod says that each rank is the only one of its node, as on a cluster whose nodes have one
-# processor each: there, `hvd.local_rank()` is 0 on every rank, and `hvd.local_size()` is 1; the number of the
-# node, `hvd.cross_rank()`, is that of the rank.
+# these trials Horovod says that the ranks are on two nodes, the first half of them on one, the rest on the
+# other: `hvd.local_rank()` is a rank's number on its node, `hvd.cross_rank()` that of the node. Of two ranks
+# each has a node of its own, so both have the local rank 0.
 
 
 # %% given="trials"
-def a_node_each():
-    """From now on Horovod says on this rank that no other is on its node."""
-    hvd.local_rank, hvd.local_size = (lambda: 0), (lambda: 1)
-    hvd.cross_rank, hvd.cross_size = hvd.rank, hvd.size
+def on_two_nodes():
+    """From now on Horovod says that the first half of the ranks is on one node, the rest on another."""
+    first = (hvd.size() + 1) // 2  # so many ranks are on the first node
+    sizes = [first, hvd.size() - first]
+    node, local = divmod(hvd.rank(), first)
+    hvd.local_rank, hvd.local_size = (lambda: local), (lambda: sizes[node])
+    hvd.cross_rank, hvd.cross_size = (lambda: node), (lambda: sum(local < size for size in sizes))
 
 
 def try_start(weight, statistic, step):
     """Three variables of this rank's own; what has become of them?"""
-    a_node_each()
+    on_two_nodes()
     variables = [
         keras.Variable(weight),
         keras.Variable(statistic, trainable=False),  # as batch normalisation has them
@@ -576,7 +579,7 @@ def try_start(weight, statistic, step):
 
 def try_gradient(slopes):
     """The loss is the sum of slopes · weights, so that the slopes are this rank's own gradient."""
-    a_node_each()
+    on_two_nodes()
     weights = [keras.Variable(np.zeros_like(slope)) for slope in slopes]
     with tf.GradientTape() as tape:
         loss = sum(tf.reduce_sum(slope * w.value) for slope, w in zip(slopes, weights, strict=True))
@@ -585,7 +588,7 @@ def try_gradient(slopes):
 
 def try_metric(right, seen):
     """This rank had `right` of its `seen` images right."""
-    a_node_each()
+    on_two_nodes()
     return average_metric(right, seen)
 
 
@@ -610,7 +613,7 @@ def try_checkpoint(first, second, name="lenet5.keras", beside=None):
 
     beside: what another rank is just writing beside it, in a folder that the ranks share.
     """
-    a_node_each()
+    on_two_nodes()
     path = Path(name)  # in a folder of this rank's own: who writes?
     if beside is not None:
         path.with_name(f"unfinished-{name}").write_text(beside)
@@ -622,7 +625,7 @@ def try_checkpoint(first, second, name="lenet5.keras", beside=None):
 
 def try_power_cut(old, new):
     """Begin with an old checkpoint, or none, be stopped while saving a new one, then save it after all."""
-    a_node_each()
+    on_two_nodes()
     path = Path("lenet5.keras")
     if old is not None:
         path.write_text(old)
@@ -635,7 +638,7 @@ def try_power_cut(old, new):
 
 def try_lost(old, new):
     """The disk loses the new file while it is saved: is the old checkpoint still there?"""
-    a_node_each()
+    on_two_nodes()
     path = Path("lenet5.keras")
     path.write_text(old)
     with contextlib.suppress(OSError):
