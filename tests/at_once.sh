@@ -5,7 +5,8 @@
 #
 # Each clone stands in this folder's place, with processes, network, cgroups, /tmp, /run and the state of packages of its
 # own, so that none meets another's Slurm, hub, users or locks. Needs root, overlayfs and what `make setup-test` makes.
-# The output of each stays in the folder that is named at the end; the exit status is 0 where all passed.
+# The output of each stays in the file that is named at the end, and of one that fails all its files; the exit status
+# is 0 where all passed.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -44,9 +45,18 @@ alone() {
 if [ "${1-}" = --alone ]; then
     alone "${@:2}"
 fi
+case ${1-} in -h | --help)
+    sed -n '2,9s/^# \{0,1\}//p' "$project/tests/at_once.sh"
+    exit
+    ;;
+esac
+[ "$(id -u)" = 0 ] || { echo "at_once.sh makes namespaces and mounts: run it as root" >&2; exit 2; }
+[ -d "$project/.venv" ] || { echo "there is no $project/.venv: run make setup-test first" >&2; exit 2; }
 top=$(mktemp -d /var/tmp/at-once-XXXXXX)
 chmod 755 "$top"
 clones=() runs=()
+# Interrupted: end the namespaces, and with each all that runs in it.
+trap 'kill "${runs[@]}" 2> /dev/null; exit 130' INT TERM
 for number in $(seq "${TIMES:-3}"); do
     folder=$top/${top##*-}-$number
     mkdir -p "$folder"
@@ -62,7 +72,11 @@ for folder in "${clones[@]}"; do
 done
 failed=0
 for i in "${!runs[@]}"; do
-    wait "${runs[i]}" || failed=1
+    if wait "${runs[i]}"; then
+        rm -rf "${clones[i]}"/{clone,layers,tmp}
+    else
+        failed=1
+    fi
     echo "${clones[i]}/output: $(tail -n 1 "${clones[i]}/output")"
 done
 find /sys/fs/cgroup/{memory,freezer,pids}/"${top##*-}"-* -depth -type d -exec rmdir {} + 2> /dev/null || true

@@ -67,7 +67,10 @@ def same_file(a, b):
 
 
 def same_number(a, b):
-    """Do two texts of `autotest` hold the same tolerance, and values within a hundredth of it?"""
+    """Do two texts of `autotest` hold the same tolerance, and values within a hundredth of it?
+
+    Where they name no tolerance, the values have to be equal as the check itself has it.
+    """
     try:
         (got, *tolerance), (want, rtol, atol) = (json.loads(base64.b64decode(text)) for text in (a, b))
     except ValueError:  # a hash, of an exact value
