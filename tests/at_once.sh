@@ -55,8 +55,8 @@ esac
 top=$(mktemp -d /var/tmp/at-once-XXXXXX)
 chmod 755 "$top"
 clones=() runs=()
-# Interrupted: end the namespaces, and with each all that runs in it.
-trap 'kill "${runs[@]}" 2> /dev/null; exit 130' INT TERM
+# Interrupted: end the namespaces, and with each all that runs in it (unshare itself ignores gentler signals).
+trap 'kill -KILL "${runs[@]}" 2> /dev/null; exit 130' INT TERM
 for number in $(seq "${TIMES:-3}"); do
     folder=$top/${top##*-}-$number
     mkdir -p "$folder"
