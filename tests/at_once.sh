@@ -56,7 +56,8 @@ top=$(mktemp -d /var/tmp/at-once-XXXXXX)
 chmod 755 "$top"
 clones=() runs=()
 # Interrupted: end the namespaces, and with each all that runs in it (unshare itself ignores gentler signals).
-trap 'kill -KILL "${runs[@]}" 2> /dev/null; exit 130' INT TERM
+trap 'kill -KILL "${runs[@]}" 2> /dev/null; wait; exit 130' INT TERM
+trap 'find /sys/fs/cgroup/{memory,freezer,pids}/"${top##*-}"-* -depth -type d -exec rmdir {} + 2> /dev/null || true' EXIT
 for number in $(seq "${TIMES:-3}"); do
     folder=$top/${top##*-}-$number
     mkdir -p "$folder"
@@ -79,5 +80,4 @@ for i in "${!runs[@]}"; do
     fi
     echo "${clones[i]}/output: $(tail -n 1 "${clones[i]}/output")"
 done
-find /sys/fs/cgroup/{memory,freezer,pids}/"${top##*-}"-* -depth -type d -exec rmdir {} + 2> /dev/null || true
 exit "$failed"
