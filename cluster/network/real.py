@@ -6,6 +6,7 @@ job = submit(on_real_ranks, ring_allreduce, x, ranks_per_node=4, controller="mpi
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,10 @@ def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> 
     Ranks that wait for each other do so until the job's time is over: `simulate` says at once who waits for
     whom, so run it first. Raises NotSeveralRanks in a process that MPI did not start.
     """
-    return function(world(), *args, **keywords)
+    comm = world()
+    returned = function(comm, *args, **keywords)
+    comm.wait_for_all()
+    return returned
 
 
 def world() -> MPICommunicator:
@@ -56,6 +60,7 @@ class MPICommunicator(RealRank):
         super().__init__(comm.Get_rank(), comm.Get_size())
         self._comm = comm
         self._expected: list[Receive] = []  # in the order in which they were asked for
+        self._sending: list[_Send] = []  # MPI reads from their copies, also where nobody waits for them
         self._looked = 0
 
     def send(self, x: Any, dest: int) -> None:
@@ -70,9 +75,20 @@ class MPICommunicator(RealRank):
         return taken
 
     def isend(self, x: Any, dest: int) -> _Send:
-        """Begin to send x and go on. MPI holds a copy."""
+        """Begin to send a copy of x and go on."""
         array = x if isinstance(x, (np.ndarray, Placeholder)) else np.array(x)
-        return _Send(self, self._comm.isend(array, dest=self._check(dest)))
+        sent = _Send(self, self._comm.isend(array, dest=self._check(dest)))
+        self._sending = [one for one in self._sending if not one.done()] + [sent]
+        return sent
+
+    def wait_for_all(self) -> None:
+        """Return when all ranks are here: as soon as one ends, Horovod ends MPI in the others too."""
+        from mpi4py import MPI
+
+        request = self._comm.Ibarrier()
+        while not MPI.Is_finalized() and not request.Test():  # finalized: a rank has failed
+            self._progress()
+            time.sleep(0.001)  # leave the core to who still computes
 
     def _expect(self, request: Receive) -> None:
         self._expected.append(request)
@@ -102,5 +118,9 @@ class _Send:
 
     def wait(self) -> None:
         """Return when MPI has the message; meanwhile take what other ranks send, or both would wait."""
-        while not self._request.test()[0]:
+        while not self.done():
             self._comm._progress()
+
+    def done(self) -> bool:
+        """Whether MPI has the message."""
+        return self._request.test()[0]

@@ -5,11 +5,13 @@ import pickle
 import shutil
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from cluster import submit
+from cluster.jobs.errors import RankFailed
 from cluster.network import Network, on_real_ranks, real, simulate
 from cluster.network.errors import NotSeveralRanks
 
@@ -78,6 +80,44 @@ def test_ranks_of_a_job(tmp_path):
         job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
     ):
         assert same(found, expected)
+
+
+def one_ends_early(comm):
+    """Rank 1 begins to send two messages, a large one too, and returns; rank 0 takes them a while later."""
+    if comm.rank == 1:
+        comm.isend(np.arange(programs.LARGE), 0)
+        comm.isend(np.arange(3), 0)
+        return None
+    time.sleep(2)
+    return [comm.receive(1)[-1] for _ in range(2)]
+
+
+@pytest.mark.ranks
+def test_a_rank_may_end_before_the_others(tmp_path):
+    """Can the others still send and receive? (Horovod ends MPI in all ranks as soon as one of them ends.)"""
+    job = submit(
+        on_real_ranks, one_ends_early, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
+        env=ONE_THREAD,
+    )  # fmt: skip
+    assert job.results() == [[programs.LARGE - 1, 2], None]
+
+
+def fails_while_another_waits(comm):
+    """Rank 1 raises; rank 0 waits for its message, and has nothing of its own to complain about."""
+    if comm.rank == 1:
+        raise ValueError("no message today")
+    return comm.receive(1)
+
+
+@pytest.mark.ranks
+def test_the_rank_that_raises_is_the_one_that_is_named(tmp_path):
+    """Is the job's error that of the rank that failed, where MPI ends under the hands of the other?"""
+    job = submit(
+        on_real_ranks, fails_while_another_waits, ranks_per_node=2, controller="mpi", backend="local",
+        folder=tmp_path, env=ONE_THREAD,
+    )  # fmt: skip
+    with pytest.raises(RankFailed, match="ValueError on rank 1: no message today"):
+        job.results()
 
 
 def test_a_process_without_mpi_is_told(monkeypatch):
