@@ -24,7 +24,7 @@ alone() {
     for name in etc home root var/lib var/log; do
         layer "$folder/layers/$name" "/$name" "/$name"
     done
-    for name in memory freezer pids; do  # cgroup v1, where Slurm names its groups by its nodes
+    for name in memory freezer pids cpuacct devices; do  # cgroup v1, where Slurm names its groups by its nodes
         if mkdir "/sys/fs/cgroup/$name/${folder##*/}" 2> /dev/null; then
             mount --bind "/sys/fs/cgroup/$name/${folder##*/}" "/sys/fs/cgroup/$name"
         fi
@@ -57,7 +57,7 @@ chmod 755 "$top"
 clones=() runs=()
 # Interrupted: end the namespaces, and with each all that runs in it (unshare itself ignores gentler signals).
 trap 'kill -KILL "${runs[@]}" 2> /dev/null; wait; exit 130' INT TERM
-trap 'find /sys/fs/cgroup/{memory,freezer,pids}/"${top##*-}"-* -depth -type d -exec rmdir {} + 2> /dev/null || true' EXIT
+trap 'find /sys/fs/cgroup/*/"${top##*-}"-* -depth -type d -exec rmdir {} + 2> /dev/null || true' EXIT
 for number in $(seq "${TIMES:-3}"); do
     folder=$top/${top##*-}-$number
     mkdir -p "$folder"

@@ -26,7 +26,7 @@ from tests.bench.classroom import ASSIGNMENT, tiny
 
 from .hub import COURSE, PREFIX, ROOT, Hub, Person, wait
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
 
 EVE, CEM = "eve.2", "c.em"  # names with a dot
 README = (ROOT / "cluster/staff/hub/README.md").read_text()
