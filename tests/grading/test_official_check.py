@@ -443,6 +443,35 @@ def test_who_may_ask(tmp_path):
     assert all(answer["words"] for _, answer, _ in found[:4]) and checker.order == []
 
 
+def test_a_connection_that_ends_is_said_to_end(tmp_path):
+    """A proxy keeps a connection for its next question: is it told of each that is not open any more?"""
+
+    async def run():
+        socket, port = bind_unused_port()
+        made = service.Service(Hub(), Slow(tmp_path))
+        server = HTTPServer(made.application("/services/check/"))
+        server.add_socket(socket)
+        said = []
+        for token, path in (("", NAME), ("stranger", NAME), ("ada", "98_other"), ("ada", NAME)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            lines = f"GET /services/check/{path} HTTP/1.1", "Host: x", f"Authorization: token {token}", "", ""
+            writer.write("\r\n".join(lines).encode())
+            head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            await reader.readexactly(int(re.search(r"content-length: (\d+)", head)[1]))
+            try:
+                kept = await asyncio.wait_for(reader.read(1), 1) != b""  # b"": its end
+            except TimeoutError:
+                kept = True
+            said.append((int(head.split()[1]), kept, "connection: close" in head))
+            writer.close()
+        server.stop()
+        return said
+
+    said = asyncio.run(run())
+    assert [status for status, _, _ in said] == [403, 403, 404, 200]
+    assert all(kept or ended for _, kept, ended in said), said
+
+
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
     """Are at most as many graded at one time as there are workers, all answered, at full steps of time?"""
     names = [f"s{n:02}" for n in range(30)]

@@ -57,6 +57,11 @@ class Check(RequestHandler):
     def initialize(self, service: Service) -> None:
         self.service, self.data, self.student = service, bytearray(), ""
 
+    def set_default_headers(self) -> None:
+        """Tornado ends the connection where it answers before all is read, and says so only if it is told to;
+        the proxy would send the next question into it, and answer 503."""
+        self.set_header("Connection", "close")
+
     async def prepare(self) -> None:
         """Before the body is read: who asks, and for what."""
         self.set_header("Content-Type", "application/json; charset=UTF-8")
