@@ -451,7 +451,7 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
         made = service.Service(Hub(), Slow(tmp_path))
         server = HTTPServer(made.application("/services/check/"))
         server.add_socket(socket)
-        said = []
+        found = []
         for token, path in (("", NAME), ("stranger", NAME), ("ada", "98_other"), ("ada", NAME)):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             lines = f"GET /services/check/{path} HTTP/1.1", "Host: x", f"Authorization: token {token}", "", ""
@@ -462,14 +462,14 @@ def test_a_connection_that_ends_is_said_to_end(tmp_path):
                 kept = await asyncio.wait_for(reader.read(1), 1) != b""  # b"": its end
             except TimeoutError:
                 kept = True
-            said.append((int(head.split()[1]), kept, "connection: close" in head))
+            found.append((int(head.split()[1]), kept, "connection: close" in head))
             writer.close()
         server.stop()
-        return said
+        return found
 
-    said = asyncio.run(run())
-    assert [status for status, _, _ in said] == [403, 403, 404, 200]
-    assert all(kept or ended for _, kept, ended in said), said
+    found = asyncio.run(run())
+    assert [status for status, _, _ in found] == [403, 403, 404, 200]
+    assert all(kept or ended for _, kept, ended in found), found
 
 
 def test_thirty_at_once_wait_in_a_queue(tmp_path):
