@@ -5,6 +5,7 @@ ones, so that a cluster that runs on this machine is not touched.
 """
 
 import contextlib
+import ctypes.util
 import json
 import os
 import shutil
@@ -32,6 +33,18 @@ nodes = 2
 port = {port}
 students = ["{student}"]
 gpus_per_student = 2
+"""
+
+# A rank of PMIx, without MPI: the second one is a second late at a barrier. Prints when it came and left.
+LATE = """
+import ctypes, time
+pmix, me = ctypes.CDLL("libpmix.so.2"), ctypes.create_string_buffer(256 + 4)  # namespace, rank
+assert pmix.PMIx_Init(me, None, ctypes.c_size_t(0)) == 0
+time.sleep(int.from_bytes(me[256:], "little"))
+came = time.monotonic()
+assert pmix.PMIx_Fence(None, ctypes.c_size_t(0), None, ctypes.c_size_t(0)) == 0
+print(came, time.monotonic())
+pmix.PMIx_Finalize(None, ctypes.c_size_t(0))
 """
 
 
@@ -151,6 +164,16 @@ def test_two_ranks_on_two_nodes(trial):
     )
     nodes = ["trial1", "trial2"] if machine._namespaces() else [socket.gethostname()] * 2
     assert sorted(result.split("\n")) == [f"{n} 0" for n in nodes]
+
+
+def test_nobody_leaves_a_barrier_before_all_have_come(trial):
+    """Does PMIx's barrier, with which MPI_Init ends, wait for the rank that is late?"""
+    if not ctypes.util.find_library("pmix"):
+        pytest.skip("no libpmix here")
+    (trial.folder / "late.py").write_text(LATE)
+    lines = trial.ask("srun", "--mpi=pmix", "-N2", "-n2", sys.executable, "-S", "late.py").split("\n")
+    came, left = zip(*(map(float, line.split()) for line in lines), strict=True)
+    assert max(came) - min(came) > 0.5 and min(left) >= max(came)
 
 
 def test_nothing_listens_outside_loopback(trial):

@@ -15,6 +15,7 @@ def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
         "etc/slurm.conf": daemons(machine),
         "etc/gres.conf": gres(cluster, machine),
         "etc/cgroup.conf": cgroup(machine),
+        "etc/mpi.conf": mpi(),
         "etc/slurmdbd.conf": slurmdbd(cluster, machine),
         "etc/hosts": hosts(cluster, machine),
         "etc/epilog": epilog(machine),
@@ -166,6 +167,15 @@ def cgroup(machine: Machine) -> str:
         f"CgroupPlugin=cgroup/{machine.memory[-2:]}\nCgroupAutomount=no\n{alone}ConstrainCores=no\n"
         f"ConstrainDevices=no\nConstrainRAMSpace=yes\n{swap}"
     )
+
+
+def mpi() -> str:
+    """mpi.conf: the barrier that MPI_Init ends with."""
+    return """\
+# Slurm's own choice for a barrier is a tree, which waits for nobody in a step of fewer nodes than TreeWidth
+# (50): a rank leaves MPI_Init while another is still in it, and its first message can end that one (SIGSEGV).
+PMIxCollFence=ring
+"""
 
 
 def slurmdbd(cluster: Cluster, machine: Machine) -> str:

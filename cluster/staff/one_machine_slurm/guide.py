@@ -137,6 +137,12 @@ def _rest(c: Cluster) -> str:
 --------------------------------
 - controller="mpi": `srun --mpi=list` must name pmix, and Open MPI must have been built with the same
   major version of PMIx. Debian's packages fit each other.
+- PMIxCollFence=ring in mpi.conf, beside slurm.conf (from Slurm 22.05 on; before it SLURM_PMIX_FENCE=ring
+  in the jobs' environment). By default a barrier without data is a tree, which waits for nobody in a step
+  of fewer nodes than TreeWidth (50): a rank leaves MPI_Init while another is still in it, and its first
+  message can end that one with SIGSEGV (8 of 1327 starts of two ranks on two busy cores; 0 of 870 with the
+  ring). Seen with Slurm 22.05.8; its cause is in all versions from 20.11 to 23.02 at least
+  (reverse_tree_info: width > num_nodes).
 - controller="gloo": no MPI is needed. Each rank listens on a free port of the address that its host's
   name resolves to there, whatever HOROVOD_GLOO_IFACE says (tried with Horovod 0.28.1), and every node
   must reach it: so /etc/hosts must not give a node's own name as 127.0.1.1, as Debian's installer does.
@@ -145,6 +151,7 @@ def _rest(c: Cluster) -> str:
 --------------------
 - `python -m cluster doctor` on the login machine, as a student: what is missing, and a job of two ranks
   that proves the world size.
+- `scontrol show config | grep PMIxCollFence` says ring.
 - As a student, ask for {c.gpus_per_student + 1} GPUs: the job must wait as AssocGrpGRES.
   Allocate more than --mem: OUT_OF_MEMORY.
 - `sacct -X` afterwards names both jobs.
