@@ -125,7 +125,7 @@ class Hub:
         env = {"PATH": f"{self.state}/python/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8", **env}
         where = cwd or (home / "course" if user == self.grader else home)
         argv = ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--", *map(str, command)]
-        result = subprocess.run(argv, cwd=where, env=env, capture_output=True, text=True, timeout=120)
+        result = subprocess.run(argv, cwd=where, env=env, capture_output=True, text=True, timeout=600)
         assert result.returncode == 0 or not check, result.stdout + result.stderr
         return result
 
@@ -200,7 +200,7 @@ class Person(requests.Session):
         """Start the own server and wait until it answers."""
         answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
-        wait(f"server of {self.user}", self.ready, 120)
+        wait(f"server of {self.user}", self.ready, 300)
         page = self.get(f"{self.base}/user/{self.user}/lab")  # by way of the hub, which says who it is
         assert page.ok and f"/user/{self.user}/lab" in page.url, (page.status_code, page.url)
         return self
@@ -291,13 +291,13 @@ class Person(requests.Session):
                 return printed
 
     def type(
-        self, line: str, done: Callable[[str], bool], seconds: float = 90
+        self, line: str, done: Callable[[str], bool], seconds: float = 600
     ) -> tuple[websocket.WebSocket, str]:
         """Type a line into a terminal of Formgrader's Lab; (its web socket, its text) once `done(text)`."""
         answer = self.formgrader("POST", "/api/terminals")
         assert answer.ok, answer.text
         ws = self.connect(f"/services/{COURSE}/terminals/websocket/{answer.json()['name']}")
-        ws.settimeout(60)
+        ws.settimeout(600)
         ws.send(json.dumps(["stdin", line + "\n"]))
         text, deadline = "", time.monotonic() + seconds
         while not done(text):
@@ -349,7 +349,7 @@ class Person(requests.Session):
         return {"X-XSRFToken": self.xsrf(prefix), "Referer": self.base + prefix}
 
 
-def wait(what: str, true: Callable[[], Any], seconds: float = 60) -> Any:
+def wait(what: str, true: Callable[[], Any], seconds: float = 240) -> Any:
     """Wait until `true()`; returns what it returned."""
     deadline = time.monotonic() + seconds
     while not (found := true()):

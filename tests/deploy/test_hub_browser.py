@@ -112,6 +112,7 @@ class TheWay:
             ada.shot("assignment")
             assert self.notebook in ada.page.url
             buttons = ada.notebook.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate", exact=True)
+            buttons.first.wait_for()
             assert buttons.count() == 1, "nbgrader's own is not beside the course's"
             assert ada.validate(self.patience).startswith(f"0 failed, {self.checks} still to do")
             ada.page.click("#to-do .quiet a")
@@ -275,7 +276,8 @@ class TestSmall(TheWay):
             ada.page.click("#stop")
             ada.page.wait_for_selector("#stop", state="hidden")
             ada.go(f"/user/{ada.user}/lab")
-            looked("hub-stopping")  # or stopped already: a server may be quick
+            with contextlib.suppress(playwright.Error):  # the page looks again by itself every five seconds
+                looked("hub-stopping")  # or stopped already: a server may be quick
             ada.page.wait_for_selector("h1:has-text('not running')", timeout=START)  # by itself
             looked("hub-not-running")
             assert ada.go("/hub/nothing") == 404

@@ -1,5 +1,6 @@
 """The hub with a Slurm beside it: its controller and its daemons killed, jobs of others (make test-hub)."""
 
+import contextlib
 import json
 import os
 import signal
@@ -75,11 +76,12 @@ def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
     assert refused.returncode and "ermission denied" in refused.stderr
     left = ranks(ada.user)
     assert left, "a rank runs"
-    of_slurm = [psutil.Process(one["pid"]) for one in processes.slurm_processes(slurm / "etc/slurm.conf")]
-    steps = [process for process in of_slurm if process.name() == "slurmstepd"]
+    of_slurm = {one["pid"] for one in processes.slurm_processes(slurm / "etc/slurm.conf")}
+    steps = [p for p in psutil.process_iter(["name"]) if p.pid in of_slurm and p.info["name"] == "slurmstepd"]
     assert steps
     for process in steps:
-        process.kill()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
     assert ranks(ada.user), "Slurm's own search by parents would have found them"
     hub.run(ada.user, "scancel", own[0], **given)
     wait("end of the ranks", lambda: not ranks(ada.user))

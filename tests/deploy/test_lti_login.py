@@ -280,7 +280,7 @@ def site(tmp_path_factory):
 def up(url):
     try:
         return requests.get(f"{url}/hub/api/", timeout=10).ok
-    except requests.ConnectionError:
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 

@@ -157,7 +157,7 @@ def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
 
 BUSY = """
 import pathlib, sys, time
-while time.process_time() < 3: pass
+while time.process_time() < 6: pass
 pathlib.Path(sys.argv[1]).touch()
 time.sleep(60)
 """
@@ -168,18 +168,18 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(services, "SILENT", 1.0)
     ready, lines = tmp_path / "ready", []
 
-    def daemon(name, code):
+    def daemon(name, code, patience=1.0):
         argv = [sys.executable, "-S", "-c", code, str(ready)]
-        return services.Daemon(name, argv, {}, tmp_path / f"{name}.log", ready.exists, patience=1.0)
+        return services.Daemon(name, argv, {}, tmp_path / f"{name}.log", ready.exists, patience=patience)
 
     try:
         with pytest.raises(
-            Trouble, match=r"idle did not answer within 1 s, of which it computed for 0\.\d s"
+            Trouble, match=r"idle did not answer within \d+ s, of which it computed for 0\.\d s"
         ):
             services.start_group([daemon("idle", "import time; time.sleep(60)")], tmp_path, lines.append)
-        services.start_group([daemon("busy", BUSY)], tmp_path, lines.append)
+        services.start_group([daemon("busy", BUSY, 5.0)], tmp_path, lines.append)
         reports = [line for line in lines if "busy: no answer" in line]
-        assert re.search(r"no answer after \d+ s; so far it computed for [0-3]\.\d s", reports[0]), lines
+        assert re.search(r"no answer after \d+ s; so far it computed for [0-6]\.\d s", reports[0]), lines
         with pytest.raises(Trouble, match="gone ended after"):
             ready.unlink()
             services.start_group([daemon("gone", "")], tmp_path, lines.append)

@@ -2,6 +2,7 @@
 
 import copy
 import os
+import time
 
 import nbformat
 import pytest
@@ -35,11 +36,11 @@ def tiny(answer, check="assert double(21) == 42", before="", given=""):
     return nbformat.v4.new_notebook(cells=cells)
 
 
-def patiently(engine, notebook):
-    """The verdict, after several tries where others had the processors of this machine."""
-    for _ in range(5):
-        if not (verdict := engine.grade(notebook)).alone:
-            break
+def patiently(engine, notebook, seconds=600):
+    """The verdict, after as many tries as it takes while others have the processors of this machine."""
+    until = time.monotonic() + seconds
+    while (verdict := engine.grade(notebook)).alone and time.monotonic() < until:
+        pass
     return verdict
 
 

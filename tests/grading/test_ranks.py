@@ -10,7 +10,7 @@ from cluster.staff.engine.inside import ask_ranks
 
 from .sandboxes import cell, need
 
-pytestmark = [pytest.mark.ranks, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.ranks
 SETUP = """
 import horovod.tensorflow as hvd
 import tensorflow as tf
@@ -37,14 +37,14 @@ assert [rank.value for rank in found] == [17.0] * 3, found
 @pytest.fixture(scope="module")
 def engine():
     need()
-    with Engine(workers=1, limits=Limits(cell=30, check=60, total=200)) as engine:
+    with Engine(workers=1, limits=Limits(cell=60, check=240, total=900)) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
 def cold():
     need()
-    with Engine(workers=1, limits=Limits(cell=60, check=60, total=200), warm=False) as engine:
+    with Engine(workers=1, limits=Limits(cell=60, check=240, total=900), warm=False) as engine:
         yield engine
 
 

@@ -22,7 +22,7 @@ def controller(request):
 def done(backend, controller):
     """A job on two nodes of one rank each that uses everything and has ended."""
     options = {"nodes": 2, "cpus_per_rank": 2, "controller": controller, "env": {"EXTRA": "a b'c"}}
-    return submit(programs.everything, 5, **options).wait(120)
+    return submit(programs.everything, 5, **options).wait()
 
 
 def test_each_rank_returns_its_own_result(done, controller):
@@ -69,7 +69,8 @@ def test_metrics_are_a_data_frame(done):
     assert list(frame.columns) == ["rank", "time", "step", "steps", "loss", "seen"]
     assert frame.groupby("rank").step.apply(list).to_dict() == {0: [1, 2, 3, 4, 5], 1: [1, 2, 3, 4, 5]}
     assert frame.loss[frame.step == 4].tolist() == [0.25, 0.25]
-    assert frame.time.is_monotonic_increasing and 0 < frame.time.max() < 120
+    end = files.read_json(done.folder / "end.json")
+    assert frame.time.is_monotonic_increasing and 0 < frame.time.max() < end["ended"] - end["started"]
 
 
 def test_the_folder_is_the_record(done, backend):
@@ -96,7 +97,7 @@ def test_an_exception_on_one_rank_ends_the_job(backend, controller):
     with pytest.raises(errors.RankFailed, match="KeyError on rank 1: 'conv2'") as caught:
         job.result()
     raised = files.read_json(job.folder / "error-1.json")["time"]
-    assert files.read_json(job.folder / "end.json")["ended"] - raised < 60  # rank 0 would sleep for 300 s
+    assert files.read_json(job.folder / "end.json")["ended"] - raised < 240  # rank 0 would sleep for 300 s
     trace = caught.value.traceback
     assert trace.splitlines()[1].endswith("in fails_on_rank_1")  # no frame of the runner before it
     assert 'return layers["conv2"]' in trace and trace in str(caught.value) + "\n"
@@ -129,8 +130,7 @@ def test_cancel_ends_a_running_job(backend, controller):
     with pytest.raises(errors.NotFinished, match=r"is still running after 0\.2 s"):
         job.wait(timeout=0.2)
     start = time.monotonic()
-    job.cancel()
-    assert job.status == "cancelled" and time.monotonic() - start < 60
+    assert job.cancel().wait().status == "cancelled" and time.monotonic() - start < 240
     with pytest.raises(errors.Cancelled):
         job.result()
 

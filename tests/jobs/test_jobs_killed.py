@@ -71,7 +71,7 @@ def look(folder):
 def submitted(kind, place, *which):
     """Submit, and be killed, at each step; check what is there afterwards, and yield what differs."""
     command = [sys.executable, "-m", "tests.jobs.killing.submitter", kind, str(place), *which]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert said.returncode == 0, said.stderr
     names = [n for n in said.stdout.split() if (place / n).is_dir()]
     assert len(names) >= 4 + 6 * (not which) and {n.partition("-")[2] for n in names} == {

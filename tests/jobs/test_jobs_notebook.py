@@ -23,19 +23,24 @@ FIRST = [
     "submit(work, 4).result()",
     "submit(work, 1, wrong=True).result()",
     "submit(work, steps=2, memroy='2G')",
-    "long = submit(work, 25)",
+    "def late(steps):\n"
+    "    import os, time\n"
+    "    while not os.path.exists('go'):\n"
+    "        time.sleep(0.05)\n"
+    "    return half(steps)",
+    "long = submit(late, 25)",
     "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
 ]
 SECOND = [
     "from cluster import attach, jobs\njob = jobs(active=True)[0]\nprint(job.status)",
-    "job.result()",
+    "open('go', 'w').close()\njob.result()",
 ]
 
 
 def execute(cells, folder):
     """The outputs of each cell, in a kernel of its own that works in `folder`."""
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-    client = NotebookClient(nb, timeout=60, allow_errors=True, resources={"metadata": {"path": str(folder)}})
+    client = NotebookClient(nb, timeout=240, allow_errors=True, resources={"metadata": {"path": str(folder)}})
     try:
         client.execute()
     except DeadKernelError:

@@ -142,7 +142,8 @@ def test_a_job_that_prints_for_ever_is_bounded_while_it_runs_and_can_be_cancelle
     while job.logs(0)[-10:] == first:  # it is the end of the output that is shown, and it moves
         time.sleep(0.01)
     job.cancel()
-    assert job.status == "cancelled" and sum(p.stat().st_size for p in job.folder.glob("out-*")) < 2**16 + 500
+    kept = sum(p.stat().st_size for p in job.folder.glob("out-*"))  # half again where joining was cut off
+    assert job.status == "cancelled" and kept < 1.5 * 2**16 + 500
 
 
 def test_what_a_rank_leaves_behind_does_not_hold_it(runs):

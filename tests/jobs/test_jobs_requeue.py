@@ -48,7 +48,7 @@ def test_an_interrupted_run_goes_on_where_it_was(backend):
     again = submit(interrupted.walks, STEPS, at=AT, requeue=True)
     assert again.folder == job.folder
     sums = [0.0, *np.cumsum(np.random.default_rng(1).random(STEPS))]
-    assert again.wait(120).result() == sums == job.result()
+    assert again.wait().result() == sums == job.result()
     frame = again.metrics()
     assert frame.step.tolist() == list(range(1, STEPS + 1)) and frame.total.tolist() == sums[1:]
     assert frame.attempt.tolist() == [1] * 3 + [2] * 7
@@ -162,7 +162,7 @@ def test_a_training_that_goes_on_is_equal_to_the_last_bit(runs, warm_ranks):
     job = stopped(submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True))
     interrupt(job)
     again = submit(interrupted.trains, at=7, ranks_per_node=2, requeue=True)
-    assert_equal(again.wait(120), whole.wait(120))
+    assert_equal(again.wait(), whole.wait())
 
 
 @pytest.mark.ranks
@@ -190,9 +190,9 @@ def test_preempted_and_on_a_failed_node_a_training_goes_on_to_the_same_bits(own,
         )  # fmt: skip
         until(two, lambda: two.status.what.startswith("It was preempted at "))
         assert two.status == "pending" and "waits to go on (attempt 2)" in two.status.what
-        assert urgent.wait(60).status == "done"
+        assert urgent.wait().status == "done"
         for job, expected in zip((two, one), whole, strict=True):
-            assert_equal(job.wait(180), expected)
+            assert_equal(job.wait(), expected)
         assert files.read_json(one.folder / "rank-0.json")["host"] != dead
     finally:
         own.start()

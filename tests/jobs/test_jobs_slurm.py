@@ -44,7 +44,7 @@ def test_a_job_cancelled_from_outside_is_cancelled(here):
         time.sleep(0.1)
     number = job.folder / "backend.json"
     here.ask("scancel", files.read_json(number)["job_id"])
-    assert job.wait(30).status == "cancelled"
+    assert job.wait().status == "cancelled"
     assert attach(files.read_json(number)["job_id"]).id == job.id
 
 
@@ -54,7 +54,7 @@ def test_a_submission_cut_off_before_its_number_was_kept_is_found_again(here, tm
     while not (job.folder / "backend.json").exists():
         assert job.status in ("pending", "running")
     (tmp_path / "go").touch()
-    job.wait(60)
+    job.wait()
     assert job.status == "done"
 
 
@@ -64,6 +64,7 @@ def test_a_job_nobody_knows_is_lost(here, monkeypatch):
         time.sleep(0.1)
     monkeypatch.setattr(slurm, "_squeue", dict)
     monkeypatch.setattr(slurm, "_forgotten", lambda job_id: "")
+    monkeypatch.setattr(slurm, "SETTLE", 3600)
     assert job.status == "pending"  # it may be too new to be listed
     monkeypatch.setattr(slurm, "SETTLE", 0)
     assert job.status == "lost"
@@ -89,7 +90,7 @@ def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path,
     finally:
         own.start_controller()
     (tmp_path / "go").touch()
-    assert job.wait(60).status == "done"
+    assert job.wait().status == "done"
 
 
 def test_the_end_is_known_without_the_controller(here, tmp_path, monkeypatch):
@@ -97,4 +98,4 @@ def test_the_end_is_known_without_the_controller(here, tmp_path, monkeypatch):
     job = submit(programs.counts_calls, str(tmp_path / "calls"))
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
     monkeypatch.setattr(slurm, "_squeue", lambda: None)
-    assert job.wait(30).result() == 1
+    assert job.wait().result() == 1

@@ -155,6 +155,8 @@ def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
     (folder / "end.json").unlink()
     waits = status.Status("pending", "It waits for free nodes.")
     monkeypatch.setattr(backends, "status_of", lambda folder: waits)
+    submitted = job_table.seconds(files.read_json(folder / "run.json")["submitted"])
+    monkeypatch.setattr(job_table.time, "time", lambda: submitted + 1800)
     assert repr(cluster.jobs(active=True)).splitlines()[1].endswith("30.0 min: It waits for free nodes.")
 
 

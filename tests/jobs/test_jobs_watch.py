@@ -19,7 +19,7 @@ from cluster.jobs.show import curves, picture, render, watch
 from cluster.jobs.show import progress as bar
 from cluster.jobs.state.status import Status
 
-from . import programs
+from . import programs, sweeps
 
 
 def filled(values):
@@ -191,11 +191,13 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
     assert "Cancelled" in capsys.readouterr().out
 
 
-def test_a_terminal_is_drawn_over(runs, capsys, monkeypatch):
+def test_a_terminal_is_drawn_over(runs, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(watch, "EVERY", 0.1)
-    submit(programs.logs_and_fails, 2).watch()
-    assert re.search(r"\x1b\[\d+A\r\x1b\[Klogs_and_fails-", capsys.readouterr().out)
+    show = watch._Terminal.show
+    monkeypatch.setattr(watch._Terminal, "show", lambda *args: (show(*args), (tmp_path / "go").touch()))
+    submit(sweeps.waits, 1, place=str(tmp_path)).watch()  # until it was drawn once
+    assert re.search(r"\x1b\[\d+A\r\x1b\[Kwaits-", capsys.readouterr().out)
 
 
 def test_several_jobs_are_rows_and_the_command_watches_them(runs, capsys):

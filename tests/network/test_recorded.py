@@ -9,7 +9,7 @@ import pytest
 from cluster.network import Hierarchy, Network, simulate
 from cluster.network.chunks import bounds
 from cluster.network.errors import Deadlock
-from cluster.network.recorded import MOST, NotesDiffer, call_all, recordings
+from cluster.network.recorded import NotesDiffer, call_all, recordings
 from cluster.network.sockets import Sockets
 from tests.network import algorithms
 
@@ -108,8 +108,9 @@ def test_what_only_buffers_let_pass():
         call.replay(NETWORK)
 
 
-def test_a_failed_call_leaves_the_next_ones_alone():
+def test_a_failed_call_leaves_the_next_ones_alone(monkeypatch):
     """Do an error, a message that never comes, a circle and a loop without end each cost one call only?"""
+    monkeypatch.setattr("cluster.network.recorded.MOST", 100)
 
     def fails(comm, x):
         if len(x) == 1 and comm.rank == 1:
@@ -127,9 +128,8 @@ def test_a_failed_call_leaves_the_next_ones_alone():
     assert "rank 1: ValueError" in calls[0].error and "of rank 1" in calls[0].error
     assert "rank 0 waits for a message of rank 1, which has ended" in calls[1].error
     assert "which sends none" in calls[2].error or "which has ended" in calls[2].error
-    assert f"{MOST:,} times" in calls[3].error or "does not come to an end" in calls[3].error
-    if "does not come" not in calls[3].error:
-        assert not calls[4].error and np.array_equal(calls[4].values[0], vectors(2, 5)[1])
+    assert "100 times" in calls[3].error
+    assert not calls[4].error and np.array_equal(calls[4].values[0], vectors(2, 5)[1])
 
 
 def test_neighbours_share_no_memory():

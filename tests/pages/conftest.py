@@ -1,6 +1,7 @@
 """A Jupyter server with the course's pages, in a home of its own, and what is in its folder."""
 
 import json
+import time
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
@@ -79,8 +80,11 @@ def jobs(course):
         "failed": submit(fails, why="<b>7</b> images & no labels", name="fails", **options),
         "running": submit(steps, epochs=100_000, pause=0.05, name=EVIL, **options),
     }
-    made["done"].wait(progress=False, timeout=120)
-    made["failed"].wait(progress=False, timeout=120)
+    made["done"].wait(progress=False, timeout=600)
+    made["failed"].wait(progress=False, timeout=600)
+    while made["running"].status != "running":
+        assert not made["running"].status.ended
+        time.sleep(0.2)
     yield made
     made["running"].cancel()
 

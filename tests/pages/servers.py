@@ -44,7 +44,7 @@ class Server:
         """(status, text, headers) of a page; errors are answers, too."""
         body = urllib.parse.urlencode(data).encode() if data is not None else None
         try:
-            with (opener or self.browser).open(self.url + path, body, timeout=60) as answer:
+            with (opener or self.browser).open(self.url + path, body, timeout=240) as answer:
                 return answer.status, answer.read().decode(), answer.headers
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode(), error.headers
@@ -53,7 +53,7 @@ class Server:
         """Write something by the server's own interface, as JupyterLab does."""
         headers = {"Authorization": f"token {TOKEN}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, json.dumps(value).encode(), headers, method="PUT")
-        with self.stranger.open(request, timeout=60) as answer:
+        with self.stranger.open(request, timeout=240) as answer:
             return answer.status
 
 
@@ -78,7 +78,7 @@ def serving(root, home, extensions, more=None, **settings):
         process = subprocess.Popen(command, env=env, cwd=root, stdout=log, stderr=log)
     found = Server(f"http://127.0.0.1:{port}/user/ada/")
     try:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 600
         while True:
             try:
                 status, _, _ = found.get(f"course?token={TOKEN}")

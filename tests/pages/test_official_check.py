@@ -177,6 +177,8 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.locator(".jp-Dialog .jp-mod-accept").click()  # which kernel: the notebook names none
         page.locator(".jp-Dialog").wait_for(state="detached")
         buttons = page.locator(".jp-NotebookPanel-toolbar .jp-ToolbarButton[class*=course-]")
+        for words in ("Validate", "Check", "Hand in"):
+            buttons.filter(has_text=words).wait_for()
         assert [" ".join(text.split()) for text in buttons.all_inner_texts()] == [
             "Validate",
             "Check",

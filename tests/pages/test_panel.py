@@ -172,7 +172,7 @@ def test_cancel_asks_and_needs_the_token(server, course, jobs):
     token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
     status, text, _ = server.get(address, data={"_xsrf": token})
     assert status == 200 and f"<h1>{html.escape(jobs['running'].name)}</h1>" in text
-    job.wait(progress=False, timeout=60)
+    job.wait(progress=False, timeout=240)
     assert job.status == "cancelled"
     assert "cancelled" in server.get(link(course, job))[1]
     assert "It has ended already" in server.get(address)[1]

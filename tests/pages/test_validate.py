@@ -282,7 +282,7 @@ def answer_of(server, path):
     headers = {"Authorization": "token secret", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{server.url}assignments/validate", body, headers)
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=240) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         with error:

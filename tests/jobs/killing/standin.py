@@ -1,5 +1,6 @@
 """A Slurm for tests of what happens to submissions: it takes a job, runs it at once, and lists it."""
 
+import fcntl
 import os
 import re
 import subprocess
@@ -15,6 +16,7 @@ if name == "sbatch":
     tasks = range(int(first), int(last or first) + 1) if array else [""]
     time.sleep(0.6)  # as a busy controller
     with open(state / "accepted", "a") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
         number = 1 + len((state / "accepted").read_text().splitlines())
         f.write(f"{number}|{os.getcwd()}|{' '.join(map(str, tasks))}\n")
     for task in tasks:
