@@ -103,7 +103,7 @@ def test_malformed_submissions_in_the_engine(reader, tmp_path):
     need()
     notebook, _, read = reader
     ended = 0
-    with Engine(workers=1, limits=Limits(cell=5, check=5, total=30)) as engine:
+    with Engine(workers=1, limits=Limits(cell=20, check=20, total=240)) as engine:
         for number in range(NOTEBOOKS):
             folder = tmp_path / "in" / str(number)
             malformed.hand_in(folder, notebook, random.Random(SEED - number))
