@@ -117,6 +117,8 @@ def keyboard_faults(page, most=600) -> list[str]:
     A part that keeps the keyboard, that has the focus without showing it, or out of sight. The way ends where
     the page does; one of `most` steps that has not ended is a trap, too.
     """
+    from playwright import sync_api as playwright
+
     faults, before, stays = [], -1, 0
     page.evaluate("window.tabbed = new Map(); document.activeElement?.blur(); scrollTo(0, 0)")
     for _ in range(most):
@@ -130,7 +132,8 @@ def keyboard_faults(page, most=600) -> list[str]:
             return [*faults, f"{found['name']}: keeps the keyboard, or leads back"]
         before = found["number"]
         if found["fault"]:
-            page.wait_for_timeout(400)  # what comes into sight slowly has come
+            with contextlib.suppress(playwright.TimeoutError):  # what comes into sight slowly has come
+                page.wait_for_function(f"() => !({FOCUS})().fault", timeout=5_000)
             found = page.evaluate(FOCUS)
         if found["fault"]:
             faults.append(f"{found['name']}: {found['fault']}")

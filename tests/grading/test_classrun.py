@@ -105,9 +105,9 @@ def test_a_killed_head_loses_nothing_and_grades_nothing_twice(many):
 
 
 def wait(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
-        assert time.monotonic() < end, "nothing happened for a minute"
+        assert time.monotonic() < end, "nothing happened for five minutes"
         time.sleep(0.01)
 
 

@@ -159,7 +159,7 @@ def test_the_menu_leads_who_teaches_to_the_class(server):
         page.click("#jp-MainMenu .lm-MenuBar-itemLabel:text-is('Course')")
         with page.context.expect_page() as opened:
             page.click(".lm-Menu-itemLabel:text-is('Class Page')")
-        assert opened.value.url.endswith("/services/x/course/class")
+        opened.value.wait_for_url("**/services/x/course/class")
 
 
 TREE = "[...document.querySelectorAll('#convolution-to-cluster div')].map(n => n.shadowRoot).find(Boolean)"
