@@ -40,7 +40,7 @@ def number(job):
     return files.read_json(job.folder / "backend.json")["job_id"]
 
 
-def until(what, true, seconds=60):
+def until(what, true, seconds=150):
     deadline = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < deadline, f"no {what} within {seconds} s"
@@ -62,14 +62,15 @@ def sleeper(seconds, **options):
     return submit(programs.sleeps, seconds + sleeper.made / 1000, memory="100M", **options)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def waiting(here):
     """{reason: a job that waits for it}: 12 CPUs are taken, others wait behind."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "check", lambda options, partitions: None)  # let Slurm itself find out
         failed = submit(programs.exits, memory="100M")
-        failed.wait(60)
-        full = [sleeper(300, nodes=3, sbatch={"exclusive": True})]
+        failed.wait()
+        # Three ranks meet by Horovod: each has TensorFlow, and who reads its files first pays for them.
+        full = [submit(programs.sleeps, 300, nodes=3, memory="1500M", sbatch={"exclusive": True})]
         until("a full cluster", lambda: full[0].status == "running")
         jobs = {
             "JobHeldUser": sleeper(1, sbatch={"hold": True}),
@@ -91,26 +92,29 @@ def waiting(here):
     empty(here)
 
 
-@pytest.mark.parametrize(
-    "reason",
-    [
-        "Resources", "Priority", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser",
-        "JobHeldAdmin", "PartitionTimeLimit", "PartitionConfig", "AssocMaxWallDurationPerJobLimit",
-        "AssocGrpGRES",
-    ],
-)  # fmt: skip
-def test_the_reason_in_words(waiting, reason):
-    """Does the status of a job that waits say why, whose doing it is, and whether it will ever run?"""
-    job, row = waiting[reason], states.reason(reason)
-    seen = []
-    until(f"reason {reason}", lambda: seen.append(job.status) or reason in seen[-1].slurm)
-    now = seen[-1]
-    assert now == "pending" and now.what == row.what and now.row is row and row.shown
-    assert now.never == ("never" in row.what or reason == "DependencyNeverSatisfied")
-    if now.never:
-        with pytest.raises(errors.CanNeverRun, match=reason):
-            job.wait(30)
-        assert job.status == "pending"  # it is not cancelled behind one's back
+class TestWaiting:
+    """Jobs behind one that takes the whole cluster, to the end of this class."""
+
+    @pytest.mark.parametrize(
+        "reason",
+        [
+            "Resources", "Priority", "Dependency", "DependencyNeverSatisfied", "BeginTime", "JobHeldUser",
+            "JobHeldAdmin", "PartitionTimeLimit", "PartitionConfig", "AssocMaxWallDurationPerJobLimit",
+            "AssocGrpGRES",
+        ],
+    )  # fmt: skip
+    def test_the_reason_in_words(self, waiting, reason):
+        """Does the status of a job that waits say why, whose doing it is, and whether it will ever run?"""
+        job, row = waiting[reason], states.reason(reason)
+        seen = []
+        until(f"reason {reason}", lambda: seen.append(job.status) or reason in seen[-1].slurm)
+        now = seen[-1]
+        assert now == "pending" and now.what == row.what and now.row is row and row.shown
+        assert now.never == ("never" in row.what or reason == "DependencyNeverSatisfied")
+        if now.never:
+            with pytest.raises(errors.CanNeverRun, match=reason):
+                job.wait(30)
+            assert job.status == "pending"  # it is not cancelled behind one's back
 
 
 def test_a_partition_that_is_switched_off(here):
