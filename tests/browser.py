@@ -24,7 +24,7 @@ def browser(width=1200, height=900) -> Iterator:
         args = ["--no-sandbox", "--disable-gpu", alone]
         chromium = driver.chromium.launch(executable_path=CHROMIUM, args=args)
         context = chromium.new_context(viewport={"width": width, "height": height})
-        context.set_default_timeout(240_000)  # a page fails at once by what it says, and late only by hanging
+        context.set_default_timeout(240_000)  # a busy machine is slow; only what hangs takes longer
         page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(f"threw {error}"))
         page.on("request", lambda request: foreign(request.url) and wrong.append(f"asked for {request.url}"))

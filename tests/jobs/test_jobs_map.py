@@ -315,8 +315,8 @@ def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_p
     before, start = client.calls.copy(), time.monotonic()
     sweep.cancel().wait()
     assert [str(s) for s in sweep.statuses] == ["cancelled"] * 20
-    calls, most = client.calls - before, 1 + (time.monotonic() - start) / client.FRESH
-    assert calls["scancel"] == 1 and all(n <= most for n in calls.values())  # not one for each item
+    made, most = client.calls - before, 1 + (time.monotonic() - start) / client.FRESH
+    assert made["scancel"] == 1 and all(n <= most for n in made.values())  # not one for each item
     number = files.read_json(sweep.folder / "round-1/backend.json")["job_id"]
     assert attach(number).id == sweep.id and attach(f"{number}_3").id == f"{sweep.id}/3"
     with pytest.raises(errors.CanNeverRun, match="MaxArraySize"):
