@@ -133,7 +133,7 @@ def right(course, handed, name):
 
 
 @pytest.mark.slurm
-@pytest.mark.timeout(3600 if STUDENTS else 1500)
+@pytest.mark.timeout(3600)
 def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
     """Has each student the right score after both, with no submission graded that had a verdict?"""
     root, name, students = (ROOT, "01_convolution_as_gemm", STUDENTS)

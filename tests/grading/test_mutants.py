@@ -177,7 +177,7 @@ def chosen(assignment):
 
 @pytest.mark.notebook
 @pytest.mark.ranks
-@pytest.mark.timeout(7200 if sample.ALL else 1800)
+@pytest.mark.timeout(7200)  # half an hour was too short for a sample of eight under three times the load
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_all_mutants_are_caught(assignment, releases, record_property, monkeypatch):
     """Does each wrong solution in tests/mutants lose what it should, the stub all, the solution nothing?"""
