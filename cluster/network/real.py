@@ -6,6 +6,7 @@ job = submit(on_real_ranks, ring_allreduce, x, ranks_per_node=4, controller="mpi
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -82,13 +83,20 @@ class MPICommunicator(RealRank):
         return sent
 
     def wait_for_all(self) -> None:
-        """Return when all ranks are here: as soon as one ends, Horovod ends MPI in the others too."""
+        """Return when all ranks are here and none calls MPI: as soon as one ends, Horovod ends MPI in all.
+
+        MPI's barrier does not say whether the others have left it: the first to leave could end while another
+        still looks. So all wait once more, now for Horovod, which calls MPI in a thread of its own.
+        """
         from mpi4py import MPI
 
         request = self._comm.Ibarrier()
         while not MPI.Is_finalized() and not request.Test():  # finalized: a rank has failed
             self._progress()
             time.sleep(0.001)  # leave the core to who still computes
+        hvd = sys.modules.get("horovod.tensorflow")
+        if hvd and hvd.is_initialized() and not MPI.Is_finalized():
+            hvd.allreduce(np.ones(1), op=hvd.Sum, name="all_ranks_have_left_mpi")
 
     def _expect(self, request: Receive) -> None:
         self._expected.append(request)

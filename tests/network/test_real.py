@@ -102,6 +102,32 @@ def test_a_rank_may_end_before_the_others(tmp_path):
     assert job.results() == [[programs.LARGE - 1, 2], None]
 
 
+def one_is_held_up(comm):
+    """Rank 1 looks whether it may still call MPI, and does so two seconds later: others had the core."""
+    if comm.rank == 1:
+        from mpi4py import MPI
+
+        look = MPI.Is_finalized
+
+        def look_and_be_held_up():
+            found = look()
+            time.sleep(2)
+            return found
+
+        MPI.Is_finalized = look_and_be_held_up
+    return comm.rank
+
+
+@pytest.mark.ranks
+def test_no_rank_ends_while_another_still_calls_mpi(tmp_path):
+    """Does who has left MPI's barrier at the end wait for one that has not seen yet that all are there?"""
+    job = submit(
+        on_real_ranks, one_is_held_up, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
+        env=ONE_THREAD,
+    )  # fmt: skip
+    assert job.results() == [0, 1]
+
+
 def fails_while_another_waits(comm):
     """Rank 1 raises; rank 0 waits for its message, and has nothing of its own to complain about."""
     if comm.rank == 1:
