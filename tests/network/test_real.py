@@ -69,13 +69,23 @@ def test_what_they_return(returned):
     assert returned[0][0]["order"] == [10 * r + i for i in (2, 1, 0) for r in range(1, ranks)]
 
 
+def on_two_ranks(function, folder):
+    """The job of two ranks that MPI starts on this machine."""
+    return submit(
+        on_real_ranks,
+        function,
+        ranks_per_node=2,
+        controller="mpi",
+        backend="local",
+        folder=folder,
+        env=ONE_THREAD,
+    )
+
+
 @pytest.mark.ranks
 def test_ranks_of_a_job(tmp_path):
     """Does a job of two ranks that MPI starts run the function that ran in virtual time?"""
-    job = submit(
-        on_real_ranks, programs.sums, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
-        env=ONE_THREAD,
-    )  # fmt: skip
+    job = on_two_ranks(programs.sums, tmp_path)
     for found, expected in zip(
         job.results(), simulate(programs.sums, ranks=2, network=NETWORK).results, strict=True
     ):
@@ -95,10 +105,7 @@ def one_ends_early(comm):
 @pytest.mark.ranks
 def test_a_rank_may_end_before_the_others(tmp_path):
     """Can the others still send and receive? (Horovod ends MPI in all ranks as soon as one of them ends.)"""
-    job = submit(
-        on_real_ranks, one_ends_early, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
-        env=ONE_THREAD,
-    )  # fmt: skip
+    job = on_two_ranks(one_ends_early, tmp_path)
     assert job.results() == [[programs.LARGE - 1, 2], None]
 
 
@@ -121,10 +128,7 @@ def one_is_held_up(comm):
 @pytest.mark.ranks
 def test_no_rank_ends_while_another_still_calls_mpi(tmp_path):
     """Does who has left MPI's barrier at the end wait for one that has not seen yet that all are there?"""
-    job = submit(
-        on_real_ranks, one_is_held_up, ranks_per_node=2, controller="mpi", backend="local", folder=tmp_path,
-        env=ONE_THREAD,
-    )  # fmt: skip
+    job = on_two_ranks(one_is_held_up, tmp_path)
     assert job.results() == [0, 1]
 
 
@@ -138,10 +142,7 @@ def fails_while_another_waits(comm):
 @pytest.mark.ranks
 def test_the_rank_that_raises_is_the_one_that_is_named(tmp_path):
     """Is the job's error that of the rank that failed, where MPI ends under the hands of the other?"""
-    job = submit(
-        on_real_ranks, fails_while_another_waits, ranks_per_node=2, controller="mpi", backend="local",
-        folder=tmp_path, env=ONE_THREAD,
-    )  # fmt: skip
+    job = on_two_ranks(fails_while_another_waits, tmp_path)
     with pytest.raises(RankFailed, match="ValueError on rank 1: no message today"):
         job.results()
 
