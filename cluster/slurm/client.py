@@ -19,7 +19,7 @@ from typing import Any
 from cluster.system import processes, settings
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
-ANSWER = 10  # seconds Slurm has to answer a question
+ANSWER = 30  # seconds Slurm has to answer; by itself it gives up after its MessageTimeout, mostly 10 s
 FRESH = 1.0  # seconds for which an answer serves; ten times as long where the queue has not changed for long
 
 PING = 30.0  # seconds for which it holds that a controller answers, or does not
@@ -113,9 +113,9 @@ def _usual() -> str | None:
 
 def _ping(env: dict[str, str]) -> str | None:
     try:
-        done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=3, env=env)
+        done = subprocess.run(["scontrol", "ping"], capture_output=True, text=True, timeout=ANSWER, env=env)
     except subprocess.TimeoutExpired:
-        return "Slurm's controller did not answer within 3 s"
+        return f"Slurm's controller did not answer within {ANSWER} s"
     except OSError:
         return "sbatch is here, but scontrol is not"
     return None if done.returncode == 0 and " UP" in done.stdout else "no Slurm controller answers"
@@ -160,8 +160,12 @@ def ask_or_none(*command: str) -> str | None:
         return None
 
 
-def ask(*command: str, timeout: float = ANSWER, **options: Any) -> str:
-    """What a command of Slurm's prints. Raises SlurmError with its stderr, or when it does not answer."""
+def ask(*command: str, timeout: float | None = None, **options: Any) -> str:
+    """What a command of Slurm's prints. Raises SlurmError with its stderr, or when it does not answer.
+
+    timeout: seconds it has, ANSWER where none are given.
+    """
+    timeout = ANSWER if timeout is None else timeout
     calls[command[0]] += 1
     env = environment(options.pop("env", os.environ))
     try:

@@ -2,11 +2,14 @@
 
 import time
 from typing import Any
+from unittest import mock
 
+from jupyter_client import BlockingKernelClient, KernelManager
 from nbformat import NotebookNode
-from nbgrader.preprocessors import InstantiateTests
+from nbgrader.preprocessors import InstantiateTests, instantiatetests
 
 EVERY = 15.0  # seconds between two lines about how far it is
+STARTING = 300  # seconds a kernel has to start
 
 
 class Instantiate(InstantiateTests):
@@ -18,7 +21,25 @@ class Instantiate(InstantiateTests):
         """The notebook with its directives replaced."""
         self.cells, self.last = len(nb.cells), self.end(nb)
         self.told = time.monotonic()
-        return super().preprocess(nb, resources)
+        with mock.patch.object(instantiatetests, "start_new_kernel", self.start_kernel):
+            return super().preprocess(nb, resources)
+
+    def start_kernel(self, kernel_name: str, **options: Any) -> tuple[KernelManager, BlockingKernelClient]:
+        """As jupyter_client's start_new_kernel, which nbgrader calls, but as the course is configured.
+
+        That function takes no configuration: its kernels meet by TCP, where two of them can take one port.
+        """
+        manager = KernelManager(kernel_name=kernel_name, config=self.config)
+        manager.start_kernel(**options)
+        client = manager.client()
+        client.start_channels()
+        try:
+            client.wait_for_ready(timeout=STARTING)
+        except RuntimeError:
+            client.stop_channels()
+            manager.shutdown_kernel(now=True)
+            raise
+        return manager, client
 
     def end(self, nb: NotebookNode) -> int:
         """The index of the last cell to execute."""

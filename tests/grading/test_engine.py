@@ -206,7 +206,7 @@ def test_what_a_hidden_part_prints_stays_with_it(engine):
 def test_no_points_before_the_hidden_part_has_passed():
     """Has a check no points where the time is over between its shown part and its hidden one?"""
     check = "assert double(1) == 2\n### BEGIN HIDDEN TESTS\nassert double(2) == 4\n### END HIDDEN TESTS"
-    work = GradedNotebook(tiny(RIGHT, check), None, LIMITS, time.monotonic() + 60)
+    work = GradedNotebook(tiny(RIGHT, check), None, LIMITS)
     passed = {"error": "", "students": False, "called": True, "seconds": 0.1, "printed": "", "gone": ""}
     messages = iter([passed])
 
@@ -568,6 +568,20 @@ def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
     thread.join()
     assert verdicts[0].outcome == "again" and verdicts[0].why
     assert outcome(engine.grade(tiny(RIGHT))).score == 2
+
+
+def test_the_start_of_a_sandbox_takes_none_of_a_work_s_time(engine, monkeypatch):
+    """Is a work graded as ever where its sandbox took longer to start than a work may take in all?"""
+    begin, now = engine._start, time.monotonic
+
+    def late(stack, module, *more):
+        child = begin(stack, module, *more)
+        if module == "student":
+            monkeypatch.setattr(time, "monotonic", lambda: now() + 2 * LIMITS.total)
+        return child
+
+    monkeypatch.setattr(engine, "_start", late)
+    assert outcome(engine.grade(tiny(RIGHT, before="import time; time.sleep(1)"))).score == 2
 
 
 def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):

@@ -22,7 +22,7 @@ def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(
     cells = [new_code_cell(text, id=f"own-{i}") for i, text in enumerate(more)]
     notebook.cells[2:2] = cells
     notebook.metadata["measured"] = [cells[i]["id"] for i in measured]
-    return GradedNotebook(notebook, None, Limits(), 0.0)
+    return GradedNotebook(notebook, None, Limits())
 
 
 def not_run(made):

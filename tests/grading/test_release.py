@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pytest
+from jupyter_client import KernelManager
 from nbgrader.api import Gradebook
 
 from cluster.checks import compare
@@ -137,6 +138,18 @@ def test_release_holds_the_notebook_only(released):
     for secret in ("twice_the_number", "== 34", "HIDDEN", "BEGIN SOLUTION", "AUTOTEST"):
         assert secret not in text
     assert oct((released / ".grading").stat().st_mode & 0o777) == "0o700"
+
+
+def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
+    """Do all kernels of a generation meet by files? Of two that take one port one ends, and is waited for."""
+    transports, connect = [], KernelManager.client
+    monkeypatch.setattr(
+        KernelManager,
+        "client",
+        lambda manager, **k: transports.append(manager.transport) or connect(manager, **k),
+    )
+    release.generate(course, "99_doubling", course / "part", course / "private", whole=False)
+    assert set(transports) == {"ipc"}
 
 
 def test_cells_below_the_last_directive_change_nothing(course):

@@ -130,6 +130,14 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
     assert "scancel" in (tmp_path / "calls").read_text() and (job.folder / "cancel.json").exists()
 
 
+def test_a_slow_controller_is_a_controller(commands, monkeypatch):
+    """Is one that takes seconds used? And one that does not answer in time: do the words say what time?"""
+    commands(scontrol="sleep 4; echo 'Slurmctld(primary) is UP'")
+    assert client.no_slurm(remembered=False) is None
+    monkeypatch.setattr(client, "ANSWER", 0.5)
+    assert client.no_slurm(remembered=False) == "Slurm's controller did not answer within 0.5 s"
+
+
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
     """Whether Slurm is there is one of the shared answers; the doctor's question is asked anew."""
     assert [client.no_slurm(), client.no_slurm()] == [None, None]

@@ -81,11 +81,12 @@ def test_a_controller_that_stops_answering_changes_no_state(here, own, tmp_path,
     job = submit(sweeps.waits, 1, place=str(tmp_path))
     while not (tmp_path / "began-1").exists() or job.status != "running":
         time.sleep(0.1)
-    monkeypatch.setattr(client, "ANSWER", 1)
     own.stop_controller()
     try:
         time.sleep(0.3)
-        now = job.status
+        with monkeypatch.context() as short:
+            short.setattr(client, "ANSWER", 1)
+            now = job.status
         assert now == "running" and "has not answered" in now.what and now.source == "last seen"
     finally:
         own.start_controller()

@@ -16,8 +16,6 @@ from ..show.card import BAD, COLOURS
 
 ADMINISTRATOR = "Ask your administrator: show this line."
 
-
-ANSWER = 5  # seconds a command has to answer
 MARKS = {"ok": "ok  ", "warn": "note", "bad": "BAD "}
 
 
@@ -100,12 +98,14 @@ def file_system(path: Path) -> str:
 
 
 def ask(*command: str, text: str | None = None) -> tuple[bool, str]:
-    """(whether it went well, what it printed, else its complaint) of a command, within ANSWER seconds."""
+    """(whether it went well, what it printed, else its complaint) of a command that has client.ANSWER s."""
     env = client.environment()
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER, input=text, env=env)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=client.ANSWER, input=text, env=env
+        )
     except subprocess.TimeoutExpired:
-        return False, f"{command[0]} did not answer within {ANSWER} s"
+        return False, f"{command[0]} did not answer within {client.ANSWER} s"
     except OSError as e:
         return False, f"{command[0]}: {e.strerror}"
     if done.returncode:

@@ -38,9 +38,11 @@ def probe(beside: str) -> dict[str, Any]:
     import tensorflow as tf
 
     hvd.init()
-    hvd.allreduce(tf.constant(1.0), name="doctor")  # so that the ranks look at their clocks together
+    hvd.allreduce(tf.constant(1.0), name="all_are_here")
+    began = time.time()
+    hvd.allreduce(tf.constant(1.0), name="at_one_moment")
     return {
-        "time": time.time(),
+        "clock": (began, time.time()),  # between the two lies a moment that is the same for all ranks
         "size": hvd.size(),
         "host": os.uname().nodename,
         "python": sys.executable,
@@ -87,7 +89,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
         finding = f"saw the world sizes {sizes} on {where}, after {took:.0f} s"
         if sizes == [2, 2]:
             report.add("ok", subject, finding)
-            return [s | {"before": at, "after": time.time()} for s in seen]
+            return [s | {"here": (at, time.time())} for s in seen]
         report.add("bad", subject, finding, ADMINISTRATOR, "The ranks did not meet: see the job's logs.")
     except JobError as e:
         log = "See the job's folder: job.log, out-0.log; and whether nodes reach each other."
@@ -126,16 +128,16 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
         report.add("bad", "environment", "; ".join(sorted(set(odd))), ADMINISTRATOR, step)
     else:
         report.add("ok", "environment", f"the same packages on the nodes, {seen[0]['python']}")
-    apart = max(s["time"] for s in seen) - min(s["time"] for s in seen)
-    off = max(0.0, *(max(s["before"] - s["time"], s["time"] - s["after"]) for s in seen))
-    if max(apart, off) > APART:
-        words = f"they differ by {max(apart, off):.1f} s or more"
+    least, most = difference([s["clock"] for s in seen])
+    least = max(least, *(difference([s["clock"], s["here"]])[0] for s in seen))
+    if least > APART:
+        words = f"they differ by {least:.1f} s or more"
         student = "Times in timelines are off by that; nothing else of yours is touched."
         report.add(
             "bad", "clocks", words, student, "Run chrony or ntpd on all machines: munge needs it, too."
         )
     else:
-        report.add("ok", "clocks", f"the nodes' agree within {apart:.2f} s")
+        report.add("ok", "clocks", f"the nodes' agree within {most:.2f} s")
     limit = min((s["limit"] for s in seen if s["limit"]), default=None)
     if limit and limit <= 1.5 * MEMORY * 2**20:
         report.add("ok", "memory in a job", f"a rank of {MEMORY} MiB is limited to {limit / 2**20:.0f} MiB")
@@ -143,6 +145,18 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
         student = "Ask for what you use: nothing stops a job that takes more."
         step = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
         report.add("warn", "memory in a job", "not limited by a cgroup", student, step)
+
+
+def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
+    """(least, most) seconds by which clocks differ: each tells its span of time around one common moment.
+
+    However late a rank looks at its clock, its span holds that moment, so `least` is never too much.
+
+    >>> difference([(10.0, 10.5), (13.0, 13.25)])
+    (2.5, 3.25)
+    """
+    latest_begin, earliest_end = max(b for b, _ in spans), min(e for _, e in spans)
+    return max(0.0, latest_begin - earliest_end), max(e for _, e in spans) - min(b for b, _ in spans)
 
 
 def _gpu(report: Report) -> None:

@@ -71,8 +71,7 @@ class Engine:
         patience: int = 1,
     ) -> Verdict:
         """patience: how many times its limit a check may take by the clock."""
-        end = time.monotonic() + self.limits.total
-        work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, end, patience)
+        work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, patience)
         try:
             self._grade(work, files)
         except HeldUp:
@@ -85,9 +84,9 @@ class Engine:
     def _grade(self, work: GradedNotebook, files: Path | str | None) -> None:
         with ExitStack() as stack:
             student = self._start(stack, "student", work)
+            channel = hello(student, 2 * self.limits.output + 2**20)
             work.paced(student.pid)
             try:
-                channel = hello(student, 2 * self.limits.output + 2**20)
                 for part in files_of(files, self.limits.files):
                     channel.send(part)
                 work.run_cells(channel)

@@ -53,10 +53,9 @@ class GradedNotebook:
         notebook: NotebookNode,
         source: dict[str, str] | None,
         limits: Limits,
-        end: float,
         patience: int = 1,
     ):
-        self.notebook, self.limits, self.end, self.patience = notebook, limits, end, patience
+        self.notebook, self.limits, self.patience = notebook, limits, patience
         self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
         self.cells: list[NotebookNode] = []  # those that the student's side runs
@@ -112,9 +111,10 @@ class GradedNotebook:
         return [word, *(new("display_data", {"image/png": NOT_DRAWN}) for _ in range(number))]
 
     def paced(self, pid: int) -> None:
-        """The student's side runs in the sandbox of this process: from now on it may be starved."""
+        """The student's side runs in the sandbox of this process: its time begins, and it may be starved."""
         self.pace = Pace(pid)
         self.began = self.pace.now()
+        self.end = self.began.at + self.limits.total
 
     def own(self, since: Moment, limit: float) -> None:
         """Raise Starved where this limit, met since a Moment, was not the student's own."""
