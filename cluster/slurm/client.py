@@ -89,7 +89,10 @@ def no_slurm(remembered: bool = True) -> str | None:
     env, sbatch = environment(), shutil.which("sbatch")
     if not sbatch:
         return "no sbatch on PATH"
-    question = f"ping {sbatch} {env.get('SLURM_CONF')}"
+    path = env.get("SLURM_CONF")
+    if path and not os.path.exists(path):  # Slurm's commands would look for it again for 60 s
+        return f"SLURM_CONF is {path}, and there is no such file"
+    question = f"ping {sbatch} {path}"
     if not remembered:
         forget(question)
     return shared_answer(question, lambda: _ping(env), PING)
