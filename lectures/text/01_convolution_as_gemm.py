@@ -876,7 +876,7 @@ compare("best NumPy / TensorFlow", round(of_tensorflow["best NumPy"].median(), 1
 # %% [markdown]
 # The quartiles tell how well the repeats of *one* run agree. Run the lecture again and the share moves by
 # more than that: memory is laid out anew each time, and the clock follows the temperature. (Executions on
-# two-core machines so far gave 0.7 to 0.9 for the best NumPy, which these same medians choose for each layer:
+# two-core machines so far gave 0.7 to 1.0 for the best NumPy, which these same medians choose for each layer:
 # that flatters it a little.) It moves further between machines: where 1.6 finds TensorFlow with wider
 # registers than the BLAS, expect about the ratio of their peaks less. Say one digit, and on which machine.
 
