@@ -22,7 +22,8 @@ from cluster.system import files, processes
 
 from .. import ROOT
 
-SLEEP = ["sh", "-c", "echo runs; exec sleep 60"]
+# It replaces itself by nothing once it runs: for an instant of exec, Linux shows no environment.
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; print('runs', flush=True); time.sleep(60)"]
 STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
 
