@@ -1,23 +1,15 @@
 """What can go wrong with a job: one class for each way it can be refused and each way it can end.
 
-Every error says what happened and what to do next, and a notebook shows just that: the frames of this
-package would only hide it. `error.what` and `error.next_step` are the two halves of the message.
+`error.what` and `error.next_step` are the two halves of the message.
 """
 
 from __future__ import annotations
 
+from cluster.system.errors import ClusterError
 
-class JobError(Exception):
+
+class JobError(ClusterError):
     """Base of all errors of `cluster.jobs`: `what` happened, and the `next_step`."""
-
-    def __init__(self, what: str, next_step: str = ""):
-        self.what, self.next_step = what, next_step
-        super().__init__(what if not next_step else f"{what}\n→ {next_step}")
-
-    def _render_traceback_(self) -> list[str]:
-        """The lines IPython and Jupyter print in place of a traceback."""
-        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {line}" if i == 0 else line
-                for i, line in enumerate(str(self).splitlines())]  # fmt: skip
 
 
 # Refused before anything ran.

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.system import processes, settings
+from cluster.system.errors import ClusterError
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ANSWER = 30  # seconds Slurm has to answer; by itself it gives up after its MessageTimeout, mostly 10 s
@@ -42,12 +43,8 @@ _changed: dict[str, float] = {}  # when an answer last differed from the one bef
 _one_at_a_time = threading.Lock()
 
 
-class SlurmError(Exception):
+class SlurmError(ClusterError):
     """A command of Slurm's failed or did not answer; `what` holds its own words."""
-
-    @property
-    def what(self) -> str:
-        return str(self)
 
     @property
     def answered(self) -> bool:

@@ -10,18 +10,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from cluster.system.errors import ClusterError
+
 from . import words
 from .words import clock, seconds
 
 FORMAT = "%P|%l|%s|%D|%c|%m|%G"  # of sinfo: partition, time, job size, nodes, CPUs, MiB and GRES of a node
 
 
-class TooMuch(ValueError):
-    """No partition offers what is asked for, so the job would wait for ever; `what`, and the `next_step`."""
-
-    def __init__(self, what: str, next_step: str):
-        self.what, self.next_step = what, next_step
-        super().__init__(f"{what}\n→ {next_step}")
+class TooMuch(ClusterError, ValueError):
+    """No partition offers what is asked for, so the job would wait for ever."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from .errors import ClusterError
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -75,12 +77,8 @@ _TABLE = [
 SETTINGS = {setting.name: setting for setting in _TABLE}
 
 
-class SettingError(ValueError):
-    """A variable is not set, or has a value it cannot have: `what` is wrong, and the `next_step`."""
-
-    def __init__(self, what: str, next_step: str):
-        self.what, self.next_step = what, next_step
-        super().__init__(f"{what}\n→ {next_step}")
+class SettingError(ClusterError, ValueError):
+    """A variable is not set, or has a value it cannot have."""
 
 
 def given(name: str, env: Mapping[str, str] = os.environ) -> str | None:
