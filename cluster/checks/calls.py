@@ -3,7 +3,7 @@
     def tripled(a, b):
         return 3 * (a @ b)
 
-    with watched("gemm", tripled) as calls, forbidden("convolve_loops", "use a product instead of the loops"):
+    with watched("gemm", tripled) as calls:
         result = forward(x, w, b)
     assert calls.count == 1  # and `result` is three times what it was, if it came from that call
     with unchanged(x=x, w=w):
@@ -11,7 +11,7 @@
     with in_place():
         update(weights)  # is meant to change its argument
 
-`watched` and `forbidden` replace a global name of the notebook that runs the check. In the grading engine the
+`watched` replaces a global name of the notebook that runs the check. In the grading engine the
 notebook's functions live in another process, which calls back for it: calls are counted, and answered, where
 the student's code cannot reach. There functions get copies of arrays; one that changes what it was given
 fails the check outside of `in_place`, and `unchanged` finds the same in a notebook.
@@ -43,8 +43,6 @@ class watched:
     Raises NameError where the notebook has no such function.
     """
 
-    words: str | None = None
-
     def __init__(self, name: str, instead: Callable | None = None):
         self.name, self.instead, self.calls = name, instead, Calls()
         self.names = sys._getframe(1).f_globals
@@ -71,24 +69,6 @@ class watched:
         """Stands for the function."""
         self.calls.count += 1
         return (self.instead or self.function)(*args, **kwargs)
-
-
-class forbidden(watched):
-    """A block in which the global function `name` is called raises AssertionError(words), in the end at the
-    latest: a function that catches the error of the call has called it all the same."""
-
-    def __init__(self, name: str, words: str):
-        self.name, self.instead, self.calls = name, self.refuse, Calls()
-        self.names, self.words = sys._getframe(1).f_globals, words
-        self.engine = self.names.get(ENGINE)
-
-    def refuse(self, *args: Any, **kwargs: Any) -> None:
-        raise AssertionError(self.words)
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        super().__exit__(kind, error, trace)
-        if self.calls.count and (kind is None or issubclass(kind, Exception)):
-            raise AssertionError(self.words) from None
 
 
 class in_place:

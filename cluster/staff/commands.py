@@ -46,13 +46,6 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
                    " you can write to")  # fmt: skip
     c.set_defaults(run=collect)
 
-    c = command("variants", "make the codes with which students have numbers of their own")
-    c.add_argument("assignment", help=ONE)
-    c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
-    c.add_argument("--samples", type=number, default=3, metavar="N",
-                   help="random variants in which all solutions are graded before (3)")  # fmt: skip
-    c.set_defaults(run=variants)
-
     c = command("regrade", "grade one check anew: its points or its text have changed, or it was wrong")
     c.add_argument("assignment", help=ONE)
     c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
@@ -248,25 +241,6 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
         untold = notices.tell(course, book)
     wrong = [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
     return wrong + [f"{student}: {why}" for student, why in sorted(untold.items())]
-
-
-def variants(root: Path, options: argparse.Namespace) -> list[str]:
-    """Prove some variants, then write the students' codes."""
-    from .classes import variants as making
-    from .course import alone
-
-    [assignment] = assignments(root, options.assignment)
-    course = Course(root)
-    with alone(course.private / "variants" / f".trial-{assignment}") as folder:
-        count, wrong = making.prove(root, assignment, folder, options.samples)
-    if wrong:
-        return [*wrong, f"no codes were written: the variants of {assignment} are not equally hard"]
-    target = course.private / "variants" / f"{assignment}.csv"
-    with opened(course) as book:
-        given = making.give(course, book, assignment, options.student, target)
-    say(f"{count} gradings in {options.samples} random variants, each with the points it should have")
-    say(f"{target}: the codes of {given} students; give each their own")
-    return []
 
 
 def regrade(root: Path, options: argparse.Namespace) -> list[str]:

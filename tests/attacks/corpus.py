@@ -26,7 +26,6 @@ SECRETS = {
     "a token": ("canary-token",),
     "the grader's home": ("canary-home",),
     "munge's socket": ("canary-munge",),
-    "the key of the variants": ("canary-variants",),
 }
 
 
@@ -67,7 +66,6 @@ def make_course(root, folder, config):
     (home / ".ssh" / "id_ed25519").write_text("canary-home")
     (home / ".token").write_text("canary-home")
     (course / ".grading").mkdir(mode=0o700)
-    (course / ".grading" / "variants.key").write_text("canary-variants")
     return course, home
 
 

@@ -285,7 +285,7 @@ except TypeError as error:
 
 LOOPS = "def double(x):\n    return np.array([n + n for n in x])"
 PRODUCT = "def double(x):\n    return gemm(x, 2)"
-WATCHING = "import numpy as np\nfrom cluster.checks import forbidden, watched\ndef gemm(a, b): return a * b"
+WATCHING = "import numpy as np\nfrom cluster.checks import watched\ndef gemm(a, b): return a * b"
 CALLED = """
 with watched("gemm") as calls:
     double(np.arange(3))
@@ -322,11 +322,6 @@ def test_calls_are_counted_where_the_student_cannot_reach(engine):
         assert bool(found) == bool(used), found
     patched = outcome(engine.grade(tiny(PATCHES + LOOPS, USED, given=WATCHING)))
     assert "does not come from gemm" in patched.error
-    refused = CALLED.replace('watched("gemm")', 'forbidden("gemm", "no gemm here")')
-    caught = "def double(x):\n    try: gemm(x, 2)\n    except Exception: return 2 * x"
-    assert (
-        outcome(engine.grade(tiny(caught, refused, given=WATCHING))).error == "AssertionError: no gemm here"
-    )
 
 
 def test_a_name_is_put_back_after_a_check_that_took_too_long(hurried):

@@ -78,7 +78,7 @@ class Sanitise(Step):
         work.told += notebook.metadata.get("told", [])
         for remark in prepare.remarks(notebook, self.source, work):
             self.log.warning("%s: %s", self.student, remark)
-        made = prepare.Sanitiser(self.config, self.source)(notebook, self.student)
+        made = prepare.Sanitiser(self.config, self.source)(notebook)
         made.metadata["told"] = work.told
         return made, resources
 

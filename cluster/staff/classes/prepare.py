@@ -18,9 +18,8 @@ from cluster import pasted_cells
 from cluster.system.text import printable
 
 from ..course import CourseError
-from ..release import variant_codes
 from ..work_files import Unfit, work_files
-from . import grading_folder, notebook_file
+from . import notebook_file
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -83,7 +82,7 @@ class Source:
         }
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
-        self.released, self.codes = {}, None
+        self.released: dict[str, str] = {}
         self.measured: set[str] = set()  # the texts of free cells that only measure
 
     @classmethod
@@ -93,8 +92,6 @@ class Source:
 
         with Gradebook(coursedir.db_url, coursedir.course_id) as book:
             made = cls(book, assignment)
-        if variant_codes.CELL in made.cells:
-            made.codes = variant_codes.Codes(grading_folder.runs(coursedir).parent, assignment)
         made.know_release(coursedir.format_path(coursedir.release_directory, ".", assignment))
         return made
 
@@ -171,7 +168,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
         return found
     found.notes += remarks(notebook, source, found)
     try:
-        found.notebook = sanitiser(notebook, student)
+        found.notebook = sanitiser(notebook)
     except CourseError:  # the assignment's own fault, or a key that is missing
         raise
     except Exception as error:  # whatever nbgrader stumbles over, the class goes on
@@ -222,8 +219,7 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
     """What an instructor should know of a submission that can be read, in words; copies are set apart."""
     notes = differences(notebook, source)
     found.told += [pasted_cells.sentence(name, what) for name, what in set_apart(notebook, source).items()]
-    code_note = source.codes.entered(found.student, found.folder) if source.codes else ""
-    return notes + ([code_note] if code_note else [])
+    return notes
 
 
 def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
@@ -289,8 +285,8 @@ class Sanitiser:
         kinds = (ClearOutput, overwrite_with(source))
         self.steps = [kind(config=config) for kind in kinds]
 
-    def __call__(self, notebook: NotebookNode, student: str | None = None) -> NotebookNode:
-        """A sanitised copy of the notebook, with the student's own numbers where there are variants."""
+    def __call__(self, notebook: NotebookNode) -> NotebookNode:
+        """A sanitised copy of the notebook."""
         notebook = copy.deepcopy(notebook)
         for word in ("unreadable", "told"):  # words of ours
             notebook.metadata.pop(word, None)
@@ -309,8 +305,6 @@ class Sanitiser:
             names = set(cell.metadata) - {"nbgrader"} if cell.cell_type == "code" else ()
             for name in names:  # as nbconvert's ClearMetadata does after the execution
                 del cell.metadata[name]
-        if student is not None and self.source.codes:
-            variant_codes.stamp(notebook, self.source.codes.code_of(student))
         return notebook
 
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from .. import failures
 from ..classes import due_dates, grading_folder
 from ..course import Course, CourseError
-from ..release import variant_codes
 from ..spreadsheet import text
 from . import core_hours, explain
 
@@ -43,10 +42,6 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
             raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
         [work] = book.find_assignment(assignment).notebooks
         worth = {cell.name: cell.max_score for cell in work.grade_cells}
-        if variant_codes.CELL in {cell.name for cell in work.source_cells}:
-            known = variant_codes.Codes(grading_folder.runs(course.coursedir).parent, assignment)
-            for found in students:
-                found["variant"] = known.code_of(found["student"])
     order = next((s["order"] for s in students if s["order"]), [])
     names = sorted(worth, key=lambda name: (order.index(name) if name in order else len(order), name))
     for row in students:
@@ -181,7 +176,6 @@ def time_used(where: grading_folder.GradingFolder, students: list[dict[str, Any]
 def tables(found: dict[str, Any]) -> dict[str, str]:
     """{file name: CSV} of the students and of the checks."""
     checks = [row["check"] for row in found["checks"]]
-    own = any("variant" in row for row in found["students"])  # numbers of their own
     students = [
         [
             "student",
@@ -194,7 +188,6 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
             "to look at",
             "shows",
             *checks,
-            *(["variant"] if own else []),
         ]
     ]
     for row in found["students"]:
@@ -202,7 +195,6 @@ def tables(found: dict[str, Any]) -> dict[str, str]:
             [row["student"], row["points"], found["of"], row["late days"], row["penalty"], row["final"]]
             + [row["seconds"], "yes" if row["look"] else "", "; ".join(row["shows"])]
             + [row["scores"].get(name) for name in checks]
-            + ([row["variant"]] if own else [])
         )
     columns = ["check", "points", "mean", "failed", "rate", "seconds", "error"]
     by_check = [columns, *([row[name] for name in columns] for row in found["checks"])]
