@@ -323,7 +323,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
         )
     try:
         like = platforms.read(Path(options.like)) if options.like else None
-    except (platforms.Unknown, OSError) as error:
+    except (CourseError, OSError) as error:
         raise CourseError(f"--like: {error}") from None
     course = Course(root)
     with opened(course) as book:

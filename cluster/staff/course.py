@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
+from cluster.system.errors import ClusterError
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
     from traitlets.config import Config
 
 
-class CourseError(Exception):
-    """A step of nbgrader failed; the message holds what it said last and where the whole log lies."""
+class CourseError(ClusterError):
+    """A command for the class failed, or was given something that it cannot take."""
+
+
+class SubmissionError(ClusterError):
+    """One submission cannot be taken, read or graded; the message follows the name of its folder or file."""
 
 
 def find_root(start: Path | str | None = None) -> Path:

@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from .course import CourseError
+
 LOGINS = ("username", "sis login id", "email address")  # whose columns name the user, the first that is there
 LAST = ("last name", "lastname", "surname")
 FIRST = ("first name", "firstname")
 OTHERS = ("id", "sis user id", "student id", "section")  # by which a platform knows its people as well
 TITLE = re.compile(r"(?P<title>.*?)\s*(?:\[Total Pts:[^\]]*\]\s*\|\s*\d+|\(\d+\))\s*")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
-class Unknown(Exception):
-    """This file is no table of one of the three; the message says what it lacks."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,12 @@ def title(column: str) -> str:
 
 
 def read(path: Path) -> Table:
-    """The table of a file: UTF-8 or UTF-16; commas, semicolons or tabs. Raises Unknown, OSError."""
+    """The table of a file: UTF-8 or UTF-16; commas, semicolons or tabs. Raises CourseError, OSError."""
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unknown(f"{path} is neither UTF-8 nor UTF-16: {error}; save it as CSV (UTF-8)") from None
+        raise CourseError(f"{path} is neither UTF-8 nor UTF-16: {error}; save it as CSV (UTF-8)") from None
     return table(text, str(path))
 
 
@@ -78,13 +76,13 @@ def table(text: str, where: str) -> Table:
     try:
         rows = [(tuple(row), reader.line_num) for row in reader]
     except csv.Error as error:
-        raise Unknown(f"{where}, line {reader.line_num}: {error}") from None
+        raise CourseError(f"{where}, line {reader.line_num}: {error}") from None
     header = tuple(name.strip() for name in rows[0][0]) if rows else ()
     at = {name.lower(): i for i, name in reversed(list(enumerate(header)))}
     login = next((at[name] for name in LOGINS if name in at), None)
     last, first_name = (next((at[n] for n in names if n in at), None) for names in (LAST, FIRST))
     if login is None or (at.get("student") is None and None in (last, first_name)):
-        raise Unknown(
+        raise CourseError(
             f"{where}: no export of Moodle, Canvas or Blackboard. It has {', '.join(header) or 'none'};"
             " needed are Username, SIS Login ID or Email address, and First name with Last name, or Student"
         )

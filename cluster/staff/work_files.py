@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 from cluster.system.text import printable
 
+from .course import SubmissionError
+
 NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
 NOT_KEPT = (".ipynb_checkpoints", "__pycache__")
 LARGEST = 500 * 2**20  # bytes of one submission; a hole in a file counts as what a reader would read
@@ -17,14 +19,10 @@ DEEPEST = 50  # folders within each other
 LONGEST = 1000  # bytes of a path below the folder: Linux takes 4,096 of a whole one
 
 
-class Unfit(Exception):
-    """Too much to be copied and graded; what, in words."""
-
-
 def work_files(folder: Path | str) -> dict[str, Path]:
     """{relative path: path} of a submission's files, less notebooks' checkpoints and the exchange's own.
 
-    Links, pipes and devices are left out. Raises Unfit for more than the limits above; nothing is read.
+    Links, pipes and devices are left out, and nothing is read. Raises SubmissionError above the limits.
     """
     found, size = {}, 0
     for name, entry in entries(folder, NOT_KEPT):
@@ -32,14 +30,14 @@ def work_files(folder: Path | str) -> dict[str, Path]:
             continue
         size += entry.stat(follow_symlinks=False).st_size
         if size > LARGEST:
-            raise Unfit(f"its files have more than {LARGEST >> 20} MiB")
+            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
         if name not in NOT_WORK:
             found[name] = Path(entry.path)
     return dict(sorted(found.items()))
 
 
 def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[tuple[str, os.DirEntry]]:
-    """(relative path, os.DirEntry) of all in a folder, no link followed. Raises Unfit, OSError.
+    """(relative path, os.DirEntry) of all in a folder, no link followed. Raises SubmissionError, OSError.
 
     passed_over: names of folders into which it does not look.
     """
@@ -50,12 +48,12 @@ def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[t
             for entry in inside:
                 name, count = above + entry.name, count + 1
                 if count > MOST:
-                    raise Unfit(f"it holds more than {MOST} files and folders")
+                    raise SubmissionError(f"it holds more than {MOST} files and folders")
                 if len(os.fsencode(name)) > LONGEST:
-                    raise Unfit(f"the path {printable(name, 60)} has more than {LONGEST} bytes")
+                    raise SubmissionError(f"the path {printable(name, 60)} has more than {LONGEST} bytes")
                 if entry.is_dir(follow_symlinks=False):
                     if depth == DEEPEST:
-                        raise Unfit(f"it holds more than {DEEPEST} folders within each other")
+                        raise SubmissionError(f"it holds more than {DEEPEST} folders within each other")
                     if entry.name not in passed_over:
                         waiting.append((f"{name}/", Path(entry.path), depth + 1))
                 yield name, entry

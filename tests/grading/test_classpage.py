@@ -263,7 +263,7 @@ def test_what_a_form_cannot_ask_for(form, words):
     """Is it named before anything runs?"""
     sheet = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
-    with pytest.raises(commands.Wrong, match=words):
+    with pytest.raises(actions.ActionError, match=words):
         commands.grade_command(sheet, empty | form)
 
 
@@ -297,7 +297,7 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
     desk = actions.Actions(many.root)
     assert desk.last(NAME) is None
     desk.start(NAME, "Due date", ["due", NAME, "2026-01-02 00:00 UTC"], "ines")
-    with pytest.raises(actions.Busy, match="Due date is still at work"):
+    with pytest.raises(actions.ActionError, match="Due date is still running"):
         desk.start(NAME, "Collect", ["collect", NAME], "ines")
     assert desk.last(NAME).running and actions.Actions(many.root).last(NAME).running
     done = ended(actions.Actions(many.root))

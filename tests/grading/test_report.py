@@ -272,7 +272,7 @@ def test_what_is_no_export_of_a_platform_is_refused(graded, monkeypatch, capsys,
     assert command.main(["export", "--for", "canvas", "--like", "theirs.csv"]) == 1
     assert "needed are Username, SIS Login ID or Email address" in capsys.readouterr().err
     assert command.main(["export", "--like", "theirs.csv"]) == 1
-    with pytest.raises(platforms.Unknown, match="neither UTF-8 nor UTF-16"):
+    with pytest.raises(CourseError, match="neither UTF-8 nor UTF-16"):
         (graded.root / "latin").write_bytes("Öz".encode("latin-1"))
         platforms.read(graded.root / "latin")
 

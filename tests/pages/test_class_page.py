@@ -135,7 +135,7 @@ def test_a_button_runs_its_command(graders):
     data = {"_xsrf": form(graders, PAGES[1]), "do": "due", "date": "2026-12-01", "zone": "Europe/Berlin"}
     assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data | {"do": "collect"})
-    assert status == 409 and "Due date is still at work" in text
+    assert status == 409 and "Due date is still running" in text
     until = time.monotonic() + 120
     while "Due date: done" not in (text := graders.get(PAGES[1])[1]):
         assert time.monotonic() < until, text

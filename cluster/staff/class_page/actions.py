@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from cluster.system import files
+from cluster.system.errors import ClusterError
 
 from ..classes import grading_folder
 
@@ -29,8 +30,12 @@ COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # of a line of Progress
 RUN = 's=0; "$@" || s=$?; echo $s > "$0.new" && mv "$0.new" "$0"'
 
 
-class Busy(Exception):
-    """Another action of the assignment is at work; the message says which."""
+class ActionError(ClusterError):
+    """An action cannot begin. status: of the answer, 400 for a wrong form, 409 while another action runs."""
+
+    def __init__(self, what: str, status: int = 400):
+        super().__init__(what)
+        self.status = status
 
 
 @dataclass
@@ -78,12 +83,14 @@ class Actions:
         self._seen: set[str] = set()  # assignments with an action that was seen at work
 
     def start(self, assignment: str, name: str, words: list[str], by: str) -> None:
-        """Begin `python -m cluster grade WORDS`. Raises Busy."""
+        """Begin `python -m cluster grade WORDS`. Raises ActionError."""
         folder = self.folder / assignment
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock(folder) as lock:
             if lock is None:
-                raise Busy(f"{self.last(assignment).name} is still at work; wait until it has ended.")
+                raise ActionError(
+                    f"{self.last(assignment).name} is still running; wait until it has ended.", status=409
+                )
             (folder / "exit").unlink(missing_ok=True)
             begun = {"name": name, "by": by, "began": time.time()}
             files.write_json(folder / "action.json", begun, mode=0o600)

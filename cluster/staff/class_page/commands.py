@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .actions import ActionError
 from .sheets import Sheet
-
-
-class Wrong(Exception):
-    """A form holds what no command could take; the message says what."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def next_step(sheet: Sheet) -> str:
 
 
 def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
-    """(the action's name, the words after `grade`). Raises Wrong."""
+    """(the action's name, the words after `grade`). Raises ActionError."""
     action = form["do"]
     if action in BUTTONS:
         return BUTTONS[action].label, [BUTTONS[action].command, sheet.name]
@@ -74,13 +71,13 @@ def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
     if action == "checks":
         return "Limits of the check", ["checks", sheet.name, *limit_words(form)]
     if action != "extend":
-        raise Wrong(f"{action!r} is no action.")
+        raise ActionError(f"{action!r} is no action.")
     if form["student"] not in {row.student for row in sheet.rows}:
-        raise Wrong(
+        raise ActionError(
             "Choose a student." if not form["student"] else f"{form['student']!r} is no student here."
         )
     if sheet.due is None:
-        raise Wrong("There is no due date that could be extended: set it first.")
+        raise ActionError("There is no due date that could be extended: set it first.")
     return "Extension", ["extend", form["student"], sheet.name, *extension_words(sheet, form)]
 
 
@@ -89,7 +86,7 @@ def limit_words(form: dict[str, str]) -> list[str]:
     found = []
     for name in ("an_hour", "in_all"):
         if not form[name].isdecimal() or int(form[name]) > 10_000:
-            raise Wrong(f"Checks {form[name]!r}: a whole number from 0 to 10000.")
+            raise ActionError(f"Checks {form[name]!r}: a whole number from 0 to 10000.")
         found += [f"--{name.replace('_', '-')}", form[name]]
     return found
 
@@ -99,14 +96,14 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
     from ..classes import due_dates
 
     if form["days"] and form["date"]:
-        raise Wrong("Give either days or a date, not both.")
+        raise ActionError("Give either days or a date, not both.")
     if form["days"]:
         if not form["days"].isdecimal() or int(form["days"]) > 366:
-            raise Wrong(f"Days {form['days']!r}: from 0, which takes the extension back, to 366.")
+            raise ActionError(f"Days {form['days']!r}: from 0, which takes the extension back, to 366.")
         return ["--days", form["days"]]
     until = moment(form)
     if due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
-        raise Wrong(f"{until} is not after the due date.")
+        raise ActionError(f"{until} is not after the due date.")
     return ["--until", until]
 
 
@@ -116,10 +113,10 @@ def moment(form: dict[str, str]) -> str:
     from ..course import CourseError
 
     if not form["date"]:
-        raise Wrong("Give a date.")
+        raise ActionError("Give a date.")
     text = f"{form['date']} {form['time'] or '23:59'} {form['zone'] or 'UTC'}"
     try:
         due_dates.moment(text)
     except CourseError as error:
-        raise Wrong(f"{error}.") from None
+        raise ActionError(f"{error}.") from None
     return text

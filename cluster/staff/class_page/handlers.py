@@ -14,8 +14,8 @@ from cluster.pages import svg_chart
 from cluster.pages.handlers import Page
 
 from ..official_check.limits import Records, curve
-from .actions import Action, Busy
-from .commands import BUTTONS, Wrong, grade_command, hindrance, next_step
+from .actions import Action, ActionError
+from .commands import BUTTONS, grade_command, hindrance, next_step
 from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
@@ -154,8 +154,8 @@ class Do(ClassHandler):
             title, command = grade_command(sheet, form)
             who = getattr(self.current_user, "username", "") or "an instructor"
             await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
-        except (Wrong, Busy) as error:
-            self.set_status(409 if isinstance(error, Busy) else 400)
+        except ActionError as error:
+            self.set_status(error.status)
             given = {"trouble": str(error), "given": form} | await self.in_thread(self.checks, sheet.name)
             return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
         self.settings["class_sheets"].renew()

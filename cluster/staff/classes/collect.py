@@ -21,18 +21,14 @@ from typing import TYPE_CHECKING
 from cluster.system import files
 from cluster.system.text import printable
 
-from ..course import CourseError
-from ..work_files import LARGEST, NOT_KEPT, Unfit, entries
+from ..course import CourseError, SubmissionError
+from ..work_files import LARGEST, NOT_KEPT, entries
 from . import exchange, grading_folder
 
 if TYPE_CHECKING:
     from nbgrader.coursedir import CourseDirectory
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,127}")
-
-
-class Refused(Exception):
-    """This folder is not taken; why, in words."""
 
 
 @dataclass
@@ -59,7 +55,7 @@ def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[
     for name in names:
         try:
             taken.append(examine(inbox / name, assignment, check_owner))
-        except (Refused, OSError) as why:
+        except (SubmissionError, OSError) as why:
             refused[printable(name)] = printable(str(why))
     return taken, refused
 
@@ -67,39 +63,39 @@ def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[
 def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     student = folder.name.partition(f"+{assignment}+")[0]
     if not NAME.fullmatch(student):
-        raise Refused(f"“{printable(student)}” is no name of a student")
+        raise SubmissionError(f"“{printable(student)}” is no name of a student")
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode):
-        raise Refused("it is a link or a file, not a folder")
+        raise SubmissionError("it is a link or a file, not a folder")
     owner = exchange.user(about.st_uid)
     if check_owner and owner != student:
-        raise Refused(f"it claims to be {student}'s and belongs to {owner}")
+        raise SubmissionError(f"it claims to be {student}'s and belongs to {owner}")
     times = [about.st_ctime]
     for _, entry in walk(folder):
         if check_owner and entry.st_uid != about.st_uid:
-            raise Refused(f"it holds a file that belongs to {exchange.user(entry.st_uid)}")
+            raise SubmissionError(f"it holds a file that belongs to {exchange.user(entry.st_uid)}")
         times.append(entry.st_ctime)
     when = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
     return Handed(folder, student, owner, when)
 
 
 def walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """(path relative to the folder, its lstat) of all in it. Raises Refused for links and special files."""
-    try:
-        size = 0
-        for name, entry in entries(folder):
-            about, shown = entry.stat(follow_symlinks=False), printable(name)
-            if stat.S_ISLNK(about.st_mode):
-                raise Refused(f"{shown} is a link to {printable(os.readlink(entry.path))}")
-            if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
-                raise Refused(f"{shown} is neither a file nor a folder")
-            if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
-                raise Refused(f"{shown} has a second name (a hard link)")
-            if (size := size + about.st_size) > LARGEST:
-                raise Refused(f"its files have more than {LARGEST >> 20} MiB")
-            yield name, about
-    except Unfit as why:
-        raise Refused(str(why)) from None
+    """(path relative to the folder, its lstat) of all in it.
+
+    Raises SubmissionError for links and special files.
+    """
+    size = 0
+    for name, entry in entries(folder):
+        about, shown = entry.stat(follow_symlinks=False), printable(name)
+        if stat.S_ISLNK(about.st_mode):
+            raise SubmissionError(f"{shown} is a link to {printable(os.readlink(entry.path))}")
+        if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
+            raise SubmissionError(f"{shown} is neither a file nor a folder")
+        if stat.S_ISREG(about.st_mode) and about.st_nlink > 1:
+            raise SubmissionError(f"{shown} has a second name (a hard link)")
+        if (size := size + about.st_size) > LARGEST:
+            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
+        yield name, about
 
 
 def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
@@ -122,13 +118,13 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
                 about = os.fstat(fd)
                 own = owners is None or about.st_uid in owners
                 if not (stat.S_ISREG(about.st_mode) and about.st_nlink == 1 and own):
-                    raise Refused(f"{printable(name)} has become something else while it was copied")
+                    raise SubmissionError(f"{printable(name)} has become something else while it was copied")
                 with open(target / name, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as written:
                     shutil.copyfileobj(read, written)
     except OSError as error:
         if grading_folder.of_the_machine(error):
             raise
-        raise Refused(f"it changed or could not be read while it was copied: {error}") from None
+        raise SubmissionError(f"it changed or could not be read while it was copied: {error}") from None
     finally:
         os.close(descriptor)
 
@@ -190,7 +186,7 @@ def collect(
                 new[student] = one
             else:
                 same.append(student)
-        except (Refused, OSError) as why:
+        except (SubmissionError, OSError) as why:
             if grading_folder.of_the_machine(why):
                 raise CourseError(f"{why}. Nothing is lost: mend that, and collect again") from why
             refused[printable(one.folder.name)] = printable(str(why))

@@ -16,8 +16,8 @@ from nbconvert.exporters import NotebookExporter
 from nbgrader.api import Gradebook
 from nbgrader.preprocessors import NbGraderPreprocessor
 
-from ..course import CourseError
-from ..work_files import Unfit, work_files
+from ..course import CourseError, SubmissionError
+from ..work_files import work_files
 from . import due_dates, grade, gradebook, grading_folder, prepare, worker
 
 
@@ -38,7 +38,7 @@ class Step(NbGraderPreprocessor):
         found = prepare.Submission(self.student, Path(folder), self.name, notebook)
         try:
             found.files = work_files(found.folder)
-        except Unfit as why:
+        except SubmissionError as why:
             raise CourseError(f"{self.student} was not graded: {why}") from None
         return found
 

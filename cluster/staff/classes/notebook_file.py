@@ -1,7 +1,7 @@
 """A notebook that was handed in, read within bounds and brought into the few forms that grading knows.
 
-Whatever a file holds, it ends in a notebook whose parts are all as nbformat wants them, or in Unreadable with
-a sentence. Of outputs and metadata are kept the names of cells and their figures; the rest is made anew.
+A file becomes a notebook whose parts are all as nbformat requires, or reading it raises SubmissionError. Of
+outputs and metadata, only the names of cells and their figures are kept.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.system.text import encodable, printable
+
+from ..course import SubmissionError
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -31,27 +33,26 @@ ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 REPLACED = "characters that are in no encoding were replaced by �"
 
 
-class Unreadable(Exception):
-    """This file is no notebook that can be graded; why, in words that follow its name."""
-
-
 def read(path: Path) -> tuple[NotebookNode, list[str]]:
-    """(the notebook, what was changed in it, in words). Raises Unreadable; OSError where the disk fails."""
+    """(the notebook, what was changed in it, in words).
+
+    Raises SubmissionError; OSError if the disk fails.
+    """
     size = path.stat().st_size
     if not size:
-        raise Unreadable("is empty (0 bytes)")
+        raise SubmissionError("is empty (0 bytes)")
     if size > LARGEST:
-        raise Unreadable(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} are read")
+        raise SubmissionError(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} are read")
     try:
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig", errors="replace")
         return notebook(json.loads(text), "\ufffd" in text and b"\xef\xbf\xbd" not in raw)
     except RecursionError:
-        raise Unreadable("is no notebook: its JSON is nested too deep") from None
+        raise SubmissionError("is no notebook: its JSON is nested too deep") from None
     except json.JSONDecodeError as error:
-        raise Unreadable(f"is no notebook: no JSON in line {error.lineno} ({error.msg})") from None
+        raise SubmissionError(f"is no notebook: no JSON in line {error.lineno} ({error.msg})") from None
     except ValueError as error:  # a number of more digits than Python reads
-        raise Unreadable(f"is no notebook: {printable(str(error))}") from None
+        raise SubmissionError(f"is no notebook: {printable(str(error))}") from None
 
 
 def notebook(data: Any, replaced: bool = False) -> tuple[NotebookNode, list[str]]:
@@ -61,15 +62,15 @@ def notebook(data: Any, replaced: bool = False) -> tuple[NotebookNode, list[str]
     found = current(data)
     cells = found.get("cells")
     if not isinstance(cells, list) or not cells:
-        raise Unreadable("is no notebook: it has no cells")
+        raise SubmissionError("is no notebook: it has no cells")
     if len(cells) > MOST:
-        raise Unreadable(f"has {len(cells)} cells; at most {MOST} are graded")
+        raise SubmissionError(f"has {len(cells)} cells; at most {MOST} are graded")
     made, ids, length = [], set(), 0
     for number, cell in enumerate(cells, 1):
         one = plain(cell, number)
         length += len(one["source"])
         if length > LONGEST:
-            raise Unreadable(f"has more than {LONGEST >> 20} MiB of text in its cells")
+            raise SubmissionError(f"has more than {LONGEST >> 20} MiB of text in its cells")
         one["id"] = unused(cell.get("id"), number, ids)
         text = encodable(one["source"])
         replaced = replaced or text != one["source"]
@@ -84,25 +85,25 @@ def current(data: Any) -> dict[str, Any]:
     if version == 4:
         return data
     if type(version) is not int or not 1 <= version <= 3:
-        raise Unreadable("is no notebook: no version of the notebook format in it")
+        raise SubmissionError("is no notebook: no version of the notebook format in it")
     import nbformat
 
     try:
         return nbformat.convert(nbformat.from_dict(data), 4)
     except Exception as error:  # whatever a broken file of an old version brings up
-        raise Unreadable(f"is no notebook of version {version}: {printable(str(error))}") from None
+        raise SubmissionError(f"is no notebook of version {version}: {printable(str(error))}") from None
 
 
 def plain(cell: Any, number: int) -> dict[str, Any]:
     """A cell with what grading asks of it: kind, text, role, and pictures pasted into a text."""
     kind = cell.get("cell_type") if isinstance(cell, dict) else None
     if kind not in KINDS:
-        raise Unreadable(f"is no notebook: its cell {number} is of no kind that there is")
+        raise SubmissionError(f"is no notebook: its cell {number} is of no kind that there is")
     source = cell.get("source")
     if strings(source):
         source = "".join(source)
     if not isinstance(source, str):
-        raise Unreadable(f"is no notebook: its cell {number} has no text")
+        raise SubmissionError(f"is no notebook: its cell {number} has no text")
     made = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
     if kind == "code":
         if there := figures(cell.get("outputs")):
@@ -143,7 +144,7 @@ def handed_in_figures(path: Path) -> dict[str, list[str]]:
     """{id of a cell: its figures} of a notebook that was handed in; {} where it cannot be read."""
     try:
         found, _ = read(path)
-    except (Unreadable, OSError):
+    except (SubmissionError, OSError):
         return {}
     return {cell["id"]: cell.metadata["figures"] for cell in found.cells if "figures" in cell.metadata}
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cluster import pasted_cells
 from cluster.system.text import printable
 
-from ..course import CourseError
-from ..work_files import Unfit, work_files
+from ..course import CourseError, SubmissionError
+from ..work_files import work_files
 from . import notebook_file
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
     found = Submission(student, Path(folder), source.name)
     try:
         found.files = work_files(found.folder)
-    except Unfit as why:
+    except SubmissionError as why:
         found.problem = f"what was handed in cannot be graded: {why}"
         return found
     path = choose(found)
@@ -207,7 +207,7 @@ def parse(found: Submission, path: Path) -> NotebookNode | None:
     """The notebook of a path (NotebookNode), or None with the problem said."""
     try:
         notebook, changed = notebook_file.read(path)
-    except notebook_file.Unreadable as why:
+    except SubmissionError as why:
         found.problem = f"{printable(path.name)} {why}"
         return None
     found.notes += changed

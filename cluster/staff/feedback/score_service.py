@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import requests
 
+from cluster.system.errors import ClusterError
 from cluster.system.text import printable
 
 from ..course import CourseError
@@ -38,7 +39,7 @@ CANVAS = {
 NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
 
 
-class PlatformError(Exception):
+class PlatformError(ClusterError):
     """The platform did not take it; the message says what it answered.
 
     status: of HTTP, 0 without an answer. wait: seconds that it wants to be left alone.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.system.text import printable
 
 from ..classes import notebook_file
-from ..course import Course, CourseError
+from ..course import Course, CourseError, SubmissionError
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -284,7 +284,7 @@ def read(folder: Path) -> tuple[NotebookNode | None, str]:
         if not paths:
             return None, "no notebook"
         return notebook_file.read(paths[0])[0], ""
-    except notebook_file.Unreadable as error:
+    except SubmissionError as error:
         return None, f"{printable(paths[0].name)} {error}"
     except OSError as error:
         return None, printable(str(error))

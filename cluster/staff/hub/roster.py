@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .. import platforms, spreadsheet
+from ..course import CourseError
 from .settings import Trouble
 
 COLUMNS = ("name", "user", "role", "extension", "platform")
@@ -106,7 +107,7 @@ def is_an_export(text: str) -> bool:
     """Is this a table that a learning management system wrote?"""
     try:
         return bool(platforms.table(text, "").people)
-    except platforms.Unknown:
+    except CourseError:
         return False
 
 
@@ -114,7 +115,7 @@ def of_platform(path: Path) -> str:
     """The roster, as CSV, of an export of Moodle, Canvas or Blackboard: everybody in it is a student."""
     try:
         table = platforms.read(path)
-    except (platforms.Unknown, OSError) as error:
+    except (CourseError, OSError) as error:
         raise Trouble(str(error)) from None
     rows = [
         [" ".join(filter(None, e.names)), e.user, "student", "", "" if e.login == e.user else e.login]
