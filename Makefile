@@ -105,9 +105,10 @@ setup-slurm:
 setup-test:
 	@cluster/setup.sh test
 
-lint:  ## check style of code and notebooks
+lint:  ## check style and types of the code, and style of the notebooks
 	@ruff check .
 	@ruff format --check .
+	@mypy
 
 format:  ## format the code and the notebooks' text twins
 	@ruff check --fix .
@@ -117,4 +118,4 @@ lock: setup  ## resolve the pins of pyproject.toml anew into constraints.txt
 	$(PY) cluster/staff/pins.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept
-	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .mypy_cache

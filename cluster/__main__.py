@@ -130,8 +130,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _submit(o: argparse.Namespace) -> int:
-    names = ("nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory", "time", "name")
-    names += ("controller", "backend", "partition", "max_output")
+    names = ["nodes", "ranks_per_node", "cpus_per_rank", "gpus_per_rank", "memory", "time", "name"]
+    names += ["controller", "backend", "partition", "max_output"]
     given = {n: getattr(o, n) for n in names if getattr(o, n) is not None}
     for n in ("sbatch", "env"):
         if getattr(o, n):
@@ -158,8 +158,10 @@ def _submit(o: argparse.Namespace) -> int:
 
 
 def _list(o: argparse.Namespace) -> None:
-    chosen = {"state": o.state, "backend": o.backend, "since": o.since, "limit": o.limit}
-    print(jobs(active=True if o.active else None, name=o.name, **chosen))
+    from .jobs.job_table import JobTable
+
+    active = True if o.active else None
+    print(JobTable(active, o.name, state=o.state, backend=o.backend, since=o.since, limit=o.limit))
 
 
 def _show(o: argparse.Namespace) -> int:

@@ -129,4 +129,4 @@ def _number(text: str) -> float:
 
 
 def _first(text: str) -> int:
-    return int(re.match(r"\d+", text)[0])
+    return int(re.findall(r"\d+", text)[0])

@@ -8,11 +8,12 @@ import re
 
 def shown(text: str) -> dict[str, str]:
     """{task: state} from `scontrol show job --oneliner`; of a job that is no array the task is ''."""
-    found = {}
+    found: dict[str, str] = {}
     for line in text.splitlines():
         values = dict(re.findall(r"(ArrayTaskId|JobState)=(\S+)", line))
         if "JobState" in values:
-            found |= dict.fromkeys(numbers(values.get("ArrayTaskId", "")), values["JobState"])
+            for task in numbers(values.get("ArrayTaskId", "")):
+                found[task] = values["JobState"]
     return found
 
 
