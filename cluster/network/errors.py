@@ -1,15 +1,12 @@
-"""What goes wrong between ranks, said so that it can be mended. A notebook shows the message alone."""
+"""Errors between ranks. A notebook shows the message alone."""
 
 from __future__ import annotations
 
+from cluster.system.errors import ClusterError
 
-class NetworkError(Exception):
+
+class NetworkError(ClusterError):
     """Base of the errors of `cluster.network`."""
-
-    def _render_traceback_(self) -> list[str]:
-        """The lines IPython and Jupyter print in place of a traceback."""
-        first, *rest = str(self).splitlines()
-        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {first}", *rest, *getattr(self, "__notes__", ())]
 
 
 class Deadlock(NetworkError, RuntimeError):

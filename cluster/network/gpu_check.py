@@ -211,8 +211,13 @@ def layouts() -> dict[str, dict[str, Any]]:
             options = ranks | {"backend": "slurm", "gpus_per_rank": 1}
             found[subject] = options | ({"partition": min(fit)} if min(fit) else {})
     if HERE not in found and _here()[0] >= 2:
-        found[HERE] = {"ranks_per_node": 2, "backend": "local"}
+        found[HERE] = {"ranks_per_node": 2, "backend": "local", "env": {"CUDA_VISIBLE_DEVICES": _visible()}}
     return found
+
+
+def _visible() -> str:
+    """The GPUs that two ranks on this machine are shown; the local backend hides all by default."""
+    return os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(_here()[0])))
 
 
 def doctor() -> tuple[Report, list[str]]:
@@ -231,8 +236,8 @@ def doctor() -> tuple[Report, list[str]]:
     for subject, options in layouts().items():
         try:
             job = submit(
-                measure, SIZES, REPEATS, **options, cpus_per_rank=2, memory="8G", time="00:10:00", env=ENV,
-                name="doctor-gpu", rerun=True,
+                measure, SIZES, REPEATS, **options | {"env": ENV | options.get("env", {})}, cpus_per_rank=2,
+                memory="8G", time="00:10:00", name="doctor-gpu", rerun=True,
             )  # fmt: skip
             tables.append(
                 f"{subject}\n{judge(report, subject, job.wait(timeout=900).results(), job.logs(0))}"

@@ -16,5 +16,5 @@ class ClusterError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython and Jupyter print instead of a traceback."""
-        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {line}" if i == 0 else line
-                for i, line in enumerate(str(self).splitlines())]  # fmt: skip
+        first, *rest = [*str(self).splitlines(), *getattr(self, "__notes__", ())]
+        return [f"\x1b[31m{type(self).__name__}\x1b[0m: {first}", *rest]

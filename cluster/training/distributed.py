@@ -191,8 +191,17 @@ class DataParallel(keras.Model):
         model = DataParallel(net.input, net.output)
 
     `compile` and `predict` are those of Keras; with one rank the step is Keras' own. The metrics of `fit` and
-    `evaluate` are those of the examples of all ranks, however these are divided among them.
+    `evaluate` are those of the examples of all ranks, however these are divided among them. The model may
+    have several inputs and outputs, and batches may hold sample weights.
+
+    XLA cannot compile Horovod's all-reduce, so the model is never compiled by it: jit_compile="auto", which
+    means XLA on a GPU, is the same as False, and for jit_compile=True Keras issues a warning and continues
+    without. The numbers are the same in either case.
     """
+
+    def __init__(self, *args: Any, **kwargs: Any):  # with these names Keras can load it as a functional model
+        super().__init__(*args, **kwargs)
+        self.supports_jit = False
 
     def evaluate(self, *args: Any, **options: Any) -> Any:
         """Keras' evaluate: each rank gives its part of the examples, and all get the metrics of the whole.
@@ -225,9 +234,12 @@ class DataParallel(keras.Model):
         The history is that of the whole training. An epoch that was interrupted is finished by a fit of its
         own, so callbacks may see the beginning and the end of training twice; what they remember themselves
         is not in the checkpoint. Raises ValueError where the checkpoint was saved by another model, or on
-        another number of ranks.
+        another number of ranks; and, before the first step, if the ranks differ in their number of steps or
+        epochs, or only some of them validate, since the others would wait for ever.
         """
-        options |= {"shuffle": shuffle, "callbacks": list(callbacks or ())}
+        validates = options.get("validation_data") is not None or bool(options.get("validation_split"))
+        agreement = _Agreement(epochs=epochs, validates=validates)
+        options |= {"shuffle": shuffle, "callbacks": [agreement, *(callbacks or ())]}
         ranks = next((c for c in options["callbacks"] if isinstance(c, Ranks)), None)
         if ranks is None:
             return super().fit(*args, epochs=epochs, **options)
@@ -261,30 +273,81 @@ class DataParallel(keras.Model):
         sources = [v.value for v in self.trainable_variables]
         gradients = tape.gradient(scaled, sources, use_generic_names=True)  # numbers: see `broadcast`
         self.optimizer.apply(gradients, self.trainable_variables)
-        self.metrics[0].update_state(loss, sample_weight=tf.shape(x)[0])  # "loss", this rank's so far
+        inputs = next(leaf for leaf in keras.tree.flatten(x) if leaf is not None)  # (batch, ...)
+        self.metrics[0].update_state(loss, sample_weight=tf.shape(inputs)[0])  # "loss", this rank's so far
         return self.compute_metrics(x, y, y_pred, sample_weight)
+
+
+class _Agreement(keras.callbacks.Callback):
+    """Compares what the ranks are about to do, and refuses what would leave some of them waiting."""
+
+    def __init__(self, epochs: int, validates: bool):
+        super().__init__()
+        self.epochs, self.validates = epochs, validates
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        hvd = horovod()
+        if hvd.size() == 1:
+            return
+        plan = {
+            "steps per epoch": self.params.get("steps"),
+            "epochs": self.epochs,
+            "validation": "yes" if self.validates else "no",
+        }
+        plans = hvd.allgather_object(plan)
+        for name in plan:
+            ranks: dict[Any, list[int]] = {}
+            for rank, other in enumerate(plans):
+                ranks.setdefault(other[name], []).append(rank)
+            if len(ranks) > 1:
+                found = "; ".join(f"{value} on {_named(of)}" for value, of in ranks.items())
+                raise ValueError(f"The ranks differ in {name}: {found}. {_REMEDIES[name]}")
+
+
+_REMEDIES = {
+    "steps per epoch": "A rank with more steps would wait for ever in an all-reduce. Give all ranks equally "
+    "many examples and one batch size: Shards, or shard(), leaves out the remainder.",
+    "epochs": "Call fit() with the same epochs on all ranks.",
+    "validation": "The metrics are averaged over the ranks: give validation_data on all ranks, or on none.",
+}
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """As "rank 0", "ranks 0, 2 and 3"; of many the first three."""
+    if len(ranks) > 4:
+        return f"ranks {', '.join(map(str, ranks[:3]))} and {len(ranks) - 3} more"
+    *first, last = map(str, ranks)
+    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"
 
 
 class Shards(keras.utils.PyDataset):
     """The batches of `batch` examples that one rank sees of (x, y), freshly sharded each epoch.
 
-    x and y are arrays (N, ...) of all examples, on every rank; an item is (x, y) of this rank's `batch` of
-    them at a step. The last batch of an epoch may be smaller, and is so on every rank. `epoch` is set by
-    `Ranks`, and so is `done`, the number of steps that an interrupted epoch had made: they are left out.
-    `seed` is that of the shuffles, one for all ranks. Raises ValueError for fewer examples than ranks
-    (`shards.shard`).
+    x and y are arrays (N, ...) of all examples, on every rank, or lists or dictionaries of such arrays for a
+    model with several inputs or outputs; sample_weight, if given, is one like y. An item is (x, y), or
+    (x, y, sample_weight), of this rank's `batch` of them at a step. The last batch of an epoch may be
+    smaller, and is so on every rank. `epoch` is set by `Ranks`, and so is `done`, the number of steps that an
+    interrupted epoch had made: they are left out. `seed` is that of the shuffles, one for all ranks. Raises
+    ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal lengths.
     """
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, batch: int, seed: int = 0):
+    def __init__(self, x: Any, y: Any, batch: int, seed: int = 0, sample_weight: Any = None):
         super().__init__()
         self.rank, self.size = horovod().rank(), horovod().size()
-        self.x, self.y, self.batch, self.seed, self.epoch = x, y, batch, seed, 0
+        self._data = (x, y) if sample_weight is None else (x, y, sample_weight)
+        lengths = {len(array) for array in keras.tree.flatten(self._data)}
+        if len(lengths) != 1:
+            raise ValueError(
+                f"x, y and sample_weight have {sorted(lengths)} examples: all need the same number."
+            )
+        self.examples = lengths.pop()
+        self.batch, self.seed, self.epoch = batch, seed, 0
         self.done = 0
 
     @property
     def steps(self) -> int:
         """Steps of a whole epoch."""
-        return math.ceil(len(self.x) // self.size / self.batch)
+        return math.ceil(self.examples // self.size / self.batch)
 
     def __len__(self) -> int:
         return self.steps - self.done
@@ -297,12 +360,12 @@ class Shards(keras.utils.PyDataset):
     @epoch.setter
     def epoch(self, epoch: int) -> None:
         self._epoch = epoch
-        self._indices = shard(len(self.x), self.rank, self.size, epoch, self.seed)
+        self._indices = shard(self.examples, self.rank, self.size, epoch, self.seed)
 
-    def __getitem__(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+    def __getitem__(self, step: int) -> tuple[Any, ...]:
         first = (self.done + step) * self.batch
         take = self._indices[first : first + self.batch]  # (batch,)
-        return self.x[take], self.y[take]
+        return keras.tree.map_structure(lambda array: array[take], self._data)
 
 
 class Ranks(keras.callbacks.Callback):
@@ -400,10 +463,11 @@ class Ranks(keras.callbacks.Callback):
     def _build(self, model):
         """Make the variables of the optimizer and of the metrics, which Keras makes at the first step."""
         _build_optimizer(model)
-        x, y = (a[:1] for a in self.shards[0])
+        one = keras.tree.map_structure(lambda array: array[:1], self.shards[0])
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(one)
         y_pred = model(x, training=False)
-        model.compute_loss(x, y, y_pred)
-        model.compute_metrics(x, y, y_pred)
+        model.compute_loss(x, y, y_pred, sample_weight)
+        model.compute_metrics(x, y, y_pred, sample_weight)
 
     def _log(self, **values):
         from cluster.jobs import log

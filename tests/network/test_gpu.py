@@ -1,13 +1,16 @@
 """The doctor's all-reduce between two GPUs: what it reads, expects and says; its job, here on CPUs."""
 
+import os
 import subprocess
 import sys
+from unittest import mock
 
 import pytest
 
 from cluster import __main__ as shell
 from cluster.jobs import submit
 from cluster.jobs.doctor.report import Report
+from cluster.jobs.errors import LaunchFailed
 from cluster.jobs.rank import rendezvous
 from cluster.network import gpu_check, gpu_links
 from cluster.network.gpu_links import Link
@@ -213,7 +216,10 @@ def test_what_can_be_measured(machine):
     """On Slurm in the partition that has them, the default where it does; else on this machine."""
     machine(nvidia_smi=TWO)
     assert gpu_check.missing() is None
-    assert gpu_check.layouts() == {gpu_check.HERE: {"ranks_per_node": 2, "backend": "local"}}
+    assert gpu_check.layouts() == {gpu_check.HERE: {
+            "ranks_per_node": 2, "backend": "local", "env": {"CUDA_VISIBLE_DEVICES": "0,1"},
+        }
+    }  # fmt: skip
     machine(sinfo=NODES)
     of_slurm = {"backend": "slurm", "gpus_per_rank": 1, "partition": "gpu"}
     assert gpu_check.missing() is None
@@ -236,24 +242,86 @@ def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
     assert sys.executable in item.finding
 
 
-@pytest.mark.parametrize(
-    ("seen", "local_rank", "taken"),
-    [([], 1, []), (["a"], 1, []), (["a", "b"], 1, ["b"]), (["a", "b"], 2, ["a"])],
-)
-def test_a_rank_that_sees_several_gpus_takes_its_own(monkeypatch, seen, local_rank, taken):
-    """Before anything is computed, for afterwards TensorFlow does not let it."""
+@pytest.fixture
+def two_ranks(monkeypatch):
+    """two_ranks(seen, local_rank, ids): Horovod on one of two ranks of a node that sees these GPUs.
+
+    ids: the UUIDs of the ranks' GPUs; nccl: whether Horovod has it. Returns what was done, in its order.
+    """
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
-    done = []
-    monkeypatch.setattr(hvd, "init", lambda: done.append("init"))
-    monkeypatch.setattr(hvd, "size", lambda: 2)
-    monkeypatch.setattr(hvd, "local_rank", lambda: local_rank)
-    monkeypatch.setattr(hvd, "allreduce", lambda x, op: done.append("all-reduce") or 2)
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: seen)
-    monkeypatch.setattr(tf.config, "set_visible_devices", lambda gpu, kind: done.append(gpu))
+    def play(seen, local_rank=0, ids=("", ""), nccl=22105):
+        done = []
+        monkeypatch.setattr(hvd, "init", lambda: done.append("init"))
+        monkeypatch.setattr(hvd, "size", lambda: 2)
+        monkeypatch.setattr(hvd, "local_size", lambda: 2)
+        monkeypatch.setattr(hvd, "local_rank", lambda: local_rank)
+        monkeypatch.setattr(hvd, "nccl_built", lambda: nccl)
+        monkeypatch.setattr(hvd, "allgather_object", lambda one: [*ids])
+        monkeypatch.setattr(hvd, "allreduce", lambda x, op: done.append("all-reduce") or 2)
+        monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: seen)
+        monkeypatch.setattr(tf.config, "set_visible_devices", lambda gpu, kind: done.append(gpu))
+        grows = lambda gpu, on: done.append(f"{gpu} grows")  # noqa: E731
+        monkeypatch.setattr(tf.config.experimental, "set_memory_growth", grows)
+        return done
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("seen", "local_rank", "taken"),
+    [
+        ([], 1, []),
+        (["a"], 1, ["a grows"]),
+        (["a", "b"], 1, ["b", "b grows"]),
+        (["a", "b"], 2, ["a", "a grows"]),
+    ],
+)
+def test_a_rank_that_sees_several_gpus_takes_its_own(two_ranks, seen, local_rank, taken):
+    """Before anything is computed, because afterwards TensorFlow does not allow it; and memory grows."""
+    done = two_ranks(seen, local_rank)
     rendezvous.start_horovod(2)
     assert done == ["init", *taken, "all-reduce"]
+
+
+def test_two_ranks_on_one_gpu_are_refused_before_nccl_starts(two_ranks):
+    """With the ranks and what to do; not where each has its own, none is known, or there is no NCCL."""
+    done = two_ranks(["a"], ids=("5f00aa11bb", "5f00aa11bb"))
+    with pytest.raises(LaunchFailed, match=r"(?s)Ranks 0, 1 share one GPU \(5f00aa11.*gpus_per_rank=0"):
+        rendezvous.start_horovod(2)
+    assert "all-reduce" not in done
+    for ids, nccl in [(("5f", "6f"), 22105), (("", ""), 22105), (("5f", "5f"), 0)]:
+        done = two_ranks(["a"], ids=ids, nccl=nccl)
+        rendezvous.start_horovod(2)
+        assert done[-1] == "all-reduce"
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "env", "visible"),
+    [
+        ({"gpus_per_rank": 0}, (), {"CUDA_VISIBLE_DEVICES": "0,1"}, "-1"),
+        ({"gpus_per_rank": 1}, (), {"CUDA_VISIBLE_DEVICES": "1"}, "1"),
+        ({"gpus_per_rank": 0}, {"CUDA_VISIBLE_DEVICES"}, {"CUDA_VISIBLE_DEVICES": "0"}, "0"),
+        ({}, (), {"CUDA_VISIBLE_DEVICES": "3", "SLURM_STEP_GPUS": "3"}, "3"),  # sbatch={"gres": "gpu:1"}
+    ],
+)
+def test_a_job_without_gpus_sees_none(monkeypatch, options, given, env, visible):
+    """Unless its `env` or Slurm names some."""
+    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    rendezvous.hide_gpus(options, given)
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == visible
+
+
+def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
+    """No libcuda, or a call that fails: unknown, and no error."""
+    monkeypatch.setattr(rendezvous.ctypes, "CDLL", mock.Mock(side_effect=OSError))
+    assert rendezvous.gpu_id(0) == ""
+    monkeypatch.setattr(rendezvous.ctypes, "CDLL", lambda name: mock.Mock(cuInit=lambda flags: 100))
+    assert rendezvous.gpu_id(0) == ""
 
 
 @pytest.mark.ranks

@@ -231,3 +231,39 @@ def test_a_checkpoint_is_on_the_disk_before_it_has_its_name(ranks):
     order = [("fsync", "file"), ("replace", "file"), ("fsync", "folder")]
     assert first == {"model.keras": order, "state.npz": order}
     assert second == {"model.keras": [], "state.npz": order}  # rank 1 writes no model
+
+
+def test_several_inputs_outputs_and_sample_weights(ranks):
+    """Do dictionaries of inputs, outputs and weights train as in one process, with a short last batch?"""
+    for found in both(ranks, "trial_structures"):
+        ours, alone = found["ranks"], found["alone"]
+        assert np.abs(ours["weights"] - alone["weights"]).max() < TOLERANCE
+        assert ours["accuracy"] == pytest.approx(alone["accuracy"], abs=1e-6)
+        assert ours["loss"] == pytest.approx(alone["loss"], rel=1e-5)
+        assert "[5, 59] examples" in found["lengths"]
+
+
+def test_ranks_that_would_wait_are_refused(ranks):
+    """33 examples on two ranks, other epochs, validation on one rank: both numbers, before the first step?"""
+    first, second = both(ranks, "trial_agreement")
+    assert first == second
+    expected = {
+        "steps": "steps per epoch: 17 on rank 0; 16 on rank 1",
+        "steps with Ranks": "steps per epoch: 17 on rank 0; 16 on rank 1",
+        "epochs": "epochs: 2 on rank 0; 3 on rank 1",
+        "validation": "validation: yes on rank 0; no on rank 1",
+    }
+    for name, words in expected.items():
+        message, steps = first[name]
+        assert words in message and steps == 0
+    assert first["nothing"] == ("", 16) or first["nothing"] == ["", 16]
+
+
+def test_xla_is_never_used_for_horovod(ranks):
+    """XLA has no HorovodAllreduce: is it off where Keras would turn it on, with one warning if requested?"""
+    for found in both(ranks, "trial_jit"):
+        assert found["auto on a GPU"]["jit"] == (False, True)  # the plain model shows that Keras saw a GPU
+        assert found["True"]["jit"] == (False, True)
+        assert [len(found[name]["warnings"]) for name in found] == [0, 1, 0]
+        for name in found:
+            assert np.array_equal(found[name]["weights"], found["False"]["weights"])

@@ -1,5 +1,6 @@
 """What the tests of data-parallel training run on ranks. N is odd, so that the images do not go round."""
 
+import contextlib
 import os
 import traceback
 
@@ -72,7 +73,7 @@ def two_ranks():
     trials = (
         trial_training, trial_broadcast, trial_average, trial_mixed_precision, trial_evaluation,
         trial_dropout, trial_uncompiled, trial_names, trial_momentum, trial_parallel_variance,
-        trial_statistics, trial_save, trial_durable,
+        trial_statistics, trial_save, trial_durable, trial_structures, trial_agreement, trial_jit,
     )  # fmt: skip
     rank, found = distributed.horovod().rank(), {}
     for trial in trials:
@@ -402,4 +403,116 @@ def trial_durable(distributed, rank):
             found[name] = [(call, names.get(inode, "another")) for call, inode in calls]
     finally:
         os.fsync, os.replace = fsync, replace
+    return found
+
+
+def branched(seed):
+    """A model with two inputs, by name, and two outputs, by name."""
+    import keras
+
+    def dense(n, number):
+        return keras.layers.Dense(n, kernel_initializer=keras.initializers.GlorotUniform(seed + number))
+
+    left, right = keras.Input((3,), name="left"), keras.Input((2,), name="right")
+    both = keras.layers.Concatenate()([dense(4, 1)(left), dense(4, 2)(right)])
+    outputs = {"size": dense(1, 3)(both), "kind": dense(3, 4)(both)}
+    return {"left": left, "right": right}, outputs
+
+
+def trial_structures(distributed, rank):
+    """Two inputs, two outputs and sample weights, with a short last batch, on two ranks and in one."""
+    import keras
+
+    rng = np.random.default_rng(11)
+    n = 59  # 29 a rank: three batches of 8 and one of 5
+    x = {"left": rng.normal(size=(n, 3)), "right": rng.normal(size=(n, 2))}
+    y = {"size": rng.normal(size=(n, 1)), "kind": rng.integers(0, 3, n)}
+    weight = {"size": rng.uniform(0.5, 2, n), "kind": rng.uniform(0.5, 2, n)}
+
+    def trained(model, *data, **options):
+        losses = {"size": "mse", "kind": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.9), losses, metrics={"kind": ["accuracy"]})
+        history = model.fit(*data, epochs=1, verbose=0, shuffle=False, **options).history
+        weights = np.concatenate([w.ravel() for w in model.get_weights()])
+        return {"weights": weights, "loss": history["loss"][-1], "accuracy": history["kind_accuracy"][-1]}
+
+    shards = distributed.Shards(x, y, 8, seed=3, sample_weight=weight)
+    parallel = distributed.DataParallel(*branched(seed=0))
+    found = {"ranks": trained(parallel, shards, callbacks=[distributed.Ranks(shards)])}
+    order = np.random.default_rng([3, 0]).permutation(n)[: n - 1]
+    whole = [{name: a[order] for name, a in arrays.items()} for arrays in (x, y, weight)]
+    alone = keras.Model(*branched(seed=0))
+    found["alone"] = trained(alone, *whole[:2], sample_weight=whole[2], batch_size=16)
+    shards.done = 1
+    distributed.Ranks(shards)._build(parallel)  # as after an interruption: with all three parts of an item
+    try:
+        distributed.Shards(x, y["kind"][:5], 8)
+        found["lengths"] = "accepted"
+    except ValueError as error:
+        found["lengths"] = str(error)
+    return found
+
+
+def trial_agreement(distributed, rank):
+    """What the ranks read if they are about to do different things; nothing may be trained then."""
+    import keras
+
+    image = keras.Input((2,))
+    model = distributed.DataParallel(image, keras.layers.Dense(1, kernel_initializer="zeros")(image))
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    x, y = np.ones((33, 2), np.float32), np.ones((33, 1), np.float32)
+    mine = x[rank::2], y[rank::2]
+    even = mine[0][:16], mine[1][:16]
+    shards = distributed.Shards(x, y, 1)
+    calls = {
+        "steps": lambda: model.fit(*mine, batch_size=1, verbose=0),
+        "steps with Ranks": lambda: model.fit(
+            *mine, batch_size=1, verbose=0, callbacks=[distributed.Ranks(shards)]
+        ),
+        "epochs": lambda: model.fit(*even, epochs=2 + rank, verbose=0),
+        "validation": lambda: model.fit(*even, verbose=0, validation_data=even if rank == 0 else None),
+        "nothing": lambda: model.fit(*even, batch_size=1, verbose=0),
+    }
+    said = {}
+    for name, call in calls.items():
+        before = int(model.optimizer.iterations)
+        try:
+            call()
+            said[name] = "", int(model.optimizer.iterations) - before
+        except ValueError as error:
+            said[name] = str(error), int(model.optimizer.iterations) - before
+    return said
+
+
+def trial_jit(distributed, rank):
+    """DataParallel with XLA requested, and where Keras sees a GPU: its setting, its warnings, its weights."""
+    import warnings
+    from unittest import mock
+
+    import keras
+    import tensorflow as tf
+
+    from cluster.training import data
+
+    x, y = data.fashion_mnist("train", 64)
+    devices = [*tf.config.list_physical_devices(), mock.Mock(device_type="GPU")]
+    found = {}
+    for name, jit, seen in [("False", False, None), ("True", True, None), ("auto on a GPU", "auto", devices)]:
+        net = small_net(seed=0)
+        model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, 16)
+        with warnings.catch_warnings(record=True) as caught, contextlib.ExitStack() as patches:
+            warnings.simplefilter("always")
+            if seen:
+                patches.enter_context(
+                    mock.patch.object(tf.config, "list_physical_devices", return_value=seen)
+                )
+            plain = small_net(seed=0)
+            for one in (model, plain):
+                one.compile("sgd", keras.losses.SparseCategoricalCrossentropy(True), jit_compile=jit)
+        model.fit(shards, verbose=0, callbacks=[distributed.Ranks(shards)])
+        found[name] = {
+            "jit": (model.jit_compile, plain.jit_compile),
+            "warnings": [str(w.message) for w in caught if "jit" in str(w.message)],
+            "weights": np.concatenate([w.ravel() for w in net.get_weights()]),
+        }
     return found

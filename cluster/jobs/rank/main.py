@@ -107,6 +107,7 @@ def _work(folder: Path, here: rendezvous.Position) -> int:
         sys.meta_path.insert(0, Submitted(call["modules"]))
         for name, text in call["cells"].items():
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
+        rendezvous.hide_gpus(run["options"], set(run["env"]))
         if run["controller"] == "gloo":
             stop = rendezvous.meet(folder, here, set(run["env"]))
         else:

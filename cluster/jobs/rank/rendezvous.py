@@ -8,13 +8,15 @@ authentication, so it listens on one address only and is stopped as soon as all 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cluster.slurm.words import expand
 from cluster.system import files, settings
@@ -99,25 +101,69 @@ def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
 def start_horovod(ranks: int) -> None:
     """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise.
 
-    Where a rank sees several GPUs it takes its own before it computes: on the first one all ranks of a node
-    would meet, which NCCL refuses, and TensorFlow would take the memory of all.
+    A rank that sees several GPUs takes its own before it computes; otherwise all ranks of a node would use
+    the first, and TensorFlow would take the memory of all. Raises LaunchFailed if two ranks share a GPU and
+    Horovod reduces by NCCL, which would stop with "invalid usage" or wait for ever.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
+    mine = hvd.local_rank() % len(gpus) if gpus else 0
     if len(gpus) > 1:
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+        tf.config.set_visible_devices(gpus[mine], "GPU")
+    if gpus and hvd.local_size() > 1:  # another rank may have the same one
+        tf.config.experimental.set_memory_growth(gpus[mine], True)
     if hvd.size() != ranks:
         raise WrongWorldSize(
             f"Horovod sees {hvd.size()} rank(s), but the job has {ranks}: "
             "each would train alone and nothing would be averaged.",
             "Check the HOROVOD_* variables in env, and what `python -m cluster doctor --run` says.",
         )
+    if gpus and hvd.nccl_built():
+        with tf.device("CPU"):  # not by NCCL
+            _refuse_shared(hvd.allgather_object(gpu_id(mine)))
     met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
     if met != ranks:
         raise WrongWorldSize(f"A sum of ones over {ranks} ranks gave {met}.", "Tell the administrator.")
+
+
+def hide_gpus(options: Mapping[str, Any], given: Collection[str]) -> None:
+    """Show no GPU to a rank of a job that requested none, unless its `env` (`given`) or Slurm names some.
+
+    A machine's GPUs are visible to every process, and all ranks would compute on the first.
+    """
+    names = "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS", "SLURM_JOB_GPUS"
+    if not options.get("gpus_per_rank") and names[0] not in given and not any(map(os.environ.get, names[1:])):
+        os.environ[names[0]] = "-1"
+
+
+def gpu_id(number: int) -> str:
+    """The UUID of GPU `number`, in CUDA's order in this process, in hexadecimal digits; '' if unknown."""
+    uuid, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+        failed = (
+            cuda.cuInit(0)
+            or cuda.cuDeviceGet(ctypes.byref(device), number)
+            or cuda.cuDeviceGetUuid_v2(uuid, device)  # of the MIG instance, where there is one
+        )
+    except (OSError, AttributeError):  # no driver, or one older than CUDA 11.4
+        return ""
+    return "" if failed else bytes(uuid).hex()
+
+
+def _refuse_shared(ids: Sequence[str]) -> None:
+    """Raise LaunchFailed if two ranks have the same GPU; ids: of the rank's GPU each, '' if unknown."""
+    for gpu in dict.fromkeys(filter(None, ids)):
+        ranks = [str(rank) for rank, other in enumerate(ids) if other == gpu]
+        if len(ranks) > 1:
+            raise LaunchFailed(
+                f"Ranks {', '.join(ranks)} share one GPU ({gpu[:8]}…), and NCCL refuses two ranks on a GPU.",
+                "Use at most one rank per GPU: fewer ranks_per_node, or gpus_per_rank=1 on Slurm. "
+                "For CPUs, use gpus_per_rank=0.",
+            )
 
 
 def _find(file: Path, rank: int) -> tuple[str, int]:
