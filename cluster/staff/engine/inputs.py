@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-PART = 2**22  # bytes of one message
+from .inside.channel import PART
 
 
 class TooLarge(Exception):
@@ -18,7 +18,7 @@ class TooLarge(Exception):
 def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]]:
     """{"file": relative path, "data": base64}, … of the regular files in a folder, no link followed.
 
-    A file comes in parts of 4 MiB. Raises TooLarge where all together have more than `largest` bytes.
+    A file comes in parts of PART bytes. Raises TooLarge where all together have more than `largest` bytes.
     """
     room = largest
     for here, _, names in os.walk(folder) if folder else ():

@@ -12,6 +12,7 @@ from cluster.system.text import encodable_tree
 
 MOST = 1000  # outputs of one cell
 DEEPEST = 30  # lists and dicts within each other
+LARGEST = 20_000  # values in one output: each is looked at several times, in Python
 
 
 class Outputs:
@@ -28,7 +29,8 @@ class Outputs:
         self.cut = self.cut or bool(message.get("cut")) or len(found) > MOST
         kept = []
         for output in found[:MOST]:
-            if too_deep(output):
+            if not (small := of_few_parts(output)):
+                self.cut = self.cut or small is None
                 continue
             self.room -= len(json.dumps(output))
             if self.room < 0:
@@ -63,14 +65,17 @@ class Outputs:
         return made
 
 
-def too_deep(value: Any) -> bool:
-    """Is this nested deeper than what copies it, and writes it down, should have to follow?"""
-    level = [value]
+def of_few_parts(value: Any) -> bool | None:
+    """Can this be copied, checked and written at once? False if nested too deep, None with too many parts."""
+    level, count = [value], 0
     for _ in range(DEEPEST):
+        count += len(level)
+        if count > LARGEST:
+            return None
         level = [
             item
             for one in level
             if isinstance(one, dict | list)
             for item in (one.values() if isinstance(one, dict) else one)
         ]
-    return bool(level)
+    return not level

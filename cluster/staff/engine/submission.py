@@ -81,22 +81,29 @@ class GradedNotebook:
         """All code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
-    def not_run(self) -> set[int]:
-        """The cells, by their numbers, that only measure and define nothing that any other cell needs.
-
-        The first as the notebook's metadata has it; where one is no Python, none: what it needs is not known.
-        """
+    def measured(self) -> set[int]:
+        """The cells, by their numbers, that only measure, as the notebook's metadata has it."""
         ids = self.notebook.metadata.get("measured", ())
-        chosen = {i for i, cell in enumerate(self.cells) if cell.get("id") in ids}
+        return {i for i, cell in enumerate(self.cells) if cell.get("id") in ids}
+
+    def not_run(self, cells: Any) -> set[int]:
+        """The cells that only measure and define nothing that any other cell needs.
+
+        cells: [[names that it needs, names that it defines]] of all `self.cells`, as the student's sandbox
+        found them before it ran any (`names.of_cells`). Where it is anything else, the answer is no cell.
+        """
+        chosen = self.measured()
         try:
-            codes = [names.compiled(cell.source, "cell") for cell in self.cells] if chosen else []
+            found = [(set(needs), set(defines)) for needs, defines in cells] if chosen else []
             checks = [names.compiled(cell.source, "check") for cell in self.graded.values()] if chosen else []
-        except SyntaxError:
+        except (SyntaxError, TypeError, ValueError):
             return set()
+        if len(found) != len(self.cells):
+            return set()
+        of_checks = {name for code in checks for name in names.missing(code, ())}
         while chosen:
-            others = [*checks, *(code for i, code in enumerate(codes) if i not in chosen)]
-            needed = {name for code in others for name in names.missing(code, ())}
-            if not (run := {i for i in chosen if names.defined(codes[i]) & needed}):
+            needed = of_checks.union(*(needs for i, (needs, _) in enumerate(found) if i not in chosen))
+            if not (run := {i for i in chosen if found[i][1] & needed}):
                 break
             chosen -= run
         return chosen
@@ -138,12 +145,15 @@ class GradedNotebook:
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
         task["given"] = [definitions(text) for _, text in self.given]
-        not_run = self.not_run()
-        texts = ["" if i in not_run else cell.source for i, cell in enumerate(self.cells)]
-        where = "before its first cell"
+        task["names"] = bool(self.measured())
+        where, not_run = "before its first cell", set()
         try:
             since = self.pace.now()
-            channel.send(task | {"cells": texts})
+            channel.send(task | {"cells": [cell.source for cell in self.cells]})
+            if task["names"]:
+                more = partial(next, self.waits(since), 0.0)
+                not_run = self.not_run(channel.receive(self.rest(self.limits.cell + GRACE), more))
+                channel.send({"not_run": sorted(not_run)})
             for number, cell in enumerate(self.cells, 1):
                 where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
                 more = partial(next, self.waits(since), 0.0)

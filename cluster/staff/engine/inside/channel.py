@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 LARGEST = 64 * 2**20  # bytes of one message; made into Python's lists it can be twenty times as large
+PART = LARGEST // 16  # bytes of a part of a file: in base64, with its name, far less than a message may have
 
 
 class Lost(Exception):
@@ -21,7 +22,10 @@ class Late(Exception):
 
 
 class Channel:
-    """Two file descriptors; `receive` never trusts a length, a text or a pause of the other side."""
+    """Two file descriptors; `receive` never trusts a length, a text or a pause of the other side.
+
+    largest: bytes of one message that is received. What is sent may have LARGEST.
+    """
 
     def __init__(self, source: int, target: int, largest: int = LARGEST):
         self.source, self.target, self.largest = source, target, largest
@@ -29,10 +33,8 @@ class Channel:
     def send(self, message: dict[str, Any]) -> None:
         """Raises Lost where the other side has gone, ValueError for a message that is too large."""
         data = json.dumps(message).encode()
-        if len(data) > self.largest:
-            raise ValueError(
-                f"{len(data) / 2**20:.0f} MiB in one value; at most {self.largest >> 20} are sent"
-            )
+        if len(data) > LARGEST:
+            raise ValueError(f"{len(data) / 2**20:.0f} MiB in one value; at most {LARGEST >> 20} are sent")
         data = memoryview(len(data).to_bytes(4, "big") + data)
         try:
             while data:
@@ -43,6 +45,7 @@ class Channel:
     def receive(self, seconds: float | None = None, more: Callable[[], float] | None = None) -> Any:
         """The next message. Raises Lost or Late.
 
+        What has arrived when the time is over is read: the reader may be the one who is late.
         more: a function that is called when the time is over; returns the seconds more that are waited.
         """
         end = None if seconds is None else time.monotonic() + seconds
@@ -62,8 +65,8 @@ class Channel:
         parts = []
         while size:
             if end is not None:
-                rest = end - time.monotonic()
-                if rest <= 0 or not select.select([self.source], [], [], rest)[0]:
+                rest = max(0.0, end - time.monotonic())
+                if not select.select([self.source], [], [], rest)[0]:
                     raise Late("no answer in time")
             part = os.read(self.source, min(size, 2**20))
             if not part:

@@ -69,6 +69,8 @@ def pack(value: Any, wrap: Callable[[Any], list[Any]], depth: int = 0) -> Tree:
 def array(a: np.ndarray) -> list[Any]:
     """[dtype, shape, elements, may it be written to] of an array."""
     a = np.asarray(a)
+    if a.dtype.kind not in NUMBERS and a.dtype.name != "bfloat16":
+        raise TypeError(f"an array or a tensor of dtype {a.dtype} cannot be sent: numbers and text can")
     small = a.dtype.name == "bfloat16"
     data = np.ascontiguousarray(a).tobytes()
     name = "bfloat16" if small else a.dtype.str

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import inspect
+import json
 import os
 import resource
 import signal
@@ -22,12 +23,14 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from cluster.jobs.backends import forked_ranks
 
+from . import names
 from . import shell as shells
 from .channel import Channel
 from .codec import Tree, arrays_in, pack, unpack
 from .own_time import OwnTime
 
 RANKS = "/tmp/.ranks"
+MOST_NAMES = 2**20  # bytes of all names of a notebook, as JSON
 
 
 class TimeLimit(KeyboardInterrupt):
@@ -45,9 +48,11 @@ def main(fds: list[int]) -> None:
     limit(**task["limits"])
     if "tensorflow" in sys.modules:
         warm_ranks()
+    not_run = names_asked(channel, task) if task["names"] else ()
     sys.path.insert(0, "")
     shell = shells.make(task["output"])
     for i, text in enumerate(task["cells"]):
+        text = "" if i in not_run else text
         shell.record.undrawn = i in task["undrawn"]
         own = OwnTime(task["cell"])
         with within(task["cell"], own):
@@ -59,6 +64,15 @@ def main(fds: list[int]) -> None:
             shell.run_cell(text, silent=True)
     channel.send({"ready": True})
     Server(channel, shell.user_ns).serve()
+
+
+def names_asked(channel: Channel, task: dict[str, Any]) -> list[int]:
+    """Send which names the cells need and define, before any has run; return the cells that need not run."""
+    found = None
+    with within(task["cell"]):
+        found = names.of_cells(task["cells"])
+    channel.send(found if len(json.dumps(found)) < MOST_NAMES else None)
+    return channel.receive()["not_run"]
 
 
 def keep(file: str, data: str) -> None:
@@ -135,7 +149,12 @@ class Server:
             reply = None
             with within(request["seconds"]):
                 reply = self.answer(request)
-            self.channel.send(reply or {"error": ["TimeLimit", ""]})
+            try:
+                self.channel.send(reply or {"error": ["TimeLimit", ""]})
+            except (ValueError, RecursionError, MemoryError) as error:  # before a byte of it was sent
+                self.channel.send(
+                    {"error": [type(error).__name__, f"the result cannot be sent: {error}"[:4000]]}
+                )
         return request
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:

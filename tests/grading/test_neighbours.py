@@ -1,0 +1,160 @@
+"""No submission touches a neighbour: what is parsed, where, how much, and when an answer counts as late."""
+
+import os
+import sys
+import time
+
+import nbformat
+import pytest
+
+from cluster.staff.engine import Engine, Limits
+from cluster.staff.engine.inside.channel import Channel, Late
+from cluster.staff.engine.outputs import Outputs
+
+from .sandboxes import need, tiny
+
+RIGHT = "def double(x):\n    return 2 * x"
+MARK = "of_a_student"  # in all texts of students here
+COMPILED = []
+WATCHING = [False]
+
+
+def note(event, arguments):
+    if WATCHING[0] and event == "compile":
+        text = arguments[0]
+        text = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+        if MARK in text or "<cell" in str(arguments[1]):
+            COMPILED.append(text[:60])
+
+
+sys.addaudithook(note)  # for as long as this process lives; `WATCHING` turns it on
+
+
+@pytest.fixture(scope="module")
+def engine():
+    need()
+    with Engine(workers=2, limits=Limits(cell=20, check=20, total=120, memory=2**31)) as engine:
+        yield engine
+
+
+def measured(text, answer=RIGHT):
+    """A submission with a scratch cell that only measures, so that it has to be found who needs its names."""
+    notebook = tiny(answer)
+    notebook.cells.insert(2, nbformat.v4.new_code_cell(text, id="own"))
+    notebook.metadata["measured"] = ["own"]
+    return notebook
+
+
+def test_no_text_of_a_student_is_compiled_here(engine):
+    """Is a cell compiled, parsed or disassembled in its sandbox only, where its limits hold?"""
+    COMPILED.clear()
+    WATCHING[0] = True
+    try:
+        verdict = engine.grade(measured(f"{MARK} = 1", f"{RIGHT}  # {MARK}"))
+    finally:
+        WATCHING[0] = False
+    assert verdict.checks["check"].score == 2 and COMPILED == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["-" * 200_000 + "1", "(" * 5000 + ")" * 5000, "x = 1\0", "a" + ".a" * 100_000, "lambda: " * 3000 + "0"],
+    ids=["signs", "brackets", "null", "attributes", "lambdas"],
+)
+def test_a_cell_that_no_compiler_takes_costs_nothing_else(engine, text):
+    """Is a submission graded, not `again`, if compiling it raises any error or ends the process?"""
+    verdict = engine.grade(measured(text))
+    assert verdict.outcome == "graded", verdict.why
+    assert verdict.checks["check"].score in (0, 2)  # 0 where Python itself has crashed
+    if text.startswith(("x", "(")):
+        assert verdict.checks["check"].score == 2
+
+
+def test_what_has_arrived_is_not_late():
+    """Is a message read that was there before the deadline, however late it is looked for?"""
+    source, target = os.pipe()
+    channel = Channel(source, target)
+    channel.send({"answer": 42})
+    assert channel.receive(0) == {"answer": 42}
+    with pytest.raises(Late):
+        channel.receive(0)
+
+
+def test_a_message_that_trickles_is_late():
+    """Does the part of a message that has arrived not hold the reader beyond the deadline?"""
+    source, target = os.pipe()
+    os.write(target, (100).to_bytes(4, "big") + b"{")
+    with pytest.raises(Late):
+        Channel(source, target).receive(0.05)
+
+
+# --- sizes: every limit, and what lies just below and above it ----------------------------------------------
+
+MIB = 2**20
+COUNT = """
+import os
+def double(x):
+    found = {name: os.path.getsize(name) for name in os.listdir()}
+    return 2 * x if found == %r else found
+"""
+
+
+@pytest.mark.parametrize("small", [False, True], ids=["usual output", "small output"])
+def test_honest_files_of_any_size_are_graded(tmp_path, small):
+    """Do files of sizes around each limit of a part and of a message arrive, whatever output is allowed?"""
+    need()
+    sizes = [0, 1, 3 * MIB, 4 * MIB, 5 * MIB, 8 * MIB + 1]
+    sizes = sorted({max(0, size + more) for size in sizes for more in (-1, 0, 1)})
+    for size in sizes:
+        (tmp_path / f"{size}.bin").write_bytes(bytes(size))
+    limits = Limits(cell=60, check=60, total=240, **({"output": 100_000} if small else {}))
+    with Engine(workers=1, limits=limits) as engine:
+        verdict = engine.grade(tiny(COUNT % {f"{size}.bin": size for size in sizes}), tmp_path)
+    assert verdict.outcome == "graded", verdict.why
+    assert verdict.checks["check"].error == "" and verdict.checks["check"].score == 2
+
+
+def test_long_cells_and_outputs_are_graded(engine):
+    """Do the longest text of any alphabet, and output at its limit, pass through?"""
+    text = "# " + "\N{GRINNING FACE}" * (2 * MIB - 4)
+    notebook = tiny(RIGHT, before=text)
+    notebook.cells.insert(2, nbformat.v4.new_code_cell(f"print('x' * {2 * MIB - 200})"))
+    verdict = engine.grade(notebook)
+    assert verdict.outcome == "graded" and verdict.checks["check"].score == 2
+
+
+SLIPS = {
+    "a huge integer": "def odd(x):\n    return 10 ** 6000",
+    "objects in a tensor": "class T:\n    shape = (1,)\n    def numpy(self): return np.array([{}], object)\n"
+    "import tensorflow\ndef odd(x):\n    return T()",
+    "too large for a message": "def odd(x):\n    return np.zeros(10 ** 7)",
+    "a nested list": "def odd(x):\n    for _ in range(100): x = [x]\n    return x",
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_an_answer_that_cannot_be_sent_costs_one_check(engine, slip):
+    """Is the next check asked as if nothing had been?"""
+    notebook = tiny(SLIPS[slip] + "\n" + RIGHT, "assert odd(1) == 2")
+    after = nbformat.v4.new_code_cell("assert double(2) == 4")
+    after.metadata.nbgrader = {
+        "grade_id": "after",
+        "grade": True,
+        "locked": True,
+        "solution": False,
+        "points": 1,
+    }
+    notebook.cells.append(after)
+    verdict = engine.grade(notebook)
+    assert verdict.checks["check"].score == 0 and verdict.checks["check"].kind == "crash"
+    assert verdict.checks["after"].error == ""
+
+
+def test_outputs_of_many_small_parts_are_dropped_soon():
+    """Does an output of 300,000 keys not keep the checker of outputs busy for minutes?"""
+    many = {f"a{i}": "" for i in range(300_000)}
+    message = {"outputs": [{"output_type": "display_data", "metadata": {}, "data": many}]}
+    outputs = Outputs(2**24)
+    began = time.process_time()
+    assert outputs.take(message) == [] and outputs.cut
+    assert time.process_time() - began < 10
