@@ -20,11 +20,11 @@ lab: setup  ## build the environment where it is missing and open JupyterLab at 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
 	$(PY) -m cluster.staff demo
 
-test: setup-test  ## lint, unit tests, jobs on a real Slurm; of lectures, releases, mutants, attacks what changed
+test: setup-test  ## lint, unit tests, jobs on a real Slurm; releases, one lecture, a few wrong solutions of each assignment
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
-test-all: setup-test  ## the same, and every slow result made again; those with another key are recorded
+test-all: setup-test  ## the same with every lecture, wrong solution, forgery and attack: for a nightly run, before a release
 	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test
 
 drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)

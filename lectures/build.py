@@ -2,17 +2,21 @@
 
     python lectures/build.py            every lecture
     python lectures/build.py 01 04      these only
+    python lectures/build.py --again    execute those, too, in which no code cell has changed
     python lectures/build.py 01 --check execute a copy; leave the committed notebook alone, and fail when its
                                         sources are not those of the text
+
+A lecture whose code cells are those of the committed notebook is not executed: it keeps its outputs, and only
+its text is replaced.
 
 A cell that raises, or that writes to stderr, fails the build with its source. The notebook is written beside
 and then renamed, so a failed build leaves the old one as it was. What changes from run to run without meaning
 (time stamps, versions, random cell ids) is left out. Its jobs are run, not replayed from an earlier build.
 
-The notebook's metadata hold the key of what it was made of (cluster/staff/keys.py). --check compares the
-outputs with the committed ones: how many each cell has, of which kinds, and their texts, word by word and
-number by number. Of a cell tagged `measured`, whose numbers are this machine's (seconds, bytes a second,
-rounding errors, the machine itself), only number and kinds. What a picture shows is not compared.
+--check compares the outputs with the committed ones: how many each cell has, of which kinds, and their texts,
+word by word and number by number. Of a cell tagged `measured`, whose numbers are this machine's (seconds,
+bytes per second, rounding errors, the machine itself), only number and kinds. What a picture shows is not
+compared.
 """
 
 import argparse
@@ -30,8 +34,6 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
-
-from cluster.staff import keys, results
 
 LECTURES = pathlib.Path(__file__).resolve().parent
 MEASURED = "measured"  # the tag of a cell whose texts are another on another machine, or in another minute
@@ -184,27 +186,37 @@ def close(old, new):
     return abs(old - new) <= max(Decimal(10) ** last, CLOSE * max(abs(old), abs(new)))
 
 
-def why(text):
-    """Why a lecture has to be executed, in words; "" where the committed notebook has the key of today."""
-    target = LECTURES / f"{text.stem}.ipynb"
-    made_of = nbformat.read(target, as_version=4).metadata.get("made_of") if target.exists() else None
-    if made_of is None:
-        return "no key is recorded"
-    parts = keys.lecture(keys.Tree(LECTURES.parent), text.resolve())
-    return results.in_words(made_of["parts"], parts) if made_of["key"] != keys.key(parts) else ""
+def keep_outputs(notebook, committed):
+    """Give a generated notebook the outputs of the committed one, if that has the same code cells.
+
+    Returns whether it did: not if a code cell was not executed. Markdown cells and tags may differ.
+    """
+    new, old = ([cell for cell in n.cells if cell.cell_type == "code"] for n in (notebook, committed))
+    if [cell.source for cell in new] != [cell.source for cell in old]:
+        return False
+    if any(cell.execution_count is None for cell in old):
+        return False
+    for cell, executed in zip(new, old, strict=True):
+        cell.outputs, cell.execution_count = executed.outputs, executed.execution_count
+    notebook.metadata = committed.metadata  # widgets that the outputs show
+    return True
 
 
-def build(text, check):
-    """Generate and execute one lecture; returns the seconds its execution took."""
+def build(text, check=False, again=False):
+    """Generate one lecture, and execute it if its code has changed, or with `check` or `again`.
+
+    Returns the seconds of the execution; None if the outputs of the committed notebook were kept.
+    """
     target = LECTURES / f"{text.stem}.ipynb"
     if check:
         check_committed(text, target)
-    parts = keys.lecture(keys.Tree(LECTURES.parent), text.resolve())
-    notebook = generate(text)
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="lecture-runs-") as runs:
-        execute(notebook, text.stem, runs)
-    seconds = time.perf_counter() - start
+    notebook, seconds = generate(text), None
+    kept = target.exists() and not (check or again)
+    if not (kept and keep_outputs(notebook, nbformat.read(target, as_version=4))):
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="lecture-runs-") as runs:
+            execute(notebook, text.stem, runs)
+        seconds = time.perf_counter() - start
     nbformat.validate(notebook)
     if check:
         if found := differences(nbformat.read(target, as_version=4), notebook):
@@ -212,7 +224,6 @@ def build(text, check):
                 "\n  ".join([f"{target.name} shows something else when it is executed:", *found])
             )
     else:
-        notebook.metadata.made_of = nbformat.from_dict({"key": keys.key(parts), "parts": parts})
         beside = target.with_suffix(".ipynb.tmp")
         nbformat.write(notebook, beside)
         beside.rename(target)
@@ -226,6 +237,7 @@ def main():
         "numbers", nargs="*", metavar="NN", help="lectures to build, as 01; all when left out"
     )
     parser.add_argument("--check", action="store_true", help="execute a copy and compare; change nothing")
+    parser.add_argument("--again", action="store_true", help="execute a lecture whose code is unchanged, too")
     arguments = parser.parse_args()
     texts = sorted((LECTURES / "text").glob("[0-9][0-9]_*.py"))
     known = [text.stem[:2] for text in texts]
@@ -237,10 +249,11 @@ def main():
         if arguments.numbers and text.stem[:2] not in arguments.numbers:
             continue
         try:
-            seconds = build(text, arguments.check)
+            seconds = build(text, arguments.check, arguments.again)
         except BuildError as error:
             sys.exit(str(error))
-        print(f"{text.stem}: {'checked' if arguments.check else 'written'}, executed in {seconds:.0f} s")
+        how = "its outputs kept" if seconds is None else f"executed in {seconds:.0f} s"
+        print(f"{text.stem}: {'checked' if arguments.check else 'written'}, {how}")
 
 
 if __name__ == "__main__":

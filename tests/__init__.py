@@ -1,5 +1,10 @@
 """The tests as one package: its helpers have full names, so that any selection runs, in any order."""
 
+import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in (
+    "",
+    "0",
+)  # make test-all: all submissions, not witnesses alone

@@ -60,15 +60,6 @@ def pytest_runtest_logreport(report):
         report.nodeid = marks.own_id(report.nodeid)
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Say what was made again because its recorded result has another key (sample.py), and why."""
-    reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
-    if found := sorted({text for r in reports for name, text in r.user_properties if name == "another key"}):
-        terminalreporter.section("made again: the recorded result has another key, or is none")
-        for text in found:
-            terminalreporter.line(text)
-
-
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind(tmp_path_factory):
     """After all tests, and all that they share, no process works in their folders any more."""

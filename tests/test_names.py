@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff import syntax
-
-from . import ROOT
+from . import ROOT, percent
 
 FOLDERS = ("cluster", "tests", "solutions", "lectures", "exercises")
+SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 ELSEWHERE = ROOT / "tests" / "former"  # as an earlier version wrote it: test_former opens it
 
 
@@ -25,13 +24,29 @@ def file_of(module):
 
 @cache
 def names_of(module):
-    """The names that a module has; where it imports some when they are asked for, all that it mentions."""
+    """The names that a module has; if it imports some when they are asked for, all that it mentions."""
     path = file_of(module)
     if path.is_dir():
         return set()
-    names = syntax.names_in(path.read_text(encoding="utf-8"), module.split("."))
-    mentioned = names.strings if names.lazy else set()
-    return names.bound | mentioned | {"__doc__", "__file__", "__name__", "__path__"}
+    found = {"__doc__", "__file__", "__name__", "__path__"}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, SCOPES):
+            found.add(node.name)
+        if getattr(node, "name", "") == "__getattr__":
+            found |= {part.value for part in ast.walk(tree) if isinstance(part, ast.Constant)}
+        for part in ast.walk(node) if not isinstance(node, SCOPES) else ():
+            if isinstance(part, SCOPES):
+                found.add(part.name)
+            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                found.add(part.id)
+            elif isinstance(part, ast.alias) and not only_for_types(node):
+                found.add((part.asname or part.name).partition(".")[0])
+    return found
+
+
+def only_for_types(node):
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
 def has(module, name):
@@ -98,7 +113,7 @@ def sources():
         if not path.is_relative_to(ELSEWHERE) and not {".venv", "runs"} & set(path.relative_to(ROOT).parts):
             text = path.read_text(encoding="utf-8")
             if path.relative_to(ROOT).parts[0] in ("solutions", "lectures") and "\n# %%" in f"\n{text}":
-                text = "\n".join(map(syntax.python_of, syntax.code_cells(path)))
+                text = "\n".join(percent.code_of(path))
             yield path.relative_to(ROOT).as_posix(), path.relative_to(ROOT).parts[:-1], text
 
 
@@ -123,17 +138,20 @@ def test_what_the_makefile_starts_is_there():
 @pytest.mark.parametrize(
     ("text", "lacking"),
     [
-        ("from cluster.staff.keys import nothing", ["line 1: cluster.staff.keys.nothing"]),
+        ("from cluster.staff.hidden import nothing", ["line 1: cluster.staff.hidden.nothing"]),
         ("def f():\n    from . import lock", ["line 2: cluster.staff.lock"]),
         ("import cluster.nothing", ["line 1: cluster.nothing"]),
-        ("from . import keys\nkeys.nothing()", ["line 2: cluster.staff.keys.nothing"]),
-        ("from . import keys\npatch.setattr(keys, 'nothing', 1)", ["line 2: cluster.staff.keys.nothing"]),
-        ("patch.setattr('cluster.staff.keys.nothing', 1)", ["line 1: cluster.staff.keys.nothing"]),
+        ("from . import hidden\nhidden.nothing()", ["line 2: cluster.staff.hidden.nothing"]),
         (
-            "from . import keys\nkeys.digest(keys.PACKAGE)\nfrom cluster import submit, jobs\njobs.submit()",
+            "from . import hidden\npatch.setattr(hidden, 'nothing', 1)",
+            ["line 2: cluster.staff.hidden.nothing"],
+        ),
+        ("patch.setattr('cluster.staff.hidden.nothing', 1)", ["line 1: cluster.staff.hidden.nothing"]),
+        (
+            "from . import hidden\nhidden.END\nfrom cluster import submit, jobs\njobs.submit()",
             [],
         ),
-        ("from . import keys\ndef f(keys):\n    keys.anything()", []),
+        ("from . import hidden\ndef f(hidden):\n    hidden.anything()", []),
     ],
 )
 def test_what_is_missing_is_found(text, lacking):

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Sequence
 
 from . import commands as class_commands
-from . import results
 from .course import CourseError, find_root
 from .release import wrong_solutions
 
@@ -64,15 +63,11 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
             wrong = options.run(root, options)
         elif options.command == "release":
             release.release(root, options.assignment)
-            if results.are_kept(root):
-                release.record(root, options.assignment)
             wrong = []
         elif options.command == "check-release":
             wrong = release.check(root, options.assignment)
         elif options.command == "mutants":
-            wrong = prove_checks.prove(
-                root, options.assignment, options.only, options.workers, results.are_kept(root)
-            )
+            wrong = prove_checks.prove(root, options.assignment, options.only, options.workers)
         elif options.command == "demo":
             wrong = demo.run_demo(root)
         else:

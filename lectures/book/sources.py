@@ -97,8 +97,7 @@ def words(page):
 def prepared(page, mend):
     """The notebook with its links mended, an alternative text for each picture, and no grading marks."""
     notebook = nbformat.read(page, as_version=4)
-    for key in ("widgets", "made_of"):  # Sphinx would show them as facts about the page
-        notebook.metadata.pop(key, None)
+    notebook.metadata.pop("widgets", None)  # Sphinx would show them as facts about the page
     for index, cell in enumerate(notebook.cells):
         for data in (
             output["data"] for output in cell.get("outputs", ()) if "text/html" in output.get("data", ())

@@ -11,25 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from cluster.staff import keys, results
 from cluster.staff.course import CourseError, say
 
 
-def table_of(root):
-    """The table of what each attack got when it was graded last."""
-    return results.Table(root / results.FOLDER / "attacks.json")
-
-
-def result(outcome):
-    """What is recorded of an attack: its points, and what it gained beside them, in words."""
-    return {"points": outcome.score or 0, "gains": outcome.gains}
-
-
-def grade_attacks(root, only=None, stock=None, report=None, keep=False):
+def grade_attacks(root, only=None, stock=None, report=None):
     """Run the attacks, or those named; print what happened and return the ones that succeeded, in words.
 
     stock: names of those that are run against nbgrader's own grading too, [] for all, None for none.
-    report: path of a Markdown file to write. keep: record what each got, where nothing succeeded.
+    report: path of a Markdown file to write.
     """
     from . import corpus, ours
     from . import report as reports
@@ -39,7 +28,7 @@ def grade_attacks(root, only=None, stock=None, report=None, keep=False):
     if unknown := sorted({*(only or ()), *(stock or ())} - set(attacks)):
         raise CourseError(f"no attack is called {', '.join(unknown)}; there are {', '.join(attacks)}")
     attacks = {name: attack for name, attack in attacks.items() if not only or name in only}
-    start, parts = time.monotonic(), keys.attacks(keys.Tree(root)) if keep else None
+    start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="exploits-") as scratch:
         found = ours.grade_attacks(root, attacks, Path(scratch) / "ours")
         chosen = {n: a for n, a in attacks.items() if stock == [] or n in (stock or ())}
@@ -48,7 +37,4 @@ def grade_attacks(root, only=None, stock=None, report=None, keep=False):
     if report:
         Path(report).write_text(reports.document(attacks, found, theirs))
     say(f"{len(attacks)} attacks, {time.monotonic() - start:.0f} s")
-    won = [f"{name} succeeds: {outcome.won}" for name, outcome in found.items() if outcome.won]
-    if keep and not won:
-        table_of(root).keep(*parts, {name: result(found[name]) for name in attacks})
-    return won
+    return [f"{name} succeeds: {outcome.won}" for name, outcome in found.items() if outcome.won]

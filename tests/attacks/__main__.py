@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--report", metavar="FILE", help="write the report, Markdown, to this file")
     options = parser.parse_args(argv)
     try:
-        wrong = grade_attacks(find_root(), options.only, options.stock, options.report, keep=True)
+        wrong = grade_attacks(find_root(), options.only, options.stock, options.report)
     except CourseError as error:
         wrong = [str(error)]
     except KeyboardInterrupt:

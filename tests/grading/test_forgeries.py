@@ -5,19 +5,17 @@ otherwise empty submission to assignment NN; FAIR is the number of points that i
 """
 
 import ast
-from functools import cache
 
 import nbformat
 import pytest
 
-from cluster.staff import keys, results
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside import names
 from cluster.staff.release import twins
 from tests.attacks import corpus
 
-from .. import ROOT, sample
+from .. import ALL, ROOT
 from .sandboxes import STUB, filled, need
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(900)]
@@ -25,7 +23,7 @@ FOLDER = ROOT / "tests" / "exploits"
 FORGERIES = [
     (assignment, attack)
     for assignment in assignments(ROOT)
-    for attack in corpus.load_all(FOLDER / assignment[:2]).values()
+    for attack in list(corpus.load_all(FOLDER / assignment[:2]).values())[: None if ALL else 1]
 ]
 
 
@@ -55,41 +53,13 @@ def is_comment(cell):
     return cell.metadata.nbgrader.grade and cell.cell_type == "code" and len(ast.parse(cell.source).body) == 1
 
 
-def table_of(assignment):
-    return results.Table(ROOT / results.FOLDER / f"forgeries-{assignment[:2]}.json")
-
-
-@cache
-def redo(assignment):
-    """{forgery: why it is graded again}."""
-    shared, own = keys.forgeries(sample.tree(), assignment)
-    table = table_of(assignment)
-    return sample.to_redo({name: table.why(name, shared, own[name]) for name in own})
-
-
 @pytest.mark.parametrize(("assignment", "attack"), FORGERIES, ids=lambda one: getattr(one, "name", one))
-def test_a_forgery_gains_nothing(engine, assignment, attack, record_property):
+def test_a_forgery_gains_nothing(engine, assignment, attack):
     """Has each check that a forgery passes deserved it, and is every check decided?"""
-    if attack.name not in redo(assignment):
-        pytest.skip(sample.UNCHANGED)
-    why = redo(assignment)[attack.name]
-    sample.note(record_property, f"{assignment}, {attack.name}", why)
-    parts = keys.forgeries(keys.Tree(ROOT), assignment)
     verdict = engine.grade(empty(assignment, attack.answer))
     assert verdict.outcome == "graded", verdict.why
     passed = {name: check.score for name, check in verdict.checks.items() if check.score}
     assert sum(passed.values()) <= attack.fair, passed
-    if sample.ALL and why not in sample.NOT_CHANGED:
-        made = {"points": sum(passed.values()), "passed": sorted(passed)}
-        table_of(assignment).keep(*parts, {attack.name: made})
-
-
-@pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_no_recorded_forgery_gained_anything(assignment):
-    """Has, by the table, no forgery more than it deserves?"""
-    fair = {attack.name: attack.fair for name, attack in FORGERIES if name == assignment}
-    gained = {name: found["points"] for name, found in table_of(assignment).results.items()}
-    assert [name for name in gained if name in fair and gained[name] > fair[name]] == []
 
 
 def test_a_forgery_that_is_none_has_points(engine):

@@ -1,6 +1,5 @@
 """The release: made from the solutions, the same bytes each time, with nothing secret in it."""
 
-import base64
 import json
 import os
 import re
@@ -8,7 +7,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 
 import nbformat
@@ -19,106 +17,27 @@ from nbgrader.api import Gradebook
 
 from cluster.checks import compare
 from cluster.jobs.backends import forked_ranks
-from cluster.staff import autotest_step, hidden, keys
+from cluster.staff import autotest_step, hidden
 from cluster.staff.classes import gradebook
 from cluster.staff.classes.prepare import Source
 from cluster.staff.course import Course, CourseError, assignments
 from cluster.staff.release import release, student_files, student_folder, wrong_solutions
 from cluster.staff.release.twins import notebook, write_notebook
 
-from .. import ROOT, imports, sample
+from .. import ROOT, imports
 from .courses import TWIN
-
-STORED = re.compile(r'(?<=\.matches\(\\")[^"\\]+')  # what a check compares with, in a notebook's JSON
-CHECKSUM = re.compile(r'(?<="checksum": ")[0-9a-f]+')  # nbgrader's, of the cell's source
 
 
 def twin_of(course):
     return course / "solutions" / "99_doubling" / "doubling.py"
 
 
-@cache
-def to_redo():
-    """{assignment: why it is released}: those with another key, and one of the others."""
-    table = release.table_of(ROOT)
-    return sample.to_redo(
-        {name: table.why(name, {}, keys.release(sample.tree(), name)) for name in assignments(ROOT)}
-    )
-
-
-def same_but_for_last_bits(a, b):
-    """As `release.same_files`, but the numbers that checks compare with may end in other bits.
-
-    On another processor they do: oneDNN chooses its instructions by it, and so the order of a sum
-    (ONEDNN_MAX_CPU_ISA=AVX2 shows it on one machine).
-    """
-    files = [{p.relative_to(f): p for p in Path(f).rglob("*") if p.is_file()} for f in (a, b)]
-    return files[0].keys() == files[1].keys() and all(
-        same_file(path, files[1][name]) for name, path in files[0].items()
-    )
-
-
-def same_file(a, b):
-    """`same_but_for_last_bits`, of two files."""
-    if a.read_bytes() == b.read_bytes() or a.suffix != ".ipynb":
-        return a.read_bytes() == b.read_bytes()
-    texts = [path.read_text() for path in (a, b)]
-    first, second = (CHECKSUM.sub("", STORED.sub("", text)) for text in texts)
-    return first == second and all(map(same_number, *map(STORED.findall, texts)))
-
-
-def same_number(a, b):
-    """Do two texts of `autotest` hold the same tolerance, and values within a hundredth of it?
-
-    Where they name no tolerance, the values have to be equal as the check itself has it.
-    """
-    try:
-        (got, *tolerance), (want, rtol, atol) = (json.loads(base64.b64decode(text)) for text in (a, b))
-    except ValueError:  # a hash, of an exact value
-        return a == b
-    return tolerance == [rtol, atol] and not compare.compare(
-        got, want, rtol and rtol / 100, atol and atol / 100
-    )
-
-
 @pytest.mark.notebook
 @pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_committed_release_is_what_the_solution_generates(assignment, releases, record_property, monkeypatch):
+def test_committed_release_is_what_the_solution_generates(assignment, releases, monkeypatch):
     """Is exercises/ what is generated, to the last bits of a number, and nothing of a solution in it?"""
-    if assignment not in to_redo():
-        pytest.skip(sample.UNCHANGED)
-    sample.note(record_property, f"release of {assignment}", to_redo()[assignment])
     monkeypatch.setattr(release, "generate", releases.generate)
-    monkeypatch.setattr(release, "same_files", same_but_for_last_bits)
     assert release.check(ROOT, assignment) == []
-    if sample.ALL and to_redo()[assignment] not in sample.NOT_CHANGED:
-        release.record(ROOT, [assignment])
-
-
-@pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_committed_release_is_the_recorded_one(assignment):
-    """Has nobody changed exercises/ since it was generated, and is nothing of a solution in it?"""
-    folder = ROOT / "exercises" / assignment
-    recorded = release.table_of(ROOT).results.get(assignment, {"files": release.hashes(folder)})
-    assert release.hashes(folder) == recorded["files"], "run `make exercises`"
-    assert release.find_leaks(folder, release.secrets(ROOT, assignment)) == []
-
-
-def test_a_release_is_recorded_under_its_key(course):
-    """Is a release in the table after `make exercises`, and not believed when its source has changed?"""
-    for name in ("pyproject.toml", "constraints.txt"):
-        (course / name).write_text((ROOT / name).read_text())
-    (course / "cluster").symlink_to(ROOT / "cluster")
-    release.release(course)
-    release.record(course)
-    (found,) = release.table_of(course).results.items()
-    assert found[0] == "99_doubling" and set(found[1]["files"]) == {"doubling.ipynb"}
-    own = keys.release(keys.Tree(course), "99_doubling")
-    assert release.table_of(course).why("99_doubling", {}, own) == ""
-    twin_of(course).write_text(TWIN.replace("# # Doubling", "# # Twice"))
-    own = keys.release(keys.Tree(course), "99_doubling")
-    twin = "solutions/99_doubling/doubling.py"
-    assert release.table_of(course).why("99_doubling", {}, own) == f"{twin} has changed"
 
 
 def test_committed_notebooks_are_those_of_their_twins(tmp_path):
@@ -338,29 +257,29 @@ def test_only_the_last_bits_of_a_number_may_differ(released_course, tmp_path, va
     committed, other = released_course / "exercises", tmp_path / "other"
     path = next(committed.rglob("*.ipynb"))
     stored = compare.autotest(compare.close(np.float32([1, 3]), 1e-3))
-    path.write_text(STORED.sub(str(stored), path.read_text()))
+    path.write_text(release.STORED.sub(str(stored), path.read_text()))
     shutil.copytree(committed, other)
     path = next(other.rglob("*.ipynb"))
-    path.write_text(STORED.sub(str(compare.autotest(value)), path.read_text()))
-    assert not release.same_files(committed, other) and same_but_for_last_bits(committed, other) == same
+    path.write_text(release.STORED.sub(str(compare.autotest(value)), path.read_text()))
+    assert not release.same_files(committed, other) and release.same_release(committed, other) == same
     path.write_text(path.read_text().replace("# Doubling", "# Twice"))
-    assert not same_but_for_last_bits(committed, other)
+    assert not release.same_release(committed, other)
 
 
 def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path):
     """Are a file more, another file beside the notebook, and another hash of an exact value seen?"""
     committed, other = released_course / "exercises", tmp_path / "other"
     path = next(committed.rglob("*.ipynb"))
-    path.write_text(STORED.sub("0" * 40, path.read_text()))
+    path.write_text(release.STORED.sub("0" * 40, path.read_text()))
     shutil.copytree(committed, other)
-    assert same_but_for_last_bits(committed, other)
+    assert release.same_release(committed, other)
     (other / "more.txt").write_text("more")
-    assert not same_but_for_last_bits(committed, other)
+    assert not release.same_release(committed, other)
     (committed / "more.txt").write_text("less")
-    assert not same_but_for_last_bits(committed, other)
+    assert not release.same_release(committed, other)
     (committed / "more.txt").write_text("more")
-    path.write_text(STORED.sub("1" * 40, path.read_text()))
-    assert not same_but_for_last_bits(committed, other)
+    path.write_text(release.STORED.sub("1" * 40, path.read_text()))
+    assert not release.same_release(committed, other)
 
 
 @pytest.mark.parametrize(

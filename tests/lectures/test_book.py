@@ -201,10 +201,10 @@ def test_picture_without_description_is_refused(sources):
         sources.alternative(cells, 0, Path("a.ipynb"))
 
 
-def test_what_a_lecture_was_made_of_is_no_fact_of_its_page(sources, tmp_path):
-    """Do the key and its parts in a notebook's metadata stay out of the page?"""
+def test_the_state_of_widgets_is_not_metadata_of_a_page(sources, tmp_path):
+    """Does the state of a notebook's widgets stay out of the page?"""
     page = tmp_path / "01_topic.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(metadata={"made_of": {"key": "1"}, "title": "x"}), page)
+    nbformat.write(nbformat.v4.new_notebook(metadata={"widgets": {"key": "1"}, "title": "x"}), page)
     assert set(sources.prepared(page, str).metadata) == {"title"}
 
 

@@ -28,11 +28,10 @@ import time
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster.system import settings
 
-from .. import keys, results
 from ..course import Course, CourseError, alone, assignments, say
 from ..release.release import generate
 from ..release.wrong_solutions import (
@@ -114,40 +113,16 @@ def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])
 
 
-def table_of(root: Path, assignment: str) -> results.Table:
-    """The table of what stub, solution and mutants of an assignment got when they were graded last."""
-    return results.Table(root / results.FOLDER / f"mutants-{assignment[:2]}.json")
-
-
-def result(scores: Scores, worth: dict[str, float]) -> dict[str, Any]:
-    """What is recorded of a graded submission: its points, and the checks that it lost points of."""
-    got = {check: scores.get(check, (0, 0))[0] or 0 for check in worth}
-    points = sum(got.values())
-    points = int(points) if points == int(points) else points
-    return {"points": points, "failed": [check for check in worth if got[check] < worth[check]]}
-
-
-def differences(mutant: Mutant, recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """How a result is another than the recorded one, in words; what is lost by luck is left out."""
-    before, now = (set(r["failed"]) - mutant.may_fail for r in (recorded, found))
-    words = [f"loses {check}, which is recorded as kept" for check in sorted(now - before)]
-    words += [f"keeps {check}, which is recorded as lost" for check in sorted(before - now)]
-    if not words and not mutant.may_fail and recorded["points"] != found["points"]:
-        words = [f"has {found['points']:g} points, recorded are {recorded['points']:g}"]
-    return [f"{mutant.name} {each}" for each in words]
-
-
 def prove(
     root: Path,
     wanted: str | None = None,
     only: Collection[str] | None = None,
     workers: int | None = None,
-    keep: bool = False,
 ) -> list[str]:
     """Grade stub, solution and mutants of each assignment; print the tables; return the defects found.
 
-    A result that is another than the recorded one is a defect too, but where `keep` is given and the key
-    is another: then it is recorded instead, where it is no defect.
+    only: the names of the submissions to grade (default: all). workers: processes that grade (default: one
+    per core).
     """
     found = []
     for assignment in assignments(root, wanted):
@@ -156,7 +131,7 @@ def prove(
             # What the reference runs while the release is made, a mutant with the same code replays.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
-                found += prove_one(root, assignment, folder, only, workers, keep)
+                found += prove_one(root, assignment, folder, only, workers)
             finally:
                 os.environ.pop("CLUSTER_RUNS") if before is None else os.environ.update(CLUSTER_RUNS=before)
     return found
@@ -168,13 +143,9 @@ def prove_one(
     folder: Path,
     only: Collection[str] | None = None,
     workers: int | None = None,
-    keep: bool = False,
 ) -> list[str]:
     """As `prove`, for one assignment in the empty `folder`."""
     start = time.monotonic()
-    parts = (
-        keys.mutants(keys.Tree(root), assignment) if keep else None
-    )  # before what they are hashes of changes
     say(f"\n{assignment}: generating the release, which runs the solution …")
     table, books, worth = submissions(root, assignment, folder)
     if only:
@@ -182,21 +153,12 @@ def prove_one(
             raise MutantError(f"{assignment} has no mutant {unknown}; there are {sorted(table)}")
         table = {name: mutant for name, mutant in table.items() if name in only}
     say(f"{assignment}: {len(table)} submissions, {sum(worth.values())} points in {len(worth)} checks")
-    recorded = table_of(root, assignment)
-    known = {name: found for name, found in recorded.results.items() if name in table}
-    if keep:
-        known = {name: f for name, f in known.items() if not recorded.why(name, parts[0], parts[1][name])}
-    outcomes, scores, wrong = {}, {}, {}
+    outcomes, scores = {}, {}
     for name, got in grade_all(folder, {name: books[name] for name in table}, workers):
-        outcomes[name], scores[name], made = verdict(table[name], got, worth), got, result(got, worth)
-        wrong[name] = defects(table[name], outcomes[name])
-        if name in known:
-            wrong[name] += differences(table[name], known[name], made)
-        if keep and not wrong[name]:  # at once: grading all takes minutes, and may be interrupted
-            recorded.keep(*parts, {name: made})
+        outcomes[name], scores[name] = verdict(table[name], got, worth), got
     say(show(table, outcomes, scores, worth))
     say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {folder}")
-    return [f"{assignment}: {d}" for name in table for d in wrong[name]]
+    return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
 def grade_all(
