@@ -52,6 +52,7 @@ def submitted(many, student):
     """Something of this student's in the inbox."""
     folder = exchange_.course_folder(many.course) / "inbound" / f"{student}+{NAME}+2026-01-01 00:00:00 UTC+x"
     folder.mkdir()
+    (folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
     (folder / "doubling.ipynb").write_text("{}")
 
 

@@ -73,6 +73,27 @@ def test_the_newest_counts_and_with_in_time_the_newest_that_is(inbox):
     assert list(inbox.collect()[0]) == [ME] and (inbox.submitted() / "doubling.ipynb").read_text() == "second"
 
 
+@pytest.mark.parametrize("state", ["no timestamp", "empty timestamp", "still being written"])
+def test_an_incomplete_submission_replaces_no_complete_one(inbox, state):
+    """Does the last complete submission count when a later one was cut off by a full disk?"""
+    inbox.submit(text="complete")
+    assert list(inbox.collect()[0]) == [ME]
+    cut = inbox.submit(time="2030-01-01 00:00:00 UTC", text="cut o")
+    if state == "empty timestamp":
+        (cut / "timestamp.txt").write_text("")
+    else:
+        (cut / "timestamp.txt").unlink()
+    if state == "still being written":
+        cut.rename(cut.with_name(f".{cut.name}"))
+    new, same, refused = inbox.collect()
+    assert (new, same) == ({}, [ME])
+    assert (inbox.submitted() / "doubling.ipynb").read_text() == "complete"
+    if state == "still being written":
+        assert refused == {}
+    else:
+        assert "incomplete" in refused[cut.name] and "earlier complete submission counts" in refused[cut.name]
+
+
 def link(made, secret):
     (made / "x").symlink_to(secret)
 

@@ -50,7 +50,43 @@ def test_what_is_no_moment_is_refused(text, words):
 @pytest.mark.parametrize(("seconds", "days"), [(0, 0), (600, 0), (601, 1), (86400, 1), (86401, 2)])
 def test_days_are_counted_once_begun(seconds, days):
     """Ten minutes of grace, then whole days?"""
-    assert due_dates.days_begun(seconds, 10) == days
+    due = datetime.datetime(2026, 5, 1, 12)
+    assert due_dates.days_begun(due, due + datetime.timedelta(seconds=seconds), datetime.UTC, 10) == days
+
+
+@pytest.mark.parametrize(
+    ("due", "days", "until"),
+    [
+        ("2026-10-24 23:59 Europe/Berlin", 1, "2026-10-25 22:59"),  # the day has 25 hours
+        ("2026-03-28 23:59 Europe/Berlin", 1, "2026-03-29 21:59"),  # 23 hours
+        ("2026-10-20 23:59 Europe/Berlin", 7, "2026-10-27 22:59"),
+        ("2026-10-24 23:59 +02:00", 1, "2026-10-25 21:59"),
+        ("2026-10-31 23:59 America/New_York", 1, "2026-11-02 04:59"),
+    ],
+)
+def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
+    """Is a due date plus days at the same time of day, and a submission before it on time?"""
+    with many.book() as book:
+        due_dates.set_due(book, many.course, NAME, due)
+        words = due_dates.extend(book, many.course, "ada", NAME, days=days)
+        limit = due_dates.deadlines(book, many.course, NAME)("ada")
+    assert f"{limit:%Y-%m-%d %H:%M}" == until
+    assert due[11:16] in words
+
+
+@pytest.mark.parametrize(
+    ("due", "when", "days"),
+    [
+        ("2026-10-24 23:59 Europe/Berlin", "2026-10-25 23:30 Europe/Berlin", 1),
+        ("2026-10-24 23:59 Europe/Berlin", "2026-10-25 23:59:30 Europe/Berlin", 2),
+        ("2026-03-28 23:59 Europe/Berlin", "2026-03-30 00:30 Europe/Berlin", 2),
+        ("2026-10-25 02:30 +02:00", "2026-10-25 02:30 +01:00", 1),
+    ],
+)
+def test_late_days_are_calendar_days(due, when, days):
+    """Does a change of clocks add no day of lateness, and take none away?"""
+    limit, moment = due_dates.moment(due), due_dates.moment(when)
+    assert due_dates.days_begun(limit, moment, due_dates.named("Europe/Berlin")) == days
 
 
 def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
@@ -77,7 +113,7 @@ def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
     assert penalties()["ada"] == pytest.approx(0.1 * worth)
     many.course.config.LatePenalty.free_days = 1
     with many.book() as book:
-        due_dates.charge_all(book, many.course.config, ["ada"])
+        due_dates.charge_all(book, many.course, ["ada"])
     assert penalties()["ada"] == 0
     many.course.config.LatePenalty.free_days = 0
     monkeypatch.setattr("cluster.staff.classes.grade.ENGINE", ENGINE)
@@ -96,7 +132,7 @@ def test_free_days_go_in_the_order_of_the_due_dates():
 
     class Row:
         def __init__(self, name, due, days):
-            self.name, self.duedate, self.total_seconds_late = name, due, days * due_dates.DAY
+            self.name, self.duedate, self.timestamp = name, due, due and due + days * due_dates.ONE_DAY
 
     class Book:
         def find_student(self, student):

@@ -42,11 +42,14 @@ class Handed:
 
 
 def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[Handed], dict[str, str]]:
-    """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox."""
+    """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox.
+
+    A name that begins with a dot is a submission that is still being written.
+    """
     if why := exchange.shut(inbox):
         raise CourseError(why)
     try:
-        names = sorted(name for name in os.listdir(inbox) if f"+{assignment}+" in name)
+        names = sorted(name for name in os.listdir(inbox) if f"+{assignment}+" in name and name[0] != ".")
     except OSError:
         raise CourseError(
             f"no inbox at {inbox}; name the folder that students submit to with --inbox"
@@ -75,6 +78,13 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
         if check_owner and entry.st_uid != about.st_uid:
             raise SubmissionError(f"it holds a file that belongs to {exchange.user(entry.st_uid)}")
         times.append(entry.st_ctime)
+    # Submitting ends with timestamp.txt: on a full disk the file is missing, or there and empty.
+    stamp = folder / "timestamp.txt"
+    if not stamp.is_file() or not stamp.stat().st_size:
+        raise SubmissionError(
+            "it is incomplete, without a timestamp.txt: submitting was interrupted or is still running;"
+            " an earlier complete submission counts until the student submits again"
+        )
     when = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
     return Handed(folder, student, owner, when)
 

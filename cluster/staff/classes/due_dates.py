@@ -11,8 +11,9 @@ import json
 import math
 import re
 import zoneinfo
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nbgrader.plugins import LateSubmissionPlugin
@@ -24,9 +25,7 @@ from . import grading_folder
 if TYPE_CHECKING:
     from nbgrader.api import Assignment, Gradebook
     from nbgrader.coursedir import CourseDirectory
-    from traitlets.config import Config
 
-DAY = 86400.0
 ONE_DAY = datetime.timedelta(days=1)
 EACH = "*"  # of extensions: for each assignment
 FORM = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)\s*(\S+)")
@@ -41,10 +40,19 @@ class LatePenalty(LateSubmissionPlugin):
         0, min=0, help="days of a student's, in all assignments together, that cost nothing"
     ).tag(config=True)
     grace = Integer(0, min=0, help="minutes that do not count as late").tag(config=True)
+    zones: Mapping[str, str] = MappingProxyType({})  # {assignment: zone in which its days are counted}
+
+    @classmethod
+    def of(cls, course: Course) -> LatePenalty:
+        """The policy of a course, with the time zones of its due dates."""
+        made = cls(config=course.config)
+        made.zones = zones(course.coursedir)
+        return made
 
     def late_submission_penalty(self, student_id: str, score: float, total_seconds_late: float) -> float:
         """The points that nbgrader takes off one notebook."""
         asking = self.parent
+        self.zones = zones(asking.parent.parent.coursedir)  # of the Autograde that this is a part of
         days = self.charged(asking.gradebook, student_id).get(asking.assignment_id, 0)
         return self.share(days) * score
 
@@ -56,10 +64,10 @@ class LatePenalty(LateSubmissionPlugin):
             submitted = book.find_student(student).submissions
         except MissingEntry:
             return {}
-        late = sorted((row.duedate, row.name, row.total_seconds_late) for row in submitted if row.duedate)
+        late = sorted((row.duedate, row.name, row.timestamp) for row in submitted if row.duedate)
         free, found = self.free_days, {}
-        for _, name, seconds in late:
-            days = days_begun(seconds, self.grace)
+        for limit, name, when in late:
+            days = days_begun(limit, when or limit, zone_of(self.zones, name), self.grace)
             found[name] = max(0, days - free)
             free = max(0, free - days)
         return found
@@ -69,16 +77,53 @@ class LatePenalty(LateSubmissionPlugin):
         return min(1.0, self.per_day * days)
 
 
-def days_begun(seconds: float, grace: int = 0) -> int:
-    """Days of lateness, each counted whole once it has begun; `grace` minutes are none."""
-    return math.ceil(seconds / DAY) if seconds > 60 * grace else 0
+def days_begun(
+    limit: datetime.datetime, when: datetime.datetime, zone: datetime.tzinfo, grace: int = 0
+) -> int:
+    """Return the calendar days of lateness in `zone`, each counted in full once it has begun.
+
+    limit, when: naive UTC. grace: minutes that do not count as late. A day has 23 or 25 hours when clocks are
+    changed, so a submission at 23:30 on the day after a due date at 23:59 is one day late, not two.
+    """
+    if (when - limit).total_seconds() <= 60 * grace:
+        return 0
+    return max(1, math.ceil((local(when, zone) - local(limit, zone)) / ONE_DAY))
 
 
-def charge_all(book: Gradebook, config: Config, students: Iterable[str]) -> dict[tuple[str, str], int]:
+def local(when: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    """The wall-clock time, naive, of a naive UTC moment."""
+    return when.replace(tzinfo=datetime.UTC).astimezone(zone).replace(tzinfo=None)
+
+
+def later(when: datetime.datetime, days: int, zone: datetime.tzinfo) -> datetime.datetime:
+    """The same wall-clock time so many calendar days later; naive UTC both."""
+    there = (local(when, zone) + days * ONE_DAY).replace(tzinfo=zone)
+    return there.astimezone(datetime.UTC).replace(tzinfo=None)
+
+
+def zones(coursedir: CourseDirectory) -> dict[str, str]:
+    """{assignment: the time zone that its due date was given in}."""
+    return grading_folder.load(grading_folder.runs(coursedir).with_name("zones.json")) or {}
+
+
+def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
+    """The zone of an assignment's due date.
+
+    Without one, as for a date entered in Formgrader: the zone that all other due dates have, else UTC.
+    """
+    others = set(known.values())
+    zone = known.get(assignment) or (others.pop() if len(others) == 1 else "UTC")
+    try:
+        return named(zone)
+    except ValueError:
+        return datetime.UTC
+
+
+def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict[tuple[str, str], int]:
     """Set the penalty of all that these students handed in; returns {(student, assignment): charged days}."""
     from nbgrader.api import MissingEntry
 
-    policy, found = LatePenalty(config=config), {}
+    policy, found = LatePenalty.of(course), {}
     for student in students:
         charged = policy.charged(book, student)
         try:
@@ -147,7 +192,10 @@ def extension(
     given = [one for of in (assignment, EACH) if (one := known.get(of, {}).get(student))]
     if due is None:
         return None
-    more = [moment(one["until"]) - due if "until" in one else one["days"] * ONE_DAY for one in given]
+    zone = zone_of(zones(coursedir), assignment)
+    more = [
+        (moment(one["until"]) if "until" in one else later(due, one["days"], zone)) - due for one in given
+    ]
     return max([datetime.timedelta(0), *more]) or None
 
 
@@ -185,7 +233,14 @@ def found(book: Gradebook, assignment: str) -> Assignment:
 
 def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
     """Set the due date ("none" takes it back), and what follows from it for all who handed in."""
-    found(book, assignment).duedate = None if text == "none" else moment(text)
+    known = zones(course.coursedir)
+    if text == "none":
+        found(book, assignment).duedate = None
+    else:
+        found(book, assignment).duedate = moment(text)
+        known[assignment] = FORM.fullmatch(text.strip())[3]
+        path = grading_folder.runs(course.coursedir).with_name("zones.json")
+        grading_folder.write(path, json.dumps(known, indent=1))
     book.db.commit()
     settle(book, course, assignment)
 
@@ -196,7 +251,7 @@ def settle(book: Gradebook, course: Course, assignment: str) -> None:
     for row in rows:
         row.extension = extension(course.coursedir, book, row.student_id, assignment)
     book.db.commit()
-    charge_all(book, course.config, [row.student_id for row in rows])
+    charge_all(book, course, [row.student_id for row in rows])
 
 
 def extend(
@@ -212,10 +267,11 @@ def extend(
     due = found(book, assignment).duedate
     if due is None:
         raise CourseError(f"{assignment} has no due date; set it first: grade due {assignment[:2]} WHEN")
+    zone = zone_of(zones(course.coursedir), assignment)
     if days is not None and not 0 <= days <= 366:
         raise CourseError(f"--days {days}: from 0, which takes an extension back, to 366")
     if until is not None and moment(until) <= due:
-        raise CourseError(f"{until!r} is not after the due date, {shown(due)}")
+        raise CourseError(f"{until!r} is not after the due date, {shown(due, zone)}")
     path, known = extensions(course.coursedir)
     if days == 0:
         known.get(assignment, {}).pop(student, None)
@@ -225,7 +281,9 @@ def extend(
     settle(book, course, assignment)
     more = extension(course.coursedir, book, student, assignment)
     new = " (nothing handed in so far)" if student not in handed_in(book, assignment) else ""
-    return f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)))}{new}"
+    return (
+        f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)), zone)}{new}"
+    )
 
 
 def handed_in(book: Gradebook, assignment: str) -> set[str]:
@@ -237,10 +295,11 @@ def told(book: Gradebook, course: Course, assignment: str) -> str:
     due = found(book, assignment).duedate
     if due is None:
         return f"{assignment} has no due date: nobody is late"
-    lines = [f"{assignment} is due {shown(due)}"]
+    zone = zone_of(zones(course.coursedir), assignment)
+    lines = [f"{assignment} is due {shown(due, zone)}"]
     for student in extended(course.coursedir, assignment):
         more = extension(course.coursedir, book, student, assignment)
-        lines.append(f"  {student}: until {shown(due + (more or datetime.timedelta(0)))}")
+        lines.append(f"  {student}: until {shown(due + (more or datetime.timedelta(0)), zone)}")
     return "\n".join(lines)
 
 
@@ -252,6 +311,8 @@ def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str
     return lambda student: due and due + (more.get(student) or datetime.timedelta(0))
 
 
-def shown(when: datetime.datetime) -> str:
-    """A naive UTC moment in words."""
-    return f"{when:%Y-%m-%d %H:%M} UTC"
+def shown(when: datetime.datetime, zone: datetime.tzinfo = datetime.UTC) -> str:
+    """A naive UTC moment as text, in the zone of the due date and in UTC."""
+    utc = f"{when:%Y-%m-%d %H:%M} UTC"
+    there = local(when, zone)
+    return utc if there == when else f"{there:%Y-%m-%d %H:%M} {zone} ({utc})"

@@ -87,7 +87,7 @@ class Head:
             self.take_up()
             if self.waiting or self.live:
                 self.execute()
-            due_dates.charge_all(self.book, self.course.config, self.result.students)
+            due_dates.charge_all(self.book, self.course, self.result.students)
         return self.result
 
     def chosen(self, students: Collection[str] | None) -> list[str]:

@@ -1,8 +1,9 @@
 """What the course tells each student alone: until when, with an own extension; what it has, and gave back.
 
-    <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back"}}
+    <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back", "zone"}}
 
-Moments are in ISO form, UTC; given_back says since when feedback can be fetched.
+Moments are in ISO form, UTC. zone is that of the due date, such as Europe/Berlin; given_back says since when
+feedback can be fetched.
 
 `c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). Each student's own folder in it is
 made by the site, so that nobody else can enter it; who has none is not told.
@@ -51,7 +52,7 @@ def tell(course: Course, book: Gradebook) -> dict[str, str]:
 def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, Any]]]:
     """{student: notice} of all students of the gradebook."""
 
-    found = {student.id: {} for student in book.students}
+    found, zones = {student.id: {} for student in book.students}, due_dates.zones(course.coursedir)
     for assignment in book.assignments:
         until = due_dates.deadlines(book, course, assignment.name)
         notebooks = [notebook.name for notebook in assignment.notebooks]
@@ -59,6 +60,8 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
             due = until(student)
             facts = {"due": due, "extended_from": assignment.duedate if due != assignment.duedate else None}
             facts = {name: iso(when) for name, when in facts.items() if when}
+            if due and (zone := zones.get(assignment.name)):
+                facts["zone"] = zone
             if when := received(course, student, assignment.name):
                 facts["received"] = when
             if since := exchange.given_back_at(course, student, assignment.name, notebooks):

@@ -33,7 +33,7 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
     mutants = explain.mutants_of(root, assignment)
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
         rows = sorted(book.assignment_submissions(assignment), key=lambda row: row.student_id)
-        policy = due_dates.LatePenalty(config=course.config)
+        policy = due_dates.LatePenalty.of(course)
         students = [student(book, policy, where, row, mutants) for row in rows]
         names = {person.id: person_name(person) for person in book.students}
         for found in students:
