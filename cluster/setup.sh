@@ -207,7 +207,7 @@ make_venv() {
 install_course() {
     install || return
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
-    mkdir -p "$settings" && cp cluster/pages/cluster-panel.json "$settings"  # start page and jobs, in every Lab
+    mkdir -p "$settings" && cp cluster/pages/switched_on.json "$settings"  # start page and jobs, in every Lab
 }
 install_hub() { install hub,lti,similar; }
 install_similar() { install similar; }
@@ -267,7 +267,7 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Glo
 }
 
 for_gpus() { [ -z "$gpu" ] || cat constraints-gpu.txt; }
-pins=$({ grep -h '==' pyproject.toml | grep -v '^gpu '; cat constraints.txt cluster/pages/cluster-panel.json; for_gpus; } | digest)
+pins=$({ grep -h '==' pyproject.toml | grep -v '^gpu '; cat constraints.txt cluster/pages/switched_on.json; for_gpus; } | digest)
 compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; for_gpus; } | digest)
 steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")

@@ -97,7 +97,7 @@ def clone(tmp_path):
     def make(name):
         for file in (
             "cluster/setup.sh",
-            "cluster/pages/cluster-panel.json",
+            "cluster/pages/switched_on.json",
             "pyproject.toml",
             "constraints.txt",
         ):

@@ -7,6 +7,6 @@ in JupyterLab it adds the menu *Course* and cards in the launcher. The README sa
 
 def _jupyter_server_extension_points() -> list[dict]:
     """What Jupyter Server asks for; nothing of it is imported before."""
-    from .app import CoursePanel
+    from .extension import CoursePanel
 
     return [{"module": "cluster.pages", "app": CoursePanel}]

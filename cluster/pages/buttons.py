@@ -6,8 +6,12 @@ from pathlib import Path
 
 from tornado.web import HTTPError, authenticated
 
-from . import course_map, lecture_copies
-from .handlers import Page
+from cluster.system import files
+
+from . import course_map
+from .course_pages import Page
+
+BESIDE = ("figures", "runs")  # what a lecture shows, and the records that its cells read
 
 
 class Act(Page):
@@ -27,7 +31,7 @@ class Act(Page):
         if not app.copies or path not in [one.path for one in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
         try:
-            made = await self.in_thread(lecture_copies.copy_lecture, root / path, root / app.copies)
+            made = await self.in_thread(copy_lecture, root / path, root / app.copies)
         except OSError as error:
             self.log.error("The lecture could not be copied: %s", error)
             raise HTTPError(507, reason=f"No copy: {error.strerror}") from None
@@ -54,4 +58,25 @@ class Act(Page):
         return found
 
 
-ACTIONS = [(r"/course/act", Act)]
+def copy_lecture(lecture: Path, folder: Path) -> Path:
+    """Copy a lecture with what lies beside it to `folder`; what is there already stays. Returns the copy.
+
+    Raises OSError, as where the disk is full; no file is left half-written.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in BESIDE:
+        for path in sorted((lecture.parent / name).rglob("*")):
+            if path.is_file():
+                copy_file(path, folder / path.relative_to(lecture.parent))
+    return copy_file(lecture, folder / lecture.name)
+
+
+def copy_file(path: Path, target: Path) -> Path:
+    """Copy one file, its user may write it; never over another."""
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        files.write(target, path.read_bytes())
+    return target
+
+
+PAGES = [(r"/course/act", Act)]

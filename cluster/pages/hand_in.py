@@ -1,4 +1,4 @@
-"""What hinders a hand-in, and what is to be known before it, in words."""
+"""Submitting: what prevents it, what students should know before it, and the page that submits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from tornado.web import HTTPError, authenticated
 
 from cluster import pasted_cells
 from cluster.system.text import printable
 
 from .course_map import Assignment
+from .course_pages import Page
 
 MOST = 5000  # files and folders that the course takes (cluster.staff.work_files)
 NOWHERE = "No course takes it here. It is handed in on your course's JupyterHub."
@@ -109,3 +111,39 @@ def in_words(error: str) -> str:
 def mb(size: int) -> str:
     """'12.3 MB'."""
     return f"{size / 1e6:,.1f} MB"
+
+
+class HandIn(Page):
+    """course/hand-in: says what would be handed in and how it stands; a POST hands it in."""
+
+    @authenticated
+    async def get(self) -> None:
+        self.show("hand_in.html", trouble="", **await self.in_thread(self.about))
+
+    @authenticated
+    async def post(self) -> None:
+        found = await self.in_thread(self.about)
+        if found["hinders"]:
+            self.set_status(409)
+            return self.show("hand_in.html", trouble="", **found)
+        before = found["one"].last
+        _, manager, released = self.exchange()
+        # In this thread, as nbgrader's own button: it changes the working directory.
+        answer = manager.submit_assignment(Path(released).parent.name, found["one"].name)
+        found = await self.in_thread(self.about)
+        if not answer["success"] or found["one"].last == before:
+            self.log.error("Handing in %s: %s", found["one"].name, answer.get("value", "nothing has come"))
+            self.set_status(503)
+            return self.show("hand_in.html", trouble=in_words(answer.get("value", "")), **found)
+        self.redirect(self.receipt_url(found["one"].name, found["one"].last.key), status=303)
+
+    def about(self) -> dict[str, Any]:
+        """What the page says. 404 where there is no such assignment, or none that was fetched."""
+        name = self.get_argument("of")
+        found = next((one for one in self.mine() if one.name == name and one.path), None)
+        if found is None:
+            raise HTTPError(404, reason="No such assignment")
+        return facts(found, *self.exchange())
+
+
+PAGES = [(r"/course/hand-in", HandIn)]

@@ -16,7 +16,9 @@ from urllib.parse import quote
 from tornado.httpclient import AsyncHTTPClient, HTTPRequest, HTTPResponse
 from tornado.web import HTTPError, authenticated
 
-from .handlers import Page
+from cluster.system.errors import ClusterError
+
+from .course_pages import Page
 
 NOT_SENT = (".ipynb_checkpoints", "__pycache__")
 LARGEST = 200 * 2**20  # bytes of all files, as the engine takes them
@@ -26,12 +28,12 @@ PATIENCE = 600.0  # seconds for an answer: a class may be before this student
 SILENT = "The course's checking service does not answer. Try again in a minute, then tell your instructor."
 
 
-class TooMuch(Exception):
-    """This folder is more than the service takes; the message says what."""
+class FolderTooLarge(ClusterError):
+    """An assignment's folder is larger than the service takes."""
 
 
 def pack(folder: Path) -> bytes:
-    """The regular files of an assignment's folder as a ZIP archive. Raises TooMuch, OSError."""
+    """The regular files of an assignment's folder as a ZIP archive. Raises FolderTooLarge, OSError."""
     made, size, count = io.BytesIO(), 0, 0
     with zipfile.ZipFile(
         made, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
@@ -43,13 +45,13 @@ def pack(folder: Path) -> bytes:
                     continue
                 size, count = size + path.stat().st_size, count + 1
                 if size > LARGEST or count > MOST:
-                    raise TooMuch(
-                        f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files. Delete runs that"
-                        " you do not need."
+                    raise FolderTooLarge(
+                        f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files.",
+                        "Delete runs that you do not need.",
                     )
                 archive.write(path, path.relative_to(folder))
     if made.tell() > SENT:
-        raise TooMuch(
+        raise FolderTooLarge(
             f"Its folder, packed, has more than {SENT >> 20} MiB. Delete runs that you do not need."
         )
     return made.getvalue()
@@ -68,9 +70,9 @@ class Check(Page):
         one = await self.in_thread(self.one)
         try:
             body = await self.in_thread(pack, (self.settings["course_jobs"].root / one.path).parent)
-        except TooMuch as why:
+        except FolderTooLarge as why:
             self.set_status(413)
-            return self.show_standing(one, await self.ask(one.name), str(why))
+            return self.show_standing(one, await self.ask(one.name), f"{why.what} {why.next_step}".strip())
         except (OSError, ValueError) as error:
             self.log.error("The folder of %s could not be read: %s", one.name, error)
             self.set_status(500)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.system import settings
+from cluster.system.errors import ClusterError
 
 DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs`
 FRESH, SHARE = 1.0, 0.05  # seconds for which the found folders hold, at least; of the time, for searching
@@ -46,8 +47,8 @@ class Line:
     arguments: str
 
 
-class Unknown(LookupError):
-    """No such job here; the message says so."""
+class NoSuchJob(ClusterError):
+    """The job is not below the server's root."""
 
 
 class UserJobs:
@@ -87,7 +88,7 @@ class UserJobs:
         return found[:SHOWN], unreadable
 
     def job(self, path: str, item: int | None = None) -> Any:
-        """The Job or Sweep whose folder lies at `path`, or an item of a sweep. Raises Unknown."""
+        """The Job or Sweep whose folder lies at `path`, or an item of a sweep. Raises NoSuchJob."""
         from cluster.jobs.errors import JobError
         from cluster.jobs.find import handle
         from cluster.jobs.job import Job
@@ -104,7 +105,7 @@ class UserJobs:
                 raise LookupError
             return found[item]
         except (JobError, OSError, ValueError, LookupError) as error:
-            raise Unknown(f"There is no job {path!r} here any more. {error}".strip()) from None
+            raise NoSuchJob(f"There is no job {path!r} here any more. {error}".strip()) from None
 
     def view(self, job: Any) -> tuple[Any, list[int]]:
         """(a moment of a job or sweep, as `watch` shows it; the item of each row, [] for ranks)."""

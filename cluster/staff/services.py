@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster.system import files, processes
+from cluster.system.errors import ClusterError
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ def port_taken(port: int) -> bool:
     return False
 
 
-class Trouble(RuntimeError):
-    """Something the administrator has to see: the message names the value and the remedy."""
+class HubError(ClusterError):
+    """An error of the hub or of the single-host Slurm, for the administrator."""
 
 
 Say = Callable[[str], None]
@@ -82,14 +83,14 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
 def await_ports(some: Iterable[Daemon], state: Path) -> None:
     """Wait until nobody listens on the ports of the dead: what has just ended may for a moment longer.
 
-    Raises Trouble, with all that stay taken.
+    Raises HubError, with all that stay taken.
     """
     records, deadline = process_ledger(state).all(), time.monotonic() + CLOSING
     dead = [d for d in some if d.port and not processes.alive(records.get(d.name))]
     while taken := [d for d in dead if port_taken(d.port)]:
         if time.monotonic() > deadline:
             lines = "; ".join(f"{d.name} cannot listen on 127.0.0.1:{d.port}" for d in taken)
-            raise Trouble(
+            raise HubError(
                 f"{lines}: something else does ({listener(d.port for d in taken)} says what). End that, or "
                 "set another `port`."
             )
@@ -113,7 +114,7 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
             what = f"ended after {now - began:.0f} s"
             if not dead:
                 what = f"did not answer within {now - began:.0f} s, of which it computed for {computed:.1f} s"
-            raise Trouble(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
+            raise HubError(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
         if now > told:
             told = now + SILENT
             say(f"  … {d.name}: no answer after {now - began:.0f} s; so far it computed for {computed:.1f} s")
@@ -142,10 +143,10 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
     """Wait for the command that changes a state folder now; none begins while the body runs.
 
     Nobody but the folder's owner can open the lock, so no student can hold it. Whoever waits is told for
-    whom, at once and then every minute. Raises Trouble after `patience` seconds.
+    whom, at once and then every minute. Raises HubError after `patience` seconds.
     """
     path, began, told = state / "lock", time.monotonic(), 0
-    if path.exists() and path.lstat().st_mode & 0o077:  # of an earlier version: others may have it open
+    if path.exists() and path.lstat().st_mode & 0o077:  # others may have it open
         path.unlink()
     while True:
         with files.lock_file(path, wait=False, mode=0o600) as held:
@@ -156,7 +157,7 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
                 return
         waited, holder = time.monotonic() - began, path.read_text(errors="replace") or "another command"
         if waited >= patience:
-            raise Trouble(
+            raise HubError(
                 f"{state} is in use by {holder}. This command has waited {waited / 60:.0f} minutes and gives "
                 "up; it has changed nothing. See what that process does; if it hangs, end it and try again."
             )

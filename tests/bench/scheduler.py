@@ -16,8 +16,7 @@ from cluster.jobs.errors import BackendError
 from cluster.slurm import client
 from cluster.staff.one_machine_slurm import machine
 from cluster.staff.one_machine_slurm.description import Cluster
-from cluster.staff.one_machine_slurm.start import start_slurm
-from cluster.staff.one_machine_slurm.stop import stop_slurm
+from cluster.staff.one_machine_slurm.operate import start_slurm, stop_slurm
 
 PORT = 27110  # the first of those of its own, apart from `make slurm`'s
 

@@ -18,7 +18,7 @@ from cluster.staff import services
 from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import backup, daemons, preflight, roster, settings, start, status, stop, units, users
 from cluster.staff.hub import state as states
-from cluster.staff.hub.settings import Settings, Trouble
+from cluster.staff.hub.settings import HubError, Settings
 from cluster.staff.one_machine_slurm.description import Cluster
 from cluster.system import processes
 
@@ -36,7 +36,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts and stop
 def test_all_bad_lines_of_a_roster_are_named_at_once():
     """Each with its number and value, several faults of one line too, and a rule once?"""
     lines = ["Ada,Ada!,tutor,", "Ben,ben,student,", "Cem,123,student,", "Dora,ben,student,-1", "Eve,eve"]
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(HubError) as caught:
         roster.people_in(HEAD + "\n".join(lines) + "\n", "people.csv")
     first, *rest = str(caught.value).splitlines()
     assert first == "people.csv cannot be taken as it is:"
@@ -65,7 +65,7 @@ def test_one_rule_for_users(user):
         assert roster.people_in(text)[0].user == user
         assert Cluster(students=(user,)).students == (user,), "the one-machine Slurm takes it, too"
         return
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(HubError) as caught:
         roster.people_in(text)
     rule = "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
     assert f"user = {user!r}: {rule}" in str(caught.value)
@@ -91,7 +91,7 @@ def test_lines_of_an_export_are_those_of_the_export(tmp_path):
     """Are bad log-ins of a platform's table named by its own lines, and all of them?"""
     export = tmp_path / "export.csv"
     export.write_text("Username,First name,Last name\nada,A,B\n\na&b,C,D\nben,E,F\n12,G,H\n")
-    with pytest.raises(Trouble, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
+    with pytest.raises(HubError, match=r"(?s)export.csv.*line 4: user = 'a&b'.*line 6: user = '12'"):
         roster.of_platform(export)
 
 
@@ -125,7 +125,7 @@ def test_users_of_the_system_are_found_before_anything_is_made(place, course):
     state, free = place / "hub", ports(5)
     rows = ["Ada,ada-who-is-not,student,", "R,root,student,", "D,daemon,instructor,", "N,nobody,student,"]
     listed = people(place, *rows, "G,course-grader,instructor,")
-    with pytest.raises(Trouble) as caught:
+    with pytest.raises(HubError) as caught:
         preflight.check(Settings(port=free), state, course, listed)
     text = str(caught.value)
     assert re.findall(r"line (\d): user = '([a-z-]+)'", text) == [
@@ -198,7 +198,7 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
         another.listen()
         taken.bind(("127.0.0.1", port + 1))
         taken.listen()
-        with pytest.raises(Trouble) as caught:
+        with pytest.raises(HubError) as caught:
             preflight.check_ports(Settings(port=port), tmp_path)
         text = str(caught.value)
         assert f"needs the ports {port} to {port + 4}" in text and f"Taken: {port + 1}, {port + 3} (" in text
@@ -215,7 +215,7 @@ def test_a_port_in_use_is_named_with_all_that_are_needed(tmp_path, monkeypatch):
         taken.bind(("127.0.0.1", port + 4))
         taken.listen()
         preflight.check_ports(Settings(port=port, checks=0), tmp_path)
-        with pytest.raises(Trouble, match=rf"ports {port} to {port + 4} .* Taken: {port + 4} \("):
+        with pytest.raises(HubError, match=rf"ports {port} to {port + 4} .* Taken: {port + 4} \("):
             preflight.check_ports(Settings(port=port), tmp_path)
     preflight.check_ports(Settings(port=port), tmp_path)
 
@@ -264,7 +264,7 @@ def test_died_is_not_stopped(started, monkeypatch):
     assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
     assert states.settings(started).grader == "nobody-like-that"
     monkeypatch.setattr(daemons, "missing", lambda: None)
-    with pytest.raises(Trouble, match="is not there"):  # as at boot, after the stop of the shutdown
+    with pytest.raises(HubError, match="is not there"):  # as at boot, after the stop of the shutdown
         start.start_hub(states.settings(started), started, started, started / "people.csv")
     assert status.report(started)[0] == 1
 

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.staff import services
 from cluster.staff.hub import config_files, postgres, users
-from cluster.staff.hub.settings import Settings, Trouble
+from cluster.staff.hub.settings import HubError, Settings
 from cluster.staff.services import start_group
 from cluster.system import processes
 from tests.bench.classroom import ASSIGNMENT, tiny
@@ -27,7 +27,7 @@ def missing():
         return "only root can start PostgreSQL as its own user"
     try:
         postgres.programs()
-    except Trouble as e:
+    except HubError as e:
         return str(e)
     return None
 
@@ -121,7 +121,7 @@ def test_a_dump_brings_it_back(state):
     book(state, "cem")
     postgres.load(SETTINGS, state, "gradebook", text)
     assert book(state) == before
-    with pytest.raises(Trouble, match="psql"):
+    with pytest.raises(HubError, match="psql"):
         postgres.load(SETTINGS, state, "gradebook", text[: len(text) // 2] + b"\nSELECT nothing;\n")
     assert book(state) == before
 

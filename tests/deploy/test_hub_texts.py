@@ -35,7 +35,7 @@ from cluster.staff.hub import (
 )
 from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import state as states
-from cluster.staff.hub.settings import Settings, Trouble
+from cluster.staff.hub.settings import HubError, Settings
 from cluster.system import processes
 
 HEAD = "name,user,role,extension\n"
@@ -89,7 +89,7 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
     assert [(p.name, p.user, p.role) for p in found] == [
         ("Ada Öz", "ada", "student"), ("Ben O'Neill", "ben", "student")
     ]  # fmt: skip
-    with pytest.raises(Trouble, match=r"names no instructor.*hub roster"):
+    with pytest.raises(HubError, match=r"names no instructor.*hub roster"):
         roster.people_in(EXPORTS[platform])
     assert hub_commands.main(["roster", str(export), "--to", str(people)]) == 1
     assert "there already" in capsys.readouterr().err
@@ -102,7 +102,7 @@ def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
         ("Username,First name,Last name\na&b,A,B\n", "user = 'a&b'"),
     ]:
         (tmp_path / "export.csv").write_text(text)
-        with pytest.raises(Trouble, match=words):
+        with pytest.raises(HubError, match=words):
             roster.of_platform(tmp_path / "export.csv")
 
 
@@ -130,7 +130,7 @@ def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
 )
 def test_a_wrong_roster_is_refused_by_line(text, words):
     """Does the message name the line, the value and what is wrong with it?"""
-    with pytest.raises(Trouble, match=words.replace("(", r"\(")):
+    with pytest.raises(HubError, match=words.replace("(", r"\(")):
         roster.people_in(text)
 
 
@@ -157,7 +157,7 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
 )
 def test_a_wrong_setting_is_refused(values, words):
     """Does the message name the setting, its value and what would do?"""
-    with pytest.raises(Trouble, match=words.replace("(", r"\(")):
+    with pytest.raises(HubError, match=words.replace("(", r"\(")):
         settings.from_values(values)
 
 
@@ -235,7 +235,7 @@ def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
 
     clock = types.SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: now.__setitem__(0, now[0] + s))
     monkeypatch.setattr(api, "time", clock)
-    patience = pytest.raises(Trouble, match="server of ada has not stopped within 180 s")
+    patience = pytest.raises(HubError, match="server of ada has not stopped within 180 s")
     with patience if seconds > 180 else contextlib.nullcontext():
         Slow(Settings(), "token").end("ada")
     assert now[0] >= min(seconds, 180) and calls[0] == ("DELETE", "/users/ada/server")
@@ -281,7 +281,7 @@ def test_what_servers_fork_from_keeps_nothing_of_one_user():
 
 def test_extensions_follow_the_role():
     """Has a student's server neither Formgrader nor the page to create assignments, and the grader's both?"""
-    made = config_files.files(Settings(), STATE, PYTHON, panel=True)
+    made = config_files.files(Settings(), STATE, PYTHON)
 
     def parts(role):
         server = json.loads(made[f"etc/{role}/jupyter_server_config.json"])["ServerApp"][
@@ -300,8 +300,6 @@ def test_extensions_follow_the_role():
     assert "course_list" in on and "formgrader" not in on and "create-assignment" in off
     on, off = parts("grader")
     assert "formgrader" in on and off == {"assignment-list", "course-list", "validate-assignment"}
-    without = config_files.files(Settings(), STATE, PYTHON, panel=False)
-    assert not any("cluster.pages" in text for text in without.values())
 
 
 def test_checks_can_be_switched_off(tmp_path, spawner_module):
@@ -315,17 +313,17 @@ def test_checks_can_be_switched_off(tmp_path, spawner_module):
         there = "access:services!service=check" in c.Spawner.server_token_scopes
         assert there == bool(checks) == ("access:services!service=check" in rights)
         assert ("check" in [one["name"] for one in c.JupyterHub.services]) == bool(checks)
-        made = config_files.files(Settings(checks=checks), tmp_path, PYTHON, panel=True)
+        made = config_files.files(Settings(checks=checks), tmp_path, PYTHON)
         panel = json.loads(made["etc/student/jupyter_course_panel_config.json"])["CoursePanel"]
         assert panel["check"] == ("http://127.0.0.1:8000/services/check/" if checks else "")
         assert made.get("etc/check.json", "") == ('{"an_hour": 2, "in_all": 30}\n' if checks else "")
-    with pytest.raises(Trouble, match="checks = -1: a whole number"):
+    with pytest.raises(HubError, match="checks = -1: a whole number"):
         Settings(checks=-1)
 
 
 def test_the_pages_are_told_what_their_role_may_know():
     """Has the grader's server alone a class page, instructors a link to it, and students alone a progress?"""
-    made = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON, panel=True)
+    made = config_files.files(Settings(progress=True, slurm="site"), STATE, PYTHON)
 
     def told(role, name):
         return json.loads(made.get(f"etc/{role}/jupyter_{name}_config.json", "{}"))
@@ -361,7 +359,7 @@ def test_a_persons_folder_is_closed_to_others(tmp_path, monkeypatch):
     course_files.people(tmp_path, settings, [ada])
     assert not (tmp_path / "people/nobody/progress.json").exists()
     monkeypatch.setattr(os, "getgrouplist", lambda user, group: [group, users.unix_user("daemon").pw_gid])
-    with pytest.raises(Trouble, match="is in the group of daemon"):
+    with pytest.raises(HubError, match="is in the group of daemon"):
         course_files.people(tmp_path, settings, [ada])
 
 
@@ -399,7 +397,7 @@ def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatc
         assert spawner.notebook_dir == ("~/autumn" if folder else "")
         del spawner.environment["JUPYTER_CONFIG_PATH"]
         assert spawner.environment == data
-        text = config_files.files(chosen, STATE, PYTHON, False)["etc/student/nbgrader_config.py"]
+        text = config_files.files(chosen, STATE, PYTHON)["etc/student/nbgrader_config.py"]
         assert executed(text).Exchange.assignment_dir == str(tmp_path / folder / "assignments")
 
 
@@ -438,7 +436,7 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
     services.process_ledger(first).put("hub", processes.identify(os.getpid()))
     people = roster.people_in(HEAD + "Ada,ada,student,\n")
     second = Path("/state/second")
-    with pytest.raises(Trouble, match=words):
+    with pytest.raises(HubError, match=words):
         neighbours.check(second, Settings(**values), people)
     neighbours.check(second, Settings(port=8005, folder="b"), people)
     neighbours.check(second, Settings(port=8005), roster.people_in(HEAD + "Cem,cem,student,\n"))
@@ -492,7 +490,7 @@ def test_the_graders_changes_are_kept(tmp_path):
 
 def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
     """Does a wrong folder leave what students see as it is?"""
-    with pytest.raises(Trouble, match="not the course's repository: it has no nbgrader_config"):
+    with pytest.raises(HubError, match="not the course's repository: it has no nbgrader_config"):
         course_files.check(tmp_path)
 
 
@@ -502,7 +500,7 @@ def test_a_course_that_students_can_enter_is_refused():
         for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
             Path(folder, name).mkdir(parents=True)
         os.chmod(folder, 0o755)
-        with pytest.raises(Trouble, match=f"could read {folder}/solutions.*chmod o-rwx '{folder}'"):
+        with pytest.raises(HubError, match=f"could read {folder}/solutions.*chmod o-rwx '{folder}'"):
             course_files.check(Path(folder))
         os.chmod(folder, 0o750)
         course_files.check(Path(folder))
@@ -557,7 +555,7 @@ def test_students_would_see_a_solution(tmp_path):
     (course / "lectures/leak.ipynb").write_text('{"cells": ["### BEGIN SOLUTION"]}')
     (course / "cluster/__init__.py").write_text("")
     (course / "nbgrader_config.py").write_text((root / "nbgrader_config.py").read_text())
-    with pytest.raises(Trouble, match=r"lectures/leak.ipynb: BEGIN SOLUTION"):
+    with pytest.raises(HubError, match=r"lectures/leak.ipynb: BEGIN SOLUTION"):
         course_files.students(course, tmp_path, Settings())
     assert not (tmp_path / "course").exists() and not (tmp_path / "course.new").exists()
 
@@ -574,10 +572,10 @@ def test_the_environment_is_one_that_others_can_run(tmp_path):
 def test_a_backup_that_is_none_is_refused(tmp_path):
     """Are a text file and an archive of something else named as what they are?"""
     (tmp_path / "text").write_text("no archive")
-    with pytest.raises(Trouble, match="no backup that can be read"):
+    with pytest.raises(HubError, match="no backup that can be read"):
         backup._opened(tmp_path / "text")
     subprocess.run(["tar", "czf", tmp_path / "other.tar.gz", "-C", tmp_path, "text"], check=True)
-    with backup._opened(tmp_path / "other.tar.gz") as tar, pytest.raises(Trouble, match="no whole backup"):
+    with backup._opened(tmp_path / "other.tar.gz") as tar, pytest.raises(HubError, match="no whole backup"):
         backup._about(tar, tmp_path / "other.tar.gz")
 
 
@@ -587,14 +585,14 @@ def test_acting_as_another_user_follows_no_link_of_theirs(tmp_path):
     assert users.acting("nobody", os.getuid) == users.unix_user("nobody").pw_uid
     (tmp_path / "secret").write_text("root's")
     (tmp_path / "secret").chmod(0o600)
-    with pytest.raises(Trouble, match="As the user nobody: PermissionError"):
+    with pytest.raises(HubError, match="As the user nobody: PermissionError"):
         users.acting("nobody", lambda: (tmp_path / "secret").read_text())
 
 
 def test_a_system_user_is_never_a_student(tmp_path):
     """Is a roster that names root, or another user of the system, refused?"""
     book = users.Accounts(tmp_path, tmp_path)
-    with pytest.raises(Trouble, match="'daemon', a user of the system"):
+    with pytest.raises(HubError, match="'daemon', a user of the system"):
         book.ensure(roster.Person("D", "daemon", "student"))
     assert not book.all() and not book.lock("daemon")
 
@@ -604,7 +602,9 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
     course, other = tmp_path / "course", Path("/var/lib/first/hub")
     course_files.free(course, STATE, "grader")
     course_files.update(course, {course_files.SITE: config_files.site(Settings(), other, None).encode()})
-    with pytest.raises(Trouble, match=r"'grader' is used by another hub at /var/lib/first/hub.*grader = '…'"):
+    with pytest.raises(
+        HubError, match=r"'grader' is used by another hub at /var/lib/first/hub.*grader = '…'"
+    ):
         course_files.free(course, STATE, "grader")
     course_files.free(course, other, "grader")
 
@@ -620,11 +620,11 @@ def test_a_roster_that_was_cut_off_locks_nobody_out(tmp_path):
 
     check(ines, *rows, "New,new,student,")
     check(ines, *rows[5:])
-    with pytest.raises(Trouble, match="names nobody"):
+    with pytest.raises(HubError, match="names nobody"):
         check()
-    with pytest.raises(Trouble, match=r"takes out 1 of 40 people \(ines\) and names no instructor.*--yes"):
+    with pytest.raises(HubError, match=r"takes out 1 of 40 people \(ines\) and names no instructor.*--yes"):
         check(*rows)
-    with pytest.raises(Trouble, match=r"takes out 8 of 40 people \(s0, s1,"):
+    with pytest.raises(HubError, match=r"takes out 8 of 40 people \(s0, s1,"):
         check(ines, *rows[8:])
 
 
@@ -687,7 +687,7 @@ def test_a_backup_waits_for_a_grading(tmp_path):
     with (
         runs.alone(),
         contextlib.ExitStack() as stack,
-        pytest.raises(Trouble, match="01_loops is being"),
+        pytest.raises(HubError, match="01_loops is being"),
     ):
         backup._no_grading(tmp_path / "runs", 0, lines.append, stack)
     grading = contextlib.ExitStack()

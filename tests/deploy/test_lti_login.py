@@ -21,7 +21,7 @@ from ltiauthenticator.lti13.handlers import LTI13CallbackHandler
 from tornado.web import HTTPError
 
 from cluster.staff.hub import config_files, lti, lti_login, roster, stop
-from cluster.staff.hub.settings import Settings, Trouble, from_values
+from cluster.staff.hub.settings import HubError, Settings, from_values
 
 from .. import ROOT, ports
 from ..lti_platform import CLAIM, Platform
@@ -46,7 +46,7 @@ def claims(email="ada@uni.example", sub="11", **more):
 
 
 def refused(log_in, given):
-    with pytest.raises(lti_login.Refused) as found:
+    with pytest.raises(lti_login.LoginRefused) as found:
         log_in.user_of(given)
     return f"{found.value} | {found.value.why}"
 
@@ -91,7 +91,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "comes the account by which ada came" in refused(log_in, claims("ben"))
-    with pytest.raises(Trouble, match="'ben': has not come by LTI; come have ada"):
+    with pytest.raises(HubError, match="'ben': has not come by LTI; come have ada"):
         lti.forget(tmp_path, "ben")
     lti.forget(tmp_path, "ada")
     assert log_in.user_of(claims(sub="12")) == "ada"
@@ -180,7 +180,7 @@ GOOD = {
 )
 def test_a_wrong_setting_is_refused(values, words):
     """Does the message name the setting and its value?"""
-    with pytest.raises(Trouble, match=words):
+    with pytest.raises(HubError, match=words):
         from_values({"lti": values})
 
 
@@ -197,7 +197,7 @@ def test_settings_survive_the_state_folder():
 def test_nothing_of_it_is_there_without_the_setting(tmp_path):
     """Off by default: is the log-in by password as it was, and no file of LTI's made?"""
     for chosen, there in ((Settings(), False), (from_values({"lti": GOOD}), True)):
-        made = config_files.files(chosen, tmp_path, tmp_path / "bin/python", panel=False)
+        made = config_files.files(chosen, tmp_path, tmp_path / "bin/python")
         assert ("etc/lti_login.py" in made) == there
         text = made["etc/jupyterhub_config.py"]
         assert ("lti" in text.lower()) == there and ('authenticator_class = "pam"' in text) != there
@@ -208,7 +208,7 @@ def test_nothing_of_it_is_there_without_the_setting(tmp_path):
 def test_two_people_of_one_name_on_the_platform_are_refused():
     """In the column platform, or there and as a user?"""
     for line in ("Cem E,cem,student,,ada@UNI.example\n", "Cem E,cem,student,,ben\n"):
-        with pytest.raises(Trouble, match=r"line 5: the platform calls both (ada|ben) and cem"):
+        with pytest.raises(HubError, match=r"line 5: the platform calls both (ada|ben) and cem"):
             roster.people_in(PEOPLE + line)
 
 

@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 from cluster.staff import services
-from cluster.staff.one_machine_slurm import machine, status
+from cluster.staff.one_machine_slurm import machine, operate
 from cluster.staff.one_machine_slurm.description import Cluster
-from cluster.staff.one_machine_slurm.state import remove
-from cluster.staff.services import Trouble, process_ledger, tail
+from cluster.staff.one_machine_slurm.slurm_folder import remove
+from cluster.staff.services import HubError, process_ledger, tail
 from cluster.system import files, processes
 
 from .. import ROOT
@@ -148,7 +148,7 @@ def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
             refused = subprocess.run(["flock", "-n", lock, "true"], user="nobody", capture_output=True)
             assert refused.returncode != 0 and b"denied" in refused.stderr
             words = rf"in use by process {os.getpid()} \(.*\) since .*has waited 0 minutes"
-            with pytest.raises(Trouble, match=words), services.locked(state, lines.append, 1.0):
+            with pytest.raises(HubError, match=words), services.locked(state, lines.append, 1.0):
                 pass
             assert len(lines) == 1 and f"process {os.getpid()}" in lines[0]
     finally:
@@ -175,13 +175,13 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
 
     try:
         with pytest.raises(
-            Trouble, match=r"idle did not answer within \d+ s, of which it computed for 0\.\d s"
+            HubError, match=r"idle did not answer within \d+ s, of which it computed for 0\.\d s"
         ):
             services.start_group([daemon("idle", "import time; time.sleep(60)")], tmp_path, lines.append)
         services.start_group([daemon("busy", BUSY, 5.0)], tmp_path, lines.append)
         reports = [line for line in lines if "busy: no answer" in line]
         assert re.search(r"no answer after \d+ s; so far it computed for [0-6]\.\d s", reports[0]), lines
-        with pytest.raises(Trouble, match="gone ended after"):
+        with pytest.raises(HubError, match="gone ended after"):
             ready.unlink()
             services.start_group([daemon("gone", "")], tmp_path, lines.append)
     finally:
@@ -199,7 +199,7 @@ def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
             for n, port in enumerate(ports)
         ]
         process_ledger(tmp_path).put("part1", processes.identify(os.getpid()))
-        with pytest.raises(Trouble) as caught:
+        with pytest.raises(HubError) as caught:
             services.start_group(group, tmp_path, lambda line: None)
     text = str(caught.value)
     assert text.startswith(f"part0 cannot listen on 127.0.0.1:{ports[0]}; part2 cannot listen on")
@@ -273,7 +273,7 @@ def test_a_process_that_has_written_its_title_over_its_environment_is_found(tmp_
 @pytest.mark.parametrize("folder", ["relative", "/has space", "/x%n", "/" + "x" * 60, "/a,b"])
 def test_state_folders_that_cannot_serve(folder):
     """Is a path that Slurm would misread, or that is too long for sockets, refused by name?"""
-    with pytest.raises(Trouble, match="state folder"):
+    with pytest.raises(HubError, match="state folder"):
         machine.look(Cluster(), Path(folder))
 
 
@@ -281,7 +281,7 @@ def test_a_state_folder_nobody_can_enter():
     """Is a state folder under a private one refused, with the private one named?"""
     import tempfile
 
-    with tempfile.TemporaryDirectory(prefix="private") as private, pytest.raises(Trouble, match=private):
+    with tempfile.TemporaryDirectory(prefix="private") as private, pytest.raises(HubError, match=private):
         machine.look(Cluster(), Path(private) / "slurm")
 
 
@@ -289,11 +289,11 @@ def test_nothing_else_is_purged(tmp_path):
     """Does purging leave a file that was not put there, and say so?"""
     (tmp_path / "slurm.conf").touch()
     (tmp_path / "thesis.tex").touch()
-    with pytest.raises(Trouble, match="more than"):
+    with pytest.raises(HubError, match="more than"):
         remove(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_status_of_nothing(tmp_path):
     """Does status of a folder without a cluster say so, with exit status 3?"""
-    assert status.report(tmp_path) == (3, f"No one-machine Slurm was started in {tmp_path}.")
+    assert operate.report(tmp_path) == (3, f"No one-machine Slurm was started in {tmp_path}.")

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cluster.staff.one_machine_slurm import config_files, description, guide
+from cluster.staff.one_machine_slurm import description, guide, slurm_conf
 from cluster.staff.one_machine_slurm.description import Cluster, Partition
 from cluster.staff.one_machine_slurm.machine import Machine
-from cluster.staff.services import Trouble
+from cluster.staff.services import HubError
 
 GOLDEN = Path(__file__).parent / "golden"
 V1 = Machine(Path("/state"), None, "cgroup v1", swap=True, hosts="127.0.1.1 laptop\n")
@@ -17,7 +17,7 @@ ONE = Cluster(nodes=1, gpus=0, partitions=(Partition("all", 90, 1),))
 
 
 def whole(cluster, machine):
-    return "".join(f"### {name}\n{text}" for name, text in config_files.files(cluster, machine).items())
+    return "".join(f"### {name}\n{text}" for name, text in slurm_conf.files(cluster, machine).items())
 
 
 @pytest.mark.parametrize(
@@ -43,25 +43,25 @@ def test_ports_do_not_meet():
     c = Cluster(nodes=7, port=40000)
     ports = [c.port, c.database_port, *c.node_ports]
     assert len(set(ports)) == 2 + 7
-    conf = settings(config_files.slurm(c, V1))
+    conf = settings(slurm_conf.slurm(c, V1))
     assert conf["SlurmctldPort"] == "40000" and conf["AccountingStoragePort"] == "40001"
-    assert "Port=[40002-40008]" in config_files.slurm(c, V1)
+    assert "Port=[40002-40008]" in slurm_conf.slurm(c, V1)
 
 
 def test_only_the_highest_tier_is_safe():
     """With three tiers, can exactly the lower two be preempted?"""
     tiers = tuple(Partition(n, 10, t) for n, t in (("a", 3), ("b", 2), ("c", 1)))
-    lines = config_files.partitions(Cluster(partitions=tiers)).splitlines()
+    lines = slurm_conf.partitions(Cluster(partitions=tiers)).splitlines()
     assert [re.search(r"PreemptMode=(\w+)", x)[1] for x in lines] == ["OFF", "REQUEUE", "REQUEUE"]
 
 
 def test_memory_limits_by_what_the_machine_has():
     """Does swap count where the kernel can limit it, and is the fallback the one without cgroups?"""
-    assert "AllowedSwapSpace=0" in config_files.cgroup(V1)
-    assert "ConstrainSwapSpace=no" in config_files.cgroup(Machine(Path("/s"), None, "cgroup v1"))
-    assert "IgnoreSystemd=yes" in config_files.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
-    assert "IgnoreSystemd" not in config_files.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=True))
-    fallback = config_files.slurm(Cluster(), BARE)
+    assert "AllowedSwapSpace=0" in slurm_conf.cgroup(V1)
+    assert "ConstrainSwapSpace=no" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v1"))
+    assert "IgnoreSystemd=yes" in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=False))
+    assert "IgnoreSystemd" not in slurm_conf.cgroup(Machine(Path("/s"), None, "cgroup v2", systemd=True))
+    fallback = slurm_conf.slurm(Cluster(), BARE)
     assert "OverMemoryKill" in fallback and "cgroup" not in fallback.replace("No cgroups", "")
 
 
@@ -69,7 +69,7 @@ def test_guide_follows_the_description():
     """Do partitions, GPUs and students of the guide come from the description?"""
     text = guide.text(Cluster(gpus=8, gpus_per_student=3, students=("student7",)))
     assert "/dev/nvidia[0-7]" in text and "add user student7" in text and "gres/gpu=3" in text
-    assert config_files.partitions(Cluster()) in text
+    assert slurm_conf.partitions(Cluster()) in text
 
 
 def test_description_survives_json():
@@ -107,7 +107,7 @@ def test_toml(tmp_path):
 )  # fmt: skip
 def test_refused(values, named):
     """Is a value that would break or change a configuration file refused, and named?"""
-    with pytest.raises(Trouble, match=re.escape(named)):
+    with pytest.raises(HubError, match=re.escape(named)):
         description.from_values(values)
 
 
@@ -115,5 +115,5 @@ def test_toml_that_is_none(tmp_path):
     """Is a file that is not TOML, or not there, said in one line?"""
     (tmp_path / "c.toml").write_text("nodes: 2")
     for name in ("c.toml", "absent.toml"):
-        with pytest.raises(Trouble, match=name):
+        with pytest.raises(HubError, match=name):
             description.from_toml(tmp_path / name)

@@ -11,7 +11,7 @@ import pytest
 from cluster.staff.classes import collect, exchange
 from cluster.staff.course import Course, CourseError
 from cluster.staff.hub import users
-from cluster.staff.services import Trouble
+from cluster.staff.services import HubError
 
 NAME = "99_doubling"
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -177,7 +177,7 @@ def test_what_keeps_the_grader_out_is_named(closed):
         assert users.acting("nobody", lambda: exchange.shut(inbox)) == ""
         assert users.acting("nobody", lambda: collect.found(inbox, NAME)) == [[], {}]
         os.chmod(f"{top}/{closed}", 0o700)
-        with pytest.raises(Trouble, match=f"CourseError: {top}/{closed} cannot be entered by nobody"):
+        with pytest.raises(HubError, match=f"CourseError: {top}/{closed} cannot be entered by nobody"):
             users.acting("nobody", lambda: collect.found(inbox, NAME))
 
 

@@ -256,7 +256,7 @@ def test_what_a_students_server_packs(tmp_path):
     assert found == {"a.ipynb", "runs/r.json"}
     with open(folder / "hole", "wb") as file:
         file.truncate(pages.LARGEST + 1)
-    with pytest.raises(pages.TooMuch, match="more than 200 MiB"):
+    with pytest.raises(pages.FolderTooLarge, match="more than 200 MiB"):
         pages.pack(folder)
     assert (pages.SENT, pages.LARGEST, pages.MOST) == (uploads.SENT, uploads.LARGEST, uploads.MOST)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.pages import course_map, hand_in, handlers, receipts, shared_folder, svg_chart, user_jobs
+from cluster.pages import course_map, course_pages, drawings, hand_in, receipts, shared_folder, user_jobs
 from cluster.staff.hub import users
 
 PAGES = [
@@ -190,7 +190,7 @@ def test_jupyterlab_knows_the_extension(server):
 def test_server_stays_light():
     """Do the pages leave the heavy libraries alone, so that a server for each student stays small?"""
     heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
-    code = "import sys, cluster.pages.app, cluster.jobs.show.watch, cluster.jobs.job_table\n"
+    code = "import sys, cluster.pages.extension, cluster.jobs.show.watch, cluster.jobs.job_table\n"
     code += f"print(*(m for m in {heavy} if m in sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.split() == []
@@ -203,22 +203,22 @@ def test_chart_draws_each_line():
     curve = Curve()
     for x, y in [(0, 0.0), (10, 2.0)]:
         curve.add(x, y)
-    picture = svg_chart.svg("step", "<b>loss</b>", {"rank 0": curve})
+    picture = drawings.chart("step", "<b>loss</b>", {"rank 0": curve})
     left, right, top, bottom = (
-        svg_chart.LEFT,
-        svg_chart.WIDTH - svg_chart.RIGHT,
-        svg_chart.TOP,
-        svg_chart.HEIGHT - svg_chart.BOTTOM,
+        drawings.LEFT,
+        drawings.WIDTH - drawings.RIGHT,
+        drawings.TOP,
+        drawings.HEIGHT - drawings.BOTTOM,
     )
     assert f'd="M{left:.1f} {bottom:.1f}L{right:.1f} {top:.1f}"' in picture
     assert "<b>" not in picture and "rank 0 from 0 at 0 to 2 at 10." in picture
-    assert svg_chart.svg("step", "loss", {"rank 0": Curve()}) == ""
+    assert drawings.chart("step", "loss", {"rank 0": Curve()}) == ""
 
 
 @pytest.mark.parametrize("low, high", [(0, 10), (0.001, 0.0021), (-3.3, 4e6), (5, 5), (1e-12, 1)])
 def test_ticks_are_few_and_inside(low, high):
     """Are there one to eight ticks, in order, between the ends?"""
-    found = svg_chart.ticks(low, high)
+    found = drawings.ticks(low, high)
     assert 1 <= len(found) <= 8 and found == sorted(found)
     assert all(low - 1e-9 * abs(high) <= tick <= high * (1 + 1e-9) for tick in found)
 
@@ -247,8 +247,8 @@ def test_dates_in_words():
     """Are dates without a zone refused, and distances rounded down?"""
     assert course_map.moment("2026-01-31 23:59") is None and course_map.moment(7) is None
     now = datetime.datetime.now(datetime.UTC)
-    assert handlers.until(now + datetime.timedelta(days=3, seconds=5)) == "in 3 days"
-    assert handlers.until(now - datetime.timedelta(hours=1, seconds=5)) == "1 hour ago"
+    assert course_pages.until(now + datetime.timedelta(days=3, seconds=5)) == "in 3 days"
+    assert course_pages.until(now - datetime.timedelta(hours=1, seconds=5)) == "1 hour ago"
     assert receipts.stamped("ada+01_loops+2026-01-30 20:04:10.123456 UTC").hour == 20
     assert receipts.stamped("ada+01_loops+yesterday") is None
 

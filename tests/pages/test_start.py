@@ -6,7 +6,7 @@ import re
 import pytest
 from nbformat.v4 import new_markdown_cell
 
-from cluster.pages import course_map, handlers, lecture_copies, next_step
+from cluster.pages import buttons, course_map, course_pages
 from cluster.pages.course_map import Assignment, Lecture
 from cluster.pages.receipts import HandIn
 
@@ -48,7 +48,7 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
 )
 def test_next_step(expected, assignments):
     """Is the next step what a student has to do next?"""
-    found = next_step.suggested(LECTURES, assignments)
+    found = course_map.suggested(LECTURES, assignments)
     assert (found.do, getattr(found.subject, "number", None)) == expected
 
 
@@ -63,7 +63,7 @@ def test_a_question_may_have_two_lines(tmp_path):
 
 def test_names_in_a_title_are_code():
     """Does a check's title show `names` as code, and markup as text?"""
-    assert handlers.coded("Every `k`-th <b>") == "Every <code>k</code>-th &lt;b&gt;"
+    assert course_pages.coded("Every `k`-th <b>") == "Every <code>k</code>-th &lt;b&gt;"
 
 
 def test_a_copy_never_overwrites(tmp_path):
@@ -74,12 +74,12 @@ def test_a_copy_never_overwrites(tmp_path):
         (there / name).write_text("course")
         (there / name).chmod(0o444)
     (mine / "runs").mkdir(parents=True)
-    assert lecture_copies.copy_lecture(there / "01_loops.ipynb", mine) == mine / "01_loops.ipynb"
+    assert buttons.copy_lecture(there / "01_loops.ipynb", mine) == mine / "01_loops.ipynb"
     found = {p.relative_to(mine).as_posix(): p for p in mine.rglob("*") if p.is_file()}
     assert set(found) == {"01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json"}
     assert all(p.stat().st_mode & 0o200 for p in found.values())
     found["01_loops.ipynb"].write_text("mine")
-    lecture_copies.copy_lecture(there / "01_loops.ipynb", mine)
+    buttons.copy_lecture(there / "01_loops.ipynb", mine)
     assert found["01_loops.ipynb"].read_text() == "mine"
 
 
@@ -141,27 +141,3 @@ def test_buttons(tmp_path, monkeypatch):
         assert act(feedback="01_loops")[0] == 503
         assert act(fetch="01_loops")[0] == 200
         assert 'data-open="assignments/01_loops/x.ipynb"' in server.get("course")[1]
-
-
-@pytest.mark.servers
-@pytest.mark.parametrize("both", [False, True])
-def test_the_former_name_still_switches_the_pages_on(tmp_path, both):
-    """Has a server whose settings say cluster.panel, as in earlier versions, its pages, and does it end?"""
-    root = tmp_path / "home" / "work"
-    root.mkdir(parents=True)
-    panel = {"lectures": "elsewhere", "assignments": ["assignments"]}
-    on = {"cluster.panel": True, "cluster.pages": both}
-    with serving(root, tmp_path / "home", on, CoursePanel=panel) as server:
-        status, text, _ = server.get("course")
-        assert status == 200 and "Where you are" in text
-        assert server.get("course/jobs")[0] == 200
-
-
-def test_the_former_names_of_plug_ins_lead_to_the_new_ones():
-    """Does nbgrader find what a site's settings name, and a running server the command behind Validate?"""
-    import cluster.panel.submit
-    import cluster.panel.validate
-    from cluster.pages import nbgrader_submit, validate
-
-    assert cluster.panel.submit.Submit is nbgrader_submit.Submit
-    assert cluster.panel.validate.main is validate.main

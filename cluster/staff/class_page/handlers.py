@@ -10,8 +10,8 @@ from urllib.parse import quote, urlencode
 
 from tornado.web import HTTPError, authenticated
 
-from cluster.pages import svg_chart
-from cluster.pages.handlers import Page
+from cluster.pages import drawings
+from cluster.pages.course_pages import Page
 
 from ..official_check.limits import Records, curve
 from .actions import Action, ActionError
@@ -80,7 +80,7 @@ class ClassHandler(Page):
             chart
             for words, line in (("checks so far", some(counted)), ("median of the best, %", some(shares)))
             if len(line) > 1
-            and (chart := svg_chart.svg("hours since the first check", words, {words: Line(line)}))
+            and (chart := drawings.chart("hours since the first check", words, {words: Line(line)}))
         ]
         return {"limits": records.limits, "tries": tries, "charts": charts}
 

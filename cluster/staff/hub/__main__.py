@@ -11,7 +11,7 @@ from cluster.system import files
 
 from . import daemons, default_state, preflight, roster, settings, units
 from . import state as states
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 CHECKOUT = Path(__file__).parents[3]
 NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
             "units": _units,
         }
         return commands[args.command](args, state)
-    except Trouble as e:
+    except HubError as e:
         print(e, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
         chosen = settings.from_values(settings.as_values(chosen) | {"slurm": "machine"})
     people, course = (args.roster or state / states.ROSTER).absolute(), (args.course or CHECKOUT).absolute()
     if args.roster is None and os.getuid() == 0 and not people.exists():
-        raise Trouble(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
+        raise HubError(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
     if args.check:
         preflight.check(chosen, state, course, people)
         return 0
@@ -89,7 +89,7 @@ def _roster(args: argparse.Namespace, state: Path) -> int:
         sys.stdout.write(text)
         return 0
     if args.to.exists():
-        raise Trouble(
+        raise HubError(
             f"{args.to} is there already, perhaps with instructors and extensions: name another --to"
         )
     files.write(args.to, text)
@@ -145,7 +145,7 @@ def _units(args: argparse.Namespace, state: Path) -> int:
         print("\n".join(f"# {name}\n{text}" for name, text in made.items()))
         return 0
     if not args.into.is_dir():
-        raise Trouble(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
+        raise HubError(f"--into {args.into}: no such folder (systemd's is /etc/systemd/system).")
     units.write(args.into, made)
     rotate = args.into / f"{units.NAME}.logrotate"
     timers = " ".join(name for name in made if name.endswith(".timer"))
@@ -157,9 +157,9 @@ def _units(args: argparse.Namespace, state: Path) -> int:
 
 def _started(state: Path) -> Settings:
     if why := daemons.missing():
-        raise Trouble(why)
+        raise HubError(why)
     if states.record(state) is None:
-        raise Trouble(f"No hub was started in {state}; the state folder is named with --state.")
+        raise HubError(f"No hub was started in {state}; the state folder is named with --state.")
     return states.settings(state)
 
 

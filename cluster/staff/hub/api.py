@@ -10,7 +10,7 @@ import urllib.request
 
 from . import INSTRUCTORS, STUDENTS
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
 GROUPS = {"student": STUDENTS, "instructor": INSTRUCTORS}
@@ -23,7 +23,7 @@ class Api:
         self.base, self.token = f"{settings.hub}/hub/api", token
 
     def __call__(self, method: str, path: str, body: object = None, missing: object = None) -> object:
-        """The answer. Raises Trouble for a refusal; `missing` is returned for what is not there."""
+        """The answer. Raises HubError for a refusal; `missing` is returned for what is not there."""
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data, headers, method=method)
@@ -35,11 +35,11 @@ class Api:
             with e:
                 if e.code == 404:
                     return missing
-                raise Trouble(
+                raise HubError(
                     f"The hub refused {method} {path}: {e.code} {e.read().decode()[:300]}"
                 ) from None
         except OSError as e:
-            raise Trouble(f"The hub does not answer at {self.base} ({e}); start it again.") from None
+            raise HubError(f"The hub does not answer at {self.base} ({e}); start it again.") from None
 
     def people(self) -> dict[str, set[str]]:
         """{user: groups} of the hub."""
@@ -72,12 +72,12 @@ class Api:
         self("POST", "/proxy")
 
     def end(self, user: str) -> None:
-        """Stop a user's server, where one runs; returns when it has ended, or raises Trouble."""
+        """Stop a user's server, where one runs; returns when it has ended, or raises HubError."""
         path, deadline = f"/users/{urllib.parse.quote(user)}", time.monotonic() + STOPPING
         self("DELETE", f"{path}/server")
         while (self("GET", path) or {}).get("pending"):
             if time.monotonic() >= deadline:
-                raise Trouble(
+                raise HubError(
                     f"The server of {user} has not stopped within {STOPPING:.0f} s. Give the same command "
                     "again; if it still does not, end that user's processes."
                 )

@@ -29,7 +29,7 @@ from ..services import Say, start_group, step
 from . import COURSE, daemons, postgres, sync, users
 from . import state as states
 from .roster import read_people
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 FORMAT = 1
 BOOK = "gradebook.db"
@@ -39,18 +39,18 @@ OURS = ("outbound", "feedback")  # of the exchange: what the grader put there
 def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
     """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile.
 
-    A `grade run` at work is waited for, `wait` minutes; then it is refused (Trouble). None begins meanwhile.
+    A `grade run` at work is waited for, `wait` minutes; then it is refused (HubError). None begins meanwhile.
     """
     private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
-        raise Trouble(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
+        raise HubError(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
     if file.exists():
-        raise Trouble(f"{file} is there already, perhaps the only good one: name another. Nothing was done.")
+        raise HubError(f"{file} is there already, perhaps the only good one: name another. Nothing was done.")
     with contextlib.ExitStack() as last:
         _no_grading(private / "runs", wait, say, last)
         last.enter_context(states.locked(state, say))
         if why := gradebook_loss(state, settings):
-            raise Trouble(
+            raise HubError(
                 f"{why} A backup of it would look like a good one. Put back the last (restore FILE). "
                 "No backup was written."
             )
@@ -96,7 +96,7 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
                 users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book, before))
             if about["book"] != BOOK:
                 if settings.database == "sqlite":
-                    raise Trouble(
+                    raise HubError(
                         f"{file} holds a gradebook of PostgreSQL, and the settings say database = 'sqlite'."
                     )
                 with step("gradebook", say):
@@ -144,7 +144,7 @@ def _counts(private: Path) -> tuple[int | None, int, int]:
 
 
 def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) -> None:
-    """Hold the lock of each assignment's grading until `stack` ends. Raises Trouble after `wait` minutes."""
+    """Hold the lock of each assignment's grading until `stack` ends. Raises HubError after `wait` minutes."""
     until = time.monotonic() + 60 * wait
     for path in sorted(runs.glob("*/lock")):
         lock = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -153,7 +153,7 @@ def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) 
         while not _held(lock):
             words = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
             if time.monotonic() >= until:
-                raise Trouble(
+                raise HubError(
                     f"{words}: a backup holds no half of it. Try again when it has ended, or let the backup "
                     f"wait so many minutes: --wait 240. No backup was written."
                 )
@@ -279,7 +279,7 @@ def _opened(file: Path) -> tarfile.TarFile:
     try:
         return tarfile.open(file, "r:gz")
     except (OSError, tarfile.TarError) as e:
-        raise Trouble(f"{file} is no backup that can be read: {e}.") from None
+        raise HubError(f"{file} is no backup that can be read: {e}.") from None
 
 
 def _about(tar: tarfile.TarFile, file: Path) -> dict:
@@ -288,11 +288,11 @@ def _about(tar: tarfile.TarFile, file: Path) -> dict:
         about = json.load(tar.extractfile("backup.json"))
         about["book"] = next(n for n in (BOOK, "gradebook.sql") if n in names)
     except (KeyError, StopIteration, EOFError, OSError, ValueError, tarfile.TarError) as e:
-        raise Trouble(
+        raise HubError(
             f"{file} is no whole backup of this hub: {e or 'it is cut off'}. Nothing was changed."
         ) from None
     if about["format"] != FORMAT:
-        raise Trouble(
+        raise HubError(
             f"{file} has format {about['format']}; this version reads {FORMAT}. Nothing was changed."
         )
     return about

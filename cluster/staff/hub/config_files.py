@@ -35,16 +35,15 @@ LOG_IN = (
 TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the course's colours and words
 
 
-def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[str, str]:
-    """{path in the state folder: text}. panel: the students' package has the start page."""
+def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
+    """{path in the state folder: text}."""
     made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
     made |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
     for role, names in EXTENSIONS.items():
-        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, panel).items()}
-        if panel:
-            name = "class_page" if role == "grader" else "course_panel"
-            text = json.dumps(pages(role, settings, state), indent=1) + "\n"
-            made[f"etc/{role}/jupyter_{name}_config.json"] = text
+        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names).items()}
+        name = "class_page" if role == "grader" else "course_panel"
+        text = json.dumps(pages(role, settings, state), indent=1) + "\n"
+        made[f"etc/{role}/jupyter_{name}_config.json"] = text
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
     made |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
     own = ("prefork.py", "spawner.py", *(["lti_login.py"] if settings.lti else []))
@@ -54,19 +53,18 @@ def files(settings: Settings, state: Path, python: Path, panel: bool) -> dict[st
     for role in ("student", "instructor"):
         text = STUDENT.format(course=COURSE, exchange=exchange, folder=settings.folder)
         made[f"etc/{role}/nbgrader_config.py"] = text
-        made[f"etc/{role}/nbgrader_config.py"] += RECEIPTS if panel else ""
     made["etc/instructor/nbgrader_config.py"] += COURSES
     return made
 
 
-def jupyter(role: str, names: tuple[str, ...], panel: bool) -> dict[str, str]:
+def jupyter(role: str, names: tuple[str, ...]) -> dict[str, str]:
     """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
     shown = {*names, "create_assignment"} if role == "grader" else set(names)
-    shown -= {"validate_assignment"} if panel else set()  # the course has a button of that name itself
+    shown -= {"validate_assignment"}  # the course has a button of that name itself
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
-    on |= {"cluster.pages": True} if panel else {}
-    on |= {"cluster.staff.class_page": True} if panel and role == "grader" else {}
+    on |= {"cluster.pages": True}
+    on |= {"cluster.staff.class_page": True} if role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}
     off |= dict.fromkeys(LAB_OFF, True)
     made = {
@@ -389,9 +387,8 @@ c.CourseDirectory.course_id = "{course}"
 mine = Path.home() / "{folder}" / "assignments"
 mine.mkdir(exist_ok=True)
 c.Exchange.assignment_dir = str(mine)
+c.ExchangeFactory.submit = "cluster.pages.nbgrader_submit.Submit"
 """
-
-RECEIPTS = 'c.ExchangeFactory.submit = "cluster.pages.nbgrader_submit.Submit"\n'
 
 COURSES = """
 import os

@@ -15,7 +15,7 @@ from pathlib import Path
 from cluster.system import files
 
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 from .users import acting
 
 GRADERS = (
@@ -55,12 +55,12 @@ README = """\
 
 
 def check(root: Path) -> None:
-    """Raises Trouble for a folder that is no course, before anything is put in the place of what is there."""
+    """Raises HubError for a folder that is not the course, before anything is replaced."""
     needed = ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py")
     if absent := [name for name in needed if not (root / name).exists()]:
-        raise Trouble(f"{root} is not the course's repository: it has no {', '.join(absent)} (--course).")
+        raise HubError(f"{root} is not the course's repository: it has no {', '.join(absent)} (--course).")
     if all(folder.stat().st_mode & 0o001 for folder in (root, *root.parents)):
-        raise Trouble(
+        raise HubError(
             f"Every user of this machine can enter {root}, so students could read {root}/solutions. "
             f"Close it, and give the same command again: chmod o-rwx '{root}'"
         )
@@ -69,7 +69,7 @@ def check(root: Path) -> None:
 def students(root: Path, state: Path, settings: Settings) -> bool:
     """Make state/course what students may see of the course at `root`. True when it changed.
 
-    Raises Trouble when solutions or hidden tests would be among it.
+    Raises HubError when solutions or hidden tests would be among it.
     """
     from ..release import student_files, student_folder
 
@@ -88,7 +88,7 @@ def students(root: Path, state: Path, settings: Settings) -> bool:
         path.chmod(0o644)
     if leaks := student_folder.leaks(root, new, settings.after or None):
         shutil.rmtree(new)
-        raise Trouble("Students would see what they must not:\n  " + "\n  ".join(leaks))
+        raise HubError("Students would see what they must not:\n  " + "\n  ".join(leaks))
     (new / MANIFEST).write_text(json.dumps(_hashes(texts)))
     compileall.compile_dir(new, quiet=2, stripdir=str(new), prependdir=str(target))
     files.replace_folder(new, target)
@@ -109,12 +109,12 @@ def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]
 
 
 def free(course: Path, state: Path, user: str) -> None:
-    """Raises Trouble where the course of a user who was not made here is that of another hub."""
+    """Raises HubError where the course of a user who was not made here is that of another hub."""
     site, own = course / SITE, f'"{state}/exchange"'
     if not (course / MANIFEST).exists() or not site.exists() or own in site.read_text():
         return
     found = re.search(r'Exchange\.root = "(.+)/exchange"', site.read_text())
-    raise Trouble(
+    raise HubError(
         f"The user {user!r} is used by another hub{f' at {found[1]}' if found else ''}, whose solutions and "
         f"gradebook lie in {course}. Set grader = '…' in the settings, a name that is free (or, where that "
         f"hub is gone, move {course} away)."
@@ -173,7 +173,7 @@ def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
     """A folder for each person, which that person and the grader share and nobody else can enter.
 
     The grader writes there what the course says to this one alone, and the person's server, where the
-    course has set that, how far the work is. Raises Trouble where the grader's group would open it to others.
+    course has set that, how far the work is. Raises HubError if the grader's group would open it to others.
     """
     root, grader = state / "people", pwd.getpwnam(settings.grader)
     root.mkdir(exist_ok=True)
@@ -181,7 +181,7 @@ def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
     for person in everybody:
         who = pwd.getpwnam(person.user)
         if person.role == "student" and grader.pw_gid in os.getgrouplist(person.user, who.pw_gid):
-            raise Trouble(
+            raise HubError(
                 f"{person.user} is in the group of {settings.grader} ({grader.pw_gid}), and could read what "
                 f"is others': give {settings.grader} a group of its own (usermod -g)."
             )

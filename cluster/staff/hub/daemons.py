@@ -18,7 +18,7 @@ from cluster.system import files
 
 from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 TOKENS = ("proxy", "formgrader", "sync", "culler", "check")
 
@@ -146,7 +146,7 @@ def proxy_program() -> Path:
     """configurable-http-proxy, as npm installed it beside the packages of this environment."""
     program = Path(sys.prefix) / "proxy/node_modules/configurable-http-proxy/bin/configurable-http-proxy"
     if not program.exists():
-        raise Trouble(f"The hub's proxy is not at {program}: cluster/setup.sh hub installs it.")
+        raise HubError(f"The hub's proxy is not at {program}: cluster/setup.sh hub installs it.")
     return program
 
 

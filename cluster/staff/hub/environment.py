@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cluster.system import files
 
-from .settings import Trouble
+from .settings import HubError
 
 STAMP = "made-of.json"
 LEFT_OUT = (
@@ -55,12 +55,12 @@ def make(state: Path) -> bool:
 
 
 def reachable() -> str:
-    """A Python of this version that every user can run. Raises Trouble where there is none."""
+    """A Python of this version that every user can run. Raises HubError where there is none."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for path in (os.path.realpath(sys.executable), f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
         if os.path.exists(path) and open_to_all(Path(os.path.realpath(path))):
             return path
-    raise Trouble(
+    raise HubError(
         f"This environment stands on {os.path.realpath(sys.executable)}, which other users cannot reach, and "
         f"there is no {version} in /usr/bin. Install Debian's {version} with its venv module, or build the "
         f"environment on another Python: make hub VENV=FOLDER PYTHON=/path/to/{version}"
@@ -85,7 +85,7 @@ def _link(source: Path, target: Path) -> None:
     remove(target)
     try:
         _output("cp", "-al", str(source), str(target))
-    except Trouble:
+    except HubError:
         remove(target)
         _output("cp", "-a", str(source), str(target))
     for path in target.iterdir():
@@ -94,7 +94,7 @@ def _link(source: Path, target: Path) -> None:
     _output("find", str(target), "-type", "d", "-exec", "chmod", "755", "{}", "+")
     closed = _output("find", str(target), "-type", "f", "-not", "-perm", "-004", "-print", "-quit").strip()
     if closed:
-        raise Trouble(
+        raise HubError(
             f"{closed.replace(str(target), str(source))} is for its owner alone: chmod -R a+rX '{source}'"
         )
 
@@ -120,5 +120,5 @@ def _output(*command: str) -> str:
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     result = subprocess.run(command, capture_output=True, text=True, env=env, cwd="/")
     if result.returncode:
-        raise Trouble(f"{' '.join(command)} failed:\n{(result.stdout + result.stderr)[-800:]}")
+        raise HubError(f"{' '.join(command)} failed:\n{(result.stdout + result.stderr)[-800:]}")
     return result.stdout

@@ -22,7 +22,7 @@ from cluster.system.text import printable
 
 from ..feedback import grade_passback
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 PACKAGES = ("jwcrypto", "ltiauthenticator", "pylti1p3")
 MODE = 0o640  # of what the grader may read
@@ -96,6 +96,6 @@ def forget(state: Path, user: str) -> None:
     links = files.read_json(path) or {}
     if user not in links.get("people", {}):
         known = ", ".join(sorted(links.get("people", {}))) or "nobody"
-        raise Trouble(f"--forget {user!r}: has not come by LTI; come have {known}.")
+        raise HubError(f"--forget {user!r}: has not come by LTI; come have {known}.")
     del links["people"][user]
     files.write_json(path, links, mode=MODE)

@@ -33,7 +33,7 @@ LONGEST_NAME = 254  # characters of what a platform calls somebody; of an e-mail
 AGAIN = "Open the course's link on the learning platform again, in a window of its own"
 
 
-class Refused(Exception):
+class LoginRefused(Exception):
     """Somebody may not log in: `why` is for the administrator, the message for the person."""
 
     def __init__(self, called: str, why: str, words: str):
@@ -113,29 +113,29 @@ class RosterAuthenticator(LTI13Authenticator):
             raise HTTPError(403, f"There is no log-in by a form here. {AGAIN}.")
         try:
             return {"name": self.user_of(data)}
-        except Refused as refused:
-            self.log.warning("Refused %r of the platform: %s", refused.called, refused.why)
+        except LoginRefused as refused:
+            self.log.warning("LoginRefused %r of the platform: %s", refused.called, refused.why)
             self._note(refused)
             raise HTTPError(403, str(refused)) from None
 
     def user_of(self, claims: dict[str, Any]) -> str:
-        """The roster's user whom these claims of a checked log-in name. Raises Refused."""
+        """The roster's user whom these claims of a checked log-in name. Raises LoginRefused."""
         called, number = self._called(claims), claims.get("sub")
         deployment = claims.get(f"{CLAIM}/deployment_id")
         if deployment not in self.deployments:
             why = f"deployment {deployment!r}: not in lti.deployments of the hub's settings"
-            raise Refused(called, why, f"This hub is not registered for deployment {deployment!r}.")
+            raise LoginRefused(called, why, f"This hub is not registered for deployment {deployment!r}.")
         if not called or not isinstance(number, str) or not number:
             lacks = self.username_key if not called else "sub"
             why = f"the platform does not send {lacks!r}: let it share that with this tool, or set lti.claim"
-            raise Refused(
+            raise LoginRefused(
                 called, why, f"The platform did not say who you are ({lacks!r}). Tell your instructor."
             )
         person = self._read("people.json").get(called.casefold())
         if person is None:
             why = "not on the roster: add a line (column platform or user), then sync"
             words = f"{called!r} is not on the roster of this course. Tell your instructor, who can add you."
-            raise Refused(called, why, words)
+            raise LoginRefused(called, why, words)
         self._link(person, number, called, claims)
         return person["user"]
 
@@ -152,7 +152,7 @@ class RosterAuthenticator(LTI13Authenticator):
     def _link(self, person: dict[str, str], number: str, called: str, claims: dict[str, Any]) -> None:
         """Hold a user to the account that came first: marks go there. Instructors' launches name the course.
 
-        Raises Refused.
+        Raises LoginRefused.
         """
         links = self._read("links.json")
         if links.get("issuer") != self.issuer:
@@ -165,7 +165,7 @@ class RosterAuthenticator(LTI13Authenticator):
             why = f"for {user} " + (
                 f"comes the account by which {other} came" if other else "another account came before"
             )
-            raise Refused(
+            raise LoginRefused(
                 called,
                 f"{why}: if that is right, python -m cluster.staff.hub lti --forget {free}",
                 f"{called!r} is known here by another account of the platform. Tell your instructor.",
@@ -180,7 +180,7 @@ class RosterAuthenticator(LTI13Authenticator):
         if json.dumps(links) != before:
             self._write("links.json", links)
 
-    def _note(self, refused: Refused) -> None:
+    def _note(self, refused: LoginRefused) -> None:
         """For `status`: who was refused, and why."""
         found = self._read("refused.json")
         found.pop(refused.called, None)

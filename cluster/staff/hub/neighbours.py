@@ -17,7 +17,7 @@ from .. import services
 from . import roster
 from . import state as states
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 PORTS = 5  # that a hub listens on, one after the other
 
@@ -62,7 +62,7 @@ def made_by_others(state: Path) -> dict[str, Path]:
 
 
 def check(state: Path, settings: Settings, people: list[Person]) -> None:
-    """Raises Trouble where this hub and another would use the same folders of somebody.
+    """Raises HubError where this hub and another would use the same folders of somebody.
 
     Also where that one runs now, and both would have the same ports or Slurm.
     """
@@ -71,19 +71,19 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
         both = sorted(_people(other) & {person.user for person in people})
         if both and theirs.folder == settings.folder:
             where = f"~/{settings.folder}" if settings.folder else "the home itself"
-            raise Trouble(
+            raise HubError(
                 f"{both[0]} is on the roster of the hub in {other}, too, and both put their course into "
                 f"{where}. Set folder = '…' in the settings of this hub, such as 'hpdl-2027'."
             )
         if not runs(other):
             continue
         if abs(theirs.port - settings.port) < PORTS:
-            raise Trouble(
+            raise HubError(
                 f"port = {settings.port}: the hub in {other} has {theirs.port} and the next {PORTS - 1}. Set "
                 f"another, such as port = {theirs.port + 10}."
             )
         if theirs.slurm == settings.slurm == "machine":
-            raise Trouble(
+            raise HubError(
                 f"slurm = 'machine': the one-machine Slurm has the roster of one hub, that in {other}. Set "
                 "slurm = 'none' here, or use a Slurm of the site (slurm = 'site') for both."
             )

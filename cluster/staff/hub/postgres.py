@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.system import files
 
 from ..services import Daemon
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 OWNER = "postgres"  # Debian's package makes this user
 ROLES = ("hub", "gradebook")  # each with a database of the same name
@@ -32,7 +32,7 @@ def programs() -> Path:
         return found[-1].parent
     if there := shutil.which("postgres"):
         return Path(there).resolve().parent
-    raise Trouble("database = 'postgresql', but PostgreSQL is not installed: apt-get install postgresql")
+    raise HubError("database = 'postgresql', but PostgreSQL is not installed: apt-get install postgresql")
 
 
 def prepare(state: Path, grader: str) -> None:
@@ -117,7 +117,7 @@ def _pipe(program: str, words: list[str], given: bytes = b"") -> bytes:
         [str(programs() / program), *words], input=given, capture_output=True, env=env, cwd="/"
     )
     if result.returncode:
-        raise Trouble(f"{program}: {result.stderr.decode(errors='replace').strip()[-500:]}")
+        raise HubError(f"{program}: {result.stderr.decode(errors='replace').strip()[-500:]}")
     return result.stdout
 
 
@@ -125,7 +125,7 @@ def _as(user: str, *command: str) -> str:
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     result = subprocess.run([*_setpriv(user), *command], capture_output=True, text=True, env=env, cwd="/")
     if result.returncode:
-        raise Trouble(f"{os.path.basename(command[0])}: {(result.stderr or result.stdout).strip()[-500:]}")
+        raise HubError(f"{os.path.basename(command[0])}: {(result.stderr or result.stdout).strip()[-500:]}")
     return result.stdout
 
 

@@ -15,11 +15,11 @@ from . import course_files, neighbours, roster, users
 from . import state as states
 from .neighbours import PORTS
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 
 def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Person]:
-    """The people of the roster file. Raises Trouble for what cannot be started; nothing is changed."""
+    """The people of the roster file. Raises HubError for what cannot be started; nothing is changed."""
     people = roster.read_people(list_)
     check_users(settings, state, people, str(list_))
     course_files.check(root)
@@ -30,7 +30,7 @@ def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Pers
 
 
 def check_users(settings: Settings, state: Path, people: list[Person], where: str) -> None:
-    """Raises Trouble that names all who are the system's own users, or the grader."""
+    """Raises HubError that names all who are the system's own users, or the grader."""
     made = states.accounts(state, settings).all()
     faults = []
     for person in people:
@@ -43,7 +43,7 @@ def check_users(settings: Settings, state: Path, people: list[Person], where: st
 
 
 def check_ports(settings: Settings, state: Path) -> None:
-    """Raises Trouble where other processes have ports of parts that do not run: all of these are named."""
+    """Raises HubError where other processes have ports of parts that do not run: all of these are named."""
     port, last = settings.port, settings.port + PORTS - 1
     needed = {port: "proxy", port + 1: "proxy", port + 2: "hub", port + 3: "formgrader"}
     if settings.checks:
@@ -53,7 +53,7 @@ def check_ports(settings: Settings, state: Path) -> None:
     until = time.monotonic() + services.CLOSING
     while taken := [number for number in wanted if services.port_taken(number)]:
         if time.monotonic() > until:
-            raise Trouble(
+            raise HubError(
                 f"port = {port}: the hub needs the ports {port} to {last} of 127.0.0.1. Taken: "
                 f"{', '.join(map(str, taken))} ({services.listener(taken)} says by what). End that, or set "
                 f"another, such as port = {_free(port)}."

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .. import platforms, spreadsheet
 from ..course import CourseError
-from .settings import Trouble
+from .settings import HubError
 
 COLUMNS = ("name", "user", "role", "extension", "platform")
 ROLES = ("student", "instructor")
@@ -57,13 +57,13 @@ class Person:
 
 
 def read_people(path: Path) -> list[Person]:
-    """The people of a roster file. Raises Trouble that names each line that is wrong, and what is in it."""
+    """The people of a roster file. Raises HubError that names each line that is wrong, and what is in it."""
     try:
         return people_in(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
-        raise Trouble(f"{path} is not there. A roster looks like this:\n{EXAMPLE}") from None
+        raise HubError(f"{path} is not there. A roster looks like this:\n{EXAMPLE}") from None
     except (OSError, UnicodeDecodeError) as e:
-        raise Trouble(f"{path} cannot be read as UTF-8 text: {e}. Save it as CSV (UTF-8).") from None
+        raise HubError(f"{path} cannot be read as UTF-8 text: {e}. Save it as CSV (UTF-8).") from None
 
 
 def people_in(text: str, where: str = "the roster") -> list[Person]:
@@ -73,15 +73,15 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
     header = [h.strip().lower() for h in rows.fieldnames or []]
     if absent := [c for c in COLUMNS[:3] if c not in header]:
         if {"role", "user"}.isdisjoint(header) and is_an_export(text):
-            raise Trouble(
+            raise HubError(
                 f"{where} is an export of Moodle, Canvas or Blackboard, which names no instructor. Make a"
                 f" roster of it: python -m cluster.staff.hub roster {where} --to people.csv"
             )
-        raise Trouble(
+        raise HubError(
             f"{where}: the first line lacks {', '.join(absent)}. A roster looks like this:\n{EXAMPLE}"
         )
     if odd := [h for h in header if h not in COLUMNS]:
-        raise Trouble(
+        raise HubError(
             f"{where}: no column {', '.join(map(repr, odd))} is known; known are {', '.join(COLUMNS)}."
         )
     rows.fieldnames = header
@@ -89,7 +89,7 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
 
 
 def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
-    """Raises Trouble that names all of these (line, what is there, the rule), each rule once.
+    """Raises HubError that names all of these (line, what is there, the rule), each rule once.
 
     Without a fault it does nothing.
     """
@@ -98,9 +98,9 @@ def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
         said.append(f"line {line}: {value}" + (f": {rule}" if rule and rule not in told else ""))
         told.add(rule)
     if len(said) == 1:
-        raise Trouble(f"{where}, {said[0]}")
+        raise HubError(f"{where}, {said[0]}")
     if said:
-        raise Trouble("\n  ".join([f"{where} cannot be taken as it is:", *said]))
+        raise HubError("\n  ".join([f"{where} cannot be taken as it is:", *said]))
 
 
 def is_an_export(text: str) -> bool:
@@ -116,7 +116,7 @@ def of_platform(path: Path) -> str:
     try:
         table = platforms.read(path)
     except (CourseError, OSError) as error:
-        raise Trouble(str(error)) from None
+        raise HubError(str(error)) from None
     rows = [
         [" ".join(filter(None, e.names)), e.user, "student", "", "" if e.login == e.user else e.login]
         for e in table.people
@@ -130,7 +130,7 @@ def of_platform(path: Path) -> str:
 
 
 def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
-    """The people of (line, {column: text}). Raises Trouble that names all that a roster may not hold."""
+    """The people of (line, {column: text}). Raises HubError that names all that a roster may not hold."""
     people: dict[str, Person] = {}
     called: dict[str, str] = {}
     faults = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..platforms import is_encrypted
-from ..services import Trouble
+from ..services import HubError
 from . import COURSE
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of the grader (a role of databases, too), of an account
@@ -38,18 +38,18 @@ class Lti:
             if key == "token_url" and value == "":
                 continue
             if not isinstance(value, str) or not URL.fullmatch(value) or not is_encrypted(value):
-                raise Trouble(
+                raise HubError(
                     f"lti.{key} = {value!r}: a URL that begins with https://, as the platform shows it."
                 )
         for key in ("client_id", "claim"):
             if not isinstance(getattr(self, key), str) or not getattr(self, key).strip():
-                raise Trouble(f"lti.{key} = {getattr(self, key)!r}: a text, as the platform shows it.")
+                raise HubError(f"lti.{key} = {getattr(self, key)!r}: a text, as the platform shows it.")
         for key in ("audience", "context"):
             if not isinstance(getattr(self, key), str):
-                raise Trouble(f"lti.{key} = {getattr(self, key)!r}: a text.")
+                raise HubError(f"lti.{key} = {getattr(self, key)!r}: a text.")
         known = self.deployments
         if not isinstance(known, list) or not known or not all(isinstance(one, str) and one for one in known):
-            raise Trouble(f'lti.deployments = {known!r}: the deployment IDs of the platform, as ["1"].')
+            raise HubError(f'lti.deployments = {known!r}: the deployment IDs of the platform, as ["1"].')
 
 
 @dataclass(frozen=True)
@@ -84,44 +84,44 @@ class Settings:
         choices = {"spawner": ("local", "slurm"), "slurm": ("none", "machine", "site")}
         for key, known in choices.items():
             if getattr(self, key) not in known:
-                raise Trouble(f"{key} = {getattr(self, key)!r}: one of {', '.join(map(repr, known))}.")
+                raise HubError(f"{key} = {getattr(self, key)!r}: one of {', '.join(map(repr, known))}.")
         for key, low, high in (("port", 1024, 65531), ("idle_minutes", 0, 10**6), ("servers", 1, 10**5),
                                ("checks", 0, 10**4), ("checks_in_all", 1, 10**4)):  # fmt: skip
             value = getattr(self, key)
             if type(value) is not int or not low <= value <= high:
-                raise Trouble(f"{key} = {value!r}: a whole number from {low} to {high}.")
+                raise HubError(f"{key} = {value!r}: a whole number from {low} to {high}.")
         if type(self.memory_gib) not in (int, float) or not (self.memory_gib == 0 or self.memory_gib >= 0.5):
-            raise Trouble(
+            raise HubError(
                 f"memory_gib = {self.memory_gib!r}: a number of GiB, 0.5 or more, or 0 for no limit."
             )
         if type(self.progress) is not bool:
-            raise Trouble(f"progress = {self.progress!r}: true or false.")
+            raise HubError(f"progress = {self.progress!r}: true or false.")
         for key in ("grader", "account"):
             if not NAME.fullmatch(str(getattr(self, key))):
-                raise Trouble(
+                raise HubError(
                     f"{key} = {getattr(self, key)!r}: a lower-case letter (a to z) or '_', then also digits "
                     "and '-', at most 32 characters in all."
                 )
         if not isinstance(self.folder, str) or (self.folder and not FOLDER.fullmatch(self.folder)):
-            raise Trouble(
+            raise HubError(
                 f"folder = {self.folder!r}: the name of a folder in each home, of letters, digits, '.', '_' "
                 "and '-', or empty."
             )
         for key in ("homes", "extra"):
             value = getattr(self, key)
             if not isinstance(value, str) or (value and not value.startswith("/")):
-                raise Trouble(f"{key} = {value!r}: a full path, or empty.")
+                raise HubError(f"{key} = {value!r}: a full path, or empty.")
         if self.extra and not Path(self.extra).is_file():
-            raise Trouble(f"extra = {self.extra!r}: no such file.")
+            raise HubError(f"extra = {self.extra!r}: no such file.")
         if self.database not in ("sqlite", "postgresql") and not re.match(
             r"postgresql(\+psycopg)?://[^/]+$", str(self.database)
         ):
-            raise Trouble(
+            raise HubError(
                 f"database = {self.database!r}: 'sqlite', 'postgresql' or postgresql://USER:PASSWORD@HOST:PORT"
                 f" (the databases `hub` and `gradebook` of that server are used)."
             )
         if self.spawner == "slurm" and self.slurm == "none":
-            raise Trouble("spawner = 'slurm' needs a Slurm: slurm = 'machine' or 'site'.")
+            raise HubError("spawner = 'slurm' needs a Slurm: slurm = 'machine' or 'site'.")
 
     @property
     def public(self) -> str:
@@ -160,12 +160,12 @@ class Settings:
 
 
 def from_values(values: dict) -> Settings:
-    """Settings from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""
+    """Settings from plain values, as TOML and JSON hold them. Raises HubError for what is not known."""
     known = [f.name for f in dataclasses.fields(Settings)]
     if odd := sorted(values.keys() - set(known)):
         near = difflib.get_close_matches(odd[0], known, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise Trouble(f"the settings know no {', '.join(odd)}.{hint} They have: {', '.join(known)}.")
+        raise HubError(f"the settings know no {', '.join(odd)}.{hint} They have: {', '.join(known)}.")
     if (lti := values.get("lti")) is not None:
         values = values | {"lti": _lti(lti)}
     return Settings(**values)
@@ -174,12 +174,14 @@ def from_values(values: dict) -> Settings:
 def _lti(values: object) -> Lti:
     """The table [lti]."""
     if not isinstance(values, dict):
-        raise Trouble(f"lti = {values!r}: a table, [lti], as in the hub's README.")
+        raise HubError(f"lti = {values!r}: a table, [lti], as in the hub's README.")
     fields = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(Lti)}
     if odd := sorted(values.keys() - fields.keys()):
-        raise Trouble(f"[lti] knows no {', '.join(odd)}; it has: {', '.join(fields)}.")
+        raise HubError(f"[lti] knows no {', '.join(odd)}; it has: {', '.join(fields)}.")
     if absent := [name for name, needed in fields.items() if needed and name not in values]:
-        raise Trouble(f"[lti] lacks {', '.join(absent)}: the platform shows them once the hub is registered.")
+        raise HubError(
+            f"[lti] lacks {', '.join(absent)}: the platform shows them once the hub is registered."
+        )
     return Lti(**values)
 
 
@@ -188,9 +190,9 @@ def from_toml(path: Path) -> Settings:
     try:
         return from_values(tomllib.loads(path.read_text()))
     except OSError as e:
-        raise Trouble(f"{path}: {e.strerror}.") from None
+        raise HubError(f"{path}: {e.strerror}.") from None
     except tomllib.TOMLDecodeError as e:
-        raise Trouble(f"{path} is not TOML: {e}.") from None
+        raise HubError(f"{path} is not TOML: {e}.") from None
 
 
 def as_values(settings: Settings) -> dict:

@@ -10,10 +10,10 @@ from pathlib import Path
 from cluster.system import processes
 
 from .. import services
-from ..one_machine_slurm import state as slurm_states
+from ..one_machine_slurm import slurm_folder
 from ..services import Say
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 
 def slurm_state(state: Path) -> Path:
@@ -23,11 +23,11 @@ def slurm_state(state: Path) -> Path:
 
 def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -> None:
     """Start the one-machine Slurm, or bring its students up to the roster."""
-    from ..one_machine_slurm.start import start_slurm
+    from ..one_machine_slurm.operate import start_slurm
 
     where = slurm_state(state)
     students = tuple(p.user for p in people if p.role == "student")
-    cluster = dataclasses.replace(slurm_states.described(where), students=students, account=settings.account)
+    cluster = dataclasses.replace(slurm_folder.described(where), students=students, account=settings.account)
     start_slurm(cluster, where, say, settings.grader)
 
 
@@ -73,9 +73,9 @@ def _ask(state: Path, settings: Settings, *words: str) -> str:
             command, env=_environment(state, settings), capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as e:
-        raise Trouble(
+        raise HubError(
             f"{' '.join(command)}: {e}. Is Slurm's accounting up? (slurm = {settings.slurm!r})"
         ) from None
     if result.returncode and "Nothing" not in result.stdout + result.stderr:
-        raise Trouble(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
+        raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
     return result.stdout

@@ -26,7 +26,7 @@ from . import (
 from . import state as states
 from .api import Api
 from .roster import Person
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
     "servers": ("etc/prefork.py",),
@@ -46,9 +46,9 @@ def start_hub(
     yes: take a roster that lets many go, too.
     """
     if why := daemons.missing():
-        raise Trouble(f"The hub cannot be started here: {why}.")
+        raise HubError(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
-        raise Trouble(f"{why}.")
+        raise HubError(f"{why}.")
     states.wanted(state)  # at first: what fails from here on is no stop, and the watch tries again
     people = preflight.check(settings, state, root, list_)
     if not yes:
@@ -105,7 +105,7 @@ def _same(state: Path, settings: Settings) -> None:
         if getattr(old, k) != getattr(settings, k)
     ]
     if running and moved:
-        raise Trouble(
+        raise HubError(
             f"{', '.join(running)} run with another {' and '.join(moved)}. Stop first: "
             f"python -m cluster.staff.hub stop --state {state}"
         )
@@ -119,14 +119,14 @@ def _grader(state: Path, settings: Settings) -> None:
     book.ensure(Person("Grader of the course", settings.grader, "instructor"), password=False)
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:
-        raise Trouble(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+        raise HubError(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
 
 
 def _keys(state: Path, settings: Settings) -> object:
     """The public keys of the course; the grader makes them, and keeps the private one."""
     result = sync.grader(state, settings, ["-m", "cluster.staff.feedback.grade_passback"])
     if result.returncode:
-        raise Trouble(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")
+        raise HubError(f"The course's key for LTI was not made:\n{result.stderr[-800:]}")
     return json.loads(result.stdout)
 
 

@@ -12,7 +12,7 @@ from cluster.system.settings import given
 
 from ..services import locked
 from . import config_files, environment, users
-from .settings import Settings, Trouble, as_values, from_values
+from .settings import HubError, Settings, as_values, from_values
 
 if TYPE_CHECKING:
     import psutil
@@ -64,27 +64,27 @@ def accounts(state: Path, chosen: Settings) -> users.Accounts:
 
 
 def check(state: Path) -> None:
-    """Raises Trouble for a folder that cannot serve, whether it is there or not."""
+    """Raises HubError for a folder that cannot serve, whether it is there or not."""
     if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
-        raise Trouble(
+        raise HubError(
             f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
             f"at most {LONGEST} characters long."
         )
     if state.is_relative_to("/tmp"):
-        raise Trouble(
+        raise HubError(
             f"The state folder {state} lies under /tmp, and the sandboxes that grade have a /tmp of their "
             f"own: name another with --state, for make STATE= (/var/tmp would do for a trial)."
         )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
-            raise Trouble(
+            raise HubError(
                 f"The state folder {state} lies under {folder}, which students cannot enter "
                 f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
             )
 
 
 def begin(state: Path) -> None:
-    """Make the folder. Raises Trouble for one that cannot serve."""
+    """Make the folder. Raises HubError for one that cannot serve."""
     check(state)
     state.mkdir(mode=0o755, parents=True, exist_ok=True)
     for name, mode in (("hub", 0o700), ("logs", 0o700), ("home", 0o755), ("etc", 0o755)):
@@ -94,8 +94,7 @@ def begin(state: Path) -> None:
 
 def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
     """Write the generated files; returns the names of those that have changed."""
-    panel = (state / "course/cluster/pages/__init__.py").exists()
-    new = config_files.files(chosen, state, environment.python(state), panel)
+    new = config_files.files(chosen, state, environment.python(state))
     changed = {n for n, text in new.items() if not (state / n).exists() or (state / n).read_text() != text}
     for name, text in new.items():
         (state / name).parent.mkdir(mode=0o755, parents=True, exist_ok=True)

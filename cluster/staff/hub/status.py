@@ -9,17 +9,17 @@ from pathlib import Path
 from cluster.system import processes
 
 from .. import services
-from ..one_machine_slurm.status import report as slurm_report
+from ..one_machine_slurm.operate import report as slurm_report
 from . import COURSE, backup, course_files, daemons, lti, slurm_accounts
 from . import state as states
 from .api import Api
-from .settings import Trouble
+from .settings import HubError
 
 
 def report(state: Path) -> tuple[int, str]:
     """(0 when all of it answers, 1 when something died, 3 when it was stopped on purpose; the report)."""
     if os.getuid():
-        raise Trouble("Only root can read the hub's state (sudo).")
+        raise HubError("Only root can read the hub's state (sudo).")
     if states.record(state) is None:
         return 3, f"No hub was started in {state}."
     settings = states.settings(state)

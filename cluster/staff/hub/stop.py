@@ -13,12 +13,11 @@ from .. import services
 from ..services import Say, step
 from . import COURSE, daemons, environment, neighbours, slurm_accounts, users
 from . import state as states
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 ORDER = ("culler", "hub", "servers", "formgrader", "check")  # then the servers, then the rest
 LATER = ("proxy", "postgres")
 FOLDERS = ("etc", "logs", "hub", "python", "python.new", ".python.old", "course", "course.new", ".course.old")
-FOLDERS += ("python.old", "course.old")  # as earlier versions named them
 FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people", "lti")
 FILES = ("started.json", "processes.json", "lock", "roster.csv", "accounts.json", "passwords.csv")
 FILES += (states.BACKED_UP,)
@@ -30,9 +29,9 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
     purge: remove the users that were made here, their homes, submissions, gradebook and all.
     """
     if os.getuid():
-        raise Trouble("Only root can stop what root started (sudo).")
+        raise HubError("Only root can stop what root started (sudo).")
     if states.record(state) is None:
-        raise Trouble(
+        raise HubError(
             f"No hub was started in {state}; the state folder is named with --state, for make STATE=."
         )
     settings = states.settings(state)
@@ -47,7 +46,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
             note(f"{states.end_all(state, numbers, neighbours.others(state))} processes ended")
         _end(state, LATER, say)
         if settings.slurm == "machine" and slurm_accounts.slurm_runs(state):
-            from ..one_machine_slurm.stop import stop_slurm
+            from ..one_machine_slurm.operate import stop_slurm
 
             stop_slurm(slurm_accounts.slurm_state(state), say)
         if purge:
@@ -60,10 +59,10 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
 
 
 def _used_elsewhere(state: Path, settings: Settings) -> None:
-    """Raises Trouble where a purge would take the home of somebody who is on another hub's roster."""
+    """Raises HubError where a purge would take the home of somebody who is on another hub's roster."""
     there = neighbours.of_others(state)
     if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
-        raise Trouble(
+        raise HubError(
             f"{', '.join(both)}: made here, and on the roster of the hub in {there[both[0]]}, which would "
             "lose them with their homes. Nothing was done. Purge that one first, or stop this one without "
             "--purge."
@@ -71,12 +70,12 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
 
 
 def confirm_purge(state: Path) -> None:
-    """Before a purge: say what goes, and want the folder typed. Raises Trouble where it is not."""
+    """Before a purge: say what goes, and want the folder typed. Raises HubError where it is not."""
     if os.getuid() or states.record(state) is None:
         return  # `stop` says so
     print(losses(state), flush=True)
     if not sys.stdin.isatty():
-        raise Trouble(
+        raise HubError(
             "Nothing was done: nobody can be asked here. With --yes it is purged without a question."
         )
     try:
@@ -84,7 +83,7 @@ def confirm_purge(state: Path) -> None:
     except EOFError:
         typed = ""
     if typed.strip() != str(state):
-        raise Trouble("Nothing was done.")
+        raise HubError("Nothing was done.")
 
 
 def losses(state: Path) -> str:
@@ -126,5 +125,5 @@ def _remove(state: Path) -> None:
     for name in FILES:
         (state / name).unlink(missing_ok=True)
     if any(state.iterdir()):
-        raise Trouble(f"{state} holds more than this command put there; the rest is left.")
+        raise HubError(f"{state} holds more than this command put there; the rest is left.")
     state.rmdir()

@@ -16,7 +16,7 @@ from . import course_files, daemons, environment, lti, neighbours, slurm_account
 from . import state as states
 from .api import Api
 from .roster import Person, read_people
-from .settings import Settings, Trouble
+from .settings import HubError, Settings
 
 KEPT = states.ROSTER
 
@@ -40,9 +40,9 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
 
 
 def check_departures(state: Path, people: list[Person]) -> None:
-    """Raises Trouble where a roster takes out so many that it is more likely cut off than meant."""
+    """Raises HubError where a roster takes out so many that it is more likely cut off than meant."""
     if not people:
-        raise Trouble("The roster names nobody: everybody would be locked out. Nothing was changed.")
+        raise HubError("The roster names nobody: everybody would be locked out. Nothing was changed.")
     if not (state / KEPT).exists():
         return
     last, users_now = read_people(state / KEPT), {p.user for p in people}
@@ -51,7 +51,7 @@ def check_departures(state: Path, people: list[Person]) -> None:
     if len(gone) > max(5, len(last) // 10) or instructors == [True, False]:
         who = f"{len(gone)} of {len(last)} people ({', '.join(gone[:10])}{', …' if gone[10:] else ''})"
         none = " and names no instructor" if instructors == [True, False] else ""
-        raise Trouble(
+        raise HubError(
             f"This roster takes out {who}{none}; they would be logged out at once. Nothing was changed. "
             "If it is meant: --yes (for make HUB_ARGS=--yes)."
         )
@@ -63,7 +63,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     neighbours.check(state, settings, people)
     elsewhere, made = neighbours.of_others(state), neighbours.made_by_others(state)
     if settings.grader in {p.user for p in people}:
-        raise Trouble(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
+        raise HubError(f"The roster names {settings.grader!r}, the user that owns the gradebook.")
     for person in people:
         if person.user in made:  # perhaps locked, as it left that hub's roster
             there = made[person.user]
@@ -90,7 +90,7 @@ def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str
     ]
     result = grader(state, settings, ["-m", "cluster.staff.hub.enrol"], json.dumps(rows))
     if result.returncode:
-        raise Trouble(f"The gradebook was not brought to the roster:\n{result.stderr[-800:]}")
+        raise HubError(f"The gradebook was not brought to the roster:\n{result.stderr[-800:]}")
     return json.loads(result.stdout.splitlines()[-1])
 
 

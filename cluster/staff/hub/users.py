@@ -15,7 +15,7 @@ from pathlib import Path
 from cluster.system import files
 
 from .roster import Person
-from .settings import Trouble
+from .settings import HubError
 
 LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
@@ -37,7 +37,9 @@ class Accounts:
         there, mine = unix_user(person.user), self.all()
         if there and person.user not in mine:
             if is_system(person.user):
-                raise Trouble(f"The roster names {person.user!r}, a user of the system: choose another name.")
+                raise HubError(
+                    f"The roster names {person.user!r}, a user of the system: choose another name."
+                )
             return False
         if there and mine[person.user] is not None:
             self._same(person.user, there)
@@ -85,7 +87,7 @@ class Accounts:
 
     def _same(self, user: str, there: pwd.struct_passwd) -> None:
         if there.pw_uid != self.all()[user]:
-            raise Trouble(
+            raise HubError(
                 f"The user {user!r} was made here with the number {self.all()[user]} and now has "
                 f"{there.pw_uid}: it was made anew. Take its line out of {self.path} to use it as it is."
             )
@@ -117,7 +119,7 @@ def unix_user(user: str) -> pwd.struct_passwd | None:
 def acting(user: str, work: Callable[[], object]) -> object:
     """What `work()` returns (plain data) when that user does it: root follows no link of another's.
 
-    Raises Trouble with the error that it ended in.
+    Raises HubError with the error that it ended in.
     """
     who = pwd.getpwnam(user)
     out, into = os.pipe()
@@ -142,7 +144,7 @@ def acting(user: str, work: Callable[[], object]) -> object:
     os.waitpid(child, 0)
     answer = json.loads(text or '{"error": "it ended without a word"}')
     if "error" in answer:
-        raise Trouble(f"As the user {user}: {answer['error']}")
+        raise HubError(f"As the user {user}: {answer['error']}")
     return answer["value"]
 
 
@@ -155,4 +157,4 @@ def command_prefix(user: str) -> list[str]:
 def _do(*command: str, given: str = "") -> None:
     result = subprocess.run(command, input=given, capture_output=True, text=True)
     if result.returncode:
-        raise Trouble(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
+        raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")

@@ -9,12 +9,10 @@ from pathlib import Path
 
 from cluster.slurm.client import one_machine_state
 
-from ..services import Trouble
-from . import config_files, description, guide, machine, status
-from . import state as states
+from ..services import HubError
+from . import description, guide, machine, slurm_conf, slurm_folder
 from .description import Cluster
-from .start import start_slurm
-from .stop import stop_slurm
+from .operate import export, report, start_slurm, stop_slurm
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
         return {"start": _start, "stop": _stop, "status": _status, "config": _config, "guide": _guide}[
             args.command
         ](args, state)
-    except Trouble as e:
+    except HubError as e:
         print(e, file=sys.stderr)
         return 1
 
@@ -35,12 +33,12 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     say = lambda line: print(line, flush=True)  # noqa: E731
     say(f"Slurm on this machine: {cluster}")
     start_slurm(cluster, state, say, os.environ.get("SUDO_USER"))
-    last = states.record(state)
+    last = slurm_folder.record(state)
     say(f"Memory limits by {last['memory']}" + (f": {last['why']}" if last["why"] else "") + ".")
     if last["host"]:
         say("No namespaces on this machine: the daemons listen on all its addresses (munge keeps them shut).")
     say("It is up, and the course's jobs find it by themselves. What Slurm's own commands need in a shell:")
-    say(status.export(state))
+    say(export(state))
     return 0
 
 
@@ -50,7 +48,7 @@ def _stop(args: argparse.Namespace, state: Path) -> int:
 
 
 def _status(args: argparse.Namespace, state: Path) -> int:
-    code, text = status.report(state)
+    code, text = report(state)
     print(text)
     return code
 
@@ -59,7 +57,7 @@ def _config(args: argparse.Namespace, state: Path) -> int:
     cluster = _cluster(args, state)
     if os.getuid():
         print("Not root: it is not known whether root may use cgroups and namespaces here.", file=sys.stderr)
-    for name, text in config_files.files(cluster, machine.look(cluster, state)).items():
+    for name, text in slurm_conf.files(cluster, machine.look(cluster, state)).items():
         print(f"### {state / name}\n{text}")
     return 0
 
@@ -70,7 +68,7 @@ def _guide(args: argparse.Namespace, state: Path) -> int:
 
 
 def _cluster(args: argparse.Namespace, state: Path) -> Cluster:
-    return description.from_toml(args.description) if args.description else states.described(state)
+    return description.from_toml(args.description) if args.description else slurm_folder.described(state)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -6,8 +6,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from ..services import Trouble
-from . import daemons
+from ..services import HubError
+from . import slurm_daemons
 from .description import Cluster
 
 
@@ -50,17 +50,17 @@ def _await_gpus(cluster: Cluster, state: Path, seconds: float = 20) -> None:
     deadline = time.monotonic() + seconds
     while cluster.gpus and "gres|gpu" not in _rows(state, "show", "tres", "format=type,name"):
         if time.monotonic() > deadline:
-            raise Trouble(f"slurmctld did not tell the accounting of gres/gpu within {seconds:.0f} s.")
+            raise HubError(f"slurmctld did not tell the accounting of gres/gpu within {seconds:.0f} s.")
         time.sleep(0.2)
 
 
 def _rows(state: Path, *words: str) -> list[str]:
-    return (daemons.ask(state, "sacctmgr", "--noheader", "--parsable2", *words) or "").split("\n")[:-1]
+    return (slurm_daemons.ask(state, "sacctmgr", "--noheader", "--parsable2", *words) or "").split("\n")[:-1]
 
 
 def _do(state: Path, *words: str) -> None:
-    env = daemons.environment(state / "slurm.conf")
+    env = slurm_daemons.environment(state / "slurm.conf")
     command = ["sacctmgr", "--immediate", *words]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     if result.returncode and "Nothing new added" not in result.stdout + result.stderr:
-        raise Trouble(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")
+        raise HubError(f"{' '.join(command)}: {(result.stderr or result.stdout).strip()}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from cluster.slurm import words
 
-from ..services import Trouble
+from ..services import HubError
 
 
 @dataclass(frozen=True)
@@ -46,23 +46,25 @@ class Cluster:
         names += [("a partition's name", p.name) for p in self.partitions]
         for what, name in names + [("a student", s) for s in self.students]:
             if not isinstance(name, str) or not re.fullmatch(r"[a-z_][a-z0-9_.-]{0,31}", name):
-                raise Trouble(f"{what} = {name!r}: lower-case letters, digits, '_', '-' and '.' only.")
+                raise HubError(f"{what} = {name!r}: lower-case letters, digits, '_', '-' and '.' only.")
         if self.node[-1:].isdigit():
-            raise Trouble(f"node = {self.node!r} ends in a digit; the nodes' numbers are put behind it.")
+            raise HubError(f"node = {self.node!r} ends in a digit; the nodes' numbers are put behind it.")
         least = {"nodes": 1, "cpus": 1, "memory": 256, "gpus": 0, "gpus_per_student": 0, "node_timeout": 5}
         for key, low in least.items():
             value = getattr(self, key)
             if type(value) is not int or value < low:
-                raise Trouble(f"{key} = {value!r}: a whole number, {low} or more.")
+                raise HubError(f"{key} = {value!r}: a whole number, {low} or more.")
         for p in self.partitions:
             if any(type(v) is not int or v < 1 for v in (p.minutes, p.tier)):
-                raise Trouble(f"partition {p.name}: minutes and tier are whole numbers, 1 or more.")
+                raise HubError(f"partition {p.name}: minutes and tier are whole numbers, 1 or more.")
         if not self.partitions or len({p.name for p in self.partitions}) < len(self.partitions):
-            raise Trouble("partitions: at least one, each with a name of its own.")
+            raise HubError("partitions: at least one, each with a name of its own.")
         if type(self.port) is not int or not 1024 <= self.port <= 65535 - self.nodes - 2:
-            raise Trouble(f"port = {self.port!r}: it and the next {self.nodes + 1} must lie in 1024 … 65535.")
+            raise HubError(
+                f"port = {self.port!r}: it and the next {self.nodes + 1} must lie in 1024 … 65535."
+            )
         if self.memory_limit not in ("auto", "cgroup", "polling"):
-            raise Trouble(f"memory_limit = {self.memory_limit!r}: 'auto', 'cgroup' or 'polling'.")
+            raise HubError(f"memory_limit = {self.memory_limit!r}: 'auto', 'cgroup' or 'polling'.")
 
     @property
     def node_names(self) -> list[str]:
@@ -109,12 +111,12 @@ def clock(minutes: int) -> str:
 
 
 def from_values(values: dict[str, Any]) -> Cluster:
-    """A cluster from plain values, as TOML and JSON hold them. Raises Trouble for what is not known."""
+    """A cluster from plain values, as TOML and JSON hold them. Raises HubError for what is not known."""
     values = dict(values)
     _known(values, Cluster, "the description")
     for key in ("students", "partitions"):
         if not isinstance(values.get(key, []), list | tuple):
-            raise Trouble(f"{key} = {values[key]!r}: a list is wanted.")
+            raise HubError(f"{key} = {values[key]!r}: a list is wanted.")
     if "partitions" in values:
         for p in values["partitions"]:
             _known(p, Partition, "a partition", required=True)
@@ -129,9 +131,9 @@ def from_toml(path: Path) -> Cluster:
     try:
         return from_values(tomllib.loads(path.read_text()))
     except OSError as e:
-        raise Trouble(f"{path}: {e.strerror}.") from None
+        raise HubError(f"{path}: {e.strerror}.") from None
     except tomllib.TOMLDecodeError as e:
-        raise Trouble(f"{path} is not TOML: {e}.") from None
+        raise HubError(f"{path} is not TOML: {e}.") from None
 
 
 def as_values(cluster: Cluster) -> dict[str, Any]:
@@ -142,6 +144,6 @@ def as_values(cluster: Cluster) -> dict[str, Any]:
 def _known(values: dict[str, Any], kind: type, where: str, required: bool = False) -> None:
     names = [f.name for f in dataclasses.fields(kind)]
     if odd := sorted(values.keys() - set(names)):
-        raise Trouble(f"{where} knows no {', '.join(odd)}; it has: {', '.join(names)}.")
+        raise HubError(f"{where} knows no {', '.join(odd)}; it has: {', '.join(names)}.")
     if required and (absent := [n for n in names if n not in values]):
-        raise Trouble(f"{where} lacks {', '.join(absent)}.")
+        raise HubError(f"{where} lacks {', '.join(absent)}.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .config_files import partitions
 from .description import Cluster, span
+from .slurm_conf import partitions
 
 
 def text(cluster: Cluster) -> str:

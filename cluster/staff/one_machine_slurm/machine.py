@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..services import Trouble
+from ..services import HubError
 from .description import Cluster
 
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -55,7 +55,7 @@ def missing() -> str | None:
 
 
 def look(cluster: Cluster, state: Path) -> Machine:
-    """Look at this machine. Raises Trouble for a state folder that cannot serve."""
+    """Look at this machine. Raises HubError for a state folder that cannot serve."""
     _check(state)
     kind, swap, why = memory(cluster.memory_limit)
     host = None if _namespaces() else socket.gethostname().split(".")[0]
@@ -75,7 +75,7 @@ def memory(wanted: str) -> tuple[str, bool, str]:
         return "polling", False, "asked for in the description"
     kind, swap, why = _cgroups()
     if kind == "polling" and wanted == "cgroup":
-        raise Trouble(f"memory_limit = 'cgroup', but {why}.")
+        raise HubError(f"memory_limit = 'cgroup', but {why}.")
     return kind, swap, why
 
 
@@ -102,13 +102,13 @@ def _cgroups() -> tuple[str, bool, str]:
 
 def _check(state: Path) -> None:
     if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
-        raise Trouble(
+        raise HubError(
             f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
             f"at most {LONGEST} characters long: sockets lie under it."
         )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
-            raise Trouble(
+            raise HubError(
                 f"The state folder {state} lies under {folder}, which others cannot enter "
                 f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state or CLUSTER_STATE."
             )
@@ -119,4 +119,4 @@ def user(name: str) -> pwd.struct_passwd:
     try:
         return pwd.getpwnam(name)
     except KeyError:
-        raise Trouble(f"There is no Unix user {name!r}; Debian's packages make it.") from None
+        raise HubError(f"There is no Unix user {name!r}; Debian's packages make it.") from None

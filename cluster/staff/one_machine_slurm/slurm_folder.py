@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cluster.system import files, processes
 
-from ..services import Trouble, process_ledger
-from . import config_files, machine
+from ..services import HubError, process_ledger
+from . import machine, slurm_conf
 from .description import Cluster, as_values, from_values
 from .machine import Machine
 
@@ -31,13 +31,13 @@ def described(state: Path) -> Cluster:
 
 
 def configure(cluster: Cluster, here: Machine) -> None:
-    """Write folders and files. Raises Trouble when daemons run with another configuration than this."""
-    new = config_files.files(cluster, here)
+    """Write folders and files. Raises HubError when daemons run with another configuration than this."""
+    new = slurm_conf.files(cluster, here)
     running = [n for n, r in process_ledger(here.state).all().items() if processes.alive(r) and n != "munged"]
     for name, text in new.items():
         old = here.state / name
         if running and name != "etc/hosts" and old.exists() and old.read_text() != text:
-            raise Trouble(
+            raise HubError(
                 f"{', '.join(running)} run with another configuration: {name} would change. Stop first: "
                 f"python -m cluster.staff.one_machine_slurm stop --state {here.state}"
             )
@@ -56,7 +56,7 @@ def remove(state: Path) -> None:
     for name in FILES:
         (state / name).unlink(missing_ok=True)
     if any(state.iterdir()):
-        raise Trouble(f"{state} holds more than this command put there; the rest is left.")
+        raise HubError(f"{state} holds more than this command put there; the rest is left.")
     state.rmdir()
 
 

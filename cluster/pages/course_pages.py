@@ -15,8 +15,8 @@ from jupyter_server.extension.handler import ExtensionHandlerJinjaMixin, Extensi
 from markupsafe import Markup, escape
 from tornado.web import HTTPError, authenticated
 
-from . import course_map, next_step, receipts, shared_folder, svg_chart, unit_map
-from .user_jobs import Unknown, grouped
+from . import course_map, drawings, receipts, shared_folder
+from .user_jobs import NoSuchJob, grouped
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
 POLICY += "base-uri 'none'; form-action 'self'"
@@ -43,7 +43,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self.settings[self.pool], call, *arguments)
-        except Unknown as error:
+        except NoSuchJob as error:
             raise HTTPError(404, log_message=str(error), reason="No such job") from None
 
     def show(self, template: str, **values: Any) -> None:
@@ -53,7 +53,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.finish(
             self.render_template(
                 template, base=base, lab=self.lab, job_url=self.job_url,
-                static=self.static_url, when=when, until=until, exactly=exactly, chart=svg_chart.svg,
+                static=self.static_url, when=when, until=until, exactly=exactly, chart=drawings.chart,
                 state_class=state_class, coded=coded, form=self.xsrf_form_html, receipt_url=self.receipt_url,
                 feedback_url=self.feedback_url,
                 class_page=self.settings["course_panel"].class_page,
@@ -116,7 +116,7 @@ class Start(Page):
         active = [job for job in jobs if not job.ended]
         self.show(
             "start.html", lectures=lectures, assignments=assignments, active=active, jobs=len(jobs),
-            seen=self.settings["course_panel"].progress, step=next_step.suggested(lectures, assignments),
+            seen=self.settings["course_panel"].progress, step=course_map.suggested(lectures, assignments),
             copies=self.settings["course_panel"].copies, released=self.settings["course_panel"].released,
             shut_out=course_map.shut_out(self.settings["course_panel"].released),
             fetches="assignment_list_manager" in self.settings, **map_of(units, lectures, assignments),
@@ -141,7 +141,7 @@ def map_of(
     here = {lecture.number for lecture in lectures}
     done = {one.number for one in assignments if one.last}
     to_come = [unit for unit in units if unit.number not in here]
-    return {"units": units, "unit_map": unit_map.svg(units, here, done), "to_come": to_come}
+    return {"units": units, "unit_map": drawings.unit_map(units, here, done), "to_come": to_come}
 
 
 class Receipt(Page):

@@ -11,7 +11,7 @@ from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinja
 from jupyter_server.serverapp import ServerApp
 from traitlets import Bool, List, Unicode
 
-from . import buttons, handlers, official_check, validate_handler
+from . import buttons, course_pages, hand_in, official_check, validate_page
 from .user_jobs import UserJobs
 
 HERE = Path(__file__).parent
@@ -61,7 +61,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """After all extensions: no page of theirs is hidden, and jupytext has put in its manager of files."""
         rest = re.escape(serverapp.base_url) + "course/.*"
-        serverapp.web_app.add_handlers(".*$", [(rest, handlers.Nowhere, {"name": self.name})])
+        serverapp.web_app.add_handlers(".*$", [(rest, course_pages.Nowhere, {"name": self.name})])
         if self.progress:
             serverapp.contents_manager.register_post_save_hook(self.saved)
 
@@ -69,14 +69,13 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         """A notebook was saved: the progress may have changed."""
         if model["type"] == "notebook":
             root = Path(self.serverapp.root_dir)
-            self.settings["course_pool"].submit(handlers.mine, self, root)
+            self.settings["course_pool"].submit(course_pages.mine, self, root)
 
     def initialize_handlers(self) -> None:
-        """The pages, the buttons, and nbgrader's Validate."""
-        ours = [*handlers.PAGES, *buttons.ACTIONS, *validate_handler.PAGES, *official_check.PAGES]
-        self.handlers.extend([*ours, (r"/assignments/validate", validate_handler.Validate)])
+        """The pages, with nbgrader's own address of Validate."""
+        for part in (course_pages, buttons, validate_page, hand_in, official_check):
+            self.handlers.extend(part.PAGES)
 
     async def stop_extension(self) -> None:
-        """With the server ends its thread; an app that was not set up, as one of two names, has none."""
-        if pool := self.settings.get("course_pool"):
-            pool.shutdown(wait=False, cancel_futures=True)
+        """End the thread with the server."""
+        self.settings["course_pool"].shutdown(wait=False, cancel_futures=True)

@@ -9,7 +9,7 @@ PRIVATE = "accounts,jobs,reservations,usage,users"  # whose are shown to their o
 
 
 def files(cluster: Cluster, machine: Machine) -> dict[str, str]:
-    """{path under the state folder: text}. `slurm.conf` is for users, `etc/` for the daemons."""
+    """{path under the state folder: text}. `slurm.conf` is for users, `etc/` for the slurm_daemons."""
     return {
         "slurm.conf": slurm(cluster, machine),
         "etc/slurm.conf": daemons(machine),

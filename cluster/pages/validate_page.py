@@ -11,7 +11,7 @@ from typing import Any
 from jupyter_server.base.handlers import APIHandler
 from tornado.web import HTTPError, authenticated
 
-from . import hand_in, handlers
+from . import course_pages, hand_in
 
 
 class Run:
@@ -58,7 +58,7 @@ class Validate(Run, APIHandler):
         self.finish(answer)
 
 
-class Checked(Run, handlers.Page):
+class Checked(Run, course_pages.Page):
     """course/validate: a POST runs the notebook and shows its checks; beside them the way to hand it in."""
 
     @authenticated
@@ -77,37 +77,4 @@ class Checked(Run, handlers.Page):
         return hand_in.facts(found, *self.exchange())
 
 
-class HandIn(handlers.Page):
-    """course/hand-in: says what would be handed in and how it stands; a POST hands it in."""
-
-    @authenticated
-    async def get(self) -> None:
-        self.show("hand_in.html", trouble="", **await self.in_thread(self.about))
-
-    @authenticated
-    async def post(self) -> None:
-        facts = await self.in_thread(self.about)
-        if facts["hinders"]:
-            self.set_status(409)
-            return self.show("hand_in.html", trouble="", **facts)
-        before = facts["one"].last
-        _, manager, released = self.exchange()
-        # In this thread, as nbgrader's own button: it changes the working directory.
-        answer = manager.submit_assignment(Path(released).parent.name, facts["one"].name)
-        facts = await self.in_thread(self.about)
-        if not answer["success"] or facts["one"].last == before:
-            self.log.error("Handing in %s: %s", facts["one"].name, answer.get("value", "nothing has come"))
-            self.set_status(503)
-            return self.show("hand_in.html", trouble=hand_in.in_words(answer.get("value", "")), **facts)
-        self.redirect(self.receipt_url(facts["one"].name, facts["one"].last.key), status=303)
-
-    def about(self) -> dict[str, Any]:
-        """What the page says. 404 where there is no such assignment, or none that was fetched."""
-        name = self.get_argument("of")
-        found = next((one for one in self.mine() if one.name == name and one.path), None)
-        if found is None:
-            raise HTTPError(404, reason="No such assignment")
-        return hand_in.facts(found, *self.exchange())
-
-
-PAGES = [(r"/course/validate", Checked), (r"/course/hand-in", HandIn)]
+PAGES = [(r"/course/validate", Checked), (r"/assignments/validate", Validate)]

@@ -1,13 +1,19 @@
-"""Curves as SVG, drawn by hand: the server that shows them need not load matplotlib."""
+"""Curves of jobs and the map of the units, as SVG, with a text for those who cannot see them.
+
+The server that shows them need not load matplotlib; colours come from the style sheet.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from html import escape
 from typing import TYPE_CHECKING
 
 from jinja2 import Environment
 from markupsafe import Markup
+
+from .course_map import Unit
 
 if TYPE_CHECKING:
     from cluster.jobs.show.curves import Curve
@@ -33,7 +39,7 @@ SVG = Environment(autoescape=True).from_string("""\
 </svg>""")  # noqa: E501
 
 
-def svg(axis: str, name: str, curves: dict[str, Curve]) -> Markup:
+def chart(axis: str, name: str, curves: dict[str, Curve]) -> Markup:
     """One metric by `axis` ('step', 'epoch' or 'line'), a line for each {label: Curve}; safe HTML.
 
     A title says in words what the picture shows. Empty where no curve has a point.
@@ -88,3 +94,42 @@ def ticks(low: float, high: float) -> list[float]:
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [n * step for n in range(first, last + 1)] or [low, high]
+
+
+STEP, RADIUS, MARGIN = 40, 14, 20  # of the circles, in the drawing's units
+
+
+def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str:
+    """An <svg> of all units. here: the numbers of lectures that can be opened; done: of what is handed in."""
+    at = {unit.number: MARGIN + STEP * i for i, unit in enumerate(units)}
+    leaps = [(need, unit.number) for unit in units for need in unit.needs if need in at]
+    rise = max((abs(at[b] - at[a]) for a, b in leaps if at[b] - at[a] > STEP), default=0) / 2
+    y, width = rise + MARGIN, 2 * MARGIN + STEP * (len(units) - 1)
+    parts = [arrow(at[a], at[b], y) for a, b in leaps]
+    parts += [circle(unit, at[unit.number], y, unit.number in here, unit.number in done) for unit in units]
+    return (
+        f'<svg class="chart unit-map" viewBox="0 0 {width} {y + MARGIN:g}" role="img"'
+        f' aria-label="{escape(units_in_words(units))}">{"".join(parts)}</svg>'
+    )
+
+
+def arrow(a: float, b: float, y: float) -> str:
+    """A line between neighbours, above others an arc."""
+    if b - a <= STEP:
+        return f'<path class="leads" d="M{a + RADIUS} {y}H{b - RADIUS}"/>'
+    top, half = y - RADIUS, (b - a) / 2
+    return f'<path class="leads" d="M{a} {top}A{half} {half - RADIUS} 0 0 1 {b} {top}"/>'
+
+
+def circle(unit: Unit, x: float, y: float, here: bool, done: bool) -> str:
+    """A unit: filled when its assignment is handed in, dashed as long as its lecture is to come."""
+    looks = "unit done" if done else "unit" if here else "unit to-come"
+    shape = f'<circle class="{looks}" cx="{x}" cy="{y}" r="{RADIUS}"/>'
+    words = f'<text class="{looks}" x="{x}" y="{y + 4}" text-anchor="middle">{escape(unit.number)}</text>'
+    return f"<g><title>{escape(unit.number)} {escape(unit.title)}</title>{shape}{words}</g>"
+
+
+def units_in_words(units: list[Unit]) -> str:
+    """'02 builds on 01; 03 builds on 01 and 02; …'"""
+    built = [f"{unit.number} builds on {' and '.join(unit.needs)}" for unit in units if unit.needs]
+    return f"The {len(units)} units in a row: " + "; ".join(built) + "."

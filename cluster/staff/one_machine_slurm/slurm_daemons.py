@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cluster.slurm import client
 
-from ..services import Daemon, Trouble
+from ..services import Daemon, HubError
 from .description import Cluster
 from .machine import APART, PATH, Machine, user
 
@@ -139,7 +139,7 @@ def prepare_database(machine: Machine) -> None:
     argv = ["mariadb-install-db", "--no-defaults", *where, *INITIAL]
     result = subprocess.run(argv, env=environment(), capture_output=True, text=True)
     if result.returncode:
-        raise Trouble(f"mariadb-install-db failed:\n{result.stdout[-1000:]}{result.stderr[-1000:]}")
+        raise HubError(f"mariadb-install-db failed:\n{result.stdout[-1000:]}{result.stderr[-1000:]}")
     beside.chmod(0o700)
     beside.rename(database)
 
