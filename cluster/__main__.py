@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
-    c.add_argument("--gpu", action="store_true", help="instead, measure an all-reduce between two GPUs")
+    c.add_argument("--gpu", action="store_true", help="instead, measure two GPUs: all-reduce, training steps")
     return top
 
 
@@ -217,13 +217,15 @@ def _doctor(o: argparse.Namespace) -> int:
 
 def _doctor_gpu() -> int:
     from .network import gpu_check
+    from .training import gpu_steps
 
     missing = gpu_check.missing()
     if missing:
         print(missing, file=sys.stderr)
         return 1
     report, tables = gpu_check.doctor()
-    print("\n\n".join([*tables, str(report)]))
+    tables.append(gpu_steps.doctor(report, next(iter(gpu_check.layouts().values()))))
+    print("\n\n".join([*filter(None, tables), str(report)]))
     return 0 if report.ok else 1
 
 

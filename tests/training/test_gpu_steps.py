@@ -1,0 +1,83 @@
+"""The training steps of `doctor --gpu`: the job itself, here on CPUs, and what is said of its results."""
+
+import copy
+import os
+
+import pytest
+
+from cluster.jobs import submit
+from cluster.jobs.doctor.report import Report
+from cluster.training import gpu_steps
+
+
+def seen(xla=True, factor=1.0, **settings):
+    """What two ranks return; `factor`: of the seconds of Horovod's steps to those of Keras alone."""
+    settings = {
+        "TF32": True,
+        "compute capability": [9, 0],
+        "NCCL": 22105,
+        "batch": 100,
+        "device": "GPU",
+    } | settings
+    steps = [
+        {"network": network, "way": way, "seconds": 0.01 * (factor if way != gpu_steps.ALONE else 1),
+         "xla": xla and way == gpu_steps.ALONE, "device": "GPU", "finite": True}
+        for network in gpu_steps.NETWORKS
+        for way in (gpu_steps.TAPE, gpu_steps.ALONE, gpu_steps.PARALLEL)
+    ]  # fmt: skip
+    return [{"settings": settings, "steps": copy.deepcopy(steps)} for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("found", "subject", "mark", "words"),
+    [
+        (seen(), "training step", "ok", "ran on the GPU"),
+        (seen(), "XLA", "ok", "1.0 times as long"),
+        (seen(factor=1.5), "XLA", "warn", "1.5 times as long"),
+        (seen(xla=False), "XLA", "warn", "Keras does not use it"),
+        (seen(), "TF32", "ok", "used"),
+        (seen(TF32=False), "TF32", "warn", "turned off"),
+        (seen(**{"compute capability": [7, 0]}), "TF32", "warn", "has no TF32"),
+        (seen(NCCL=0), "gradients", "warn", "no NCCL"),
+        (seen(device="TPU"), "training step", "bad", "not on the TPU"),
+    ],
+)
+def test_what_is_said_of_the_steps(found, subject, mark, words):
+    """With a step to take for both, wherever something is slow or wrong."""
+    report = Report()
+    gpu_steps.judge(report, found)
+    item = report.item(subject)
+    assert item.mark == mark and words in item.finding
+    assert bool(item.student) == bool(item.administrator) == (mark != "ok")
+
+
+def test_a_loss_that_is_not_finite_is_a_fault():
+    """On any rank."""
+    found, report = seen(), Report()
+    found[1]["steps"][0]["finite"] = False
+    gpu_steps.judge(report, found)
+    assert not report.ok and "not finite" in report.item("training step").finding
+
+
+def test_the_table_counts_the_images_of_all_ranks():
+    """By hand: 100 images on each of two ranks in 10 ms are 20,000 images/s, on one alone 10,000."""
+    rows = [line.split() for line in gpu_steps.table(seen()).splitlines()]
+    assert [row[-1] for row in rows[1:4]] == ["20,000", "10,000", "20,000"]
+
+
+@pytest.mark.ranks
+def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
+    """Are all kinds of steps taken on two ranks, with finite losses, and does no rank see a GPU?"""
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path))
+
+    def steps():
+        return gpu_steps.measure(8, 2, device="CPU") | {"visible": os.environ["CUDA_VISIBLE_DEVICES"]}
+
+    ranks = submit(steps, ranks_per_node=2, backend="local").results()
+    assert len(ranks) == 2
+    for rank in ranks:
+        assert rank["visible"] == "-1"  # the job requested none
+        assert len(rank["steps"]) == 6 and all(0 < step["seconds"] < 60 for step in rank["steps"])
+        assert {step["device"] for step in rank["steps"]} == {"CPU"}
+        assert all(step["finite"] for step in rank["steps"])
+    assert gpu_steps.table(ranks).count("\n") == 6
