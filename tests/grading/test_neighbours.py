@@ -2,16 +2,18 @@
 
 import os
 import sys
+import threading
 import time
 
 import nbformat
 import pytest
 
+from cluster.staff.classes import gradebook
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside.channel import Channel, Late
 from cluster.staff.engine.outputs import Outputs
 
-from .sandboxes import need, tiny
+from .sandboxes import need, patiently, tiny
 
 RIGHT = "def double(x):\n    return 2 * x"
 MARK = "of_a_student"  # in all texts of students here
@@ -158,3 +160,56 @@ def test_outputs_of_many_small_parts_are_dropped_soon():
     began = time.process_time()
     assert outputs.take(message) == [] and outputs.cut
     assert time.process_time() - began < 10
+
+
+# --- time: one budget for a submission ----------------------------------------------------------------------
+
+LOOP = "while True: pass"
+DEAF = f"import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\n{LOOP}"
+
+
+def loops(count, text=LOOP):
+    notebook = tiny(RIGHT)
+    notebook.cells += [nbformat.v4.new_code_cell(text) for _ in range(count)]
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def hurried():
+    need()
+    with Engine(workers=2, limits=Limits(cell=2, check=2, total=9, processes=64)) as engine:
+        engine.grade(tiny(RIGHT))
+        yield engine
+
+
+def test_a_cell_that_met_its_limit_is_named(hurried):
+    """Is it in the verdict, from which log and feedback have it, and do the points of the checks stay?"""
+    verdict = patiently(hurried, loops(1))
+    assert verdict.slow == ["code cell 4 met its limit of 2 s"]
+    assert verdict.checks["check"].score == 2
+    assert "Code cell 4 met its limit of 2 s." in gradebook.told_of(verdict.to_json())
+
+
+@pytest.mark.parametrize("text", [LOOP, DEAF], ids=["loops", "deaf loops"])
+def test_a_submission_has_one_budget(hurried, text):
+    """Is a submission of many endless cells ended when its budget is, and is said which cells took it?"""
+    verdict = patiently(hurried, loops(50, text))
+    assert verdict.outcome == "graded" and verdict.checks["check"].score == 0
+    assert "code cell 4" in verdict.checks["check"].error and "code cell 4" in verdict.slow[0]
+    assert len(verdict.slow) < 10
+
+
+def test_others_do_not_wait_for_a_submission_that_hangs(hurried):
+    """Do all honest submissions have their verdicts while one that uses its whole budget is still graded?"""
+    order, honest = [], [threading.Thread(target=lambda: order.append(grade(tiny(RIGHT)))) for _ in range(3)]
+
+    def grade(notebook):
+        return patiently(hurried, notebook).checks["check"].score
+
+    hangs = threading.Thread(target=lambda: order.append(grade(loops(50))))
+    hangs.start()
+    for thread in honest:
+        thread.start()
+    for thread in [hangs, *honest]:
+        thread.join()
+    assert order == [2, 2, 2, 0]

@@ -256,6 +256,8 @@ class Head:
 
         notebook = nbformat.from_dict(verdict["notebook"])
         gradebook.show_figures(notebook, found.path)
+        if slow := verdict.get("slow"):
+            self.result.notes[found.student] = [*self.result.notes.get(found.student, ()), *slow]
         notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
         points = gradebook.marks(self.source, notebook, verdict, self.on_disk.void())
         points = {name: points[name] for name in points if self.only in (None, name)}

@@ -55,7 +55,8 @@ def marks(
 
 def told_of(verdict: dict[str, Any]) -> list[str]:
     """What a student is told of how the work was graded, in words."""
-    return [TOLD[fact] for fact in TOLD if verdict.get(fact)]
+    slow = [f"{words[0].upper()}{words[1:]}." for words in verdict.get("slow", ())]
+    return [TOLD[fact] for fact in TOLD if verdict.get(fact)] + slow
 
 
 def show_figures(notebook: NotebookNode, path: Path) -> None:

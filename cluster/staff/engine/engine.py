@@ -78,8 +78,10 @@ class Engine:
             return self._verdict(notebook, files, source, STRETCH)
         except (Again, OSError) as error:
             return Verdict("again", str(error), alone=isinstance(error, Starved))
-        cut, replaced = work.outputs.cut, work.outputs.replaced
-        return Verdict("graded", "", work.checks, work.notebook, output_cut=cut, output_replaced=replaced)
+        return Verdict(
+            "graded", "", work.checks, work.notebook,
+            output_cut=work.outputs.cut, output_replaced=work.outputs.replaced, slow=work.slow,
+        )  # fmt: skip
 
     def _grade(self, work: GradedNotebook, files: Path | str | None) -> None:
         with ExitStack() as stack:
@@ -107,6 +109,7 @@ class Engine:
         if not any(ASKS in text for text in (*given.values(), *checks)):
             return []
         ranks = self._start(stack, "ranks", work)
+        work.pace.pids.append(ranks.pid)
         named = [(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source) for cell in work.cells]
         cells = [[text, name in given] for name, text in named]
         hello(ranks).send({"cells": cells, "limits": self.limits.of_process()})
@@ -122,8 +125,7 @@ class Engine:
         except (Lost, Late) as error:
             if time.monotonic() < work.end:
                 raise Again(f"the checks' process ended: {error}") from error
-            work.own(work.began, self.limits.total)
-            work.fail(f"grading took longer than {self.limits.total:g} s")
+            work.fail(work.out_of_time())
 
     def _start(
         self, stack: ExitStack, module: str, work: GradedNotebook, fds: Sequence[int] = ()

@@ -30,25 +30,29 @@ class Moment:
 
 
 class Pace:
-    """Of the sandbox whose first process is `pid`."""
+    """Of the sandboxes whose first processes are `pids`; the student's is the first of them."""
 
-    def __init__(self, pid: int):
-        self.pid = pid
+    def __init__(self, *pids: int):
+        self.pids = list(pids)
+
+    def family(self) -> list[int]:
+        """All processes of the sandboxes that live."""
+        return [pid for first in self.pids for pid in family(first)]
 
     def now(self) -> Moment:
         """What `starved` compares with."""
-        return Moment(time.monotonic(), pressure(), computed([self.pid]), delay(self.pid))
+        return Moment(time.monotonic(), pressure(), computed(self.family()), delay(self.pids[0]))
 
     def used(self, since: Moment) -> float:
-        """Seconds that the sandbox has computed."""
-        return computed(family(self.pid)) - since.used
+        """Seconds that the sandboxes have computed."""
+        return computed(self.family()) - since.used
 
     def starved(self, since: Moment, limit: float) -> bool:
-        """Has the sandbox had less of `limit` seconds than it would have had without others?
+        """Have the sandboxes had less of `limit` seconds than they would have had without others?
 
         Where the kernel does not tell how long tasks waited, the answer is no.
         """
-        now, pids = self.now(), family(self.pid)
+        now, pids = self.now(), self.family()
         waited = None if None in (now.waited, since.waited) else now.waited - since.waited
         used = self.used(since)
         delayed = max(now.delayed - since.delayed, *map(delay, pids[1:]), 0.0)

@@ -62,6 +62,7 @@ class GradedNotebook:
         self.given: list[tuple[str, str]] = []  # (name, text)
         self.graded: dict[str, NotebookNode] = {}
         self.checks: dict[str, Check] = {}
+        self.slow: list[str] = []
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
             name = role.get("grade_id")
@@ -123,6 +124,22 @@ class GradedNotebook:
         self.began = self.pace.now()
         self.end = self.began.at + self.limits.total
 
+    def more_time(self) -> float:
+        """Seconds that are left of the budget, or that are added to it because others had the processors."""
+        now = time.monotonic()
+        if now >= self.end:
+            longest = self.began.at + STRETCH * self.limits.total
+            if now >= longest or not self.pace.starved(self.began, self.limits.total):
+                return 0.0
+            self.end = now + GRACE
+        return self.end - now
+
+    def out_of_time(self) -> str:
+        """Why there are no more points: the budget is used up. Raises Starved where others have used it."""
+        self.own(self.began, self.limits.total)
+        why = f"; before that {', '.join(self.slow)}" if self.slow else ""
+        return f"grading took longer than {self.limits.total:g} s, the budget of a submission{why}"
+
     def own(self, since: Moment, limit: float) -> None:
         """Raise Starved where this limit, met since a Moment, was not the student's own."""
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
@@ -134,8 +151,8 @@ class GradedNotebook:
         The last are for it to end by itself: it looks at its own time a little later than the engine does.
         """
         limit = self.limits.cell
-        end = min(since.at + STRETCH * limit + GRACE, self.end)
-        while time.monotonic() < end and self.pace.starved(since, limit):
+        end = since.at + STRETCH * limit + GRACE
+        while time.monotonic() < end and self.more_time() and self.pace.starved(since, limit):
             yield GRACE
         yield self.rest(GRACE)
 
@@ -160,6 +177,7 @@ class GradedNotebook:
                 reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
                 if isinstance(reply, dict) and reply.get("over"):
                     self.own(since, self.limits.cell)
+                    self.slow.append(f"code cell {number} met its limit of {self.limits.cell:g} s")
                 cell.outputs = self.outputs_of(number - 1, reply, not_run)
             where = "after its last cell"
             channel.receive(self.rest(self.limits.cell + GRACE))
@@ -167,6 +185,10 @@ class GradedNotebook:
             raise Ended(f"your notebook's process ended {where}: {error}") from error
         except Late as error:
             self.own(since, self.limits.cell)
+            if time.monotonic() >= self.end:
+                self.slow.append(f"the budget of {self.limits.total:g} s was used up {where}")
+                raise Ended(f"your notebook used up its budget: {self.out_of_time()}") from error
+            self.slow.append(f"the notebook met the limit of {self.limits.cell:g} s {where}")
             raise Ended(f"your notebook took too long {where} and could not be interrupted") from error
 
     def judge(self, channel: Channel) -> bool:
@@ -191,8 +213,10 @@ class GradedNotebook:
     def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
         """One message of the referee's; no points yet where the check's hidden part is still to come."""
         since = self.pace.now()
-        reply = channel.receive(self.rest(self.limits.total))
+        reply = channel.receive(self.rest(self.limits.total), self.more_time)
         self.hold_to_limit(reply, since)
+        if str(reply.get("error", "")).startswith("TimeLimit"):
+            self.slow.append(f"check {name} met its limit of {self.limits.check:g} s")
         if "broken" in reply:
             raise Again(f"the checks cannot be run: {reply['broken']}")
         check, cell = self.checks[name], self.graded[name]

@@ -13,11 +13,11 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one submission. Times in seconds of the wall clock, sizes in bytes."""
+    """Of one submission. Times in seconds of the wall clock less what neighbours took, sizes in bytes."""
 
-    cell: float = 180  # one cell of the student's
+    cell: float = 60  # one cell of the student's
     check: float = 180  # one check
-    total: float = 1200  # everything
+    total: float = 180  # the budget of a submission: all cells, checks and trials on ranks together
     memory: int = 4096 * MIB  # private data of one process; of all together where cgroups can be used
     disk: int = 256 * MIB  # each of the work folder, /tmp and /dev/shm; and one file
     files: int = 200 * MIB  # what was handed in
@@ -57,6 +57,7 @@ class Verdict:
     output_cut: bool = False
     output_replaced: bool = False  # text in no encoding was
     alone: bool = False
+    slow: list[str] = field(default_factory=list)  # which cells and checks met a limit of time, as text
 
     def to_json(self) -> dict[str, Any]:
         """As plain data."""
@@ -69,4 +70,5 @@ class Verdict:
             "output_cut": self.output_cut,
             "output_replaced": self.output_replaced,
             "alone": self.alone,
+            "slow": self.slow,
         }
