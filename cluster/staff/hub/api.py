@@ -7,12 +7,15 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from typing import Any
 
 from . import INSTRUCTORS, STUDENTS
 from .roster import Person
 from .settings import HubError, Settings
 
 STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
+PAGE = 200  # users in one answer: the hub lists no more, whatever is asked for
+PAGED = "application/jupyterhub-pagination+json"
 GROUPS = {"student": STUDENTS, "instructor": INSTRUCTORS}
 
 
@@ -22,9 +25,17 @@ class Api:
     def __init__(self, settings: Settings, token: str):
         self.base, self.token = f"{settings.hub}/hub/api", token
 
-    def __call__(self, method: str, path: str, body: object = None, missing: object = None) -> object:
-        """The answer. Raises HubError for a refusal; `missing` is returned for what is not there."""
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        missing: Any = None,
+        accept: str = "application/json",
+    ) -> Any:
+        """The answer, None for what does not exist. Raises HubError for a refusal."""
         headers = {"Authorization": f"token {self.token}", "Content-Type": "application/json"}
+        headers["Accept"] = accept
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.base + path, data, headers, method=method)
         try:
@@ -34,35 +45,52 @@ class Api:
         except urllib.error.HTTPError as e:
             with e:
                 if e.code == 404:
-                    return missing
+                    return None
                 raise HubError(
                     f"The hub refused {method} {path}: {e.code} {e.read().decode()[:300]}"
                 ) from None
         except OSError as e:
             raise HubError(f"The hub does not answer at {self.base} ({e}); start it again.") from None
 
-    def people(self) -> dict[str, set[str]]:
-        """{user: groups} of the hub."""
-        return {u["name"]: set(u["groups"]) for u in self("GET", "/users?limit=100000")}
+    def users(self) -> list[dict[str, Any]]:
+        """All users of the hub, read page by page: it lists at most 200 in one answer."""
+        found: list[dict[str, Any]] = []
+        offset: int | None = 0
+        while offset is not None:
+            page = self("GET", f"/users?offset={offset}&limit={PAGE}", accept=PAGED)
+            found += page["items"]
+            following = page["_pagination"]["next"]
+            offset = following and following["offset"]
+        return found
 
     def apply(self, people: list[Person]) -> list[str]:
-        """Bring the hub's users and groups to the roster; returns what was changed, in words."""
-        there, changes = self.people(), []
+        """Bring the hub's users and groups to the roster; return what changed, as text."""
+        listed, changes = self.users(), []
+        there = {user["name"]: set(user["groups"]) for user in listed}
+        with_server = {user["name"] for user in listed if user["server"] or user["pending"]}
         if new := [p.user for p in people if p.user not in there]:
             self("POST", "/users", {"usernames": new})
+        joining: dict[str, list[str]] = {}
+        leaving: dict[str, list[str]] = {}
+        changed_role = []
         for person in people:
             group = GROUPS[person.role]
             old = there.get(person.user, set()) & set(GROUPS.values())
             if old == {group}:
                 continue
+            joining.setdefault(group, []).append(person.user)
             for other in old - {group}:
-                self("DELETE", f"/groups/{other}/users", {"users": [person.user]})
-            self("POST", f"/groups/{group}/users", {"users": [person.user]})
+                leaving.setdefault(other, []).append(person.user)
+            changed_role += [person.user] * bool(old)
             changes.append(f"{person.user}: {'now ' if old else ''}{person.role}")
-            if old:
-                self.end(person.user)  # the next server has the extensions of the new role
+        for method, groups in (("DELETE", leaving), ("POST", joining)):
+            for group, users in groups.items():
+                self(method, f"/groups/{group}/users", {"users": users})
+        for user in changed_role:
+            self.end(user)  # the next server has the extensions of the new role
         for user in sorted(there.keys() - {p.user for p in people}):
-            self.end(user)
+            if user in with_server:
+                self.end(user)
             self("DELETE", f"/users/{urllib.parse.quote(user)}")
             changes.append(f"{user}: out of the hub")
         return changes

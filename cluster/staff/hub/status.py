@@ -43,7 +43,7 @@ def report(state: Path) -> tuple[int, str]:
         rows.append(f"  gradebook  {lost} Put back the last backup (restore FILE).")
         troubles.append(lost)
     if good == len(whole):
-        people = Api(settings, daemons.tokens(state, settings)["sync"])("GET", "/users?limit=100000")
+        people = Api(settings, daemons.tokens(state, settings)["sync"]).users()
         servers = sorted(p["name"] for p in people if p["server"])
         rows.append(f"  {len(people)} people; servers: {', '.join(servers) or 'none'}")
     if settings.lti:

@@ -24,7 +24,7 @@ KEPT = states.ROSTER
 def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
     """Apply the roster everywhere; returns what was changed, in words. The hub has to run."""
     api = Api(settings, daemons.tokens(state, settings)["sync"])
-    api.people()  # a hub that does not answer is said before anything is changed
+    api.users()  # a hub that does not answer is said before anything is changed
     changed = unix(state, settings, people)
     if settings.lti:
         lti.enrol(state, people)
