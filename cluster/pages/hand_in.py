@@ -12,18 +12,24 @@ from tornado.web import HTTPError, authenticated
 from cluster import pasted_cells
 from cluster.system.text import printable
 
+from . import receipts
 from .course_map import Assignment
 from .course_pages import Page
 
 MOST = 5000  # files and folders that the course takes (cluster.staff.work_files)
 NOWHERE = "No course takes it here. It is handed in on your course's JupyterHub."
+KEPT = "A previous submission still counts."
+DELETE = "Delete files that you do not need, then submit again."
 REASONS = {  # of nbgrader's error: what is said instead
     "Directory size is too big": "Its folder is too large.",
     "write permissions": "The course's inbox takes nothing now. Tell your instructor.",
     "Inbound directory doesn't exist": "The course's inbox is not there. Tell your instructor.",
     "Assignment not found": "The course has taken this assignment back. Ask your instructor.",
-    "No space left": "The disk is full. Delete what you do not need, then hand in again.",
-    "Disk quota exceeded": "Your part of the disk is full. Delete what you do not need, then hand in again.",
+    receipts.COURSE_FULL: "The course's disk is full, so nothing was submitted. "
+    + KEPT
+    + " Tell your instructor.",
+    "No space left": f"Your disk is full, so nothing was submitted. {KEPT} {DELETE}",
+    "Disk quota exceeded": f"Your disk quota is used up, so nothing was submitted. {KEPT} {DELETE}",
 }
 
 

@@ -17,6 +17,7 @@ from cluster.system.text import printable
 
 NAME = "receipt.json"
 NOT_WORK = {NAME, "timestamp.txt", "submission_secret.txt"}
+COURSE_FULL = "The disk of the course is full"  # what `nbgrader_submit` reports
 STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
 
 

@@ -1,0 +1,97 @@
+"""Submitting: what is in the exchange and in the cache afterwards, also if a disk is full."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cluster.pages import hand_in, receipts
+
+COURSE = "course"
+SUBMIT = """
+import resource, sys
+from nbgrader.auth import Authenticator
+from nbgrader.coursedir import CourseDirectory
+from traitlets.config import Config
+from cluster.pages.nbgrader_submit import Submit
+
+c = Config()
+c.CourseDirectory.course_id, c.CourseDirectory.assignment_id = "course", "01_loops"
+c.Exchange.root, c.Exchange.cache, c.Exchange.assignment_dir = sys.argv[1:4]
+if sys.argv[4] != "0":
+    limit = int(sys.argv[4])
+    copy = Submit.write_copy
+    def write_copy(self, target, secret):
+        full = str(target).startswith(sys.argv[5])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit if full else -1, -1))
+        try:
+            copy(self, target, secret)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (-1, -1))
+    Submit.write_copy = write_copy
+Submit(coursedir=CourseDirectory(config=c), authenticator=Authenticator(config=c), config=c).start()
+"""
+
+
+@pytest.fixture
+def exchange(tmp_path):
+    """An exchange with one released assignment, which has been fetched."""
+    for name in ("inbound", "outbound", "feedback"):
+        (tmp_path / "exchange" / COURSE / name).mkdir(parents=True)
+    (tmp_path / "exchange").chmod(0o777)
+    for folder in (tmp_path / "exchange" / COURSE / "outbound", tmp_path / "work"):
+        (folder / "01_loops").mkdir(parents=True)
+        (folder / "01_loops" / "loops.ipynb").write_text("x" * 60_000)
+    return tmp_path
+
+
+def submit(top, full=""):
+    """Submit once. full: the folder whose disk takes 40,960 bytes of a file and no more."""
+    command = [sys.executable, "-c", SUBMIT, *(str(top / one) for one in ("exchange", "cache", "work"))]
+    command += ["40960" if full else "0", str(top / full)]
+    env = os.environ | {"HOME": str(top), "JUPYTER_CONFIG_DIR": str(top / "none")}
+    return subprocess.run(command, cwd=top, env=env, capture_output=True, text=True, timeout=300)
+
+
+def arrived(top):
+    """{name: bytes of its notebook} in the exchange's inbound folder, whatever is called otherwise too."""
+    inbound = top / "exchange" / COURSE / "inbound"
+    return {path.name: (path / "loops.ipynb").stat().st_size for path in inbound.iterdir()}
+
+
+def test_a_submission_and_its_receipt(exchange):
+    """Is it in the exchange and in the cache, closed by a timestamp, with a receipt of what is there?"""
+    done = submit(exchange)
+    assert done.returncode == 0, done.stderr
+    (name,) = arrived(exchange)
+    there = exchange / "exchange" / COURSE / "inbound" / name
+    assert there.stat().st_mode & 0o777 == 0o777 and (there / "loops.ipynb").stat().st_mode & 0o777 == 0o644
+    (one,) = receipts.hand_ins(exchange / "cache", "01_loops")
+    assert one.exact and [row[0] for row in receipts.files(one)] == ["loops.ipynb"]
+    for file in ("timestamp.txt", "submission_secret.txt", "loops.ipynb"):
+        assert (there / file).read_bytes() == (one.folder / file).read_bytes()
+    assert one.folder.name == name.rpartition("+")[0]
+
+
+@pytest.mark.parametrize(
+    ("full", "words"), [("exchange", "The course's disk is full"), ("cache", "nbgrader could not take it")]
+)
+def test_a_full_disk_leaves_the_previous_submission(exchange, full, words):
+    """With the exchange's disk full, or one's own: is all as it was, and is the right disk named?"""
+    assert submit(exchange).returncode == 0
+    before, cached = arrived(exchange), sorted(path.name for path in (exchange / "cache").rglob("*"))
+    done = submit(exchange, full)
+    assert done.returncode != 0
+    assert hand_in.in_words(done.stderr).startswith(words), done.stderr
+    assert arrived(exchange) == before
+    assert sorted(path.name for path in (exchange / "cache").rglob("*")) == cached
+    assert len(receipts.hand_ins(exchange / "cache", "01_loops")) == 1
+
+
+def test_the_page_names_the_disk():
+    """Are one's own full disk and the course's distinguished, and nobody is told to delete for the course?"""
+    own = hand_in.in_words("OSError: [Errno 28] No space left on device")
+    courses = hand_in.in_words(f"RuntimeError: {receipts.COURSE_FULL}: [Errno 28] No space left on device")
+    assert "Delete files" in own and "Delete" not in courses and "Tell your instructor" in courses
+    assert all("A previous submission still counts." in words for words in (own, courses))
