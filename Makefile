@@ -114,7 +114,7 @@ format:  ## format the code and the notebooks' text twins
 	@ruff check --fix .
 	@ruff format .
 
-lock: setup  ## resolve the pins of pyproject.toml anew into constraints.txt
+lock: setup  ## resolve the ranges of pyproject.toml again: constraints.txt, environment.yml
 	$(PY) cluster/staff/pins.py
 
 clean:  ## remove the environment and caches; grades, submissions and runs are kept

@@ -187,9 +187,9 @@ import sys, tomllib
 from packaging.requirements import Requirement
 project = tomllib.load(open("pyproject.toml", "rb"))["project"]
 groups = project["optional-dependencies"]
-pins = [p for p in project["dependencies"] if Requirement(p).name not in ("tensorflow", "tensorflow-cpu")]
+ranges = [p for p in project["dependencies"] if Requirement(p).name not in ("tensorflow", "tensorflow-cpu")]
 wanted = [p for name in groups if f",{name}," in sys.argv[1] for p in groups[name]]
-print(*pins, *groups["gpu"], *wanted, sep="\n")' "$1"
+print(*ranges, *groups["gpu"], *wanted, sep="\n")' "$1"
 }
 have_mpi() { command -v mpicxx >/dev/null; }
 
@@ -267,8 +267,8 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Glo
 }
 
 for_gpus() { [ -z "$gpu" ] || cat constraints-gpu.txt; }
-pins=$({ grep -h '==' pyproject.toml | grep -v '^gpu '; cat constraints.txt cluster/pages/switched_on.json; for_gpus; } | digest)
-compiled=$({ grep -hE '^ *"?(tensorflow|compiled)' pyproject.toml; mpicxx --version 2>/dev/null; for_gpus; } | digest)
+pins=$({ sed -n '/^dependencies/,/^\[tool/p' pyproject.toml | grep -v '^gpu \|^ *#'; cat constraints.txt cluster/pages/switched_on.json; for_gpus; } | digest)
+compiled=$({ grep -hE '^(tensorflow_cpu|tensorflow|horovod)==' constraints.txt; mpicxx --version 2>/dev/null; for_gpus; } | digest)
 steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
 [ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
 [ "$want" = " book " ] || [ "$want" = " slides " ] && steps+=("book@$pins")

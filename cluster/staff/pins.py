@@ -1,15 +1,17 @@
-"""Writes constraints.txt and constraints-gpu.txt: the pins of pyproject.toml resolved for the oldest Python
-the course allows.
+"""Write the locked versions: the ranges of pyproject.toml resolved for the oldest Python the course allows.
+
+They go into constraints.txt, constraints-gpu.txt and environment.yml.
 
     make lock
 
 The oldest Python decides: a newer one may be given packages that the older cannot install (Debian 12 has
-3.11.2). Horovod is left out: it is compiled on the machine, and only from source.
+3.11.2). Horovod keeps the version it has in constraints.txt: it is compiled from source, on the machine.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 OLDEST = "3.11.0"
-HEAD = f"# Made by `make lock` from the pins of pyproject.toml, resolved for Python {OLDEST}.\n"
+HEAD = f"# Made by `make lock` from the ranges of pyproject.toml, resolved for Python {OLDEST}.\n"
 HEAD_GPU = HEAD + "# What `make setup GPU=1` installs beside, or in place of, what is in constraints.txt.\n"
 APART = ("compiled", "gpu")  # groups: from source, on the machine; and another TensorFlow
 
@@ -27,25 +29,48 @@ def main() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = project["optional-dependencies"]
     lines = resolved(sum((groups[name] for name in groups if name not in APART), project["dependencies"]))
-    write(ROOT / "constraints.txt", HEAD, lines)
+    kept = locked((ROOT / "constraints.txt").read_text())
+    lines += [f"{name}=={kept[name]}\n" for name in map(name_of, groups["compiled"])]
+    write(ROOT / "constraints.txt", HEAD, sorted(lines, key=str.lower))
+    conda = ROOT / "environment.yml"
+    write(conda, with_versions(conda.read_text(), locked("".join(lines))), [])
     beside = resolved(groups["gpu"], "--constraint", str(ROOT / "constraints.txt"))
     write(ROOT / "constraints-gpu.txt", HEAD_GPU, [line for line in beside if line not in lines])
 
 
-def resolved(pins: list[str], *options: str) -> list[str]:
-    """The lines 'name==version' of all that these pins need, sorted."""
+def resolved(ranges: list[str], *options: str) -> list[str]:
+    """The lines 'name==version' of all that these ranges need, sorted."""
     with tempfile.TemporaryDirectory() as nowhere:
         report = Path(nowhere, "report.json")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
         command += ["--python-version", OLDEST, "--only-binary=:all:", "--target", nowhere, *options]
-        subprocess.run([*command, "--report", str(report), *pins], check=True)
+        subprocess.run([*command, "--report", str(report), *ranges], check=True)
         found = [package["metadata"] for package in json.loads(report.read_text())["install"]]
     lines = sorted((f"{p['name']}=={p['version']}\n" for p in found), key=str.lower)
     return [line for line in lines if not line.startswith(("setuptools==", "wheel=="))]
 
 
+def name_of(requirement: str) -> str:
+    """The name that a requirement or a locked line begins with, as pip compares names."""
+    return re.split(r"[^\w.-]", requirement.strip())[0].lower().replace("_", "-")
+
+
+def locked(text: str) -> dict[str, str]:
+    """{name: version} of the lines of constraints.txt."""
+    lines = (line.split("==") for line in text.splitlines() if "==" in line and not line.startswith("#"))
+    return {name_of(name): version for name, version in lines}
+
+
+def with_versions(conda: str, versions: dict[str, str]) -> str:
+    """environment.yml with these versions; TensorFlow's is the same for all processors."""
+    versions = {"tensorflow": versions["tensorflow-cpu"], **versions}
+    return re.sub(
+        r"(?m)^( +- )([\w.-]+)==[\w.]+", lambda m: f"{m[1]}{m[2]}=={versions[name_of(m[2])]}", conda
+    )
+
+
 def write(path: Path, head: str, lines: list[str]) -> None:
-    """Beside it, and renamed."""
+    """Write to another file first, then rename it."""
     beside = path.with_suffix(".tmp")
     beside.write_text(head + "".join(lines))
     beside.rename(path)
