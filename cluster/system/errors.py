@@ -16,5 +16,6 @@ class ClusterError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython and Jupyter print instead of a traceback."""
-        first, *rest = [*str(self).splitlines(), *getattr(self, "__notes__", ())]
+        notes: list[str] = getattr(self, "__notes__", [])
+        first, *rest = [*str(self).splitlines(), *notes]
         return [f"\x1b[31m{type(self).__name__}\x1b[0m: {first}", *rest]
