@@ -8,7 +8,7 @@ WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-book setup-slides setup-test lab demo drill test test-all lint format lectures book slides experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
+.PHONY: help setup setup-book setup-slides setup-test lab demo drill test test-all verify lint format lectures book slides experiments claims exercises mutants exploits student doctor slurm slurm-stop hub hub-stop test-hub roster-there setup-hub setup-slurm bench lock clean
 
 help:  ## list these commands
 	@echo "From Convolution to Cluster"
@@ -26,6 +26,9 @@ test: setup-test  ## lint, unit tests, jobs on a real Slurm; releases, one lectu
 
 test-all: setup-test  ## the same with every lecture, wrong solution, forgery and attack: for a nightly run, before a release
 	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test
+
+verify: setup-test  ## execute a lecture and grade all submissions of its assignment: UNIT=07 (default: what has changed)
+	$(PY) -m tests.verify $(UNIT)
 
 drill: setup-test  ## grade a class of 100 on a real Slurm while a node and the head are killed (needs root)
 	CLUSTER_DRILL=$(or $(STUDENTS),100) $(PY) -m pytest tests/grading/test_drill.py -k killed -s

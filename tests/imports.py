@@ -26,15 +26,19 @@ def arrows(root: Path) -> set[Arrow]:
     return {
         (name, target)
         for name, path in known.items()
-        for target in imported(path, name, known)
+        for target in imported(path.read_text(encoding="utf-8"), package_of(name, path), known)
         if target != name
     }
 
 
-def imported(path: Path, name: str, known: Iterable[str]) -> Iterator[str]:
-    """The modules among `known` that a file imports, also by `import_module` and `from . import x`."""
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def package_of(name: str, path: Path) -> str:
+    """The package of a module, from which its relative imports start."""
+    return name if path.name == "__init__.py" else name.rpartition(".")[0]
+
+
+def imported(text: str, package: str, known: Iterable[str]) -> Iterator[str]:
+    """The modules among `known` that code imports, also by `import_module` and `from . import x`."""
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

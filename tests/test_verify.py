@@ -1,0 +1,160 @@
+"""Is each unit verified as it stands, and does a change make those units out of date that depend on it?"""
+
+import datetime
+import json
+
+import pytest
+
+from . import ROOT, verify
+from .grading.courses import make_course, write_mutant
+
+SENTENCE = '    raise ValueError(f"{x} is no number")\n'
+COURSE = {  # a second unit, and a package; unit 99 is the assignment of `make_course`
+    "lectures/text/98_other.py": "# %% [markdown]\n# # Other\n\n# %%\nimport cluster.training.data as data\n",
+    "lectures/text/99_topic.py": "# %% [markdown]\n# # Topic\n\n# %%\n%matplotlib inline\n"
+    'from cluster.lecture import guess\n\nrecord = open("runs/99_record.json")  # of a large machine\n',
+    "lectures/runs/99_record.json": '{"seconds": 1}',
+    "lectures/runs/98_unused.json": "{}",
+    "solutions/98_other/other.py": '# %% solution="other"\n### BEGIN SOLUTION\nx = 1\n### END SOLUTION\n',
+    "cluster/lecture.py": "from cluster.system import processes\n\n\ndef guess(): ...\n",
+    "cluster/checks/__init__.py": "from .compare import close\n",
+    "cluster/checks/compare.py": f"def close(x):\n    return x\n    # as is\n{SENTENCE}",
+    "cluster/training/__init__.py": "",
+    "cluster/training/data.py": "from cluster.jobs import log\n\nSIZE = 28\n",
+    "cluster/training/distributed.py": "RANKS = 2\n",
+    "cluster/network/__init__.py": "",
+    "cluster/jobs/__init__.py": "def log(): ...\n",
+    "cluster/system/processes.py": "SECONDS = 1\n",
+    "cluster/staff/engine/engine.py": "LIMIT = 1\n",
+    "cluster/pages/style.css": "a {}\n",
+    "pyproject.toml": '["keras==3.15.1", "tqdm==4.67.1", "tensorflow-cpu==2.18.1"]\n',
+    "constraints.txt": "keras==3.15.1\nkeras-tuner==1.0\nnumpy==2.0.2\n",
+}
+DOUBLING = "solutions/99_doubling/doubling.py"
+CHANGES = [  # file, old text, new text, units that are out of date then
+    ("cluster/checks/compare.py", "# as is", "# unchanged", ""),
+    ("cluster/checks/compare.py", "is no number", "is not a number", ""),
+    ("cluster/checks/compare.py", "return x", "return 2 * x", "99"),
+    ("cluster/training/data.py", "28", "32", "98"),
+    ("cluster/training/distributed.py", "2", "3", ""),  # no unit imports it
+    ("cluster/lecture.py", "guess(): ...", "guess(n): ...", "99"),
+    ("cluster/system/processes.py", "1", "2", ""),
+    ("cluster/jobs/__init__.py", "log()", "log(x)", ""),
+    ("cluster/staff/engine/engine.py", "1", "2", ""),
+    ("cluster/pages/style.css", "{}", "{color: red}", ""),
+    ("nbgrader_config.py", "c = get_config()", "c = get_config()\nx = 1", ""),
+    (DOUBLING, "# # Doubling", "# # Twice a number", ""),
+    (DOUBLING, "Twice x.", "The double of x.", ""),
+    (DOUBLING, "2 * x", "x + x", "99"),
+    (DOUBLING, "points=2", "points=3", "99"),
+    (DOUBLING, "# AUTOTEST double(0.1 + 0.2)", "# AUTOTEST double(0.1)", "99"),
+    (DOUBLING, "### BEGIN HIDDEN TESTS\nassert", "assert", "99"),
+    ("tests/mutants/99/squares.py", "x * x", "x ** 3", "99"),
+    ("tests/mutants/99/squares.py", "double-of-others", "double-of-one", "99"),
+    ("lectures/text/99_topic.py", "# # Topic", "# # Subject", ""),
+    ("lectures/text/99_topic.py", "of a large machine", "from a large machine", ""),
+    ("lectures/text/99_topic.py", "%matplotlib inline", "%matplotlib agg", "99"),
+    ("lectures/runs/99_record.json", "1", "2", "99"),
+    ("lectures/runs/98_unused.json", "{}", "[]", ""),
+    ("pyproject.toml", "tqdm==4.67.1", "tqdm==4.67.2", ""),
+    ("constraints.txt", "keras-tuner==1.0", "keras-tuner==1.1", ""),
+    ("pyproject.toml", "tensorflow-cpu==2.18.1", "tensorflow-cpu==2.19.0", "98 99"),
+    ("constraints.txt", "keras==3.15.1", "keras==3.16.0", "98 99"),
+]
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A small course of two units, both verified."""
+    root = make_course(tmp_path_factory.mktemp("verify"))
+    write_mutant(root, "squares", {"double-of-others"}, "x * x + x * (x == 1)")
+    text = root / DOUBLING
+    text.write_text(text.read_text() + "\n# %%\nfrom cluster.checks import close\n")
+    for name, content in COURSE.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    for unit in verify.units(root):
+        verify.write(root, unit, entry(root, unit))
+    return root
+
+
+def entry(root, unit, minutes=0):
+    found = {"commit": "1234567", "date": datetime.date(2026, 11, 1), "minutes": minutes, "graded": 3}
+    return found | {"digests": verify.digests(root, unit)}
+
+
+def test_every_unit_is_verified():
+    """Has no unit changed since all its submissions were graded? `make verify` grades those that have."""
+    assert verify.out_of_date(ROOT) == {}
+
+
+@pytest.mark.parametrize(("name", "old", "new", "units"), CHANGES)
+def test_what_a_change_makes_out_of_date(course, name, old, new, units):
+    """Does a change make those units out of date whose results it can change, and no other?"""
+    path = course / name
+    before = path.read_text()
+    assert before.count(old) >= 1
+    path.write_text(before.replace(old, new))
+    verify.package.cache_clear()
+    found = verify.out_of_date(course)
+    path.write_text(before)
+    verify.package.cache_clear()
+    assert " ".join(found) == units
+    assert verify.out_of_date(course) == {}
+
+
+def test_a_message_names_what_has_changed_and_the_command(course):
+    """Does it name paths, pins and the command with its minutes, and say if a unit was never verified?"""
+    original = (course / verify.FILE).read_text()
+    changed = entry(course, "99", minutes=12.5)
+    changed["digests"] |= {"keras": "3.0.0", "cluster/checks/gone.py": "0"}
+    verify.write(course, "99", changed)
+    assert verify.out_of_date(course) == {
+        "99": "cluster/checks/gone.py, keras changed since it was verified on 2026-11-01; "
+        "run `make verify UNIT=99` (12.5 minutes)"
+    }
+    (course / verify.FILE).write_text(original.partition("\n[99]")[0])
+    assert "never verified; run `make verify UNIT=99`" in verify.out_of_date(course)["99"]
+    verify.write(course, "99", entry(course, "99"))
+    assert (course / verify.FILE).read_text() == original
+
+
+def test_an_entry_says_what_was_graded(course):
+    """Are solution, unsolved version and the wrong solution of the small course counted?"""
+    assert verify.graded(course, "99") == 3
+    assert set(verify.digests(course, "99")) >= {
+        "tests/wrong_solutions/99.py",
+        "lectures/runs/99_record.json",
+    }
+
+
+@pytest.mark.parametrize("failure", ["failed", "skipped", "changed"])
+def test_only_a_unit_that_is_as_declared_gets_an_entry(course, monkeypatch, failure):
+    """Is nothing written after a failed or skipped test, or if a file has changed meanwhile?"""
+
+    def run(command, **options):
+        report = next(word for word in command if word.startswith("--junitxml=")).partition("=")[2]
+        skipped = int(failure == "skipped")
+        with open(report, "w") as file:
+            file.write(f'<testsuites><testsuite tests="4" skipped="{skipped}"/></testsuites>')
+        assert options["env"]["CLUSTER_TEST_ALL"] == "1"
+        if failure == "changed":
+            text = (course / DOUBLING).read_text()
+            (course / DOUBLING).write_text(text.replace("2 * x", "x + x"))
+        return type("Done", (), {"returncode": int(failure == "failed")})
+
+    original, text = (course / verify.FILE).read_text(), (course / DOUBLING).read_text()
+    monkeypatch.setattr(verify.subprocess, "run", run)
+    wrong = verify.verify(course, "99")
+    (course / DOUBLING).write_text(text)
+    assert {"failed": "not as declared", "skipped": "1 tests were skipped", "changed": "meanwhile"}[
+        failure
+    ] in wrong
+    assert (course / verify.FILE).read_text() == original
+
+
+def test_a_syntax_tree_is_plain():
+    """Is it made of what JSON holds, and are magics and code that is no Python no error?"""
+    for source in ("%time x = 1\n!ls", "def f(:", "x = [1.5, 2j, b'a', None, True, ...]"):
+        assert json.dumps(verify.tree_of(source))
+    assert verify.tree_of("def f(:  # a") != verify.tree_of("def f(:  # b")

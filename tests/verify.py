@@ -1,0 +1,316 @@
+"""Which units are verified: `make verify UNIT=07` executes a lecture and grades its assignment's submissions.
+
+Only if everything is as declared, the unit gets its entry in tests/verified.toml: when it was verified, on
+which commit, in how many minutes, and a digest of each thing that its results depend on:
+
+    its own files           the lecture's text, the assignment, its wrong, alternative and forged submissions,
+                            and the recorded runs that they name
+    what student code uses  modules of cluster/checks, cluster/training and cluster/network, and
+                            cluster/lecture.py, as far as the unit imports them
+    pins                    of LIBRARIES
+
+The platform (jobs, slurm, system, pages, staff) and the machine are left out: they have tests of their own,
+and `make test` grades a few submissions of each unit on them. Comments, docstrings, Markdown cells and the
+messages of assertions and errors are no part of a digest of code: a corrected sentence costs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import datetime
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import jupytext
+
+from cluster.staff.course import assignments
+from cluster.staff.release import twins, wrong_solutions
+from tests.attacks import corpus
+
+from . import ROOT, imports
+
+LIBRARIES = ("horovod", "keras", "nbgrader", "numpy", "tensorflow")
+ROOMS = re.compile(r"cluster\.(checks|training|network)(\.|$)|cluster\.lecture$")
+RUN = re.compile(r"\bruns/([\w.-]+\.\w+)")
+# Lines that are no Python, or comments with a meaning: they become statements.
+MARK = re.compile(r"(?m)^(\s*)([%!?].*|#.*(?:AUTOTEST|BEGIN (?:SOLUTION|HIDDEN)|END (?:SOLUTION|HIDDEN)).*)$")
+FILE = Path("tests", "verified.toml")
+HEAD = """\
+# The units that were verified as a whole, with a digest of each thing that they depend on (tests/verify.py).
+# `make verify UNIT=07` writes the entry of a unit. minutes: on the machine that verified it; 0 if unknown.
+# note: how the digests of another commit came to be written here.
+"""
+TESTS = (  # with make test-all; each as far as its id names the unit
+    "tests/lectures/test_build.py::test_lecture_runs",
+    "tests/grading/test_mutants.py::test_all_mutants_are_caught",
+    "tests/grading/test_release.py::test_committed_release_is_what_the_solution_generates",
+    "tests/grading/test_forgeries.py::test_a_forgery_gains_nothing",
+)
+
+Digests = dict[str, str]  # {path, or name of a library: digest, or pinned version}
+
+
+def units(root: Path) -> list[str]:
+    """The numbers of all units."""
+    return [assignment[:2] for assignment in assignments(root)]
+
+
+def digests(root: Path, unit: str) -> Digests:
+    """What the results of a unit depend on, each with its digest."""
+    [text] = (root / "lectures" / "text").glob(f"{unit}_*.py")
+    [assignment] = assignments(root, unit)
+    lecture = [c.source for c in jupytext.read(text, fmt="py:percent").cells if c.cell_type == "code"]
+    found = {name_of(root, text): digest(map(tree_of, lecture))}
+    code = [*lecture]
+    for path in sorted((root / "solutions" / assignment).iterdir()):
+        if path.suffix == ".py":
+            notebook = twins.notebook(path)
+            found[name_of(root, path)] = digest(map(cell_of, notebook.cells))
+            code += [cell.source for cell in notebook.cells if cell.cell_type == "code"]
+        elif path.is_file() and path.suffix != ".ipynb":  # a notebook is generated
+            found[name_of(root, path)] = digest([path.read_bytes().hex()])
+    for kind, entries in submissions(root, assignment, notebook).items():
+        if entries:
+            found[f"tests/{kind}/{unit}.py"] = digest(entries)
+    for name in sorted({name for source in code for name in RUN.findall(source)}):
+        path = root / "lectures" / "runs" / name
+        if path.is_file():
+            content = tree_of(path.read_text()) if path.suffix == ".py" else path.read_bytes().hex()
+            found[name_of(root, path)] = digest([content])
+    found |= {name_of(root, path): digest([tree_of(path.read_text())]) for path in modules(root, code)}
+    return found | pins(root)
+
+
+def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[Any]]:
+    """{kind: all submissions of the kind}: what stands in their cells, and what is expected of their checks.
+
+    How a file says it (one file per submission, patches of the solution) makes no difference.
+    """
+    answers = wrong_solutions.cells_of(notebook, "solution")
+
+    def entry(mutant: wrong_solutions.Mutant) -> list[Any]:
+        cells = {n: tree_of(wrong_solutions.refill(answers[n].source, t)) for n, t in mutant.replace.items()}
+        return [mutant.name, sorted(mutant.fails), sorted(mutant.may_fail), sorted(cells.items())]
+
+    return {
+        "wrong_solutions": [entry(m) for m in wrong_solutions.load_all(root, assignment, notebook)],
+        "alternative_solutions": [
+            entry(m) for m in wrong_solutions.load_all_unusual(root, assignment, notebook)
+        ],
+        "forgeries": [[one.name, one.fair, tree_of(one.answer)] for one in forgeries(root, assignment)],
+    }
+
+
+def forgeries(root: Path, assignment: str) -> list[Any]:
+    """The forged submissions of an assignment."""
+    return list(corpus.load_all(root / "tests" / "exploits" / assignment[:2]).values())
+
+
+def modules(root: Path, code: Iterable[str]) -> list[Path]:
+    """The modules of ROOMS that code imports, directly or by way of others of ROOMS."""
+    files, targets = package(root)
+    todo = [name for source in code for name in imports.imported(_marked(source), "", files)]
+    found: set[str] = set()
+    while todo:
+        name = todo.pop()
+        if name not in found and ROOMS.match(name):
+            found.add(name)
+            todo += [*targets.get(name, ()), name.rpartition(".")[0]]
+    return sorted(files[name] for name in found)
+
+
+@cache
+def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
+    """The package's modules, and what each imports: ({module: file}, {module: modules})."""
+    targets: dict[str, list[str]] = {}
+    for name, target in imports.arrows(root):
+        targets.setdefault(name, []).append(target)
+    return imports.modules(root), targets
+
+
+def pins(root: Path) -> Digests:
+    """{library: pinned version} of LIBRARIES."""
+    text = "".join((root / name).read_text() for name in ("pyproject.toml", "constraints.txt"))
+    found = {}
+    for name in LIBRARIES:
+        versions = re.findall(rf"(?m)(?<![\w-]){name}(?:-cpu)?(?:\[[\w,-]+\])?==([\w.]+)", text)
+        found[name] = ", ".join(sorted(set(versions)))
+    return found
+
+
+def cell_of(cell: Any) -> Any:
+    """What of an assignment's cell counts: of a code cell its code, and nbgrader's role of any cell."""
+    role = cell.metadata.get("nbgrader", {})
+    role = (
+        {name: role.get(name) for name in ("grade_id", "grade", "solution", "locked", "points")}
+        if role
+        else {}
+    )
+    return [role, tree_of(cell.source) if cell.cell_type == "code" else ""]
+
+
+def tree_of(source: str) -> Any:
+    """Python source as a syntax tree without docstrings and messages; the lines of what is no Python."""
+    try:
+        return _plain(ast.parse(_marked(source)))
+    except SyntaxError:
+        return source.splitlines()
+
+
+def _marked(source: str) -> str:
+    return MARK.sub(lambda line: f"{line[1]}__line__({line[2]!r})", source)
+
+
+def _plain(node: Any) -> Any:
+    """A syntax tree as lists, the same for every version of Python."""
+    if isinstance(node, list):
+        return [_plain(child) for child in node if not _is_text(child)]
+    if not isinstance(node, ast.AST):
+        return node if isinstance(node, (str, int, type(None))) else repr(node)
+    if isinstance(node, ast.Assert):
+        node.msg = None
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        node.exc.args = [arg for arg in node.exc.args if not _is_message(arg)]
+    fields = [(name, _plain(child)) for name, child in ast.iter_fields(node) if child not in (None, [])]
+    return [type(node).__name__, *fields]
+
+
+def _is_text(node: Any) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _is_message(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def digest(parts: Iterable[Any]) -> str:
+    """12 hex digits of what can be written as JSON."""
+    return hashlib.sha256(json.dumps(list(parts), sort_keys=True).encode()).hexdigest()[:12]
+
+
+def name_of(root: Path, path: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def verified(root: Path) -> dict[str, dict[str, Any]]:
+    """{unit: its entry in tests/verified.toml}."""
+    path = root / FILE
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def changes(before: Digests, now: Digests) -> list[str]:
+    """The names whose digests differ, or that only one of the two has."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+
+
+def out_of_date(root: Path) -> dict[str, str]:
+    """{unit: what has changed since it was verified, and the command that verifies it}."""
+    found, entries = {}, verified(root)
+    for unit in units(root):
+        entry = entries.get(unit, {"digests": {}})
+        if changed := changes(entry["digests"], digests(root, unit)):
+            what = f"{', '.join(changed)} changed since it was verified on {entry.get('date')}"
+            minutes = f" ({entry['minutes']:g} minutes)" if entry.get("minutes") else ""
+            what = what if unit in entries else "was never verified"
+            found[unit] = f"{what}; run `make verify UNIT={unit}`{minutes}"
+    return found
+
+
+def write(root: Path, unit: str, entry: dict[str, Any]) -> None:
+    """Replace the entry of a unit."""
+    lines = [HEAD.rstrip("\n")]
+    for number, each in sorted((verified(root) | {unit: entry}).items()):
+        lines += ["", f"[{number}]", f'commit = "{each["commit"]}"', f"date = {each['date']}"]
+        lines += [f"minutes = {each['minutes']:g}", f"graded = {each['graded']}"]
+        lines += [f'note = "{each["note"]}"'] if "note" in each else []
+        lines += [f"[{number}.digests]"]
+        lines += [f'"{name}" = "{value}"' for name, value in sorted(each["digests"].items())]
+    beside = root / FILE.with_suffix(".tmp")
+    beside.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    beside.replace(root / FILE)
+
+
+def graded(root: Path, unit: str) -> int:
+    """How many submissions a unit has, the solution and the unsolved version included."""
+    [assignment] = assignments(root, unit)
+    notebook = twins.notebook(next((root / "solutions" / assignment).glob("*.py")))
+    return 2 + sum(map(len, submissions(root, assignment, notebook).values()))
+
+
+def commit(root: Path) -> str:
+    """The commit that is checked out; what is not committed yet is in the digests."""
+    command = ["git", "-C", str(root), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def verify(root: Path, unit: str) -> str:
+    """Execute the lecture, grade all submissions, write the entry; return what is wrong, "" if nothing is."""
+    before, start = digests(root, unit), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="verify-") as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-s",
+            "-k",
+            f"{unit}_",
+            f"--junitxml={report}",
+            *TESTS,
+        ]
+        done = subprocess.run(command, cwd=root, env=os.environ | {"CLUSTER_TEST_ALL": "1"})
+        if done.returncode:
+            return f"unit {unit} is not as declared: see the failures above"
+        suites = ElementTree.parse(report).getroot().iter("testsuite")
+        if skipped := sum(int(suite.get("skipped", 0)) for suite in suites):
+            return f"unit {unit} is not verified: {skipped} tests were skipped; -rs shows why"
+    if changed := changes(before, digests(root, unit)):
+        return f"unit {unit} is not verified: {', '.join(changed)} changed meanwhile; run the command again"
+    entry = {"commit": commit(root), "date": datetime.date.today(), "digests": before}
+    entry |= {"minutes": round((time.monotonic() - start) / 60, 1), "graded": graded(root, unit)}
+    write(root, unit, entry)
+    print(
+        f"unit {unit} is verified: {entry['graded']} submissions, {entry['minutes']:g} minutes; commit {FILE}"
+    )
+    return ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make verify", description=__doc__.partition(":")[0])
+    parser.add_argument(
+        "units", nargs="*", metavar="NN", help="units, as 07 (default: all that are out of date)"
+    )
+    parser.add_argument("--list", action="store_true", help="only say which units are out of date")
+    options = parser.parse_args()
+    if unknown := sorted({*options.units} - {*units(ROOT)}):
+        sys.exit(f"There is no unit {', '.join(unknown)}; there are {', '.join(units(ROOT))}")
+    stale = out_of_date(ROOT)
+    if options.list or not (options.units or stale):
+        print("\n".join(f"{unit}: {what}" for unit, what in stale.items()) or "All units are verified.")
+        return 0
+    wrong = [what for unit in options.units or stale if (what := verify(ROOT, unit))]
+    for what in wrong:
+        print(f"error: {what}", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
