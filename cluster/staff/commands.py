@@ -12,6 +12,7 @@ from .classes import exchange
 from .course import Course, CourseError, assignments, opened, say, scored
 
 if TYPE_CHECKING:
+    from . import platforms
     from .classes.dispatch import Backend
     from .classes.grade import Result
 
@@ -45,6 +46,17 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
                    help="do not compare a folder's owner with the student's name: for an inbox that only"
                    " you can write to")  # fmt: skip
     c.set_defaults(run=collect)
+
+    c = command("import", "take submissions from the bulk download of Moodle, Canvas or Blackboard (a zip)")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("zip", help="the platform's download, as it is")
+    c.add_argument("--like", metavar="FILE", help="the platform's own table of its people")
+    c.set_defaults(run=import_submissions)
+
+    c = command("feedback-zip", "write the feedback of imported submissions as a zip for the platform")
+    c.add_argument("assignment", help=ONE)
+    c.add_argument("--to", metavar="FILE", help="where to write (.grading/feedback-ASSIGNMENT.zip)")
+    c.set_defaults(run=feedback_zip)
 
     c = command("regrade", "grade one check anew: its points or its text have changed, or it was wrong")
     c.add_argument("assignment", help=ONE)
@@ -243,6 +255,45 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
     return wrong + [f"{student}: {why}" for student, why in sorted(untold.items())]
 
 
+def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
+    """Import a platform's download; returns what was refused."""
+    from .classes import platform_zip, prepare
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    like = read_table(options.like)
+    wanted = prepare.Source.from_gradebook(course.coursedir, assignment).name + ".ipynb"
+    with opened(course) as book:
+        known = [(one.id, " ".join(filter(None, [one.first_name, one.last_name]))) for one in book.students]
+    people = platform_zip.People(known, like)
+    result = platform_zip.import_zip(course, assignment, wanted, Path(options.zip), people)
+    say(f"{assignment}: {len(result.students)} imported, {len(result.refused)} refused, from {options.zip}")
+    say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
+    return [f"{name} is refused: {why}" for name, why in sorted(result.refused.items())]
+
+
+def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
+    """Write the zip for the platform; returns who has no feedback in it."""
+    from .classes import platform_zip
+
+    [assignment] = assignments(root, options.assignment)
+    course = Course(root)
+    target = Path(options.to or course.private / f"feedback-{assignment}.zip")
+    given, left = platform_zip.feedback_zip(course, assignment, target)
+    say(f"{target}: feedback of {len(given)}")
+    return [f"{student} {why}" for student, why in sorted(left.items())]
+
+
+def read_table(path: str | None) -> platforms.Table | None:
+    """The platform's table that --like names. Raises CourseError."""
+    from . import platforms
+
+    try:
+        return platforms.read(Path(path)) if path else None
+    except (CourseError, OSError) as error:
+        raise CourseError(f"--like: {error}") from None
+
+
 def regrade(root: Path, options: argparse.Namespace) -> list[str]:
     """Grade one check anew."""
     from .classes import grade
@@ -313,7 +364,6 @@ def similar(root: Path, options: argparse.Namespace) -> list[str]:
 
 def export(root: Path, options: argparse.Namespace) -> list[str]:
     """Write final points."""
-    from . import platforms
     from .classes import grading_folder
     from .feedback import export as exporting
 
@@ -321,10 +371,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
         raise CourseError(
             "--like is an export of a platform: say which, with --for canvas, moodle, blackboard"
         )
-    try:
-        like = platforms.read(Path(options.like)) if options.like else None
-    except (CourseError, OSError) as error:
-        raise CourseError(f"--like: {error}") from None
+    like = read_table(options.like)
     course = Course(root)
     with opened(course) as book:
         known = sorted(found.name for found in book.assignments)

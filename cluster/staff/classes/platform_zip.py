@@ -1,0 +1,395 @@
+"""Submissions out of the bulk download of a learning platform, and feedback into a zip for its upload.
+
+Each file name begins with whose it is, after the platforms' documentation:
+
+    Moodle      Ada Lovelace_123456_assignsubmission_file_/…   or …_file_NAME without folders
+    Canvas      lovelaceada_LATE_123_4567_NAME                 user and attachment, LATE only for late ones
+    Blackboard  TITLE_ada_attempt_2026-11-01-12-30-00_NAME     next to a TITLE_ada_attempt_….txt of its own
+    others      ada/… or ada.zip                               by the login
+
+A zip of a platform holds students' data: nothing in it is trusted. Sizes are counted while reading, links and
+names that lead out of the folder are refused, and one student's fault is no other's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import stat
+import unicodedata
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from cluster.system import files
+from cluster.system.text import printable
+
+from ..course import Course, CourseError, SubmissionError
+from ..platforms import Table
+from ..work_files import DEEPEST, LARGEST, LONGEST, MOST, NOT_KEPT, NOT_WORK
+from . import grading_folder
+
+MEMBERS = 200_000  # files of the whole download
+WHOLE = 20 * 2**30  # bytes of the whole download, unpacked
+NESTED = 2**28  # bytes of a student's own zip
+PIECE = 2**20  # bytes read at a time
+MOODLE = re.compile(r"(?P<name>.+?)_(?P<number>\d+)_assignsubmission_(?:file|onlinetext)(?:_(?P<rest>.*))?")
+CANVAS = re.compile(
+    r"(?P<name>[^_]+)_(?:late_)?(?P<number>\d+)_(?P<attachment>\d+)_(?P<rest>.+)", re.IGNORECASE
+)
+BLACKBOARD = re.compile(r"(?P<who>.+)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_(?P<rest>.+)|\.txt)")
+# What platforms, browsers and people add to the name of a notebook.
+ADDED = re.compile(r"(?i)^(?:late_|copy of )+|(?:\s*\(\d+\)|\s*-\s*copy\s*\d*|-\d{1,2})+(?=\.ipynb$)")
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
+
+
+@dataclass
+class Part:
+    """What of one student lies in a download. prefix: what the platform knows the submission by."""
+
+    prefix: str
+    platform: str
+    order: str = ""  # the time of the attempt, in Blackboard's names
+    late: bool = False
+    members: list[tuple[str, zipfile.ZipInfo]] = field(default_factory=list)  # (path below it, member)
+
+
+@dataclass
+class Imported:
+    """What became of a download: names of students; `refused` has folders or files, and why."""
+
+    students: list[str] = field(default_factory=list)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class People:
+    """Who is who: by login, by a platform's number, by name. Logins of the gradebook and of an export."""
+
+    def __init__(self, known: Iterable[tuple[str, str]], like: Table | None):
+        self.logins: dict[str, str] = {}
+        self.numbers: dict[str, str] = {}
+        self.names: dict[str, set[str]] = {}
+        for login, name in known:
+            self._add(login, login, name)
+        number = next((i for i, h in enumerate(like.header) if h.lower() == "id"), None) if like else None
+        for entry in like.people if like else ():
+            self._add(entry.user, entry.login, " ".join(entry.names))
+            if number is not None:
+                self.numbers[entry.fields[number].strip()] = entry.user
+
+    def _add(self, user: str, login: str, name: str) -> None:
+        self.logins |= {user.casefold(): user, login.casefold(): user}
+        if name.strip():
+            self.names.setdefault(plain(name), set()).add(user)
+
+    def find(self, part: Part) -> str:
+        """The login of a part's student. Raises SubmissionError with what is missing."""
+        if part.platform == "moodle":
+            name = MOODLE.fullmatch(part.prefix)["name"]
+            found = self.names.get(plain(name), set())
+            if len(found) > 1:
+                raise SubmissionError(
+                    f"{len(found)} people are called {printable(name)}: put the file into a folder that is"
+                    " named by the login, and import that zip"
+                )
+            if found:
+                return next(iter(found))
+            raise SubmissionError(f"nobody is called {printable(name)}; give the participants with --like")
+        if part.platform == "canvas":
+            number = CANVAS.fullmatch(f"{part.prefix}_x")["number"]
+            if number in self.numbers:
+                return self.numbers[number]
+            raise SubmissionError(f"nobody has Canvas's number {number}; give its gradebook with --like")
+        if part.platform == "blackboard":
+            who = BLACKBOARD.fullmatch(f"{part.prefix}.txt")["who"].casefold()
+            found = [login for login in self.logins if who.endswith(f"_{login}")]
+            if found:
+                return self.logins[max(found, key=len)]
+            raise SubmissionError("nobody has this login; give Blackboard's grade download with --like")
+        return self.logins[part.prefix.casefold()]
+
+
+def plain(name: str) -> str:
+    """A name without order, accents, case and marks, by which two writings of it are the same."""
+    letters = unicodedata.normalize("NFKD", name)
+    letters = "".join(c for c in letters if not unicodedata.combining(c)).casefold()
+    return " ".join(sorted(re.findall(r"\w+", letters.replace("_", " "))))
+
+
+def is_rubbish(path: PurePosixPath) -> bool:
+    """What macOS, Windows and Jupyter leave in archives, which is nobody's work."""
+    return (
+        any(part in (*NOT_KEPT, "__MACOSX") for part in path.parts)
+        or path.name.startswith("._")
+        or path.name in (".DS_Store", "Thumbs.db", "desktop.ini", *NOT_WORK)
+    )
+
+
+def split(name: str, people: People) -> tuple[Part, str] | None:
+    """(whose part, the path below it) of a member's name, or None where it names nobody."""
+    parts = PurePosixPath(name).parts
+    for i, word in enumerate(parts):
+        below = "/".join(parts[i + 1 :])
+        if found := MOODLE.fullmatch(word):
+            prefix = word[: found.start("rest")] if found["rest"] else word
+            return Part(prefix, "moodle"), "/".join(filter(None, [found["rest"], below]))
+        if found := BLACKBOARD.fullmatch(word):
+            if found["rest"] is None:  # its own summary, no file of the student's
+                return Part(word.removesuffix(".txt"), "blackboard", found["when"]), ""
+            prefix = word[: found.start("rest") - 1]
+            return Part(prefix, "blackboard", found["when"]), "/".join(filter(None, [found["rest"], below]))
+        if found := CANVAS.fullmatch(word):
+            prefix, late = word[: found.start("rest") - 1], "_late_" in word.lower()
+            return Part(prefix, "canvas", late=late), "/".join(filter(None, [found["rest"], below]))
+        login = word if below else word.removesuffix(".zip")
+        if login.casefold() in people.logins and (below or word.endswith(".zip")):
+            return Part(login, "plain"), below or word
+    return None
+
+
+def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part]], dict[str, str]]:
+    """({student: parts, the newest last}, {name: why it is refused}) of a download."""
+    found: dict[str, Part] = {}
+    refused: dict[str, str] = {}
+    for member in archive.infolist():
+        path = PurePosixPath(member.filename.replace("\\", "/"))
+        if member.is_dir() or is_rubbish(path):
+            continue
+        whose = split(str(path), people)
+        if whose is None:
+            refused[printable(str(path), 80)] = (
+                "this name begins with nobody: it follows neither Moodle, Canvas nor Blackboard, and names no"
+                " known login"
+            )
+            continue
+        part = found.setdefault(whose[0].prefix, whose[0])
+        if whose[1]:
+            part.members.append((whose[1], member))
+    students: dict[str, list[Part]] = {}
+    for part in found.values():
+        try:
+            students.setdefault(people.find(part), []).append(part)
+        except SubmissionError as why:
+            refused[printable(part.prefix, 80)] = str(why)
+    for own in students.values():
+        own.sort(key=lambda part: part.order)
+    return students, refused
+
+
+class Budget:
+    """Bytes and files that may still be unpacked, of one student and of all."""
+
+    def __init__(self) -> None:
+        self.whole = WHOLE
+
+    def begin(self) -> None:
+        """The next student."""
+        self.own, self.count = LARGEST, MOST
+
+    def file(self) -> None:
+        self.count -= 1
+        if self.count < 0:
+            raise SubmissionError(f"it holds more than {MOST} files")
+
+    def take(self, size: int) -> None:
+        self.own, self.whole = self.own - size, self.whole - size
+        if self.own < 0:
+            raise SubmissionError(f"its files have more than {LARGEST >> 20} MiB")
+        if self.whole < 0:
+            raise CourseError(f"the download has more than {WHOLE >> 30} GiB unpacked: import it in parts")
+
+
+def safe(name: str) -> PurePosixPath:
+    """A path below the student's folder. Raises SubmissionError for one that leads out of it."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    if path.is_absolute() or ".." in path.parts or "\0" in name or re.match(r"[A-Za-z]:", name):
+        raise SubmissionError(f"the name {printable(name, 60)} leads out of its folder")
+    if len(path.parts) > DEEPEST or len(str(path).encode(errors="replace")) > LONGEST:
+        raise SubmissionError(f"the path {printable(name, 60)} is too long")
+    return path
+
+
+def check(member: zipfile.ZipInfo) -> None:
+    """Raise SubmissionError for what is no plain file, or is encrypted."""
+    mode = member.external_attr >> 16
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        raise SubmissionError(f"{printable(member.filename, 60)} is a link or a special file")
+    if member.flag_bits & 1:
+        raise SubmissionError(f"{printable(member.filename, 60)} is encrypted")
+
+
+def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
+    """Unpack one file, its bytes counted while they are read, whatever the archive says of them."""
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(target, "xb") as written:
+        while piece := read.read(PIECE):
+            budget.take(len(piece))
+            written.write(piece)
+
+
+def unpack(archive: zipfile.ZipFile, part: Part, target: Path, budget: Budget) -> dict[Path, tuple[int, ...]]:
+    """Write a part's files below `target`; {path: time in the archive}. A student's own zip is unpacked once.
+
+    Raises SubmissionError.
+    """
+    written: dict[Path, tuple[int, ...]] = {}
+
+    def put(opened: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
+        check(member)
+        budget.file()
+        path = target / safe(name)
+        if path in written:
+            raise SubmissionError(f"it holds two files named {printable(name, 60)}")
+        with opened.open(member) as read:
+            copy_member(read, path, budget)
+        written[path] = member.date_time
+
+    try:
+        for name, member in part.members:
+            if not name.lower().endswith(".zip"):
+                put(archive, member, name)
+                continue
+            if member.file_size > NESTED:
+                raise SubmissionError(f"{printable(name, 60)} has more than {NESTED >> 20} MiB")
+            inner = target / ".own.zip"
+            check(member)
+            with archive.open(member) as read:
+                copy_member(read, inner, budget)
+            with zipfile.ZipFile(inner) as own:
+                for one in own.infolist():
+                    if not one.is_dir() and not is_rubbish(PurePosixPath(one.filename)):
+                        put(own, one, f"{safe(name).with_suffix('')}/{one.filename}")
+            inner.unlink()
+    except BROKEN as error:
+        raise SubmissionError(f"its archive cannot be read: {printable(str(error), 100)}") from None
+    except OSError as error:
+        if grading_folder.of_the_machine(error):
+            raise
+        raise SubmissionError(f"it cannot be unpacked: {printable(str(error), 100)}") from None
+    return written
+
+
+def choose(found: dict[Path, tuple[int, ...]], wanted: str) -> tuple[Path | None, list[Path]]:
+    """(the notebook that counts, the others): the exact name, else the newest that was `wanted` before a
+    platform or a browser renamed it, else the only one."""
+    notebooks = sorted(path for path in found if path.suffix == ".ipynb")
+    named = [path for path in notebooks if wanted in (path.name, ADDED.sub("", path.name))]
+    ranked = sorted(named, key=lambda path: (path.name == wanted, found[path])) or notebooks
+    if not named and len(notebooks) != 1:
+        return None, notebooks
+    return ranked[-1], [path for path in notebooks if path != ranked[-1]]
+
+
+def import_zip(course: Course, assignment: str, wanted: str, path: Path, people: People) -> Imported:
+    """Put a platform's bulk download into the folder of what was submitted; what was there is replaced.
+
+    wanted: the file name of the assignment's notebook. Raises CourseError where the zip cannot be read.
+    """
+    result, budget = Imported(), Budget()
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, *BROKEN) as error:
+        raise CourseError(f"{path} is no zip that can be read: {error}") from None
+    with archive:
+        if len(archive.infolist()) > MEMBERS:
+            raise CourseError(f"{path} holds more than {MEMBERS:,} files: import it in parts")
+        students, result.refused = parts(archive, people)
+        for student, own in sorted(students.items()):
+            budget.begin()
+            try:
+                result.notes[student] = take(course, assignment, wanted, archive, student, own, budget)
+                result.students.append(student)
+            except SubmissionError as why:
+                result.refused[student] = str(why)
+    return result
+
+
+def take(
+    course: Course, assignment: str, wanted: str, archive: zipfile.ZipFile,
+    student: str, own: list[Part], budget: Budget,
+) -> list[str]:  # fmt: skip
+    """Put one student's newest attempt into place; returns remarks for the instructor."""
+    last = Part(own[-1].prefix, own[-1].platform, own[-1].order, any(part.late for part in own))
+    last.members = [one for part in own if part.order == last.order for one in part.members]
+    target = course.folder("submitted", student, assignment)
+    new = target.with_name(f".{target.name}.new")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(mode=0o700, parents=True)
+    target.parent.chmod(0o700)
+    try:
+        unpacked = new / "unpacked"
+        found = unpack(archive, last, unpacked, budget)
+        if not found:
+            raise SubmissionError("it holds no file")
+        chosen, others = choose(found, wanted)
+        made, notes = new / "made", []
+        root = chosen.parent if chosen else unpacked
+        made.mkdir(mode=0o700)
+        for one in found:
+            if one.is_relative_to(root) and one not in others:
+                name = Path(wanted) if one == chosen else one.relative_to(root)
+                (made / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                one.replace(made / name)
+        if chosen is None:
+            notes.append(f"no notebook {wanted}" + (f" among {len(others)}" if others else ""))
+            for one in others:
+                (made / one.relative_to(root)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                one.replace(made / one.relative_to(root))
+        elif chosen.name != wanted:
+            notes.append(f"submitted as {printable(chosen.name, 80)}")
+        if chosen and others:
+            names = ", ".join(printable(str(one.relative_to(unpacked)), 60) for one in others[:5])
+            notes.append(f"{len(others)} more notebooks, not imported: {names}")
+        if len(own) > 1 and own[0].order != last.order:
+            notes.append(f"{len(own)} attempts: that of {last.order} counts")
+        if last.late:
+            notes.append("late by the platform's clock; no points are taken off here")
+        facts = {"folder": last.prefix, "platform": last.platform}
+        grading_folder.write(made / "received.json", json.dumps(facts))
+        files.replace_folder(made, target)
+        return notes
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str], dict[str, str]]:
+    """Write the feedback under the names that the platform gave; (students, {student: why not}).
+
+    Moodle takes the zip in *Upload multiple feedback files in a zip*, Canvas in *Re-upload submissions*.
+    Blackboard has no such upload: its zip has a folder for each login.
+    """
+    given, left, known = [], {}, list(imported(course, assignment))
+    if not known:
+        raise CourseError(
+            f"no submission of {assignment} was imported: grade import {assignment[:2]} FILE.zip"
+        )
+    on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
+    with files.writing(path, mode=0o600) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as made:
+        for student, facts in known:
+            pages = sorted(course.folder("feedback", student, assignment).glob("*.html"))
+            if not pages:
+                left[student] = f"has no feedback: grade run and grade give-back {assignment[:2]} first"
+                continue
+            if min(page.stat().st_mtime for page in pages) < on_disk.recorded(student).get("time", 0):
+                left[student] = f"has feedback older than the points: grade give-back {assignment[:2]} again"
+                continue
+            prefix = facts["folder"]
+            for page in pages:
+                joined = {"moodle": f"{prefix}/{page.name}", "canvas": f"{prefix}_{page.name}"}
+                made.write(page, joined.get(facts["platform"], f"{student}/{page.name}"))
+            given.append(student)
+    return given, left
+
+
+def imported(course: Course, assignment: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """(student, facts of the import) of all whose submission came out of a platform's zip."""
+    pattern = course.folder("submitted", "*", assignment)
+    for folder in sorted(pattern.parents[1].glob(f"[!.]*/{assignment}")):
+        facts = grading_folder.load(folder / "received.json")
+        if facts and facts.get("platform"):
+            yield folder.parent.name, facts
