@@ -173,7 +173,9 @@ def table(
         scores = got[assignment, student]
         total = [sum(want.values()), sum(score or 0 for score, _ in scores.values())]
         most = sum(points for _, points in scores.values())
-        say(f"  {assignment:28}{student:16}{total[0]:9g}{total[1]:6g}{most:5g}")
+        manual = sum(points for score, points in scores.values() if score is None)
+        note = f"  {manual:g} need manual grading" if manual else ""
+        say(f"  {assignment:28}{student:16}{total[0]:9g}{total[1]:6g}{most:5g}{note}")
         differ = [check for check, (score, _) in scores.items() if (score or 0) != want.get(check, 0)]
         for check in differ:
             ending = reason(course.folder("autograded", student, assignment), check)

@@ -55,9 +55,11 @@ def test_another_score_than_expected_is_said(tmp_path, capsys):
     expected = {("01", "right"): {"a": 1, "b": 2}, ("01", "half"): {"a": 0, "b": 2}, ("01", "empty"): {}}
     same = {key: {c: (want.get(c, 0), m) for c, m in (("a", 1), ("b", 2))} for key, want in expected.items()}
     assert demo.table(expected, same, Nowhere(tmp_path)) == []
+    assert "manual" not in capsys.readouterr().out
     same["01", "empty"] = {"a": (1, 1), "b": (0, 2)}
     same["01", "right"] = {"a": (1, 1), "b": (None, 2)}
     wrong = "\n".join(demo.table(expected, same, Nowhere(tmp_path)))
+    assert "2 need manual grading" in capsys.readouterr().out
     assert "empty, 01: a has not" in wrong and "right, 01: b has not" in wrong and "half" not in wrong
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -610,3 +611,41 @@ def test_files_that_are_too_large(tmp_path):
     (tmp_path / "large").write_bytes(bytes(2**20 + 1))
     with Engine(limits=Limits(files=2**20)) as engine:
         assert "more than 1 MiB" in outcome(engine.grade(tiny(RIGHT), tmp_path)).error
+
+
+# --- where Python and the checkout may lie ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["/tmp", "/dev/shm", "/var/tmp"])
+@pytest.mark.parametrize("name", ["plain", "a blank", "a ' quote", "Ünï", "linked"])
+def test_python_may_lie_where_the_sandbox_has_folders_of_its_own(monkeypatch, where, name):
+    """Are Python's folders seen under /tmp and its like, whatever their path is made of, and not writable?"""
+    need()
+    with tempfile.TemporaryDirectory(dir=where) as top:
+        os.chmod(top, 0o755)
+        python = os.path.join(top, name)
+        os.mkdir(real := os.path.join(top, "real") if name == "linked" else python, 0o755)
+        if name == "linked":
+            os.symlink(real, python)
+        with open(os.path.join(real, "library"), "w") as file:
+            file.write("42")
+        found = unprivileged.prefixes()
+        monkeypatch.setattr(unprivileged, "prefixes", lambda: [*found, python])
+        answer = f"""
+def double(x):
+    try:
+        open({python!r} + "/mine", "w")
+    except OSError:
+        return int(open({python!r} + "/library").read())
+"""
+        with Engine(workers=1, limits=LIMITS) as engine:
+            assert outcome(engine.grade(tiny(answer))).error == ""
+            assert bool(engine.cold) == (where != "/var/tmp")
+
+
+def test_python_in_a_folder_that_a_sandbox_has_itself_is_refused(monkeypatch):
+    """Is it said at once, with the path and what to do?"""
+    need()
+    monkeypatch.setattr(unprivileged, "prefixes", lambda: ["/etc/course/.venv"])
+    with pytest.raises(CourseError, match=r"/etc/course/\.venv(.|\n)*another folder"):
+        Engine().__enter__()

@@ -31,6 +31,8 @@ SYSTEM = [
 ]
 UNCHECKED = PycInvalidationMode.UNCHECKED_HASH
 LINKS = ("bin", "lib", "lib32", "lib64", "sbin")
+WRITABLE = ("/dev/shm", "/tmp", "/submission")  # empty folders of each sandbox's own
+TAKEN = ("/proc", "/sys", "/dev", "/etc", "/course", "/submission")  # where nothing else can be mounted
 CONFIG = ("ld.so.cache", "alternatives", "fonts", "localtime")
 NAMES = {  # just enough for a process to know itself and for ranks to meet on 127.0.0.1
     "hosts": "127.0.0.1 localhost sandbox\n",
@@ -70,6 +72,11 @@ def missing() -> str:
     return ""
 
 
+def within(path: str, folders: Iterable[str]) -> bool:
+    """Does a path lie in one of these folders?"""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
 def links() -> list[str]:
     """/bin and its like as on this machine: links into /usr, or folders of their own."""
     words = []
@@ -89,6 +96,12 @@ class Sandbox:
         if why := missing():
             raise CourseError(why)
         self.limits = limits
+        for path in unprivileged.prefixes():
+            if within(path, TAKEN) and not within(path, ("/dev/shm",)):
+                raise CourseError(
+                    f"Python lies in {path}, a folder of each sandbox itself: no sandbox can be made",
+                    "Make the environment in another folder (make setup VENV=FOLDER)",
+                )
         leftovers.sweep()
         self.folder = Path(tempfile.mkdtemp(prefix=leftovers.PREFIX))
         self.claim = leftovers.claim(self.folder)
@@ -157,13 +170,13 @@ class Sandbox:
         words = [*SYSTEM, *links()]
         for name in CONFIG:
             words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-        for path, source in self.python.items():
-            words += ["--ro-bind", source, path]
         words += ["--ro-bind", str(self.folder / "course"), "/course"]
         for name in NAMES:
             words += ["--ro-bind", str(self.folder / "etc" / name), f"/etc/{name}"]
-        for writable in ("/dev/shm", "/tmp", "/submission"):
+        for writable in WRITABLE:
             words += ["--size", str(self.limits.disk), "--tmpfs", writable]
+        for path, source in self.python.items():  # after /tmp and /dev/shm, where it may lie
+            words += ["--ro-bind", source, path]
         for name, value in VARIABLES.items():
             words += ["--setenv", name, value]
         words += ["--setenv", "PATH", f"{sys.prefix}/bin:/usr/bin:/bin", "--chdir", "/submission"]

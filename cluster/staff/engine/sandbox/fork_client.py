@@ -19,7 +19,7 @@ from cluster.jobs.backends.forked_ranks import LIBRARIES
 
 from ..inside.channel import Late, Lost
 from ..verdict import Limits
-from .bubblewrap import Sandbox, close
+from .bubblewrap import WRITABLE, Sandbox, close, within
 from .cgroups import Group
 
 LIGHT = (
@@ -44,6 +44,9 @@ class Servers:
 
         Raises Late where nothing can be said, because the machine is too busy.
         """
+        for path in self.sandbox.python:
+            if within(path, WRITABLE):  # which each child covers by an empty folder of its own
+                return f"Python lies in {path}"
         try:
             self.server_for(text).start("cluster.staff.engine.inside.student").stop()
             return ""

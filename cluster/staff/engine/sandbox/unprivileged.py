@@ -15,8 +15,9 @@ TOOLS = ("unshare", "setpriv")  # util-linux
 
 
 def prefixes() -> list[str]:
-    """The folders of this Python that do not lie under /usr."""
-    found = dict.fromkeys((sys.prefix, sys.base_prefix))
+    """The folders of this Python that do not lie under /usr, also by the names that links lead to."""
+    named = sys.prefix, sys.base_prefix
+    found = dict.fromkeys((*named, *map(os.path.realpath, named)))
     return [path for path in found if not os.path.realpath(path).startswith("/usr/")]
 
 
