@@ -4,7 +4,5 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in (
-    "",
-    "0",
-)  # make test-all: all submissions, not witnesses alone
+# make test-all: everything is graded and executed, not the witnesses alone.
+ALL = os.environ.get("CLUSTER_TEST_ALL", "") not in ("", "0")

@@ -27,8 +27,7 @@ COURSE = {  # a second unit, and a package; unit 99 is the assignment of `make_c
     "cluster/system/processes.py": "SECONDS = 1\n",
     "cluster/staff/engine/engine.py": "LIMIT = 1\n",
     "cluster/pages/style.css": "a {}\n",
-    "pyproject.toml": '["keras==3.15.1", "tqdm==4.67.1", "tensorflow-cpu==2.18.1"]\n',
-    "constraints.txt": "keras==3.15.1\nkeras-tuner==1.0\nnumpy==2.0.2\n",
+    "constraints.txt": "keras==3.15.1\nkeras-tuner==1.0\nnumpy==2.0\ntensorflow_cpu==2.18.1\ntqdm==4.67.1\n",
 }
 DOUBLING = "solutions/99_doubling/doubling.py"
 CHANGES = [  # file, old text, new text, units that are out of date then
@@ -56,9 +55,9 @@ CHANGES = [  # file, old text, new text, units that are out of date then
     ("lectures/text/99_topic.py", "%matplotlib inline", "%matplotlib agg", "99"),
     ("lectures/runs/99_record.json", "1", "2", "99"),
     ("lectures/runs/98_unused.json", "{}", "[]", ""),
-    ("pyproject.toml", "tqdm==4.67.1", "tqdm==4.67.2", ""),
+    ("constraints.txt", "tqdm==4.67.1", "tqdm==4.67.2", ""),
     ("constraints.txt", "keras-tuner==1.0", "keras-tuner==1.1", ""),
-    ("pyproject.toml", "tensorflow-cpu==2.18.1", "tensorflow-cpu==2.19.0", "98 99"),
+    ("constraints.txt", "tensorflow_cpu==2.18.1", "tensorflow_cpu==2.19.0", "98 99"),
     ("constraints.txt", "keras==3.15.1", "keras==3.16.0", "98 99"),
 ]
 

@@ -142,11 +142,11 @@ def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
 
 
 def pins(root: Path) -> Digests:
-    """{library: pinned version} of LIBRARIES."""
-    text = "".join((root / name).read_text() for name in ("pyproject.toml", "constraints.txt"))
+    """{library: pinned version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
+    text = (root / "constraints.txt").read_text(encoding="utf-8")
     found = {}
     for name in LIBRARIES:
-        versions = re.findall(rf"(?m)(?<![\w-]){name}(?:-cpu)?(?:\[[\w,-]+\])?==([\w.]+)", text)
+        versions = re.findall(rf"(?m)^{name}(?:[-_]cpu)?==([\w.]+)", text)
         found[name] = ", ".join(sorted(set(versions)))
     return found
 

@@ -13,9 +13,8 @@ from .. import ALL
 
 ROOT = Path(__file__).parents[2]
 TEXTS = sorted((ROOT / "lectures" / "text").glob("[0-9][0-9]_*.py"))
-[WITNESS] = (
-    text for text in TEXTS if text.stem.startswith("05")
-)  # it submits jobs; make test-all executes all
+# It submits jobs; make test-all executes every lecture.
+[WITNESS] = (text for text in TEXTS if text.stem.startswith("05"))
 
 
 @cache
