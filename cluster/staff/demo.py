@@ -1,9 +1,9 @@
 """The whole loop without a browser: release, work, hand in, grade, feedback; every score is known beforehand.
 
 Three students take both assignments. One solves all; one holds a few of the misunderstandings in
-tests/mutants, which also say what points that costs; one hands in what was released. Their notebooks are
-executed as they would be in JupyterLab, jobs included, and handed in with the recorded runs. All of it lies
-in .grading/demo; the instructor's gradebook is not touched.
+tests/wrong_solutions, which also say what points that costs; one hands in what was released. Their notebooks
+are executed as they would be in JupyterLab, jobs included, and handed in with the recorded runs. All of it
+lies in .grading/demo; the instructor's gradebook is not touched.
 
 On two cores it takes minutes, because all notebooks are executed at the same time, and the ranks of their
 jobs are forked from one process that has imported TensorFlow (`forked_ranks`). The students' work shows
@@ -35,7 +35,7 @@ from .release.wrong_solutions import MutantError, cells_of, fill, load_all, poin
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# The misunderstandings of the half-right student, names of files in tests/mutants/NN/.
+# The misunderstandings of the half-right student, names of entries in tests/wrong_solutions/NN.toml.
 HALF = {
     "01_convolution_as_gemm": ["padding_only_one_side", "bias_for_every_product"],
     "07_data_parallel_training": ["mean_of_means", "named_by_the_symptom", "nothing_divided"],

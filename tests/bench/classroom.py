@@ -49,13 +49,15 @@ def real(folder: Path, assignment: str) -> Path:
     from cluster.staff.release.release import release
 
     root, number = folder / "course", assignment[:2]
-    for part in (f"solutions/{assignment}", f"tests/mutants/{number}", "lectures/figures", "cluster"):
+    for part in (f"solutions/{assignment}", "lectures/figures", "cluster"):
         shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
     for path in (
         *ROOT.glob(f"lectures/{number}_*.ipynb"),
+        ROOT / "tests" / "wrong_solutions" / f"{number}.toml",
         ROOT / "nbgrader_config.py",
         ROOT / "autotests.yml",
     ):
+        (root / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, root / path.relative_to(ROOT))
     release(root)
     return root

@@ -176,13 +176,19 @@ SECTIONS = {"numpy": numpy, "tensorflow": tensorflow, "growth": growth}
 
 def course(root: Path) -> Path:
     """The root of a course with the small TensorFlow assignment."""
-    folder, wrong = root / "solutions" / TENSORFLOW, root / "tests" / "mutants" / TENSORFLOW[:2]
+    folder, wrong = (
+        root / "solutions" / TENSORFLOW,
+        root / "tests" / "wrong_solutions" / f"{TENSORFLOW[:2]}.toml",
+    )
     folder.mkdir(parents=True)
-    wrong.mkdir(parents=True)
+    wrong.parent.mkdir(parents=True)
     (folder / "small_network.py").write_text(TWIN)
     for name, (words, fails, replace) in WRONG.items():
-        text = f"MISUNDERSTANDING = {words!r}\nFAILS = {fails!r}\nREPLACE = {replace!r}\n"
-        (wrong / f"{name}.py").write_text(text)
+        with wrong.open("a") as file:
+            file.write(
+                f"[{name}]\nmisconception = {json.dumps(words)}\nfails = {json.dumps(sorted(fails))}\n"
+            )
+            file.writelines(f"cells.{cell} = {json.dumps(text)}\n" for cell, text in replace.items())
     for name in ("nbgrader_config.py", "autotests.yml"):
         shutil.copy(ROOT / name, root)
     return root

@@ -29,17 +29,15 @@ print("a warning on stderr", file=sys.stderr)
 assert double(17) == 34
 ### END HIDDEN TESTS
 '''
-MUTANT = """MISUNDERSTANDING = "{}"
-FAILS = {}
-REPLACE = {{"double": "return {}"}}
-"""
 
 
 def write_mutant(root, name, fails, answer):
-    folder = root / "tests" / "mutants" / "99"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.py").write_text(MUTANT.format(name, fails, answer))
-    return folder / f"{name}.py"
+    """Append a wrong solution to the file of assignment 99; return the file."""
+    path = root / "tests" / "wrong_solutions" / "99.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    entry = f"[{name}]\nmisconception = '{name}'\nfails = {sorted(fails)}\ncells.double = 'return {answer}'\n"
+    path.write_text((path.read_text() if path.exists() else "") + entry)
+    return path
 
 
 def make_course(into):

@@ -2,7 +2,7 @@
 
     python -m tests.grading.planted     prints the table of cluster/staff/README.md
 
-Each right but unusual solution of tests/unusual and each wrong one of tests/mutants is one student, who wrote
+Each entry of tests/alternative_solutions and of tests/wrong_solutions is one student, who wrote
 all else as the solution has it. A copy is that student's work after one of CHANGES.
 """
 
@@ -120,7 +120,7 @@ def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresh
 def table(results):
     """The table of the README."""
     kinds = ("unusual", "mutants")
-    lines = ["| | right but unusual | wrong |", "|---|---|---|"]
+    lines = ["| | alternative | wrong |", "|---|---|---|"]
 
     def total(part, key):
         return tuple(map(sum, zip(*(r[part][key] for r in results.values()), strict=True)))

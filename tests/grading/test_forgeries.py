@@ -1,7 +1,6 @@
 """Forgeries against an assignment of the course: an empty submission with one has the stub's points.
 
-A file of tests/exploits/NN/ has a docstring of one sentence and ANSWER, the text of a last cell of an
-otherwise empty submission to assignment NN; FAIR is the number of points that it deserves (0 if not given).
+They are the entries of tests/forgeries/NN.toml (cluster/staff/release/wrong_solutions.py has their form).
 """
 
 import ast
@@ -12,18 +11,16 @@ import pytest
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside import names
-from cluster.staff.release import twins
-from tests.attacks import corpus
+from cluster.staff.release import twins, wrong_solutions
 
 from .. import ALL, ROOT
 from .sandboxes import STUB, filled, need
 
 pytestmark = [pytest.mark.ranks, pytest.mark.timeout(900)]
-FOLDER = ROOT / "tests" / "exploits"
 FORGERIES = [
-    (assignment, attack)
+    (assignment, forgery)
     for assignment in assignments(ROOT)
-    for attack in list(corpus.load_all(FOLDER / assignment[:2]).values())[: None if ALL else 1]
+    for forgery in wrong_solutions.load_forgeries(ROOT, assignment)[: None if ALL else 1]
 ]
 
 
@@ -53,13 +50,13 @@ def is_comment(cell):
     return cell.metadata.nbgrader.grade and cell.cell_type == "code" and len(ast.parse(cell.source).body) == 1
 
 
-@pytest.mark.parametrize(("assignment", "attack"), FORGERIES, ids=lambda one: getattr(one, "name", one))
-def test_a_forgery_gains_nothing(engine, assignment, attack):
+@pytest.mark.parametrize(("assignment", "forgery"), FORGERIES, ids=lambda one: getattr(one, "name", one))
+def test_a_forgery_gains_nothing(engine, assignment, forgery):
     """Has each check that a forgery passes deserved it, and is every check decided?"""
-    verdict = engine.grade(empty(assignment, attack.answer))
+    verdict = engine.grade(empty(assignment, forgery.answer))
     assert verdict.outcome == "graded", verdict.why
     passed = {name: check.score for name, check in verdict.checks.items() if check.score}
-    assert sum(passed.values()) <= attack.fair, passed
+    assert sum(passed.values()) <= forgery.fair, passed
 
 
 def test_a_forgery_that_is_none_has_points(engine):

@@ -1,7 +1,6 @@
 """The instructor's guide: does it say what the course has, and is it kept from students?"""
 
 import re
-import runpy
 import tomllib
 
 import nbformat
@@ -17,7 +16,7 @@ from ..modules import module_of
 GUIDE = ROOT / "cluster" / "staff" / "GUIDE.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
 UNITS = {text[:2]: text for text in re.split(r"^### ", TEXT, flags=re.M)[1:] if text[:2].isdecimal()}
-QUOTED = re.compile(r"^\| \[(\w+)\]\(\.\./\.\./(tests/mutants/(\d\d)/\w+\.py)\): \"(.+?)\" \| \S", re.M)
+QUOTED = re.compile(r"^\| \[(\w+)\]\(\.\./\.\./(tests/wrong_solutions/(\d\d)\.toml)\): \"(.+?)\" \| \S", re.M)
 
 
 def test_students_do_not_get_it():
@@ -42,7 +41,7 @@ def test_misunderstandings_are_quoted_as_grading_names_them():
     found = list(QUOTED.finditer(TEXT))
     assert len(found) == 3 * len(UNITS)
     for name, path, _, words in (match.groups() for match in found):
-        assert path.endswith(f"/{name}.py") and runpy.run_path(str(ROOT / path))["MISUNDERSTANDING"] == words
+        assert tomllib.loads((ROOT / path).read_text(encoding="utf-8"))[name]["misconception"] == words
 
 
 @pytest.mark.parametrize("name", assignments(ROOT))

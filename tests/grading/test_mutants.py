@@ -61,29 +61,29 @@ def test_losing_more_than_declared_is_a_defect(course, capsys):
     """Does the table name the checks that a mutant loses beyond those it must, and the command fail?"""
     write_mutant(course, "nothing", {"double-of-one"}, "None")
     assert run(course, ["nothing"]) == ["99_doubling: mutant nothing loses double-of-others"]
-    path = course / "tests" / "mutants" / "99" / "nothing.py"
-    path.write_text(path.read_text() + 'MAY_FAIL = {"double-of-others"}\n')
+    path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
+    path.write_text(path.read_text() + 'may_fail = ["double-of-others"]\n')
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
     lost = {"double-of-one": (0, 1), "double-of-others": (0, 2)}
-    lucky = wrong_solutions.load(path, source)
+    [lucky] = wrong_solutions.load_all(course, "99", source)
     assert (
         prove_checks.defects(lucky, prove_checks.verdict(lucky, lost, wrong_solutions.points(source))) == []
     )
     assert "also loses double-of-others" in capsys.readouterr().out
 
 
-def test_an_unusual_right_solution_that_loses_points_is_a_defect(course):
-    """Is it graded beside the mutants, and said what it lost; is one that is no such file refused?"""
-    folder = course / "tests" / "unusual" / "99"
-    folder.mkdir(parents=True)
-    text = 'UNUSUAL = "{}"\nREPLACE = {{"double": "return {}"}}\n'
-    (folder / "by_a_sum.py").write_text(text.format("A sum.", "sum([x, x])"))
-    (folder / "by_a_shift.py").write_text(text.format("Bits are shifted.", "int(x) << 1"))
-    assert run(course) == ["99_doubling: unusual solution by_a_shift loses double-of-others"]
-    (folder / "by_a_shift.py").write_text('UNUSUAL = "It fails."\nFAILS = {"double-of-one"}\nREPLACE = {}\n')
-    with pytest.raises(wrong_solutions.MutantError, match="an unusual solution defines"):
+def test_an_alternative_solution_that_loses_points_is_a_defect(course):
+    """Is it graded with the wrong ones, and named with what it lost; is an entry of another form refused?"""
+    path = wrong_solutions.file_of(course, wrong_solutions.ALTERNATIVE, "99")
+    path.parent.mkdir(parents=True)
+    entry = "[{}]\ndescription = 'Another way.'\ncells.double = 'return {}'\n"
+    by_a_sum = entry.format("by_a_sum", "sum([x, x])")
+    path.write_text(by_a_sum + entry.format("by_a_shift", "int(x) << 1"))
+    assert run(course) == ["99_doubling: alternative solution by_a_shift loses double-of-others"]
+    path.write_text(by_a_sum + "fails = ['double-of-one']\n")
+    with pytest.raises(wrong_solutions.MutantError, match=r"by_a_sum has.*an entry has.*cells"):
         run(course)
-    (folder / "by_a_shift.py").unlink()
+    path.write_text(by_a_sum)
     write_mutant(course, "by_a_sum", {"double-of-one"}, "0")
     with pytest.raises(wrong_solutions.MutantError, match="two submissions called by_a_sum"):
         run(course)
@@ -111,26 +111,69 @@ def mutants_of_broken(course):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
+        ("fails = ['x']\ncells.double = ''", r"fails names \['x'\].*double-of-one"),
+        ("fails = ['double-of-one']\nmay_fail = ['x']\ncells.double = ''", r"may_fail names \['x'\]"),
+        ("fails = ['double-of-one']\ncells.x = ''", r"cells names \['x'\].*double"),
+        ("fails = []\ncells.double = ''", "fails is empty"),
+        ("fails = ['double-of-one']\ncells = {}", "cells is empty"),
+        ("cells.double = ''", "an entry has.*fails"),
+        ("fail = ['double-of-one']\ncells.double = ''", "an entry has.*fails"),
         (
-            'MISUNDERSTANDING = "a"\nFAILS = {"x"}\nREPLACE = {"double": ""}',
-            r"FAILS names \['x'\].*double-of-one",
+            "fails = ['double-of-one']\ncells.double = ['3 * x', 'x']",
+            "cells.double: the solution has moved.*0 times",
         ),
-        ('MISUNDERSTANDING = "a"\nFAILS = {"double-of-one"}\nREPLACE = {"x": ""}', r"REPLACE names \['x'\]"),
-        ('MISUNDERSTANDING = "a"\nFAILS = set()\nREPLACE = {"double": ""}', "FAILS is empty"),
-        ('MISUNDERSTANDING = "a"\nFAILS = {"double-of-one"}\nREPLACE = {}', "REPLACE is empty"),
-        ('FAILS = {"double-of-one"}\nREPLACE = {"double": ""}', "a mutant defines"),
-        ('MISUNDERSTANDING = "a"\nFAIL = {"x"}\nREPLACE = {"double": ""}', "a mutant defines"),
+        ("fails = ['double-of-one']\ncells.double = ['twice_the', 'x']", "the solution has moved.*2 times"),
+        ("fails = ['double-of-one']\ncells.double = ['2 * x']", "has 1 texts; a patch has pairs"),
+        ("fails = ['double-of-one']\ncells.double = ['= 2', '= 3', '2 * x', 'x']", "two patches overlap"),
     ],
 )
-def test_a_mutant_with_unknown_names_is_refused(course, text, words):
-    """Is a misspelt check or hole an error, and not a mutant that tests nothing?"""
-    path = write_mutant(course, "broken", set(), "x")
-    path.write_text(text)
+def test_a_mutant_with_unknown_names_or_texts_is_refused(course, text, message):
+    """Is a misspelt check, cell or old text an error, and not a mutant that tests nothing?"""
+    path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
+    path.parent.mkdir(parents=True)
+    path.write_text(f"[broken]\nmisconception = 'a'\n{text}\n")
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
-    with pytest.raises(wrong_solutions.MutantError, match=f"broken.py.*{words}"):
-        wrong_solutions.load(path, source)
+    with pytest.raises(wrong_solutions.MutantError, match=f"(?s)99.toml: broken.*{message}"):
+        wrong_solutions.load_all(course, "99", source)
+
+
+def test_a_file_that_is_no_table_of_entries_is_refused(course):
+    """Are a syntax error, a value outside of an entry and a name that occurs twice found, with the file?"""
+    path = wrong_solutions.file_of(course, wrong_solutions.WRONG, "99")
+    path.parent.mkdir(parents=True)
+    source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
+    for text in ("[broken", "broken = 1", "[broken]\n[broken]"):
+        path.write_text(text)
+        with pytest.raises(wrong_solutions.MutantError, match=r"99\.toml: "):
+            wrong_solutions.load_all(course, "99", source)
+
+
+BODY = """
+total = 0
+for x in xs:
+    if x:
+        total += x
+return total
+"""
+
+
+@pytest.mark.parametrize(
+    ("patch", "lines"),
+    [
+        (["= 0", "= 1"], ["total = 1", "for x in xs:", "    if x:", "        total += x", "return total"]),
+        (["total = 0", ""], ["for x in xs:", "    if x:", "        total += x", "return total"]),
+        (
+            ["\nif x:\n    total += x\n", "\ntotal += x\n\ntotal %= 7\n", "0", "2"],
+            ["total = 2", "for x in xs:", "    total += x", "", "    total %= 7", "return total"],
+        ),
+        (["return total", ""], ["total = 0", "for x in xs:", "    if x:", "        total += x"]),
+    ],
+)
+def test_a_patch_takes_the_indentation_of_its_place(patch, lines):
+    """Are words, lines and blocks replaced, indented as the line on which the old text begins?"""
+    assert wrong_solutions.patched(BODY.strip(), patch, "here") == "\n".join(lines)
 
 
 def test_fill_keeps_everything_but_the_hole(course):
@@ -155,8 +198,8 @@ def test_every_assignment_has_five_mutants(assignment):
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
-def test_unusual_solutions_are_well_formed(assignment):
-    """Are there, where there are any, at least five right but unusual solutions, of holes that exist?"""
+def test_alternative_solutions_are_well_formed(assignment):
+    """Are there, where there are any, at least five alternative solutions, of cells that exist?"""
     source = nbformat.read(next((ROOT / "solutions" / assignment).glob("*.ipynb")), as_version=4)
     table = wrong_solutions.load_all_unusual(ROOT, assignment, source)
     assert len(table) >= 5 or not table

@@ -1,23 +1,10 @@
-"""Wrong solutions that the checks must catch, tests/mutants/NN/misunderstanding.py, and right but unusual
-ones that they must not, tests/unusual/NN/way.py, run through the engine.
+"""Grade wrong solutions, which must fail the checks they name, and alternative ones, which must fail none.
 
-A mutant is a Python file of three names, or four:
-
-    MISUNDERSTANDING = "Padding goes on one side only."     what its author believes
-    FAILS = {"im2col-stride-padding", …}                    the checks that it loses, all of them and no other
-    MAY_FAIL = {"recorded-run"}                             those that it loses by luck, now and then
-    REPLACE = {"im2col": '''padded = …'''}                  solution cell: what stands in its hole
-
-An unusual solution (another algorithm, a class, TensorFlow where NumPy is usual, warnings) is a file of two:
-
-    UNUSUAL = "Windows by stride tricks."                   what is unusual about it
-    REPLACE = {"im2col": '''windows = …'''}                 as above
-
-Stub, solution and these are prepared and graded as students' work is, as many at a time as there are cores.
-The table says what each lost. A defect of the checks (a stub with points, a solution or an unusual one that
-loses any, a mutant that keeps what it should lose, or loses what it should keep) makes the exit status
-non-zero. What the checks that fail together say about a student, the feedback and the report read from the
-mutants.
+The form of their files is described in release/wrong_solutions.py. Stub, solution and these are prepared and
+graded as students' submissions are, as many at a time as there are cores. The table shows what each lost. A
+defect of the checks (a stub with points, a solution or an alternative one that loses any, a wrong one that
+keeps what it should lose, or loses what it should keep) makes the exit status non-zero. Feedback and class
+report conclude a student's misconception from the checks that fail together in one of these files.
 """
 
 from __future__ import annotations
@@ -61,7 +48,7 @@ def submissions(
 ) -> tuple[dict[str, Mutant], dict[str, NotebookNode], dict[str, float]]:
     """Generate the release and fill it in as the solution and as each mutant, prepared as students' work is.
 
-    Returns {name: Mutant}, stub and solution first, unusual ones last, {name: prepared notebook} and the
+    Returns {name: Mutant}, stub and solution first, alternative ones last, {name: prepared notebook} and the
     points of each check.
     """
     import nbformat
@@ -107,7 +94,7 @@ def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
     """What is wrong with the grading of this submission, in words; empty when it is as it should be."""
     kept = [check for check, what in outcome.items() if what == "kept"]
     lost = [check for check, what in outcome.items() if what == "unexpected"]
-    kind = "mutant" if mutant.fails else "unusual solution"
+    kind = "mutant" if mutant.fails else "alternative solution"
     whose = f"the {mutant.name}" if mutant.name in (STUB, SOLUTION) else f"{kind} {mutant.name}"
     found = [f"{whose} keeps the points of {', '.join(kept)}"] if kept else []
     return found + ([f"{whose} loses {', '.join(lost)}"] if lost else [])

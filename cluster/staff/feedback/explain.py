@@ -4,7 +4,7 @@ A wrong accusation is worse than none. So a misunderstanding is named only
 
 - in the check's own words ("Likely: …"), where a result *is* the one that it leads to (values.expect), or
 - where at least two checks found wrong values, and the checks that failed are those of one mutant and of no
-  other: each file of tests/mutants/ names the checks that fail together when somebody believes this.
+  other: each entry of tests/wrong_solutions/ names the checks that fail together with this misconception.
 
 Nothing is concluded from an error, another shape or dtype, or a time limit, nor from checks that fail
 together with one of these. Feedback and class report both ask `misunderstandings`. Places to read are the

@@ -23,7 +23,7 @@ GRADERS = (
     "exercises/**/*",
     "lectures/**/*",
     "cluster/**/*",
-    "tests/mutants/**/*",
+    "tests/wrong_solutions/*.toml",
     "autotests.yml",
     "nbgrader_config.py",
     "pyproject.toml",

@@ -1,11 +1,39 @@
-"""Wrong solutions (mutants): what each replaces in the solution, and which checks it must fail. And right but
-unusual ones, which must fail none."""
+"""Wrong solutions (mutants) of an assignment, alternative ones, which are right, and forged submissions.
+
+Each assignment has one file of each kind, which an instructor writes and reads from top to bottom. An entry
+is a table with the name of the submission:
+
+    # tests/wrong_solutions/01.toml
+    [padding_on_one_side]
+    misconception = "Padding goes on one side only."
+    fails = ["im2col-stride-padding"]               the checks that it fails, all of them and no other
+    may_fail = ["recorded-run"]                     those that it fails by luck, now and then
+    cells.im2col = "columns = x"                    solution cell: the text that replaces its solution,
+    cells.forward = ["(padding, padding)", "(0, 2 * padding)"]      or a patch: old text, new text, …
+
+    # tests/alternative_solutions/01.toml           another algorithm, a class, TensorFlow instead of NumPy,
+    [stride_tricks]                                 warnings: it must fail no check
+    description = "Windows by stride tricks."
+    cells.im2col = "windows = …"
+
+    # tests/forgeries/01.toml                       an empty submission with `answer` as its last cell
+    [known_by_heart]
+    description = "Returns the values of the visible checks."
+    answer = "def im2col(x): …"
+    fair = 2                                        the points that it deserves, 0 if not given
+
+Other cells keep the solution. Each old text of a patch occurs exactly once in the solution of the cell;
+otherwise the file is refused, because the solution has changed. A text of several lines is dedented, and its
+lines after the first are indented as the line on which the old text begins. A line of which nothing is left
+is deleted.
+"""
 
 from __future__ import annotations
 
-import runpy
+import itertools
 import textwrap
-from collections.abc import Set
+import tomllib
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +42,11 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 STUB, SOLUTION = "stub", "solution"
+WRONG, ALTERNATIVE, FORGERIES = "wrong_solutions", "alternative_solutions", "forgeries"  # folders of tests/
 
 
 class MutantError(Exception):
-    """A mutant file that is not one: the message names the file, the value and what is allowed."""
+    """A file of wrong solutions with an error: the message names the file, the value and what is allowed."""
 
 
 @dataclass
@@ -31,55 +60,136 @@ class Mutant:
     may_fail: set[str] = field(default_factory=set)
 
 
-def load(path: Path, notebook: NotebookNode) -> Mutant:
-    """The mutant of a file, examined against the notebook (of solutions/) whose holes it fills."""
-    named = read(path, {"MISUNDERSTANDING", "FAILS", "REPLACE"}, {"MAY_FAIL"})
-    luck = set(named.get("MAY_FAIL", ()))
-    examine(path, notebook, named["REPLACE"], FAILS=named["FAILS"], MAY_FAIL=luck)
-    if not named["FAILS"]:
-        raise MutantError(f"{path}: FAILS is empty")
-    return Mutant(path.stem, named["MISUNDERSTANDING"], set(named["FAILS"]), dict(named["REPLACE"]), luck)
+@dataclass
+class Forgery:
+    """An otherwise empty submission with `answer` as its last cell, which deserves `fair` points."""
 
-
-def load_unusual(path: Path, notebook: NotebookNode) -> Mutant:
-    """The right but unusual solution of a file: a Mutant that fails nothing."""
-    named = read(path, {"UNUSUAL", "REPLACE"})
-    examine(path, notebook, named["REPLACE"])
-    return Mutant(path.stem, replace=dict(named["REPLACE"]))
-
-
-def read(path: Path, needed: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
-    """The names in capitals that a file defines; raises MutantError where they are not those."""
-    named = {name: value for name, value in runpy.run_path(str(path)).items() if name.isupper()}
-    if set(named) - optional != needed:
-        what = "an unusual solution" if "UNUSUAL" in needed else "a mutant"
-        raise MutantError(f"{path} defines {sorted(named)}; {what} defines {sorted(needed)}")
-    return named
-
-
-def examine(path: Path, notebook: NotebookNode, replace: dict[str, str], **checks: Set[str]) -> None:
-    """Raise MutantError unless `replace` names holes of the notebook, and each of `checks` its checks."""
-    if not replace:
-        raise MutantError(f"{path}: REPLACE is empty")
-    holes, known = set(cells_of(notebook, "solution")) - written(notebook), set(points(notebook))
-    for what, given, allowed in [("REPLACE", replace, holes), *((n, c, known) for n, c in checks.items())]:
-        if unknown := sorted(set(given) - allowed):
-            raise MutantError(f"{path}: {what} names {unknown}; the notebook has {sorted(allowed)}")
+    name: str
+    says: str
+    answer: str
+    fair: float = 0
 
 
 def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
-    """All mutants of an assignment, sorted by name."""
-    return [load(path, notebook) for path in files_of(root, "mutants", assignment)]
+    """All wrong solutions of an assignment, sorted by name; examined against its notebook of solutions/."""
+    found, known = [], set(points(notebook))
+    for where, name, entry in _read(
+        root, WRONG, assignment, {"misconception", "fails", "cells"}, {"may_fail"}
+    ):
+        if not entry["fails"]:
+            raise MutantError(f"{where}: fails is empty; name the checks that it fails")
+        fails, may_fail = set(entry["fails"]), set(entry.get("may_fail", ()))
+        for what, given in (("fails", fails), ("may_fail", may_fail)):
+            if unknown := sorted(given - known):
+                raise MutantError(f"{where}: {what} names {unknown}; the notebook has {sorted(known)}")
+        texts = _texts(where, entry["cells"], notebook)
+        found.append(Mutant(name, entry["misconception"], fails, texts, may_fail))
+    return found
 
 
 def load_all_unusual(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
-    """All right but unusual solutions of an assignment, sorted by name."""
-    return [load_unusual(path, notebook) for path in files_of(root, "unusual", assignment)]
+    """All alternative solutions of an assignment, sorted by name: Mutants that fail nothing."""
+    entries = _read(root, ALTERNATIVE, assignment, {"description", "cells"})
+    return [Mutant(name, replace=_texts(where, one["cells"], notebook)) for where, name, one in entries]
 
 
-def files_of(root: Path, kind: str, assignment: str) -> list[Path]:
-    """The files of a kind (a folder of tests/), sorted; an assignment's folder is named by its number."""
-    return sorted((root / "tests" / kind / assignment[:2]).glob("*.py"))
+def load_forgeries(root: Path, assignment: str) -> list[Forgery]:
+    """All forged submissions of an assignment, sorted by name."""
+    entries = _read(root, FORGERIES, assignment, {"description", "answer"}, {"fair"})
+    return [Forgery(name, one["description"], one["answer"], one.get("fair", 0)) for _, name, one in entries]
+
+
+def file_of(root: Path, kind: str, assignment: str) -> Path:
+    """The file of a kind, which is a folder of tests/; it is named by the assignment's number."""
+    return root / "tests" / kind / f"{assignment[:2]}.toml"
+
+
+def _read(
+    root: Path, kind: str, assignment: str, needed: Set[str], optional: Set[str] = frozenset()
+) -> list[tuple[str, str, dict[str, Any]]]:
+    """The entries of a file, sorted by name: (place for messages, name, entry); none if there is no file."""
+    path = file_of(root, kind, assignment)
+    if not path.exists():
+        return []
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise MutantError(f"{path}: {error}") from error
+    for name, entry in entries.items():
+        if not name.isidentifier() or not isinstance(entry, dict):
+            raise MutantError(f"{path}: {name!r} is not the name of an entry, such as [padding_on_one_side]")
+        if set(entry) - optional != needed:
+            raise MutantError(f"{path}: {name} has {sorted(entry)}; an entry has {sorted(needed)}")
+    return [(f"{path}: {name}", name, entry) for name, entry in sorted(entries.items())]
+
+
+def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode) -> dict[str, str]:
+    """{cell: what stands instead of its solution}. Raises MutantError for unknown cells and old texts."""
+    solutions = cells_of(notebook, "solution")
+    allowed = set(solutions) - written(notebook)
+    if not cells:
+        raise MutantError(f"{where}: cells is empty; name a solution cell: {sorted(allowed)}")
+    if unknown := sorted(set(cells) - allowed):
+        raise MutantError(f"{where}: cells names {unknown}; the notebook has {sorted(allowed)}")
+    texts = {}
+    for cell, change in cells.items():
+        if isinstance(change, list):
+            change = patched(solution_of(solutions[cell].source), change, f"{where}: cells.{cell}")
+        texts[cell] = change
+    return texts
+
+
+def patched(text: str, patch: Sequence[str], where: str) -> str:
+    """`text` with each old text of [old, new, old, new, …] replaced; MutantError unless each occurs once."""
+    if not patch or len(patch) % 2:
+        raise MutantError(f"{where} has {len(patch)} texts; a patch has pairs: old text, new text, …")
+    spans = []
+    for old, new in zip(patch[::2], patch[1::2], strict=True):
+        if len(places := _occurrences(text, _block(old))) != 1:
+            raise MutantError(
+                f"{where}: the solution has moved: {old!r} occurs {len(places)} times in it, not once. "
+                "Write the patch again for the solution as it is now."
+            )
+        start, end = places[0]
+        new = _hanging(_block(new), _indent(text, start))
+        line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+        line_end = len(text) if line_end < 0 else line_end
+        if not new and not (text[line_start:start] + text[end:line_end]).strip():
+            start, end = line_start, min(line_end + 1, len(text))
+        spans.append((start, end, new))
+    spans.sort()
+    if any(before[1] > after[0] for before, after in itertools.pairwise(spans)):
+        raise MutantError(f"{where}: two patches overlap; write them as one")
+    for start, end, new in reversed(spans):
+        text = text[:start] + new + text[end:]
+    return text.strip("\n")
+
+
+def _block(text: str) -> str:
+    return textwrap.dedent(text).strip("\n")
+
+
+def _indent(text: str, place: int) -> str:
+    line = text[text.rfind("\n", 0, place) + 1 :]
+    return line[: len(line) - len(line.lstrip(" "))]
+
+
+def _hanging(block: str, indent: str) -> str:
+    """The block with its lines after the first indented."""
+    first, *rest = block.split("\n")
+    return "\n".join([first, *(indent + line if line else line for line in rest)])
+
+
+def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
+    """Start and end of each place where the block stands in the text, with its lines indented as there."""
+    first, found = block.partition("\n")[0], []
+    place = text.find(first) if first else -1
+    while place >= 0:
+        whole = _hanging(block, _indent(text, place))
+        if text.startswith(whole, place):
+            found.append((place, place + len(whole)))
+        place = text.find(first, place + 1)
+    return found
 
 
 def cells_of(notebook: NotebookNode, role: str) -> dict[str, NotebookNode]:
@@ -126,3 +236,11 @@ def refill(source: str, text: str | None = None) -> str:
         elif not inside or text is None:
             lines.append(line)
     return "\n".join(lines)
+
+
+def solution_of(source: str) -> str:
+    """The text between the marks of a solution cell, dedented."""
+    lines = source.splitlines()
+    [start] = [i for i, line in enumerate(lines) if "BEGIN SOLUTION" in line]
+    [end] = [i for i, line in enumerate(lines) if "END SOLUTION" in line]
+    return textwrap.dedent("\n".join(lines[start + 1 : end])).strip("\n")

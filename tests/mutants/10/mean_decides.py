@@ -1,7 +1,0 @@
-MISUNDERSTANDING = "Reached is what the mean of the seeds says."
-FAILS = {"bound-by-hand"}
-REPLACE = {
-    "lower-bound": """
-return float(np.mean(accuracies))
-""",
-}
