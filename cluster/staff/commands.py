@@ -93,6 +93,8 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
                    choices=["plain", "canvas", "moodle", "blackboard"], help="(plain)")  # fmt: skip
     c.add_argument("--like", metavar="FILE",
                    help="the platform's own export, whose people and columns are kept")  # fmt: skip
+    c.add_argument("--partial", action="store_true",
+                   help="points so far, not an empty field, where manual grading is needed")  # fmt: skip
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
     c.set_defaults(run=export)
 
@@ -378,7 +380,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
         names = [name for wanted in options.assignment for name in assignments(root, wanted)] or known
         if unknown := sorted(set(names) - set(known)):
             raise CourseError(f"{', '.join(unknown)}: not in the gradebook, which has {', '.join(known)}")
-        text, warnings = exporting.export(book, names, options.format, like)
+        text, warnings = exporting.export(book, names, options.format, like, options.partial)
     target = Path(options.to or course.private / f"grades-{options.format}.csv")
     grading_folder.write(target, text)
     say(f"{target}: {', '.join(names)}", *(f"  note: {words}" for words in warnings), sep="\n")

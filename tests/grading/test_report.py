@@ -162,16 +162,19 @@ def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, 
 
 
 def test_the_export(graded):
-    """Has each form its columns, is lateness taken off, and are those named who need a look first?"""
+    """Has each form its columns, is lateness taken off, and is a submission that needs manual grading
+    named, and its field empty unless the instructor wants the points so far?"""
     with graded.book() as book:
         book.find_submission(NAME, "ada").notebooks[0].late_submission_penalty = 0.5
         book.update_or_create_student("zoe", first_name="Zoe", last_name="Z")
         book.db.commit()
         made = {form: export.export(book, [NAME], form) for form in export.FORMS}
+        partial, said = export.export(book, [NAME], "moodle", partial=True)
     rows = {form: list(csv.reader(io.StringIO(text))) for form, (text, _) in made.items()}
     assert {row[0]: row[-1] for row in rows["moodle"]} == {
-        "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "0.0", "zoe": "-",
+        "username": NAME, "'=cmd|x": "3.0", "ada": "2.5", "bob": "1.0", "eve": "-", "zoe": "-",
     }  # fmt: skip
+    assert "eve,,0.0\n" in partial and "the points so far" in said[0]
     assert rows["canvas"][0][3] == "SIS Login ID" and rows["canvas"][1][-1] == "3.0"
     assert rows["plain"][0][-1] == f"{NAME} (of 3)" and rows["canvas"][-1][0] == "Z, Zoe"
     assert [words.partition(",")[0] for words in made["plain"][1]] == ["eve"]

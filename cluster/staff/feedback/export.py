@@ -26,18 +26,30 @@ MOODLES_MOST = 100.0  # points of an item, unless the site has set unlimitedgrad
 
 
 def export(
-    book: Gradebook, names: Iterable[str], form: str = "plain", like: Table | None = None
+    book: Gradebook,
+    names: Iterable[str],
+    form: str = "plain",
+    like: Table | None = None,
+    partial: bool = False,
 ) -> tuple[str, list[str]]:
     """(CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
 
     Who handed nothing in has an empty field (Moodle: a dash), not 0: what that is worth, the course decides.
+    partial: write the points so far of submissions that need manual grading; else their field is empty, so
+    that nobody takes a part of the points for the grade.
     like: the platform's own export, whose people and columns then stand in the table as it names them.
     """
     worth, rows, waiting = finals(book, names)
+    field = "the file has the points so far" if partial else "its field is empty (--partial: points so far)"
     warnings = [
-        f"{user}, {name}: a person has to look at it, in Formgrader › Manual Grading, before it counts"
+        f"{user}, {name}: needs manual grading, in Formgrader › Manual Grading; {field}"
         for user, name in waiting
     ]
+    if not partial:
+        rows = [
+            (one, [None if (one.id, name) in waiting else x for name, x in zip(worth, final, strict=True)])
+            for one, final in rows
+        ]
     if form == "moodle":
         warnings += [
             f"{name}: {most:g} points; Moodle refuses more than {MOODLES_MOST:g} until unlimitedgrades is set"
