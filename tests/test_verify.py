@@ -48,8 +48,8 @@ CHANGES = [  # file, old text, new text, units that are out of date then
     (DOUBLING, "points=2", "points=3", "99"),
     (DOUBLING, "# AUTOTEST double(0.1 + 0.2)", "# AUTOTEST double(0.1)", "99"),
     (DOUBLING, "### BEGIN HIDDEN TESTS\nassert", "assert", "99"),
-    ("tests/mutants/99/squares.py", "x * x", "x ** 3", "99"),
-    ("tests/mutants/99/squares.py", "double-of-others", "double-of-one", "99"),
+    ("tests/wrong_solutions/99.toml", "x * x", "x ** 3", "99"),
+    ("tests/wrong_solutions/99.toml", "double-of-others", "double-of-one", "99"),
     ("lectures/text/99_topic.py", "# # Topic", "# # Subject", ""),
     ("lectures/text/99_topic.py", "of a large machine", "from a large machine", ""),
     ("lectures/text/99_topic.py", "%matplotlib inline", "%matplotlib agg", "99"),
@@ -122,7 +122,7 @@ def test_an_entry_says_what_was_graded(course):
     """Are solution, unsolved version and the wrong solution of the small course counted?"""
     assert verify.graded(course, "99") == 3
     assert set(verify.digests(course, "99")) >= {
-        "tests/wrong_solutions/99.py",
+        "tests/wrong_solutions/99.toml",
         "lectures/runs/99_record.json",
     }
 

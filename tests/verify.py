@@ -38,7 +38,6 @@ import jupytext
 
 from cluster.staff.course import assignments
 from cluster.staff.release import twins, wrong_solutions
-from tests.attacks import corpus
 
 from . import ROOT, imports
 
@@ -84,7 +83,7 @@ def digests(root: Path, unit: str) -> Digests:
             found[name_of(root, path)] = digest([path.read_bytes().hex()])
     for kind, entries in submissions(root, assignment, notebook).items():
         if entries:
-            found[f"tests/{kind}/{unit}.py"] = digest(entries)
+            found[f"tests/{kind}/{unit}.toml"] = digest(entries)
     for name in sorted({name for source in code for name in RUN.findall(source)}):
         path = root / "lectures" / "runs" / name
         if path.is_file():
@@ -97,7 +96,7 @@ def digests(root: Path, unit: str) -> Digests:
 def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[Any]]:
     """{kind: all submissions of the kind}: what stands in their cells, and what is expected of their checks.
 
-    How a file says it (one file per submission, patches of the solution) makes no difference.
+    Whether a file has patches of the solution or whole texts makes no difference.
     """
     answers = wrong_solutions.cells_of(notebook, "solution")
 
@@ -110,13 +109,11 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
         "alternative_solutions": [
             entry(m) for m in wrong_solutions.load_all_unusual(root, assignment, notebook)
         ],
-        "forgeries": [[one.name, one.fair, tree_of(one.answer)] for one in forgeries(root, assignment)],
+        "forgeries": [
+            [one.name, one.fair, tree_of(one.answer)]
+            for one in wrong_solutions.load_forgeries(root, assignment)
+        ],
     }
-
-
-def forgeries(root: Path, assignment: str) -> list[Any]:
-    """The forged submissions of an assignment."""
-    return list(corpus.load_all(root / "tests" / "exploits" / assignment[:2]).values())
 
 
 def modules(root: Path, code: Iterable[str]) -> list[Path]:
