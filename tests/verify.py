@@ -139,7 +139,7 @@ def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
 
 
 def pins(root: Path) -> Digests:
-    """{library: pinned version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
+    """{library: locked version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
     text = (root / "constraints.txt").read_text(encoding="utf-8")
     found = {}
     for name in LIBRARIES:
