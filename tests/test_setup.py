@@ -287,7 +287,7 @@ PYTHONPATH={libraries.parent} exec {sys.executable} "$@"
 
 
 def test_what_an_environment_for_gpus_is_made_of(tmp_path, recorded_pip):
-    """The ranges without TensorFlow for CPUs but with the one for GPUs; Horovod with NVIDIA's wheel of NCCL."""
+    """The ranges with the TensorFlow for GPUs instead of the one for CPUs; Horovod with NVIDIA's NCCL."""
     venv, notes, libraries = recorded_pip
     cuda = nvcc(tmp_path / "cuda", "12.4")
     done = setup(venv, GPU="1", CUDA_HOME=cuda)
