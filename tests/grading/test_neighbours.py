@@ -213,3 +213,47 @@ def test_others_do_not_wait_for_a_submission_that_hangs(hurried):
     for thread in [hangs, *honest]:
         thread.join()
     assert order == [2, 2, 2, 0]
+
+
+# --- who has killed a sandbox -------------------------------------------------------------------------------
+
+KILLS = {
+    "strict seccomp": "libc.prctl(22, 1, 0, 0, 0)",
+    "strict seccomp, by its own call": "libc.syscall(317, 0, 0, None)",
+    "a limit of CPU time": "resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nfor _ in range(10**8): pass",
+    "a limit of CPU time, by prlimit": "libc.syscall(160, 0, ctypes.byref((ctypes.c_ulong * 2)(1, 1)))\n"
+    "for _ in range(10**8): pass",
+    "a tracer": """
+pid = os.getpid()
+if os.fork() == 0:
+    libc.ptrace(0x4206, pid, None, ctypes.c_void_p(0x100000))
+    os._exit(0)
+os.wait()
+time.sleep(1)
+""",
+}
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of the calls are of x86_64")
+@pytest.mark.parametrize("how", KILLS)
+def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
+    """Is a submission that has the kernel kill it graded, and not again and again?"""
+    answer = f"import ctypes, os, resource, time\nlibc = ctypes.CDLL(None)\n{KILLS[how]}\n"
+    verdict = engine.grade(tiny("def double(x): return x", before=answer))
+    assert verdict.outcome == "graded", verdict.why
+    assert verdict.checks["check"].score == 0
+
+
+def test_what_honest_code_asks_of_its_limits_is_answered(engine):
+    """Can a cell still read its limits, lower others, and start processes and threads?"""
+    before = """
+import resource, subprocess, sys, threading
+resource.setrlimit(resource.RLIMIT_STACK, resource.getrlimit(resource.RLIMIT_STACK))
+assert resource.getrlimit(resource.RLIMIT_CPU)[0] > 0
+threading.Thread(target=print, args=("thread",)).start()
+print(subprocess.run([sys.executable, "-c", "print('process')"], capture_output=True, text=True).stdout)
+"""
+    verdict = engine.grade(tiny(RIGHT, before=before))
+    printed = str(verdict.notebook.cells[1].outputs)
+    assert verdict.checks["check"].score == 2
+    assert "process" in printed and "thread" in printed and "Error" not in printed

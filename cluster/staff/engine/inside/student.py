@@ -23,7 +23,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from cluster.jobs.backends import forked_ranks
 
-from . import names
+from . import names, namespaces
 from . import shell as shells
 from .channel import Channel
 from .codec import Tree, arrays_in, pack, unpack
@@ -46,6 +46,7 @@ def main(fds: list[int]) -> None:
     while "file" in (task := channel.receive()):
         keep(**task)
     limit(**task["limits"])
+    namespaces.deny_own_kill()
     if "tensorflow" in sys.modules:
         warm_ranks()
     not_run = names_asked(channel, task) if task["names"] else ()
