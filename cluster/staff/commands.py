@@ -269,6 +269,11 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
         known = [(one.id, " ".join(filter(None, [one.first_name, one.last_name]))) for one in book.students]
     people = platform_zip.People(known, like)
     result = platform_zip.import_zip(course, assignment, wanted, Path(options.zip), people)
+    with opened(course) as book:  # Formgrader and the report show names, not logins
+        for entry in like.people if like else ():
+            if entry.user in result.students:
+                first, last = entry.names
+                book.update_or_create_student(entry.user, first_name=first, last_name=last)
     say(f"{assignment}: {len(result.students)} imported, {len(result.refused)} refused, from {options.zip}")
     say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
     return [f"{name} is refused: {why}" for name, why in sorted(result.refused.items())]

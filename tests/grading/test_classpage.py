@@ -3,6 +3,7 @@
 import argparse
 import datetime
 import getpass
+import logging
 import os
 import re
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cluster.staff import commands as staff_commands
-from cluster.staff.class_page import actions, commands, sheets
+from cluster.staff.class_page import actions, app, commands, sheets
 from cluster.staff.class_page import queue as slurm
 from cluster.staff.classes import due_dates, give, notices, progress
 from cluster.staff.classes import exchange as exchange_
@@ -197,6 +198,19 @@ def test_a_notice_is_for_one_student(exchange, tmp_path):
         (own / "notice.json").mkdir()
         assert "could not be written" in notices.tell(exchange.course, book)["ada"]
     assert [p.name for p in own.iterdir()] == ["notice.json"]
+
+
+def test_a_restored_hub_shows_due_dates_at_once(exchange, tmp_path, caplog):
+    """Are notices that a restored hub lacks written when the class page's server starts?"""
+    own = tmp_path / "people/ada"
+    with exchange.book() as book:
+        due_dates.set_due(book, exchange.course, NAME, "2026-01-02 00:00 UTC")
+    assert not (own / "notice.json").exists()
+    app.tell_students(exchange.root, logging.getLogger("class page"))
+    assert '"due": "2026-01-02T00:00:00+00:00"' in (own / "notice.json").read_text()
+    (exchange.root / "nbgrader_config.py").write_text("no Python")
+    app.tell_students(exchange.root, logging.getLogger("class page"))
+    assert "could not be written" in caplog.text
 
 
 def test_the_rosters_extension_holds_for_each_assignment(exchange):

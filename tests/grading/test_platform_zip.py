@@ -222,6 +222,8 @@ def test_from_the_download_to_points_and_feedback(many, tmp_path, monkeypatch, c
     assert command.main(["feedback-zip", "99"]) == 1
     assert "no submission of" in capsys.readouterr().err
     assert command.main(["import", "99", str(path), *like]) == 0
+    with many.book() as book:
+        assert book.find_student("ada").last_name == "Lovelace"
     many.run()
     assert command.main(["feedback-zip", "99"]) == 1
     assert "ada has no feedback" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from html import escape
@@ -61,6 +62,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Formgrader is there now: its menu gets a link, its page of a work rubrics, and names as text."""
+        self.settings["class_pool"].submit(tell_students, Path(serverapp.root_dir), self.log)
         settings = serverapp.web_app.settings
         if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)
@@ -73,6 +75,22 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         """With the server end its threads."""
         for pool in (self.settings["class_pool"], self.settings["class_queue"].pool):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def tell_students(root: Path, log: logging.Logger) -> None:
+    """Write students' notices when the server starts: on a hub that was restored there are none."""
+    from ..classes import notices
+    from ..course import Course, opened
+
+    try:
+        course = Course(root)
+        with opened(course) as book:
+            failed = notices.tell(course, book)
+    except Exception:  # the pages open all the same
+        log.warning("The students' notices could not be written", exc_info=True)
+    else:
+        for student, why in failed.items():
+            log.warning("%s: %s", student, why)
 
 
 def names_as_text(notebook: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
