@@ -140,7 +140,10 @@ def test_a_button_runs_its_command(graders):
     while "Due date: done" not in (text := graders.get(PAGES[1])[1]):
         assert time.monotonic() < until, text
         time.sleep(0.2)
-    assert "is due 2026-12-01 22:59 UTC" in text and "due Tue 1 Dec, 22:59 UTC" in text
+    assert (
+        "is due 2026-12-01 23:59 Europe/Berlin (2026-12-01 22:59 UTC)" in text
+        and "due Tue 1 Dec, 22:59 UTC" in text
+    )
     assert re.search(r", took (\d+ min )?\d+ s<", text)
     assert "Now: Tue 1 Dec, 22:59 UTC." in text and 'name="date" value="2026-12-01"' in text
     assert 'name="time" value="22:59"' in text and "Change the due date" in text
