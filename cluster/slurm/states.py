@@ -1,11 +1,13 @@
 """What Slurm says of a job, and what it means: one table of its states and of its reasons for waiting.
 
+The reasons and what limits them are those of Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html).
 `python -m cluster states` prints it, cluster/slurm/STATES.md is generated from it, and each row names the
 test that brought it about on a real Slurm, or says why none did.
 """
 
 from __future__ import annotations
 
+import fnmatch
 from dataclasses import dataclass
 
 YOURS, CLUSTER, QUEUE = "yours", "the cluster's", "the queue's"
@@ -15,10 +17,10 @@ YOURS, CLUSTER, QUEUE = "yours", "the cluster's", "the queue's"
 class Row:
     """One state, or one reason for waiting.
 
-    name: Slurm's; a reason that ends in `*` stands for all that begin so. what: what happened; step: what to
-    do next; whose: whose doing it is. ending: the class of errors, of a state in which a job has ended badly
-    ("" where the ranks' own records say how). never: the job will not start unless it is changed. shown: the
-    test that saw it; unseen: why there is none.
+    name: Slurm's; in a reason `*` stands for any text, and the first row that fits counts. what: what
+    happened; step: what to do next; whose: whose doing it is. ending: the class of errors, of a state in
+    which a job has ended badly ("" where the ranks' own records say how). never: the job will not start
+    unless it is changed. shown: the test that saw it; unseen: why there is none.
     """
 
     name: str
@@ -123,6 +125,7 @@ STATES = [
 ]  # fmt: skip
 
 _WAIT = "It starts as soon as there is room. To start sooner: ask for less, or for less time."
+_NO_LIMITS = "the tests have one QOS, without limits"
 _LESS = "Cancel it, and ask for less; doctor() lists what the partitions allow."
 
 REASONS = [
@@ -144,8 +147,9 @@ REASONS = [
         shown="test_jobs_map.py::test_items_that_wait_for_their_turn_say_so_and_cost_one_question"),
     Row("PartitionTimeLimit", "It can never run: its time is over its partition's limit.", _LESS, YOURS,
         never=True, shown="test_the_reason_in_words"),
-    Row("PartitionNodeLimit", "It can never run: it asks for more nodes than its partition has.", _LESS,
-        YOURS, never=True, unseen="Slurm 22.05 says PartitionConfig; found before submission"),
+    Row("PartitionNodeLimit", "It asks for more nodes than its partition has, or some are down or drained.",
+        "Ask for fewer nodes, or wait for the nodes; doctor() lists the partitions.", CLUSTER,
+        unseen="Slurm 22.05 says PartitionConfig; found before submission"),
     Row("PartitionConfig", "It can never run: its partition does not offer what it asks for.", _LESS, YOURS,
         never=True, shown="test_the_reason_in_words"),
     Row("BadConstraints", "It can never run: no node has what it asks for.", _LESS, YOURS, never=True,
@@ -170,18 +174,39 @@ REASONS = [
         unseen="Slurm refuses it at submission"),
     Row("InvalidQOS", "It can never run: its QOS is not known.", "Cancel it, and submit it without.", YOURS,
         never=True, unseen="Slurm refuses it at submission"),
+    Row("AccountNotAllowed", "It can never run: its partition does not take its account.",
+        "Cancel it, and choose another partition or account.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("QOSNotAllowed", "It can never run: its partition or account does not take its QOS.",
+        "Cancel it, and choose another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("*Grp*RunMinutes*", "Running jobs have reserved all the time that your account or QOS may use.",
+        "It starts when some of them have ended.", QUEUE, unseen=_NO_LIMITS),
+    Row("*Grp*Minutes*", "Your account or QOS has used up its computing time.",
+        "Ask the administrator, or your project's head, for more.", CLUSTER, unseen=_NO_LIMITS),
     Row("AssocGrp*", "Your account uses all it may use at one time.",
         "It starts when others of your account's jobs have ended.", YOURS, shown="test_the_reason_in_words"),
     Row("AssocMaxJobsLimit", "You run as many jobs as you may.", "It starts when one of them has ended.",
         YOURS, unseen="the same rule as AssocGrp*"),
-    Row("AssocMax*", "It can never run: it asks for more than your account allows one job.", _LESS, YOURS,
-        never=True, shown="test_the_reason_in_words"),
+    Row("AssocMax*PerJob*", "It can never run: it asks for more than your account allows one job.", _LESS,
+        YOURS, never=True, shown="test_the_reason_in_words"),
+    Row("AssocMax*PerNode*", "It can never run: it asks for more per node than your account allows.", _LESS,
+        YOURS, never=True, unseen=_NO_LIMITS),
+    Row("AssocMax*", "You use all that your account allows you at one time.",
+        "It starts when some of your jobs have ended.", YOURS, unseen=_NO_LIMITS),
     Row("QOSGrp*", "Your QOS uses all it may use at one time.", "It starts when others have ended.", QUEUE,
-        unseen="the tests have one QOS, without limits"),
-    Row("QOSMaxJobs*", "You run as many jobs as your QOS allows.", "It starts when one has ended.", YOURS,
-        unseen="the tests have one QOS, without limits"),
-    Row("QOSMax*", "It can never run: it asks for more than its QOS allows one job.", _LESS, YOURS,
-        never=True, unseen="the tests have one QOS, without limits"),
+        unseen=_NO_LIMITS),
+    Row("QOSMax*PerJob*", "It can never run: it asks for more than its QOS allows one job.", _LESS, YOURS,
+        never=True, unseen=_NO_LIMITS),
+    Row("QOSMax*PerNode*", "It can never run: it asks for more per node than its QOS allows.", _LESS, YOURS,
+        never=True, unseen=_NO_LIMITS),
+    Row("QOSMin*", "It can never run: it asks for less than its QOS demands.",
+        "Cancel it, and ask for more, or choose another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("QOSMax*", "You, or your account, use all that your QOS allows at one time.",
+        "It starts when some of these jobs have ended.", YOURS, unseen=_NO_LIMITS),
+    Row("MaxMemPerLimit", "It can never run: it asks for more memory per CPU or node than is allowed.", _LESS,
+        YOURS, never=True, unseen="found before submission"),
+    Row("JobHoldMaxRequeue", "It was requeued as often as this Slurm allows, and is held.",
+        "Find out why it was requeued, then: scontrol release <its number>.", YOURS,
+        unseen="needs MAX_BATCH_REQUEUE requeues"),
     Row("JobLaunchFailure", "Slurm could not start it, and tries again.",
         "If it lasts, ask the administrator.", CLUSTER, unseen="needs a node that breaks during a start"),
 ]  # fmt: skip
@@ -198,7 +223,7 @@ def reason(name: str) -> Row:
     """The row of a reason for waiting, as `squeue` prints it (it may add nodes: `ReqNodeNotAvail, ...`)."""
     word = name.split(",")[0].split("(")[0].strip() or "None"
     for row in REASONS:
-        if row.name == word or (row.name.endswith("*") and word.startswith(row.name[:-1])):
+        if fnmatch.fnmatchcase(word, row.name):
             return row
     return Row(word, f"It waits; Slurm's reason: {word}.")
 
