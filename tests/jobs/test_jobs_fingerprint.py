@@ -8,6 +8,7 @@ import pytest
 
 import cluster
 from cluster.jobs import errors, submit
+from cluster.jobs.code import fingerprint
 
 PROGRAM = '''
 import numpy as np
@@ -248,3 +249,36 @@ def test_a_fresh_process_gets_the_recorded_run(runs, tmp_path):
         said.append(run.stdout.splitlines())
     assert said[0][-1] == said[1][-1] and "not run again" in said[1][0]
     assert len(cluster.jobs()) == 1
+
+
+def made_with_keras(kind, change=0.0):
+    """A function that refers to a model, an optimizer or a loss, made again at each call."""
+    import keras
+
+    keras.utils.set_random_seed(3)
+    if kind == "model":
+        net = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+        net.compile("sgd", "mse")
+        if change:
+            net.layers[0].bias.assign_add([change] * 3)
+    elif kind == "optimizer":
+        net = keras.optimizers.SGD(0.1 + change)
+    else:
+        net = keras.losses.Huber(1.0 + change)
+
+    def f():
+        return net
+
+    return f
+
+
+@pytest.mark.parametrize("kind", ["model", "optimizer", "loss"])
+def test_what_keras_made_has_a_key_of_its_own(kind):
+    """Is the key the same for the same model made again, and another for other weights or settings?"""
+    import time
+
+    first = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)
+    time.sleep(1.1)  # a model's pickle is a ZIP file, whose entries hold the time
+    again = fingerprint.digest(fingerprint.Closure(made_with_keras(kind)).form)
+    other = fingerprint.digest(fingerprint.Closure(made_with_keras(kind, change=0.5)).form)
+    assert first == again and first != other

@@ -86,7 +86,21 @@ class Closure:
             return ["wrapper", type(v).__qualname__, self._encode(v.__wrapped__)]
         if type(v).__module__ == "numpy" and hasattr(v, "tobytes") and not v.dtype.hasobject:
             return [type(v).__name__, v.dtype.str, list(v.shape), hashlib.sha256(v.tobytes()).hexdigest()]
+        if is_keras(v):
+            return self._keras(v)
         return self._object(v)
+
+    def _keras(self, v: Any) -> Any:
+        """A Keras object by its configuration and its numbers: its pickle holds the time of its making."""
+        try:
+            config = numbered_names(v.get_config())
+        except (NotImplementedError, TypeError, ValueError):  # a subclass without one
+            config = None
+        if hasattr(v, "get_compile_config"):
+            config = [config, numbered_names(v.get_compile_config() or {})]
+        variables = getattr(v, "weights", None) or getattr(v, "variables", None) or []
+        numbers = [self._encode(variable.numpy()) for variable in variables]
+        return ["keras", self._encode(type(v)), self._encode(config), numbers]
 
     def _object(self, v: Any) -> Any:
         """Any other object by the parts that pickle would take it to."""
@@ -164,6 +178,43 @@ class Closure:
             lines = linecache.getlines(filename)
             if lines:
                 self.cells[filename] = "".join(lines)
+
+
+def is_keras(v: Any) -> bool:
+    """Whether a value is a model, a layer, an optimizer, a loss or a metric of Keras."""
+    keras = sys.modules.get("keras")
+    if keras is None or not hasattr(keras, "Layer"):
+        return False
+    return isinstance(v, (keras.Layer, keras.Optimizer, keras.Loss, keras.Metric))
+
+
+def numbered_names(config: Any) -> Any:
+    """A configuration in which each name stands as its number: Keras counts names on, `dense`, `dense_1`.
+
+    >>> numbered_names({"name": "dense_7", "inbound": ["dense_7"]})
+    {'name': '<name 0>', 'inbound': ['<name 0>']}
+    """
+    numbers: dict[str, str] = {}
+
+    def gather(v: Any) -> None:
+        if isinstance(v, dict):
+            if isinstance(name := v.get("name"), str):
+                numbers.setdefault(name, f"<name {len(numbers)}>")
+            for x in v.values():
+                gather(x)
+        elif isinstance(v, (list, tuple)):
+            for x in v:
+                gather(x)
+
+    def replace(v: Any) -> Any:
+        if isinstance(v, dict):
+            return {k: replace(x) for k, x in v.items()}
+        if isinstance(v, (list, tuple)):
+            return type(v)(replace(x) for x in v)
+        return numbers.get(v, v) if isinstance(v, str) else v
+
+    gather(config)
+    return replace(config)
 
 
 def digest(form: Any) -> str:
