@@ -98,6 +98,8 @@ class Closure:
             config = None
         if hasattr(v, "get_compile_config"):
             config = [config, numbered_names(v.get_compile_config() or {})]
+        if isinstance(v, sys.modules["keras"].Loss):  # Huber's delta, for one, is not in its configuration
+            config = [config, getattr(v, "_fn_kwargs", {})]
         variables = getattr(v, "weights", None) or getattr(v, "variables", None) or []
         numbers = [self._encode(variable.numpy()) for variable in variables]
         return ["keras", self._encode(type(v)), self._encode(config), numbers]
