@@ -106,6 +106,7 @@ def parser() -> argparse.ArgumentParser:
 
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
+    c.add_argument("--site", action="store_true", help="instead, show the script that this site's jobs get")
     c.add_argument("--gpu", action="store_true", help="instead, measure two GPUs: all-reduce, training steps")
     return top
 
@@ -210,6 +211,8 @@ def _states(o: argparse.Namespace) -> None:
 def _doctor(o: argparse.Namespace) -> int:
     if o.gpu:
         return _doctor_gpu()
+    if o.site:
+        return _doctor_site()
     report = jobs.doctor(o.try_it)
     print(report)
     return 0 if report.ok else 1
@@ -227,6 +230,14 @@ def _doctor_gpu() -> int:
     tables.append(gpu_steps.doctor(report, next(iter(gpu_check.layouts().values()))))
     print("\n\n".join([*filter(None, tables), str(report)]))
     return 0 if report.ok else 1
+
+
+def _doctor_site() -> int:
+    from .jobs.doctor import site_check
+
+    text, good = site_check.check()
+    print(text)
+    return 0 if good else 1
 
 
 def _grade(arguments: list[str]) -> int:

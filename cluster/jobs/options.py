@@ -15,19 +15,18 @@ from cluster.system import settings
 from .errors import OptionError, OptionValueError
 
 UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, as Slurm counts
-OWN = {"job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "gpus-per-task", "mem", "time"}
-OWN |= {
+OWN = {
+    "job-name",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "cpus-per-task",
+    "time",
     "partition",
     "output",
     "error",
-    "wrap",
-    "array",
-    "chdir",
-    "requeue",
-    "no-requeue",
-    "parsable",
-    "export",
 }
+OWN |= {"wrap", "array", "chdir", "requeue", "no-requeue", "parsable", "export"}
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Options:
     ranks_per_node: int = 1
     cpus_per_rank: int = 1
     gpus_per_rank: int = 0
-    memory: int | str = "2G"
+    memory: int | str | None = "2G"
     time: int | str = "00:10:00"
     name: str | None = None
     controller: str = "auto"
@@ -183,7 +182,9 @@ def _bad(name: str, value: Any, form: str) -> None:
     raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
 
 
-def _memory(v: Any) -> int:
+def _memory(v: Any) -> int | None:
+    if v is None:
+        return None  # as the site has it
     mib = size(v) // 2**20
     return (
         mib if mib > 0 else _bad("memory", v, "a number and a unit, for each rank: '2G' or '512M' (G is GiB)")
@@ -225,7 +226,7 @@ def _env(env: Any) -> dict[str, str]:
 def _sbatch(extra: Any) -> dict[str, Any]:
     if not isinstance(extra, dict):
         _bad("sbatch", extra, "a dictionary such as {'account': 'course', 'constraint': 'v100'}")
-    out = {}
+    out: dict[str, Any] = {}
     for k, v in extra.items():
         key = str(k).replace("_", "-")
         if not re.fullmatch(r"[a-z][a-z0-9-]*", key, re.A):
@@ -234,6 +235,8 @@ def _sbatch(extra: Any) -> dict[str, Any]:
             _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
         if v is True or v is None:
             out[key] = None
+        elif v is False:  # without what the site sets
+            out[key] = False
         else:
             out[key] = _text(f"sbatch[{k!r}]", str(v))
     return out

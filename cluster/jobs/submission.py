@@ -17,14 +17,18 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
+from cluster.slurm import site
+from cluster.slurm.words import clock
+
 from . import backends
 from .code import fingerprint
-from .errors import NotPicklable, OptionError, Refused, StillRunning
+from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
 from .folder import layout, provenance
 from .folder.run_folder import CALL, CODE, RUN_JSON, SCRIPT
 from .job import Job, say
 from .options import Options, bind_arguments, check_options, split_keywords
 from .state import attempts
+from .state.status import settled_status
 
 FORMAT = 1  # of the job folder
 
@@ -119,7 +123,7 @@ def recorded(requested: Plan) -> Job | None:
     if folder is None:
         return None
     job = Job(folder)
-    now = backends.settled_status(job.folder)
+    now = settled_status(job.folder)
     if not now.ended:
         if requested.options.rerun:
             raise StillRunning(
@@ -162,24 +166,28 @@ class Plan:
     def run_json(self, backend: str, **more: Any) -> dict[str, Any]:
         """Its run.json on a backend."""
         options = asdict(self.options) | {"env": None}
-        return {
-            "format": FORMAT,
-            "key": self.key,
-            "own": secrets.token_hex(8),  # tells this run from others with the same key
-            "name": self.options.name or self.name,
-            "target": self.name,
-            "arguments": {k: provenance.short(v) for k, v in self.arguments.items()},
-            "command": provenance.command(self.name, self.arguments, options),
-            "options": options,
-            "env": sorted(self.options.env or {}),
-            "ranks": self.options.ranks,
-            "backend": backend,
-            "controller": "gloo" if self.options.controller == "auto" else self.options.controller,
-            "submitted": now(),
-            "attempt": 1,
-            "versions": provenance.versions(),
-            "machine": provenance.machine(),
-        } | more
+        return (
+            {
+                "format": FORMAT,
+                "key": self.key,
+                "own": secrets.token_hex(8),  # tells this run from others with the same key
+                "name": self.options.name or self.name,
+                "target": self.name,
+                "arguments": {k: provenance.short(v) for k, v in self.arguments.items()},
+                "command": provenance.command(self.name, self.arguments, options),
+                "options": options,
+                "env": sorted(self.options.env or {}),
+                "ranks": self.options.ranks,
+                "backend": backend,
+                "controller": "gloo" if self.options.controller == "auto" else self.options.controller,
+                "submitted": now(),
+                "attempt": 1,
+                "versions": provenance.versions(),
+                "machine": provenance.machine(),
+            }
+            | (_site(self.options) if backend == "slurm" else {})
+            | more
+        )
 
     def files(self, run: dict[str, Any], folder: Path, backend: backends.Backend) -> dict[str, str | bytes]:
         """What the job folder holds before the job starts."""
@@ -190,6 +198,23 @@ class Plan:
             CALL: pickle.dumps(call),
             SCRIPT: backend.script(run, folder),
         }
+
+
+def _site(options: Options) -> dict[str, Any]:
+    """What the site wants of a job. Raises OptionValueError for a wrong site file, or above its limits."""
+    try:
+        found = site.load()
+    except site.SiteError as e:
+        raise OptionValueError(e.what, e.next_step) from None
+    asked = {"nodes": options.nodes, "ranks": options.ranks, "time": options.time}
+    for name, most in found.limits.items():
+        if asked[name] > most:
+            shown = clock if name == "time" else str
+            raise OptionValueError(
+                f"{name}: this site allows {shown(most)} for one job, and {shown(asked[name])} is requested.",
+                f"Ask for at most {shown(most)}.",
+            )
+    return {"site": found.record()}
 
 
 def now() -> str:

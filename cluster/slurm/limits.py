@@ -105,7 +105,11 @@ def fault(options: dict[str, Any], p: Partition) -> str:
         return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"
     if o["nodes"] > p.most:
         return f"nodes={o['nodes']}, but partition {p.name!r} allows a job {p.most:.0f}"
-    needed = {"cpus": n * o["cpus_per_rank"], "memory": n * o["memory"], "gpus": n * o["gpus_per_rank"]}
+    needed = {
+        "cpus": n * o["cpus_per_rank"],
+        "memory": n * (o["memory"] or 0),
+        "gpus": n * o["gpus_per_rank"],
+    }
     able = [k for k in p.kinds if all(getattr(k, what) >= v for what, v in needed.items())]
     if o["nodes"] <= sum(k.nodes for k in able):
         return ""

@@ -57,6 +57,11 @@ _TABLE = [
         "at which address the others reach rank 0; without it as Slurm says, or the machine's name",
         "rank 0 of a job on Slurm",
     ),
+    Setting(
+        "CLUSTER_SITE",
+        "a file with what this site wants of each job (see cluster/slurm/site.py)",
+        "submit, map, doctor",
+    ),
     Setting("CLUSTER_DATA", "the folder of Fashion-MNIST; without it the usual places", "training.data"),
     Setting(
         "CLUSTER_STATE",

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from cluster.slurm import site
 from cluster.slurm.words import clock, ranges
 
 from ..folder.layout import slug
@@ -21,13 +22,14 @@ from ..folder.run_folder import JOB_LOG
 def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> str:
     """The sbatch script of a run. `run` is its run.json, `folder` its job folder."""
     mpi = "pmix" if run["controller"] == "mpi" else "none"
+    launcher = run.get("site", {}).get("launcher", site.LAUNCHER).replace("{mpi}", mpi)
     quoted, cpus = shlex.quote(str(folder)), run["options"]["cpus_per_rank"]
     return f"""#!/bin/bash
 {header(run, output=JOB_LOG)}
-{exports(run)}
+{_before(run)}{exports(run)}
 export CLUSTER_LAUNCHER=slurm
 export SRUN_CPUS_PER_TASK={cpus}   # from Slurm 22.05 on, srun does not take it from sbatch
-{_attempt(run, quoted, python)}srun --mpi={mpi} --kill-on-bad-exit=1 {rank_command(folder, python)}
+{_attempt(run, quoted, python)}{launcher} {rank_command(folder, python)}
 code=$?
 {shlex.quote(python)} -P -m cluster.jobs.rank.on_end {quoted}
 exit $code
@@ -48,27 +50,61 @@ exec bash {shlex.quote(str(folder))}/"$SLURM_ARRAY_TASK_ID"/job.sh
 
 def header(run: dict[str, Any], **special: Any) -> str:
     """The lines that say what a job asks for; `special` are further options of sbatch."""
-    o = run["options"]
-    lines = {
+    return "\n".join(
+        f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}")
+        for k, v, _ in requests(run, **special)
+    )
+
+
+def requests(run: dict[str, Any], **special: Any) -> list[tuple[str, Any, str]]:
+    """(option of sbatch, value, where it comes from), in the order of the script."""
+    o, wishes = run["options"], run.get("site", {})
+    lines: dict[str, Any] = {
         "job-name": slug(run["name"]),
         "nodes": o["nodes"],
         "ntasks-per-node": o["ranks_per_node"],
         "cpus-per-task": o["cpus_per_rank"],
-        "mem": f"{o['memory'] * o['ranks_per_node']}M",
+        **_memory(o, wishes.get("memory", "mem")),
         "time": clock(o["time"]),
         **special,
         "open-mode": "append",
         "export": "ALL",
         "requeue" if o.get("requeue") else "no-requeue": None,
     }
-    if o["gpus_per_rank"]:
-        lines["gpus-per-task"] = o["gpus_per_rank"]
-    if o["partition"]:
-        lines["partition"] = o["partition"]
-    lines |= o["sbatch"] or {}
-    return "\n".join(
-        f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}") for k, v in lines.items()
-    )
+    lines |= _gpus(o, wishes.get("gpus", "gpus-per-task"), wishes.get("gpu_type", ""))
+    origin = dict.fromkeys(lines, "submit")
+    for name, value in wishes.get("sbatch", {}).items():
+        site.put(
+            lines, origin, name, True if value is None else value, wishes["origin"].get(name, "the site")
+        )
+    own = {"partition": o["partition"]} if o["partition"] else {}
+    for name, value in (own | (o["sbatch"] or {})).items():
+        site.put(lines, origin, name, True if value is None else value, "submit")
+    return [(name, value, origin[name]) for name, value in lines.items()]
+
+
+def _memory(o: dict[str, Any], form: str) -> dict[str, str]:
+    """The request for memory, in the form that the site wants."""
+    if o["memory"] is None or form == "none":
+        return {}
+    if form == "mem-per-cpu":
+        return {form: f"{-(-o['memory'] // o['cpus_per_rank'])}M"}
+    return {form: f"{o['memory'] * o['ranks_per_node']}M"}
+
+
+def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
+    """The request for GPUs, in the form that the site wants."""
+    if not o["gpus_per_rank"] or form == "none":
+        return {}
+    n, named = o["gpus_per_rank"], f"{kind}:" if kind else ""
+    if form == "gpus-per-task":
+        return {form: f"{named}{n}" if named else n}
+    return {form: f"{'gpu:' if form == 'gres' else ''}{named}{n * o['ranks_per_node']}"}
+
+
+def _before(run: dict[str, Any]) -> str:
+    """The site's own lines, such as those that load modules."""
+    return "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
 
 
 def _attempt(run: dict[str, Any], quoted: str, python: str) -> str:

@@ -81,7 +81,7 @@ def keywords(arguments: dict[str, Any], options: dict[str, Any]) -> list[str]:
 
     usual = vars(check_options({}))
     given = {k: v for k, v in options.items() if v != usual[k] and k not in ("rerun", "folder")}
-    forms = {"memory": lambda mib: f"{mib}M", "time": clock}
+    forms = {"memory": lambda mib: mib and f"{mib}M", "time": clock}
     given = {k: forms[k](v) if k in forms else v for k, v in given.items()}
     return [f"{k}={short(v)}" for k, v in (arguments | given).items()]
 
