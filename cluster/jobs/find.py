@@ -36,10 +36,8 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
     number, _, item = text.partition("_")
     if not hits and number.isdigit():
         records = [p for i in all_ids for p in [runs / i, *RunFolder(runs / i).rounds().values()]]
-        hits = [
-            p for p in records if str((files.read_json(RunFolder(p).backend) or {}).get("job_id")) == number
-        ]
-        hits = [str(p.relative_to(runs)).partition("/")[0] for p in hits]
+        known = ((p, files.read_json(RunFolder(p).backend) or {}) for p in records)
+        hits = [p.relative_to(runs).parts[0] for p, backend in known if str(backend.get("job_id")) == number]
     if len(hits) == 1:
         found = handle(runs / hits[0])
         return _item(found, int(item)) if item.isdigit() and number.isdigit() else found

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from .folder import layout, rank_log, results, sweeps
 from .folder.run_folder import METRICS, RunFolder
 from .metrics import Tail, whole
 from .state import endings
-from .state.status import Status
+from .state.status import Status, status_of
 
+STACKS = 10.0  # seconds that ranks have to write their stacks
 POLL = 0.1  # seconds between two looks at a job's folder
 
 
@@ -53,7 +56,7 @@ class Job:
     @property
     def status(self) -> Status:
         """The state now; see `Status`. It never raises for a job that ended badly."""
-        return backends.status_of(self.folder)
+        return status_of(self.folder)
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Job:
         """Wait until the job has ended, well or badly, and return the job.
@@ -117,6 +120,32 @@ class Job:
             return rank_log.read_log(RunFolder(self.folder).log(rank)).decode(errors="replace")
         parts = [(r, self.logs(r)) for r in range(self.ranks)]
         return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
+
+    def stacks(self, rank: int | None = None) -> str:
+        """Where each rank stands in the code: the Python stacks of its threads, innermost call first.
+
+        A running job is asked for them, which takes a second or two. Of a job that has ended these are the
+        stacks of the ranks that made no progress at the end.
+        """
+        ranks = range(self.ranks) if rank is None else [rank]
+        if not self.status.ended:
+            self._ask_for_stacks(ranks)
+        found = [(r, _text(RunFolder(self.folder).stacks(r)).rstrip()) for r in ranks]
+        return "\n".join(f"--- rank {r}\n{text}" for r, text in found if text)
+
+    def _ask_for_stacks(self, ranks: Iterable[int]) -> None:
+        folder = RunFolder(self.folder)
+        asked = time.time()
+        folder.stacks_request.touch()
+        os.utime(folder.stacks_request)
+        deadline = time.monotonic() + STACKS
+        while time.monotonic() < deadline and not self.status.ended:
+            times = [p.stat().st_mtime if (p := folder.stacks(r)).exists() else 0.0 for r in ranks]
+            over = [(files.read_json(folder.rank(r)) or {}).get("ended") for r in ranks]
+            if all(at >= asked or ended for at, ended in zip(times, over, strict=True)):
+                time.sleep(POLL)  # the last lines are being written
+                return
+            time.sleep(POLL)
 
     def follow(self, rank: int | None = None) -> None:
         """Print what the ranks write as they write it, until the job ends or the cell is interrupted.

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.system import files
 
-from . import backends
 from .errors import JobError, OptionValueError
 from .folder import layout, private
 from .folder.run_folder import RunFolder
@@ -29,7 +28,7 @@ from .show.card import BAD, COLOURS, length, relative, steps
 from .show.curves import since as seconds
 from .show.render import bar
 from .state import endings
-from .state.status import status_of_end
+from .state.status import status_of, status_of_end
 
 if TYPE_CHECKING:
     from .state.status import Status
@@ -55,7 +54,7 @@ class Entry:
         """The state; the backend is asked only where no end is written down."""
         if "items" in self.run:
             return self.job.status
-        return status_of_end(self.end) if self.end else backends.status_of(self.folder)
+        return status_of_end(self.end) if self.end else status_of(self.folder)
 
     @functools.cached_property
     def job(self) -> Any:

@@ -21,6 +21,7 @@ from .folder import layout, provenance, sweeps
 from .folder.run_folder import LOCK, RunFolder
 from .job import say
 from .state import attempts
+from .state.status import settled_status, status_of
 from .submission import FORMAT, Plan, discard, now, plan
 from .sweep import Sweep
 
@@ -152,7 +153,7 @@ def recorded(requested: SweepPlan) -> Sweep | None:
         return None
     sweep = Sweep(folder)
     for item in sweeps.items(folder, sweep.last).values():
-        backends.settled_status(item)
+        settled_status(item)
     now = sweep.status
     if not now.ended:
         if requested.rerun:
@@ -248,7 +249,7 @@ def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, numbe
     todo = []
     for i, first in enumerate(sweeps.first(keys)):
         old = there.get(i)
-        if first != i or (old and not requested.rerun and backends.status_of(old) == "done"):
+        if first != i or (old and not requested.rerun and status_of(old) == "done"):
             continue
         run, item = requested.plans[i].run_json(backend, item=i), made / str(i)
         if keys[i] in elsewhere:
@@ -264,7 +265,7 @@ def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, numbe
             continue
         _folder(item)
         for name, content in requested.plans[i].files(run, target / str(i), runner).items():
-            (item / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            layout.write_private(item / name, content)
     if todo:
         run = requested.run_json(backend)
         at_once = runner.at_once(run, requested.max_parallel)

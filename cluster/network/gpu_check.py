@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from cluster.jobs import JobError, submit
-from cluster.jobs.doctor.report import ADMINISTRATOR, Report, ask
+from cluster.jobs.doctor.findings import ADMINISTRATOR, Report, ask
 from cluster.slurm import client, words
 
 from . import gpu_links

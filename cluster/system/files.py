@@ -75,8 +75,8 @@ def write_json_once(path: Path, value: Any) -> bool:
         beside.unlink()
 
 
-def read_json(path: Path) -> Any | None:
-    """The JSON of a file that may not be there yet; a symbolic link is not followed."""
+def read_json(path: Path) -> Any:
+    """The JSON of a file, or None if it is not there yet; a symbolic link is not followed."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW)) as f:
             return json.load(f)

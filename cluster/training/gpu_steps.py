@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cluster.jobs import JobError, submit
-from cluster.jobs.doctor.report import ADMINISTRATOR, Report
+from cluster.jobs.doctor.findings import ADMINISTRATOR, Report
 
 BATCH, REPEATS = 128, 20
 WARM_UP = 3

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 import cluster
-from cluster.jobs.doctor import checkup, slurm, trial
-from cluster.jobs.doctor.report import Report
+from cluster.jobs.doctor import checkup, trial
+from cluster.jobs.doctor import slurm_checks as slurm
+from cluster.jobs.doctor.findings import Report
 from cluster.slurm import client
 
 CONFIG = """\
@@ -68,7 +69,7 @@ def commands(tmp_path, monkeypatch):
 
 def test_the_function_stays_the_function():
     """The first import of the package `cluster.jobs.doctor` binds that name: can it be called afterwards?"""
-    code = "import cluster; from cluster.jobs.doctor import checkup; import cluster.jobs.doctor.report;"
+    code = "import cluster; from cluster.jobs.doctor import checkup; import cluster.jobs.doctor.findings;"
     code += "print(callable(cluster.doctor), callable(cluster.jobs.doctor), checkup.doctor.__name__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "True", "doctor"]

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from cluster import attach, jobs, submit
-from cluster.jobs import backends, errors, submission
+from cluster.jobs import errors, submission
+from cluster.jobs.state import status
 from cluster.jobs.submission import plan
 from cluster.slurm import client
 
@@ -32,7 +33,7 @@ def backend(request, tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # which killable.ask sets anew, here too
     monkeypatch.setenv("CALLED", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", PATHS)
-    monkeypatch.setattr(backends, "CUT_OFF", 0.2)
+    monkeypatch.setattr(status, "CUT_OFF", 0.2)
     monkeypatch.setattr(client, "FRESH", 0.3)
     monkeypatch.setattr(client, "_answers", {})
     for name in ("sbatch", "srun", "squeue", "scontrol", "sacct", "scancel", "sinfo"):
@@ -169,14 +170,14 @@ def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkey
 @pytest.mark.parametrize("backend", ["slurm"], indirect=True)
 def test_what_was_never_submitted_is_not_taken_for_what_runs(backend, tmp_path, monkeypatch):
     """While Slurm might still list the job of a submission that was cut off, the next call waits for that."""
-    monkeypatch.setattr(backends, "CUT_OFF", 3600.0)
+    monkeypatch.setattr(status, "CUT_OFF", 3600.0)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("CALLED", str(tmp_path))
     asked = plan(killable.called, (7,), {})
     _, held = submission.make(asked, asked.run_json("slurm"))
     held.close()
     assert jobs()[0].status.source == "cut off"
-    monkeypatch.setattr(backends, "CUT_OFF", 1.0)
+    monkeypatch.setattr(status, "CUT_OFF", 1.0)
     assert submit(killable.called, 7).result() == 70
     assert [str(job.status) for job in jobs()] == ["done", "lost"]
 
@@ -190,7 +191,7 @@ def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, 
         monkeypatch.setenv(name, str(tmp_path))  # which killable.ask sets anew, here too
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
     monkeypatch.setenv("PYTHONPATH", PATHS)
-    monkeypatch.setattr(backends, "CUT_OFF", 5.0)
+    monkeypatch.setattr(status, "CUT_OFF", 5.0)
     monkeypatch.setattr(client, "FRESH", 0.3)
     monkeypatch.setattr(client, "_answers", {})
     for folder in submitted(kind, tmp_path, "made"):

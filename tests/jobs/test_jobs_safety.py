@@ -15,7 +15,7 @@ import pytest
 import cluster
 from cluster.jobs import attach, errors, submit
 from cluster.jobs.doctor import checkup
-from cluster.jobs.doctor.report import Report
+from cluster.jobs.doctor.findings import Report
 from cluster.jobs.folder import layout, private
 from cluster.system import files
 
@@ -189,6 +189,24 @@ def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert private.check_runs(tmp_path / "runs")
     tmp_path.chmod(0o755)
+
+
+@as_root
+@pytest.mark.parametrize("opened", ["the file", "the folder above"])
+def test_a_pickle_that_others_can_write_is_not_loaded(recorded, opened):
+    """The folder is closed to writers, but its file, or the folder above it, is open to all."""
+    assert (recorded.folder / "call.pkl").stat().st_mode & 0o777 == 0o600
+    recorded.folder.chmod(0o755)
+    path = recorded.folder / "call.pkl" if opened == "the file" else recorded.folder.parent
+    before = path.stat().st_mode
+    path.chmod(before | 0o666 if opened == "the file" else 0o777)
+    try:
+        with pytest.raises(errors.NotYours, match="chmod"):
+            private.check(recorded.folder)
+            private.load(recorded.folder, "call.pkl")
+    finally:
+        path.chmod(before)
+        recorded.folder.chmod(0o700)
 
 
 @as_root

@@ -9,7 +9,7 @@ import pytest
 
 import cluster
 from cluster.__main__ import main
-from cluster.jobs import backends, errors, job_table, submit
+from cluster.jobs import errors, job_table, submit
 from cluster.jobs.state import status
 from cluster.slurm import client
 from cluster.system import files
@@ -140,7 +140,7 @@ def test_a_thousand_ended_runs_are_read_once_and_slurm_is_not_asked(runs, monkey
     for i in range(1000):
         recorded(runs, i, backend="slurm" if i % 2 else "local")
     monkeypatch.setattr(client, "ask", lambda *command, **options: pytest.fail("Slurm was asked"))
-    monkeypatch.setattr(backends, "status_of", lambda folder: pytest.fail("an ended run was looked into"))
+    monkeypatch.setattr(job_table, "status_of", lambda folder: pytest.fail("an ended run was looked into"))
     opened, real = [], os.open
     monkeypatch.setattr(os, "open", lambda *a, **k: (opened.append(a[0]), real(*a, **k))[1])
     text = repr(cluster.jobs())
@@ -154,7 +154,7 @@ def test_a_job_that_waits_says_why_and_for_how_long(runs, monkeypatch):
     folder = recorded(runs, 0, hours=0.5)
     (folder / "end.json").unlink()
     waits = status.Status("pending", "It waits for free nodes.")
-    monkeypatch.setattr(backends, "status_of", lambda folder: waits)
+    monkeypatch.setattr(job_table, "status_of", lambda folder: waits)
     submitted = job_table.seconds(files.read_json(folder / "run.json")["submitted"])
     monkeypatch.setattr(job_table.time, "time", lambda: submitted + 1800)
     assert repr(cluster.jobs(active=True)).splitlines()[1].endswith("30.0 min: It waits for free nodes.")

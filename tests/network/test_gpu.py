@@ -9,7 +9,7 @@ import pytest
 
 from cluster import __main__ as shell
 from cluster.jobs import submit
-from cluster.jobs.doctor.report import Report
+from cluster.jobs.doctor.findings import Report
 from cluster.jobs.errors import LaunchFailed
 from cluster.jobs.rank import rendezvous
 from cluster.network import gpu_check, gpu_links

@@ -6,7 +6,7 @@ import os
 import pytest
 
 from cluster.jobs import submit
-from cluster.jobs.doctor.report import Report
+from cluster.jobs.doctor.findings import Report
 from cluster.training import gpu_steps
 
 

@@ -21,6 +21,7 @@ from ..errors import BackendError, TooManyRanks
 from ..folder import layout, sweeps
 from ..folder.run_folder import RunFolder
 from ..options import number_set
+from ..state import waiting
 from ..state.status import Status, ended, lost
 
 
@@ -88,7 +89,8 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
     waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))  # asked first: it may begin now
     if layout.held(folder):
-        return Status("running", f"It runs on {backend['host']}.", source="launcher")
+        what = waiting.now(folder) or f"It runs on {backend['host']}."
+        return Status("running", what, source="launcher")
     if waits and not RunFolder(folder).backend.exists():
         return ended(folder) or Status("pending", "It waits for its turn in the sweep.", source="queue")
     return lost(folder)

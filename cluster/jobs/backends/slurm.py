@@ -21,7 +21,7 @@ from cluster.system import files
 
 from ..errors import BackendError, CanNeverRun, Refused
 from ..folder.run_folder import JOB_LOG, SCRIPT, RunFolder
-from ..state import attempts, endings
+from ..state import attempts, endings, waiting
 from ..state.status import Status, ended, facts, write_end
 from . import batch_script
 
@@ -35,7 +35,11 @@ def check(run: dict[str, Any]) -> None:
     """Raise CanNeverRun for what no partition it may go to offers. No answer of Slurm's, no refusal."""
     answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
     try:
-        limits.check(run["options"], limits.read_partitions(answer.splitlines()))
+        lines = dict((name, value) for name, value, _ in batch_script.requests(run))
+        limits.check(
+            run["options"] | {"partition": lines.get("partition")},
+            limits.read_partitions(answer.splitlines()),
+        )
     except limits.TooMuch as e:
         raise CanNeverRun(e.what, e.next_step) from None
 
@@ -136,6 +140,8 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         return _remember(folder, "pending", row, f"{found}, {reason}")
     if row.ending is None:
         now, words = ("pending", f"{found}, {reason}") if found in WAITING else ("running", found)
+        if now == "running" and (waits := waiting.now(folder)):
+            row = dataclasses.replace(row, what=waits)
         return _remember(folder, now, states.reason(reason) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")

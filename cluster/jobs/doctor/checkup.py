@@ -1,7 +1,7 @@
 """`doctor()`: what is there to run jobs with, what is missing, and who can mend it how.
 
-This module looks at this machine (versions, MPI, the folder of runs), `slurm` asks Slurm, and `trial` runs
-jobs that prove it.
+This module looks at this machine (versions, MPI, the folder of runs), `slurm_checks` asks Slurm, and `trial`
+runs jobs that prove it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from ..backends import local
 from ..errors import JobError
 from ..folder import layout, private, provenance
-from .report import NOT_SHARED, Report, built, file_system
+from .findings import NOT_SHARED, Report, built, file_system
 
 SHARED = ("nfs", "lustre", "gpfs", "beegfs", "ceph", "fuse", "afs", "panfs", "orangefs", "9p")
 
@@ -27,12 +27,11 @@ def doctor(run: bool = False) -> Report:
 
     >>> doctor()                                                                    # doctest: +SKIP
     """
-    from . import slurm as checkslurm
-    from . import trial
+    from . import slurm_checks, trial
 
     report = Report()
     _python(report)
-    slurm = checkslurm.look(report)
+    slurm = slurm_checks.look(report)
     _folder(report, slurm)
     report.add("ok", "this machine", f"{provenance.machine()['cpu']}, up to {local.max_ranks()} local ranks")
     if run:

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import JobError
 from ..folder import layout as ledger
 from ..folder import private, provenance
-from .report import ADMINISTRATOR, NOT_SHARED, Report, built, file_system
+from .findings import ADMINISTRATOR, NOT_SHARED, Report, built, file_system
 
 MEMORY = 2048  # MiB of a rank
 APART = 1.0  # seconds that clocks may differ

@@ -9,6 +9,7 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear (their paths: `r
     job.sh           what is run; job.log what it said
     backend.json     who runs it: the launcher or the Slurm job id
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
+    quiet-R.json     since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
     ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
     out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
     out-R.part-N     the end of what it printed, while that is more than its log may hold, and
@@ -101,7 +102,7 @@ def create(
     target = runs / name(title, key)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
     for file, content in contents.items():
-        (made / file).write_bytes(files.as_bytes(content))
+        write_private(made / file, content)
     held = hold(made)
     try:
         os.rename(made, target)  # fails where a folder with content is there
@@ -112,6 +113,12 @@ def create(
             raise
         return target, None
     return target, held
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a new file that only its user can read and write, whatever the umask and the folder's mode."""
+    path.touch(mode=0o600)
+    path.write_bytes(files.as_bytes(content))
 
 
 def hold(folder: Path) -> BufferedWriter:

@@ -19,6 +19,13 @@ def check(folder: Path) -> Path:
     """A job's folder, if only its user (or root) can have put anything into it; raises NotYours otherwise."""
     _owner(os.lstat(folder), folder)  # of a link: who made it
     _contents(os.stat(folder), folder)
+    above = folder.parent
+    mode = os.stat(above).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise NotYours(
+            f"Every user can replace {folder}, because {above} is world-writable: nothing in it is loaded.",
+            f"If you trust what is in it: chmod o-w '{above}'",
+        )
     return folder
 
 
@@ -54,7 +61,7 @@ def check_runs(runs: Path) -> Path:
 
 
 def load(folder: Path, name: str) -> bytes:
-    """The bytes of a file in a job's folder, if folder and file are this user's own; raises NotYours.
+    """The bytes of a file in a job's folder, if only this user can write to folder and file; raises NotYours.
 
     What is checked is what is read: neither can be exchanged in between.
     """
@@ -62,7 +69,7 @@ def load(folder: Path, name: str) -> bytes:
     try:
         _contents(os.fstat(at), folder)
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb") as f:
-            _owner(os.fstat(f.fileno()), folder / name)
+            _contents(os.fstat(f.fileno()), folder / name)
             return f.read()
     finally:
         os.close(at)
@@ -83,12 +90,12 @@ def _owner(s: os.stat_result, path: Path) -> None:
         )
 
 
-def _contents(s: os.stat_result, folder: Path) -> None:
-    _owner(s, folder)
+def _contents(s: os.stat_result, path: Path) -> None:
+    _owner(s, path)
     if who := writers(s):
         raise NotYours(
-            f"{who} can write to {folder}: nothing in it is loaded.",
-            f"If you trust what is in it: chmod go-w '{folder}'",
+            f"{who} can write to {path}: nothing in it is loaded.",
+            f"If you trust what is in it: chmod go-w '{path}'",
         )
 
 

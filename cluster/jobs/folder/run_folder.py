@@ -13,8 +13,8 @@ LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: how the names
 ROUND = "round-"
 
 # What an attempt left and would mislead the next one.
-LEFT = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json", "timeline.json")
-LEFT += ("seen.json", "cancel.json", "interrupted.json")
+LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json")
+LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "quiet-*.json", "stacks*")
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,19 @@ class RunFolder:
     def ready(self, rank: int) -> Path:
         """When a rank called the function."""
         return self.path / f"ready-{rank}.json"
+
+    def quiet(self, rank: int) -> Path:
+        """Since when a rank makes no progress, and where it stands; absent while it computes."""
+        return self.path / f"quiet-{rank}.json"
+
+    def stacks(self, rank: int) -> Path:
+        """The Python stacks of a rank's threads, when they were last asked for."""
+        return self.path / f"stacks-{rank}.txt"
+
+    @property
+    def stacks_request(self) -> Path:
+        """Its modification time says when all ranks were asked for their stacks."""
+        return self.path / "stacks.request"
 
     def error(self, rank: int) -> Path:
         """A rank's exception."""

@@ -34,7 +34,7 @@ from ..errors import JobError, NotYours
 from ..folder import private, rank_log, results
 from ..folder.run_folder import CALL, RUN_JSON, RunFolder
 from ..state import attempts
-from . import horovod_trace, on_end, rendezvous
+from . import horovod_trace, on_end, rendezvous, stacks
 
 FENCE = 1.0  # seconds between two looks whether a later attempt has begun elsewhere
 HERE = str(Path(__file__).resolve().parents[1])  # cluster/jobs: its frames tell a student nothing
@@ -64,9 +64,23 @@ def main(folder: Path) -> int:
         _redirect(printed)
         return _work(folder, here)
     os.close(printed)
+    watch = stacks.Watch(folder, here.rank, child)
+
+    def pass_on(number: int, _: Any) -> None:
+        if number != signal.SIGUSR2:  # the warning before a time limit, after which the rank continues
+            watch.stop()
+        _pass_on(child, number)
+
     for s in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2):
-        signal.signal(s, lambda number, _: _pass_on(child, number))
-    signal.signal(signal.SIGALRM, lambda *_: attempts.superseded(folder) and _pass_on(child, signal.SIGKILL))
+        signal.signal(s, pass_on)
+
+    def look(*_: Any) -> None:
+        if attempts.superseded(folder):
+            _pass_on(child, signal.SIGKILL)
+        else:
+            watch.look()
+
+    signal.signal(signal.SIGALRM, look)
     signal.setitimer(signal.ITIMER_REAL, FENCE, FENCE)
     status, usage = rank_log.attend(child, pipe, log)
     signal.setitimer(signal.ITIMER_REAL, 0)
@@ -98,6 +112,7 @@ def _redirect(printed: int) -> None:
 
 def _work(folder: Path, here: rendezvous.Position) -> int:
     faulthandler.enable()  # a crash inside a library then says where
+    stacks.register(folder, here.rank)
     call: dict[str, Any] = {"cells": {}}
     try:
         run = json.loads(private.load(folder, RUN_JSON))

@@ -11,6 +11,7 @@ from cluster.system import files
 
 from ..folder.run_folder import RunFolder
 from ..metrics import last
+from ..state import waiting
 from .protocols import ShownJob
 
 COLOURS = {"pending": "#8a6d00", "running": "#0b5cad", "done": "#1a7f37"}
@@ -30,7 +31,7 @@ def card(job: ShownJob) -> str:
         f'<b>{html.escape(job.name)}</b> <span style="color:{colour}">&#9679; {html.escape(now)}</span> '
         f'<span style="opacity:.7">{html.escape(" · ".join(f for f in facts if f))}</span>'
     ]
-    if now not in ("done", "running"):
+    if now not in ("done", "running") or (now == "running" and waiting.now(job.folder)):
         lines.append(f"<div>{html.escape(now.what)}</div>")
     if end.get("traceback"):
         text = html.escape(end["traceback"].rstrip())

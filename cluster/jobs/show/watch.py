@@ -16,6 +16,7 @@ from cluster.system import files
 
 from ..folder import rank_log
 from ..folder.run_folder import RunFolder
+from ..state import waiting
 from ..state.status import Status
 from . import render
 from .card import duration
@@ -160,7 +161,7 @@ def _reason(w: Source) -> list[str]:
         return [f"Waiting for {ago(w.submitted)}. {status.what}", *_step(status)]
     if status == "running" and not w.curves.ranks:
         return [f"{status.what} Nothing is logged yet.", *_step(status)]
-    if status == "running" and status.next_step:
+    if status == "running" and (status.next_step or waiting.now(w.folder)):
         return [status.what, *_step(status)]
     return []  # progress says it, or the error does
 

@@ -96,7 +96,7 @@ def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:
             if not (history / name).exists():
                 shutil.copy2(folder / name, history / name)
         for name, content in files.items():
-            write(folder / name, content)
+            write(folder / name, content, mode=0o600)
         return held
     except BaseException:
         held.close()

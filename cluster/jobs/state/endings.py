@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from typing import Any
 
 from cluster.slurm import states
 
 from ..errors import ENDINGS, JobFailed
+from . import waiting
 
 # A rank that ends like this has most likely been told so, or has lost its peers.
 CONSEQUENCES = re.compile(
@@ -35,13 +37,15 @@ def decide(
     stopped: str | None = None,
     cancelled_at: float = float("inf"),
     log: str = "",
+    quiet: dict[int, dict[str, Any]] | None = None,
+    checkpoint: str = "",
 ) -> dict[str, Any]:
     """How the job ended: {ending, rank, what, next_step, traceback}.
 
     run: its run.json; records: the rank-R.json there are; errors: the error-R.json by rank; stopped: the
     ending that the backend brought about itself (the name of a class of errors), if any; cancelled_at: when
     the job was cancelled (Unix seconds), for an error that a rank had of itself before that is the ending;
-    log: the job's log.
+    log: the job's log; quiet: the quiet-R.json by rank; checkpoint: what the run would resume from, as text.
     """
     p = run["ranks"]
     failed = [r for r in records if r.get("exit_code") != 0]
@@ -54,7 +58,11 @@ def decide(
         for e in errors.values()
     )
     if stopped and not (stopped == "Cancelled" and own):
-        return _end(stopped, *words(stopped, run))
+        what, step = words(stopped, run)
+        if stopped == "OutOfTime":
+            what, step = _out_of_time(what, step, run, records, quiet or {})
+            step = f"{step} {checkpoint}".strip()
+        return _end(stopped, what, step)
     if not records:
         tail = "\n".join(log.strip().splitlines()[-15:])
         return _end(
@@ -65,7 +73,39 @@ def decide(
         return _end(
             "LaunchFailed", f"Rank {missing[0]} was not started.", "Read the job's log: job.logs('job')."
         )
-    return _of_rank(min(failed, key=lambda r: _order(r, errors.get(r["rank"]))), errors)
+    first = min(failed, key=lambda r: _order(r, errors.get(r["rank"])))
+    return _early_return(_of_rank(first, errors), records, errors)
+
+
+def _out_of_time(
+    what: str, step: str, run: dict[str, Any], records: list[dict[str, Any]], quiet: dict[int, dict[str, Any]]
+) -> tuple[str, str]:
+    """What happened and the next step: more time helps only a job whose ranks were computing."""
+    left = [r["rank"] for r in records if r.get("exit_code") != 0]
+    if not left or not any(r in quiet for r in left) or (len(left) < 2 and run["ranks"] < 2):
+        return what, step
+    at = max((r.get("ended", 0.0) for r in records), default=0.0) or time.time()
+    if all(r in quiet for r in left):
+        what = f"{what} No rank was computing at the end."
+    else:
+        what = f"{what} Some ranks waited for others."
+    return f"{what} {waiting.describe(records, quiet, at)}", f"More time would not help. {waiting.UNEQUAL}"
+
+
+def _early_return(
+    end: dict[str, Any], records: list[dict[str, Any]], errors: dict[int, dict[str, Any]]
+) -> dict[str, Any]:
+    """The ending, with the ranks that had returned before, if a rank failed only because of that."""
+    error = errors.get(end["rank"])
+    if not error or not CONSEQUENCES.search(error["type"] + error["message"]):
+        return end
+    returned = [r for r in records if r.get("exit_code") == 0]
+    if not returned:
+        return end
+    waited = [r["rank"] for r in records if r["rank"] in errors and r.get("exit_code") != 0]
+    names = f"rank{'s' * (len(waited) > 1)} {', '.join(map(str, waited))}"
+    what = f"{waiting.describe(returned, {}, 0.0)} After that, {names} still called a collective."
+    return end | {"what": f"{what} ({end['what']})", "next_step": waiting.UNEQUAL}
 
 
 def words(ending: str, run: dict[str, Any]) -> tuple[str, str]:
@@ -79,7 +119,9 @@ def words(ending: str, run: dict[str, Any]) -> tuple[str, str]:
             rows["OutOfTime"].step,
         ),
         "OutOfMemory": (
-            f"A rank used more than the {run['options']['memory']} MiB it had.",
+            f"A rank used more than the {run['options']['memory']} MiB it had."
+            if run["options"]["memory"]
+            else rows["OutOfMemory"].what,
             rows["OutOfMemory"].step,
         ),
         "Lost": (

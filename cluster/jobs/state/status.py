@@ -1,20 +1,23 @@
-"""`Status` says how a job stands; here, whether and how it ended, or that it is lost, by its folder.
-
-Whether it waits or runs, which no folder says, the backends tell (`cluster.jobs.backends.status_of`).
-"""
+"""`Status`: the state of a job. `status_of` reads it from the job's folder, or asks the job's backend."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import os
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from cluster.slurm.states import Row
 from cluster.system import files
 
-from ..folder import layout
+from ..folder import layout, sweeps
 from ..folder.run_folder import RunFolder
-from . import endings
+from . import endings, waiting
+
+CUT_OFF = 30.0  # seconds within which Slurm lists a job whose submission was cut off, if it has it
 
 
 class Status(str):
@@ -28,6 +31,13 @@ class Status(str):
     >>> Status("running", "2 ranks at work") == "running"
     True
     """
+
+    what: str
+    next_step: str
+    source: str
+    as_of: float
+    slurm: str
+    row: Row | None
 
     def __new__(
         cls,
@@ -75,7 +85,11 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     if cancel and stopped is None:
         stopped = "Cancelled"
     cancelled_at = cancel["time"] if cancel else float("inf")
-    end = endings.decide(run, records, errors, stopped=stopped, cancelled_at=cancelled_at, log=log)
+    late = stopped == "OutOfTime" or "TIME LIMIT" in log
+    end = endings.decide(
+        run, records, errors, stopped=stopped, cancelled_at=cancelled_at, log=log,
+        quiet=waiting.read(folder, run["ranks"]), checkpoint=_checkpoint(folder, run) if late else "",
+    )  # fmt: skip
     times = [r["started"] for r in records]
     end |= {
         "started": min(times, default=None),
@@ -85,6 +99,31 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     }
     files.write_json_once(RunFolder(folder).end, end)
     return files.read_json(RunFolder(folder).end)
+
+
+def _checkpoint(folder: Path, run: dict[str, Any]) -> str:
+    """From what the run would resume, as text; "" without a checkpoint in the run's folder."""
+    saved_files = (p for p in folder.glob("*.npz") if not p.name.startswith("result-"))
+    paths = sorted(saved_files, key=os.path.getmtime)
+    if not paths:
+        return ""
+    saved = _saved(paths[-1])
+    named = next((name for name in ("epoch", "step") if isinstance(saved.get(name), int)), None)
+    where = f"at {named} {saved[named] + 1}" if named else f"from {paths[-1].name}"
+    again = "Submit the same call again" if run["options"].get("requeue") else "Submit it with requeue=True"
+    return f"{again}: it resumes {where}."
+
+
+def _saved(path: Path) -> dict[str, Any]:
+    """The plain values of a checkpoint (see `cluster.training.checkpoint`); {} for any other file."""
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = json.loads(arrays["json"].tobytes())
+    except (OSError, ValueError, LookupError, zipfile.BadZipFile):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def ended(folder: Path) -> Status | None:
@@ -104,3 +143,40 @@ def lost(folder: Path) -> Status:
         if free:  # else another process has just begun to start it again
             write_end(folder, "Lost")
     return ended(folder) or Status("pending", "It is being started.")
+
+
+def status_of(folder: Path) -> Status:
+    """The status of the job in a folder."""
+    final = ended(folder)
+    if final:
+        return final
+    backend = sweeps.backend(folder)
+    if backend is None:
+        run = files.read_json(RunFolder(folder).run_json)
+        if layout.held(sweeps.sweep_of(folder)):  # between the folder's making and the launcher's first word
+            return Status("pending", "It is being started.")
+        found = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)
+        backend = sweeps.backend(folder)
+    if backend is None:
+        if final := ended(folder):
+            return final
+        if found is None:
+            what = "Its submission was cut off, and Slurm does not answer whether it has the job."
+            return Status("pending", what, "Wait: the job itself may be running.", source="slurm")
+        if run["backend"] == "slurm" and time.time() - RunFolder(folder).run_json.stat().st_mtime < CUT_OFF:
+            what = "Its submission was cut off; Slurm may still be about to list it."
+            return Status("pending", what, source="cut off")
+        return lost(folder)
+    return _backend(backend["backend"]).status(folder, backend)
+
+
+def settled_status(folder: Path) -> Status:
+    """As `status_of`, but waits until it is known whether a submission that was cut off reached Slurm."""
+    while (now := status_of(folder)).source == "cut off":
+        time.sleep(0.1)
+    return now
+
+
+def _backend(name: str) -> Any:
+    """The module of a backend, found by its name as a plug-in is: backends import this module."""
+    return importlib.import_module(f"cluster.jobs.backends.{name}")

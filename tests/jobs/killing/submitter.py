@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from cluster import jobs
-from cluster.jobs import backends
+from cluster.jobs.state import status
 from cluster.jobs.submission import plan
 from cluster.slurm import client
 
@@ -41,7 +41,7 @@ def forked(folder, *choices):
 
 
 kind, place = sys.argv[1], Path(sys.argv[2])
-backends.CUT_OFF = 0.0  # the lock alone tells whether what was started still submits
+status.CUT_OFF = 0.0  # the lock alone tells whether what was started still submits
 plan(killable.called, (7,), {}).run_json("local")  # so that versions are looked up here, once for all
 if "-" in kind:
     killable.former(kind, place / "former")

@@ -11,7 +11,7 @@ from pathlib import Path
 from cluster.slurm import client
 from cluster.slurm.words import gpus as gpus_in
 
-from .report import ADMINISTRATOR, Report, ask, built, slurm_missing
+from .findings import ADMINISTRATOR, Report, ask, built, slurm_missing
 
 COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct")
 

@@ -1,6 +1,0 @@
-"""The former name of `cluster.jobs.rank.on_end`, for jobs that wait with a script that names it."""
-
-import runpy
-
-if __name__ == "__main__":
-    runpy.run_module("cluster.jobs.rank.on_end", run_name="__main__")
