@@ -245,7 +245,10 @@ def waits(one: Assignment) -> bool:
 
 
 def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
-    """Feedback first; then the first assignment that can still be in time; then the next lecture."""
+    """Return feedback first; then the first assignment that can still be on time; then the next lecture.
+
+    The next lecture is the first in the order of the course whose assignment is open.
+    """
     back = [one for one in assignments if one.to_fetch]
     if back:
         return Step("feedback", back[-1])
@@ -258,6 +261,6 @@ def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
         if not one.path:
             return Step("fetch", one)
         return Step("hand in" if one.cells and one.filled == one.cells else "go on", one)
-    done = max((one.number for one in assignments if one.last), default="")
-    later = [lecture for lecture in lectures if lecture.number > done]
-    return Step("read", later[0]) if later else Step("nothing")
+    done = {one.number for one in assignments if one.last or one.over}
+    to_read = [lecture for lecture in lectures if lecture.number not in done]
+    return Step("read", to_read[0]) if to_read else Step("nothing")

@@ -58,7 +58,8 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
                 feedback_url=self.feedback_url,
                 class_page=self.settings["course_panel"].class_page,
                 check=self.settings["course_panel"].check,
-                teaching="class_page" in self.settings, **values,
+                teaching="class_page" in self.settings,
+                hub=self.settings.get("page_config_data", {}).get("hubPrefix", ""), **values,
             )
         )  # fmt: skip
 

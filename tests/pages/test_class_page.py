@@ -304,3 +304,119 @@ def test_pages_are_accessible(graders):
                 assert overflows(page) <= 0, f"{path} at {width} pixels"
                 hidden = page.evaluate(HIDDEN)
                 assert not hidden, f"{path} at {width} pixels has cells out of sight: {hidden}"
+
+
+def test_a_due_date_in_the_past_is_asked_for(graders):
+    """Is a past due date set only after a question that shows it, with the form as it was?"""
+    data = {
+        "_xsrf": form(graders, PAGES[1]),
+        "do": "due",
+        "date": "2026-01-05",
+        "time": "12:00",
+        "zone": "UTC",
+    }
+    action = graders.root / f".grading/actions/{NAME}/action.json"
+    before = action.read_text() if action.exists() else ""
+    status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
+    assert status == 200 and "Mon 5 Jan, 12:00 UTC is over" in text and "Yes, set the past due date" in text
+    assert all(f'name="{name}" value="{data[name]}"' in text for name in ("date", "time", "zone"))
+    assert (action.read_text() if action.exists() else "") == before, "nothing was begun"
+    assert graders.get(f"course/class/do?of={NAME}", data=data | {"sure": "yes"})[0] == 200
+    assert action.read_text() != before
+
+
+def test_feedback_before_the_due_date_is_asked_for():
+    """Does the sheet name who can still submit, the last due date at the end?"""
+    from cluster.staff.class_page.sheets import Row, Sheet
+
+    now, day = datetime.datetime.now(datetime.UTC), datetime.timedelta(days=1)
+    rows = [Row("ada", "Ada", now + 2 * day), Row("ben", "Ben", now - day), Row("cem", "Cem", now + day)]
+    assert [row.student for row in Sheet(NAME, "Doubling", rows=rows).still_open] == ["cem", "ada"]
+    assert Sheet(NAME, "Doubling", rows=[Row("ada", "Ada")]).still_open == []
+
+
+SHOWN = "() => [...document.querySelectorAll('#students tbody tr')].filter(row => !row.hidden)"
+NAMES = f"{SHOWN}.map(row => row.dataset.find.split(' ')[1])"
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """The grader's server in a course with 205 students: some submitted, some late, one failed a check."""
+    from cluster.staff.classes import gradebook
+    from cluster.staff.classes.prepare import Source
+    from cluster.staff.course import Course, opened
+    from cluster.staff.release.release import release
+
+    folder = tmp_path_factory.mktemp("large")
+    root = make_course(folder)
+    exchange = folder / "exchange"
+    for name in ("inbound", "outbound", "feedback"):
+        (exchange / "convolution-to-cluster" / name).mkdir(parents=True)
+    (root / "nbgrader_site.py").write_text(f"c = get_config()\nc.Exchange.root = {str(exchange)!r}\n")
+    release(root)
+    course = Course(root)
+    released = nbformat.read(root / "exercises" / NAME / "doubling.ipynb", as_version=4)
+    source = Source.from_gradebook(course.coursedir, NAME)
+    due = datetime.datetime(2026, 1, 3)
+    with opened(course) as book:
+        for n in range(205):
+            book.add_student(f"s{n:03}", first_name="Student", last_name=f"{(n * 7) % 205:03}")
+        book.find_assignment(NAME).duedate = due
+        book.db.commit()
+        for n in range(180):
+            when = due + datetime.timedelta(hours=n - 170)
+            work = course.folder("submitted", f"s{n:03}", NAME)
+            work.mkdir(parents=True)
+            nbformat.write(released, work / "doubling.ipynb")
+            (work / "received.json").write_text(
+                json.dumps({"received": when.replace(tzinfo=datetime.UTC).isoformat()})
+            )
+            if n < 100:
+                points = source.points | ({"double-of-one": 0.0} if n == 42 else {})
+                gradebook.record(book, source, f"s{n:03}", points, released, when=when)
+    (folder / "home").mkdir()
+    on = {"cluster.pages": True, "cluster.staff.class_page": True, FORMGRADER: True}
+    with serving(root, folder / "home", on) as found:
+        found.root = root
+        yield found
+
+
+@needs_browser
+def test_a_class_of_205_is_searched_filtered_and_sorted(large):
+    """Are the right rows shown, also after the page renewed itself; does a row open the extension?"""
+    began = time.monotonic()
+    assert large.get(PAGES[1])[0] == 200
+    print(f"the first answer with 205 students: {time.monotonic() - began:.1f} s")
+    cookie = next(one for one in large.cookies if one.name.startswith("username"))
+    with browser() as page:
+        page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": large.url}])
+        page.set_viewport_size({"width": 1280, "height": 800})
+        page.goto(large.url + PAGES[1])
+        assert page.evaluate(f"({SHOWN})().length") == 205
+        height = page.evaluate("document.body.scrollHeight")
+        print(f"height: {height} pixels")
+        assert page.locator("#dates-head").evaluate("one => one.getBoundingClientRect().top") < 800
+        page.fill("#find", "student 042")
+        assert page.evaluate(f"({NAMES})()") == ["042"]
+        page.fill("#find", "")
+        counts = {"none": 25, "late": 9, "grade": 80, "failed double-of-one": 1}
+        for choice, count in counts.items():
+            page.select_option("#show", choice)
+            assert page.evaluate(f"({SHOWN})().length") == count, choice
+            assert f"{count} of 205" in page.locator("#shown").inner_text()
+        page.select_option("#show", "late")
+        page.evaluate("document.querySelector('#students').replaceChildren("
+                      "...document.querySelector('#students').cloneNode(true).childNodes)")  # fmt: skip
+        page.wait_for_function(f"({SHOWN})().length == 9")
+        page.select_option("#show", "")
+        page.click("#students th button[data-column='0']")
+        assert page.evaluate(f"({NAMES})()") == [f"{n:03}" for n in range(205)]
+        page.click("#students th button[data-column='0']")
+        assert page.evaluate(f"({NAMES})()")[0] == "204"
+        page.locator("#students tbody tr:visible button[data-extend]").first.click()
+        assert page.locator("form[aria-labelledby=more-head] [name=student]").input_value() != ""
+        assert page.locator("form[aria-labelledby=more-head]").is_visible()
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": width, "height": 800})
+            assert violations(page) == [] and overflows(page) <= 0

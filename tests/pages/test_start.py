@@ -43,7 +43,9 @@ LECTURES = [Lecture(number, "", "", "") for number in ("01", "03")]
         (("feedback", "01"), [one("01", handed_in=3, given_back=NOW), one("03")]),
         (("feedback", "01"), [one("01", handed_in=3, given_back=NOW, feedback="f", fetched=NOW - DAY)]),
         (("read", "03"), [one("01", handed_in=3, given_back=NOW, feedback="f", fetched=NOW + DAY)]),
-        (("nothing", None), [one("03", handed_in=3)]),
+        (("read", "01"), [one("03", handed_in=3)]),
+        (("nothing", None), [one("01", handed_in=3), one("03", handed_in=3)]),
+        (("nothing", None), [one("01", due=NOW - DAY), one("03", handed_in=3)]),
     ],
 )
 def test_next_step(expected, assignments):

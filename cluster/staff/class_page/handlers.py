@@ -15,7 +15,7 @@ from cluster.pages.course_pages import Page
 
 from ..official_check.limits import Records, curve
 from .actions import Action, ActionError
-from .commands import BUTTONS, grade_command, hindrance, next_step
+from .commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
 from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
@@ -148,10 +148,15 @@ class Do(ClassHandler):
         sheet, last = await self.sheet()
         form = {
             name: self.get_body_argument(name, "")
-            for name in ("do", "date", "time", "zone", "student", "days", "an_hour", "in_all")
+            for name in ("do", "date", "time", "zone", "student", "days", "an_hour", "in_all", "sure")
         }
         try:
             title, command = grade_command(sheet, form)
+            if past := past_due_date(form):
+                button = Button("Set the past due date of", "due", "", "The due date is in the past.")
+                return self.show(
+                    "ask.html", sheet=sheet, last=last, button=button, do="due", past=past, given=form
+                )
             who = getattr(self.current_user, "username", "") or "an instructor"
             await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
         except ActionError as error:
@@ -219,6 +224,16 @@ def due_fields(due: datetime.datetime | None) -> dict[str, str]:
         return {"date": "", "time": "23:59", "zone": zone()}
     local = due.astimezone(zoneinfo.ZoneInfo(zone()))
     return {"date": f"{local:%Y-%m-%d}", "time": f"{local:%H:%M}", "zone": zone()}
+
+
+def past_due_date(form: dict[str, str]) -> datetime.datetime | None:
+    """The due date of a form, if it is over and the instructor has not confirmed it yet."""
+    from ..classes import due_dates
+
+    if form["do"] != "due" or form["sure"]:
+        return None
+    due = due_dates.moment(moment(form)).replace(tzinfo=datetime.UTC)
+    return due if due < datetime.datetime.now(datetime.UTC) else None
 
 
 def zone() -> str:

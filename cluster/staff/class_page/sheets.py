@@ -40,6 +40,7 @@ class Row:
     points: float | None = None
     given_back: bool = False  # the feedback of what stands in the gradebook
     cells: tuple[int, int] | None = None  # filled, to fill, where students say so
+    failed: tuple[str, ...] = ()  # names of the checks with less than their points
     work: str = ""  # address of what was handed in, below the server's: graded, or as it was collected
 
     @property
@@ -48,6 +49,18 @@ class Row:
         if self.at is None:
             return "not yet"
         return "late" if self.due and self.at > self.due else "in time"
+
+    @property
+    def facts(self) -> list[str]:
+        """By what the page's filters find it."""
+        found = {
+            "none": self.at is None,
+            "late": self.status == "late",
+            "collect": self.waiting,
+            "grade": self.collected and not self.graded,
+            "look": self.look,
+        }
+        return [fact for fact, holds in found.items() if holds] + [f"failed {name}" for name in self.failed]
 
     @property
     def over(self) -> bool:
@@ -82,6 +95,17 @@ class Sheet:
     def count(self, what: str) -> int:
         """How many rows have this fact, such as 'graded'."""
         return sum(bool(getattr(row, what)) for row in self.rows)
+
+    @property
+    def failed_checks(self) -> list[str]:
+        """The names of all checks that somebody failed."""
+        return sorted({name for row in self.rows for name in row.failed})
+
+    @property
+    def still_open(self) -> list[Row]:
+        """The rows whose due date is not over, the last to be due at the end."""
+        open_rows = [row for row in self.rows if row.due and not row.over]
+        return sorted(open_rows, key=lambda row: (row.due, row.student))
 
     @property
     def handed_in(self) -> int:
@@ -159,7 +183,7 @@ class Sheets:
         each = due_dates.extensions(course.coursedir)[1].get(due_dates.EACH, {})
         sheet.trouble = exchange.shut(exchange.inbox(course.coursedir, course.config))
         newest, sheet.refused = inbox(course, name)
-        pages, looks = in_formgrader(book, name), to_look_at(book, name)
+        pages, looks, failed = in_formgrader(book, name), to_look_at(book, name), failed_checks(book, name)
         marks, notebooks = graded(book, name), [one.name for one in known.notebooks] if known else []
         for student in book.students:
             words = " ".join(filter(None, [student.first_name, student.last_name]))
@@ -168,6 +192,7 @@ class Sheets:
             row = Row(student.id, words or student.id, due, due != sheet.due, days)
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
+            row.failed = failed.get(student.id, ()) if row.graded else ()
             row.look_at = looks.get(student.id, "") if row.graded else ""
             row.cells = filled(self.people, student.id, name) if self.people else None
             sheet.rows.append(row)
@@ -229,6 +254,22 @@ def to_look_at(book: Any, assignment: str) -> dict[str, str]:
         student: f"formgrader/submissions/{number}/#{quote(name)}"
         for student, number, name in waiting.order_by(cell.name.desc())
     }
+
+
+def failed_checks(book: Any, assignment: str) -> dict[str, tuple[str, ...]]:
+    """{student: names of the checks that got less than their points} in the gradebook."""
+    from nbgrader import api
+
+    row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.GradeCell
+    query = book.db.query(row.student_id, cell.name).select_from(grade)
+    query = query.join(notebook, notebook.id == grade.notebook_id).join(row, row.id == notebook.assignment_id)
+    query = query.join(cell, cell.id == grade.cell_id)
+    named = query.join(api.Assignment, api.Assignment.id == row.assignment_id)
+    named = named.filter(api.Assignment.name == assignment, grade.auto_score < cell.max_score)
+    found: dict[str, tuple[str, ...]] = {}
+    for student, name in named.order_by(cell.name):
+        found[student] = (*found.get(student, ()), name)
+    return found
 
 
 def collected_at(course: Any, student: str, assignment: str) -> str:
