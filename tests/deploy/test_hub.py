@@ -223,6 +223,8 @@ inbox, eve, ada = map(os.fsencode, sys.argv[1:])
 def hand_in(student, when):
     folder = os.path.join(inbox, student + b"+99_doubling+" + when)
     os.mkdir(folder)
+    with open(os.path.join(folder, b"timestamp.txt"), "w") as file:
+        file.write("2026-01-01 00:00:00 UTC")
     return folder
 
 
