@@ -215,7 +215,7 @@ def test_no_points_before_the_hidden_part_has_passed():
         def send(self, message):
             """Nothing is asked of it."""
 
-        def receive(self, seconds):
+        def receive(self, seconds, more=None):
             for message in messages:
                 return message
             raise Late("no answer in time")
