@@ -40,7 +40,8 @@ from cluster.jobs.folder import provenance
 from cluster.staff import services
 from cluster.staff.one_machine_slurm import machine
 from cluster.staff.one_machine_slurm.description import Cluster
-from cluster.staff.one_machine_slurm.operate import start_slurm, stop_slurm
+from cluster.staff.one_machine_slurm.start import start_slurm
+from cluster.staff.one_machine_slurm.stop import stop_slurm
 from cluster.system import files
 
 HERE = pathlib.Path(__file__).parent

@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -236,7 +237,7 @@ def started(tmp_path, monkeypatch):
     ]
     monkeypatch.setattr(daemons, "all_daemons", lambda settings, state: parts)
     monkeypatch.setattr(status.course_files, "exchange_troubles", lambda *words: [])
-    monkeypatch.setattr(status, "Api", lambda *words: lambda *words: [])
+    monkeypatch.setattr(status, "Api", lambda *words: SimpleNamespace(users=list))
     monkeypatch.setattr(daemons, "tokens", lambda *words: {"sync": "x"})
     ledger = services.process_ledger(state)
     for part in parts:

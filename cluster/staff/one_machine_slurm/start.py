@@ -1,0 +1,3 @@
+"""`start_slurm` under the name by which the scripts of recorded runs import it: a record keeps their hash."""
+
+from .operate import start_slurm as start_slurm
