@@ -135,14 +135,14 @@ class Job:
 
     def _ask_for_stacks(self, ranks: Iterable[int]) -> None:
         folder = RunFolder(self.folder)
-        asked = time.time()
+        requested_at = time.time()
         folder.stacks_request.touch()
         os.utime(folder.stacks_request)
         deadline = time.monotonic() + STACKS
         while time.monotonic() < deadline and not self.status.ended:
             times = [p.stat().st_mtime if (p := folder.stacks(r)).exists() else 0.0 for r in ranks]
             over = [(files.read_json(folder.rank(r)) or {}).get("ended") for r in ranks]
-            if all(at >= asked or ended for at, ended in zip(times, over, strict=True)):
+            if all(at >= requested_at or ended for at, ended in zip(times, over, strict=True)):
                 time.sleep(POLL)  # the last lines are being written
                 return
             time.sleep(POLL)

@@ -206,12 +206,12 @@ def _site(options: Options) -> dict[str, Any]:
         found = site.load()
     except site.SiteError as e:
         raise OptionValueError(e.what, e.next_step) from None
-    asked = {"nodes": options.nodes, "ranks": options.ranks, "time": options.time}
+    requested = {"nodes": options.nodes, "ranks": options.ranks, "time": options.time}
     for name, most in found.limits.items():
-        if asked[name] > most:
+        if requested[name] > most:
             shown = clock if name == "time" else str
             raise OptionValueError(
-                f"{name}: this site allows {shown(most)} for one job, and {shown(asked[name])} is requested.",
+                f"{name}: this site allows {shown(most)} for one job, not {shown(requested[name])}.",
                 f"Ask for at most {shown(most)}.",
             )
     return {"site": found.record()}

@@ -12,6 +12,7 @@ from cluster.slurm import client, site
 
 from ..backends import batch_script
 from ..folder import layout
+from ..folder.run_folder import RunFolder
 from ..submission import plan
 from .findings import ask
 
@@ -27,8 +28,8 @@ def check(**options: Any) -> tuple[str, bool]:
 
     Raises OptionValueError for a site file that cannot be used.
     """
-    asked = {"ranks_per_node": 2, "time": "00:01:00", "name": "site-check"} | options
-    run = plan(example, (), asked).run_json("slurm")
+    requested = {"ranks_per_node": 2, "time": "00:01:00", "name": "site-check"} | options
+    run = plan(example, (), requested).run_json("slurm")
     folder = layout.root() / "site-check"
     script = batch_script.script(run, folder)
     text = "\n".join([*_files(), "", *_annotated(run, script, folder), ""])
@@ -49,7 +50,8 @@ def _files() -> list[str]:
 
 def _annotated(run: dict[str, Any], script: str, folder: Path) -> list[str]:
     """The lines of the script, those of sbatch and of the site with their origin."""
-    origins = {name: where for name, _, where in batch_script.requests(run, output="job.log")}
+    log = RunFolder(folder).job_log.name
+    origins = {name: where for name, _, where in batch_script.requests(run, output=log)}
     wishes = run["site"]
     lines = []
     for line in script.splitlines():

@@ -120,14 +120,14 @@ def summary(text: str) -> str:
     if own is None:
         return "code of a library"
     file = Path(own["file"]).name if Path(own["file"]).exists() or "/" not in own["file"] else ""
-    place = f"line {own['line']} of {file or 'your cell'}, in {own['function']}"
+    where = f"line {own['line']} of {file or 'your cell'}, in {own['function']}"
     if "ipykernel" in own["file"]:
-        place = f"line {own['line']} of your cell, in {own['function']}"
+        where = f"line {own['line']} of your cell, in {own['function']}"
     called = frames[: frames.index(own)]
     collectives = (f["function"] for f in called if "horovod" in f["file"] + f["function"])
     name = next((n for n in collectives if COLLECTIVES.search(n)), "").removeprefix("horovod_").strip("_")
     name = name or next((f["function"] for f in called if f["function"] in KERAS), "")
-    return f"`{name}` ({place})" if name else place
+    return f"`{name}` ({where})" if name else where
 
 
 def _main_thread(text: str) -> list[str]:

@@ -88,7 +88,7 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     late = stopped == "OutOfTime" or "TIME LIMIT" in log
     end = endings.decide(
         run, records, errors, stopped=stopped, cancelled_at=cancelled_at, log=log,
-        quiet=waiting.read(folder, run["ranks"]), checkpoint=_checkpoint(folder, run) if late else "",
+        quiet=waiting.quiet_ranks(folder, run["ranks"]), checkpoint=_checkpoint(folder, run) if late else "",
     )  # fmt: skip
     times = [r["started"] for r in records]
     end |= {
@@ -103,7 +103,8 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
 
 def _checkpoint(folder: Path, run: dict[str, Any]) -> str:
     """From what the run would resume, as text; "" without a checkpoint in the run's folder."""
-    saved_files = (p for p in folder.glob("*.npz") if not p.name.startswith("result-"))
+    result = RunFolder(folder).result(0).name.partition("-")[0]
+    saved_files = (p for p in folder.glob("*.npz") if not p.name.startswith(f"{result}-"))
     paths = sorted(saved_files, key=os.path.getmtime)
     if not paths:
         return ""
@@ -179,4 +180,4 @@ def settled_status(folder: Path) -> Status:
 
 def _backend(name: str) -> Any:
     """The module of a backend, found by its name as a plug-in is: backends import this module."""
-    return importlib.import_module(f"cluster.jobs.backends.{name}")
+    return importlib.import_module("cluster.jobs.backends").get(name)

@@ -17,7 +17,7 @@ UNEQUAL = (
 )
 
 
-def read(folder: Path, ranks: int) -> dict[int, dict[str, Any]]:
+def quiet_ranks(folder: Path, ranks: int) -> dict[int, dict[str, Any]]:
     """{rank: {since, where}} of the ranks that make no progress."""
     found = {r: files.read_json(RunFolder(folder).quiet(r)) for r in range(ranks)}
     return {r: quiet for r, quiet in found.items() if quiet}
@@ -26,7 +26,7 @@ def read(folder: Path, ranks: int) -> dict[int, dict[str, Any]]:
 def describe(records: list[dict[str, Any]], quiet: dict[int, dict[str, Any]], at: float) -> str:
     """Where each rank stood at a time (Unix seconds), a sentence per rank.
 
-    records: the rank-R.json there are; quiet: what `read` returns.
+    records: the rank-R.json there are; quiet: what `quiet_ranks` returns.
     """
     return " ".join(_sentence(record, quiet.get(record["rank"]), at) for record in records)
 
@@ -43,7 +43,7 @@ def _sentence(record: dict[str, Any], quiet: dict[str, Any] | None, at: float) -
 def now(folder: Path) -> str:
     """What a running job says while ranks wait: for which ranks, since when, and where; "" if none does."""
     run = files.read_json(RunFolder(folder).run_json)
-    quiet = read(folder, run["ranks"])
+    quiet = quiet_ranks(folder, run["ranks"])
     quiet = {r: q for r, q in quiet.items() if time.time() - q["since"] >= SHOWN_AFTER}
     if not quiet:
         return ""
