@@ -182,10 +182,13 @@ def test_an_inbox_of_odd_names(many, tmp_path):
             (inbox / f"{name}+{NAME}+{number}").mkdir()
         folder = inbox / f"s{number}+{NAME}+2026-01-01 00:00:00 UTC"
         folder.mkdir()
+        (folder / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
         (folder / name).write_text("1")
     deep = inbox / f"deep+{NAME}+1"
-    for _ in range(400):
+    for level in range(400):
         deep.mkdir()
+        if level == 0:
+            (deep / "timestamp.txt").write_text("2026-01-01 00:00:00 UTC")
         deep = deep / "d"
     new, _, refused = collect.collect(many.course.coursedir, NAME, inbox, check_owner=False)
     assert len(new) >= 60 and "within each other" in refused[f"deep+{NAME}+1"]
