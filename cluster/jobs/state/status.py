@@ -180,4 +180,4 @@ def settled_status(folder: Path) -> Status:
 
 def _backend(name: str) -> Any:
     """The module of a backend, found by its name as a plug-in is: backends import this module."""
-    return importlib.import_module("cluster.jobs.backends").get(name)
+    return importlib.import_module(f"cluster.jobs.backends.{name}")
