@@ -38,13 +38,28 @@ class Class:
 
     def executed(self):
         """How often each student's work was executed."""
-        names = [path.name.rpartition("-")[0] for path in self.seen.iterdir() if path.name != "slow"]
+        names = [
+            path.name.rpartition("-")[0] for path in self.seen.iterdir() if path.name not in ("slow", "again")
+        ]
         return {name: names.count(name) for name in names}
 
     def book(self):
         from nbgrader.api import Gradebook
 
         return Gradebook(self.course.coursedir.db_url, self.course.coursedir.course_id)
+
+    def change_check(self, name, change):
+        """Change the text of a check in the gradebook as a new release does, its checksum included."""
+        from nbgrader.utils import compute_checksum
+
+        with self.book() as book:
+            cell = book.find_source_cell(name, "doubling", NAME)
+            points = book.find_grade_cell(name, "doubling", NAME).max_score
+            cell.source = change(cell.source)
+            role = {"grade": True, "solution": False, "locked": True, "grade_id": name, "points": points}
+            made = nbformat.v4.new_code_cell(cell.source, metadata={"nbgrader": role})
+            cell.checksum = compute_checksum(made)
+            book.db.commit()
 
     def start(self):
         """The same run in a process of its own, to be killed."""

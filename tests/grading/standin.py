@@ -3,7 +3,7 @@
 Words in a notebook make it do otherwise: AGAIN says that the infrastructure failed, BROKEN raises, CRASH
 kills the process that grades, HALF fails the last check, STARVED met a limit where another is graded at the
 same time, or has been by the same process. $STANDIN names a folder where each grading leaves
-a file, and where a file `slow` makes each take a while.
+a file, and where a file `slow` makes each take a while, and a file `again` lets the infrastructure fail.
 """
 
 import copy
@@ -46,6 +46,7 @@ class Engine:
             time.sleep(0.3)
         if seen:
             tempfile.mkstemp(prefix=f"{files.parent.parent.name}-", dir=seen)
+        again = "AGAIN" in text or bool(seen and (Path(seen) / "again").exists())
         graded = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
         worth = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in graded}
         checks = {name: {"score": points, "error": ""} for name, points in worth.items()}
@@ -53,9 +54,9 @@ class Engine:
             error = "AssertionError: it is 9, which is not the expected value. Likely: it was tripled."
             checks[list(worth)[-1]] = {"score": 0.0, "error": error}
         return Verdict(
-            outcome="again" if "AGAIN" in text or starved else "graded",
+            outcome="again" if again or starved else "graded",
             alone=starved,
-            why="the machine is tired" if "AGAIN" in text else "",
+            why="the machine is tired" if again else "",
             checks=checks,
             notebook=copy.deepcopy(notebook),
             seconds=0.5,

@@ -121,6 +121,31 @@ def test_the_infrastructure_costs_no_points(many, capfd):
     assert 2 <= many.executed()["again"] <= 3, "of three attempts the one beside the crash may not have ended"
 
 
+@pytest.mark.parametrize("nbgraders_way", [False, True], ids=["grade run", "nbgrader autograde"])
+def test_points_of_a_changed_check_do_not_stay_without_a_verdict(many, monkeypatch, nbgraders_way):
+    """If a submission cannot be graded again, do points of changed checks wait, and others stay?"""
+    monkeypatch.setattr(head, "ENGINE", ENGINE)
+    many.hand_in("ada")
+    many.run()
+    many.change_check("double-of-others", lambda text: f"{text}\n# another text")
+    (many.seen / "again").touch()
+    if nbgraders_way:
+        with pytest.raises(CourseError, match="the machine is tired"):
+            many.course.autograde(NAME, "ada")
+    else:
+        assert "withdrawn: double-of-others" in many.run().ungraded["ada"]
+    assert many.points()["ada"] == FULL | {"double-of-others": None}
+    with many.book() as book:
+        assert book.find_grade("double-of-others", "doubling", NAME, "ada").needs_manual_grade
+        assert not book.find_grade("double-of-one", "doubling", NAME, "ada").needs_manual_grade
+    many.change_check("double-of-others", lambda text: text.removesuffix("\n# another text"))
+    assert many.run().unchanged == ["ada"], "the verdict that those checks gave is still there"
+    assert many.points()["ada"] == FULL
+    many.change_check("double-of-others", lambda text: f"{text}\n# another text")
+    (many.seen / "again").unlink()
+    assert many.run().graded == ["ada"] and many.points()["ada"] == FULL
+
+
 def test_what_a_person_entered_survives(many):
     """Do scores, extra credit and comments of an instructor stay, and is new work marked for a new look?"""
     many.hand_in("ada", "HALF")

@@ -244,6 +244,18 @@ def test_no_submission_has_itself_killed_as_if_from_outside(engine, how):
     assert verdict.checks["check"].score == 0
 
 
+def test_a_submission_that_used_its_cpu_time_is_graded(monkeypatch):
+    """Does the kernel's SIGKILL at the limit of CPU time count as the submission's own end?"""
+    need()
+    limits = Limits(cell=60, check=60, total=120, processes=64)
+    limits_of_process = limits.of_process() | {"cpu": 2}
+    monkeypatch.setattr(Limits, "of_process", lambda self: limits_of_process)
+    with Engine(workers=1, limits=limits) as engine:
+        verdict = engine.grade(tiny(RIGHT, before=LOOP))
+    assert verdict.outcome == "graded", verdict.why
+    assert verdict.checks["check"].score == 0 and "code cell 2" in verdict.checks["check"].error
+
+
 def test_what_honest_code_asks_of_its_limits_is_answered(engine):
     """Can a cell still read its limits, lower others, and start processes and threads?"""
     before = """

@@ -173,8 +173,7 @@ class Head:
                     failed = self.verdicts() | self.losses()
                     again = [item for item in failed if self.tries[item] < ATTEMPTS]
                     for item in failed.keys() - set(again):
-                        self.result.ungraded[item[0]] = failed[item]
-                        self.waiting.pop(item)
+                        self.give_up(item, failed[item])
                     progress.done = progress.total - len(self.waiting)
                     progress.again += len(again)
                     progress.show(self.backend.status())
@@ -226,6 +225,16 @@ class Head:
                 if verdict.get("alone") and self.tries[item] < ATTEMPTS:
                     self.alone.append(item)
         return failed
+
+    def give_up(self, item: grading_folder.Item, why: str) -> None:
+        """Leave a submission ungraded; what checks gave that have changed since does not stay."""
+        found = self.waiting.pop(item)
+        self.result.ungraded[item[0]] = why
+        with self.apart(item[0]):
+            names = gradebook.withdraw(self.book, self.source, self.on_disk, found, self.only)
+            if names:
+                words = f"its points of changed checks are withdrawn: {', '.join(names)}"
+                self.result.ungraded[item[0]] = f"{why}; {words}"
 
     def losses(self) -> dict[grading_folder.Item, str]:
         """{item: why} of items whose worker is gone; dispatches that are through are closed."""

@@ -11,6 +11,7 @@ import datetime
 import os
 import shutil
 import textwrap
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from nbgrader.api import Comment, Grade, Gradebook, SubmittedAssignment
 
+    from .grading_folder import GradingFolder
     from .prepare import Sanitiser, Source, Submission
 
 Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # when handed in, extension
@@ -122,6 +124,50 @@ def record(
     except BaseException:
         db.rollback()
         raise
+
+
+def withdraw(
+    book: Gradebook, source: Source, on_disk: GradingFolder, submission: Submission, only: str | None = None
+) -> list[str]:
+    """Take back the points of checks that have changed since, of a submission that could not be graded again.
+
+    They wait for manual grading, or for the next grading. Returns the names of these checks. only: the check
+    that is regraded; all others keep their points.
+    """
+    noted = on_disk.recorded(submission.student)
+    if not noted.get("key"):
+        return []
+    names = changed_checks(source, submission.notebook, on_disk.prepared(submission.student, noted["key"]))
+    if names := [name for name in names if only in (None, name)]:
+        when, extension = recorded(book, source.assignment)[submission.student]
+        points = dict.fromkeys(names)
+        record(book, source, submission.student, points, when=when, extension=extension)
+        on_disk.note(submission.student, noted | {"problem": "its checks have changed", "time": time.time()})
+    return names
+
+
+def changed_checks(source: Source, today: NotebookNode, before: NotebookNode | None) -> list[str]:
+    """The autograded checks that differ between two prepared notebooks of one submission.
+
+    If the course's own code has changed, all do: a check may use it.
+    """
+    written = {cell.name for cell in source.kinds["solution_cells"]}
+    checks = [cell.name for cell in source.kinds["grade_cells"] if cell.name not in written]
+
+    def texts(notebook: NotebookNode) -> dict[str, str]:
+        roles = ((cell, cell.metadata.get("nbgrader", {})) for cell in notebook.cells)
+        return {
+            role["grade_id"]: cell.source
+            for cell, role in roles
+            if cell.cell_type == "code" and role.get("locked")
+        }
+
+    if before is None:
+        return checks
+    new, old = texts(today), texts(before)
+    if any(new.get(name) != old.get(name) for name in {*new, *old} - set(checks)):
+        return checks
+    return [name for name in checks if new.get(name) != old.get(name)]
 
 
 def mark(grade: Grade, points: float | None, new: bool, look: bool) -> None:

@@ -105,6 +105,15 @@ class GradingFolder:
         (self.item(student, key) / "verdict.json").unlink(missing_ok=True)
         return verdict["why"] or "the infrastructure failed"
 
+    def prepared(self, student: str, key: str | None) -> NotebookNode | None:
+        """The notebook on which an item's verdict was given, or None if it is not there any more."""
+        import nbformat
+
+        try:
+            return nbformat.read(self.item(student, key) / "prepared.ipynb", as_version=4) if key else None
+        except (OSError, ValueError):
+            return None
+
     def recorded(self, student: str) -> dict[str, Any]:
         """What `note` wrote last of a student, or {}."""
         return load(self.items / student / "recorded.json") or {}

@@ -98,7 +98,7 @@ class Judge(Step):
                 key, graded = None, None
                 points = dict.fromkeys(self.source.points, 0.0)
             else:
-                key, verdict = self.verdict(work, where)
+                key, verdict = self.verdict(work, where, book)
                 told = notebook.metadata.get("told", [])
                 notebook = graded = gradebook.wrapped(nbformat.from_dict(verdict["notebook"]))
                 gradebook.show_figures(graded, work.folder / f"{work.name}.ipynb")
@@ -117,7 +117,7 @@ class Judge(Step):
         return notebook, resources
 
     def verdict(
-        self, work: prepare.Submission, where: grading_folder.GradingFolder
+        self, work: prepare.Submission, where: grading_folder.GradingFolder, book: Gradebook
     ) -> tuple[str, dict[str, Any]]:
         """(key, verdict) of a submission, executed here where there is none."""
         files = grade.source_files(self.coursedir, self.assignment)
@@ -130,5 +130,6 @@ class Judge(Step):
             found = where.verdict(work.student, key)
         if not found or found["outcome"] != "graded":
             why = (found and where.again(work.student, key)) or "there is no verdict"
+            gradebook.withdraw(book, self.source, where, work)
             raise CourseError(f"{work.student} was not graded, which costs nothing: {why}. Grade again")
         return key, found

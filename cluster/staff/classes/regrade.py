@@ -58,14 +58,16 @@ def submission_of(head: Head, student: str) -> prepare.Submission:
 
 def same_answers(head: Head, found: prepare.Submission, key: str) -> bool:
     """Has the student handed in nothing else since the verdict of this key?"""
-    return theirs(found.notebook) == theirs(prepared(head, found.student, key))
+    before = head.on_disk.prepared(found.student, key)
+    return before is not None and theirs(found.notebook) == theirs(before)
 
 
 def recount(head: Head, found: prepare.Submission, old: str) -> bool:
     """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
     key = grading_folder.key(found, head.files, head.environment)
     verdict = head.on_disk.verdict(found.student, old)
-    if key == old or not verdict or texts(found.notebook) != texts(prepared(head, found.student, old)):
+    before = head.on_disk.prepared(found.student, old)
+    if key == old or not verdict or before is None or texts(found.notebook) != texts(before):
         return False
     worth = head.source.points
     for name, outcome in verdict["checks"].items():
@@ -77,13 +79,6 @@ def recount(head: Head, found: prepare.Submission, old: str) -> bool:
     folder = head.on_disk.stage(found, key, head.files)
     grading_folder.write(folder / "verdict.json", json.dumps({"key": key, "verdict": verdict}))
     return True
-
-
-def prepared(head: Head, student: str, key: str) -> NotebookNode:
-    """The notebook that a verdict was given on."""
-    import nbformat
-
-    return nbformat.read(head.on_disk.item(student, key) / "prepared.ipynb", as_version=4)
 
 
 def texts(notebook: NotebookNode) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ class Channel:
             raise Lost(f"it sent {size / 2**20:.0f} MiB in one message")
         try:
             return json.loads(self._read(size, end))
-        except (ValueError, RecursionError) as error:
+        except (ValueError, RecursionError, MemoryError) as error:
             raise Lost("what it sent is no message") from error
 
     def _read(self, size: int, end: float | None) -> bytes:

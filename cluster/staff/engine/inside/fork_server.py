@@ -56,8 +56,8 @@ def child(request: dict[str, Any], fds: list[int]) -> NoReturn:
             run(request, fds, told)
         for fd in (*fds[:3], *fds[4:]):
             os.close(fd)
-        status = os.waitpid(inside, 0)[1]
-        told.send(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+        _, status, usage = os.wait4(inside, 0)
+        told.send(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime]).encode())
         os._exit(0)
     except BaseException as error:
         fail(fds[2], error)

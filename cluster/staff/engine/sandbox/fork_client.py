@@ -123,9 +123,8 @@ class Server:
         told, tells = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         told.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         theirs = [theirs_in, theirs_out, theirs_err, tells.detach()]
-        child = Forked(
-            told, [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
-        )
+        streams = [os.fdopen(fd, mode, 0) for fd, mode in ((stdin, "wb"), (stdout, "rb"), (stderr, "rb"))]
+        child = Forked(told, streams, self.limits)
         try:
             request = json.dumps({"module": module, "disk": self.limits.disk}).encode()
             with self.lock:
@@ -137,7 +136,7 @@ class Server:
             for fd in theirs:
                 os.close(fd)
         try:
-            child.meet(self.limits)
+            child.meet()
         except BaseException:
             child.stop()
             raise
@@ -154,11 +153,12 @@ class Server:
 class Forked:
     """A child of a fork server, as `sandbox.Child`. Its first process is known by a handle, not a number."""
 
-    def __init__(self, told: socket.socket, streams: list[io.FileIO]):
+    def __init__(self, told: socket.socket, streams: list[io.FileIO], limits: Limits):
+        self.limits = limits
         self.told, self.handle, self.pid, self.group = told, None, None, Group([])
         self.stdin, self.stdout, self.stderr = streams
 
-    def meet(self, limits: Limits) -> None:
+    def meet(self) -> None:
         """Learn from the kernel which process this is, and limit it. Raises Lost or Late."""
         self.told.settimeout(STARTING)
         try:
@@ -174,11 +174,14 @@ class Forked:
             raise Lost(f"the fork server made no child: {why or 'it has ended'}")
         self.pid = next(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] for _, _, data in extra)
         self.handle = os.pidfd_open(self.pid)
-        self.group = Group.make(limits)
+        self.group = Group.make(self.limits)
         self.group.add(self.pid)
 
     def killed(self) -> bool:
-        """Was it ended by somebody else? A first process of its namespace cannot be killed from inside."""
+        """Was it ended by somebody else? A first process of its namespace cannot be killed from inside.
+
+        The kernel kills it as well if it meets its own limits of CPU time or memory.
+        """
         self.told.settimeout(1)
         try:
             reply = self.told.recv(100)
@@ -186,7 +189,9 @@ class Forked:
             return False
         if not reply:  # the one who watches it, outside, or the server has gone
             return True
-        return json.loads(reply) == -signal.SIGKILL and not self.group.out_of_memory()
+        code, computed = json.loads(reply)
+        own = computed >= self.limits.of_process()["cpu"] - 1 or self.group.out_of_memory()
+        return code == -signal.SIGKILL and not own
 
     def stop_now(self) -> None:
         """End the sandbox and all in it; what it said can still be read."""
