@@ -9,24 +9,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from cluster.slurm import words
+from cluster.slurm import site, words
 from cluster.system import settings
 
 from .errors import OptionError, OptionValueError
 
 UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, as Slurm counts
-OWN = {
-    "job-name",
-    "nodes",
-    "ntasks",
-    "ntasks-per-node",
-    "cpus-per-task",
-    "time",
-    "partition",
-    "output",
-    "error",
-}
-OWN |= {"wrap", "array", "chdir", "requeue", "no-requeue", "parsable", "export"}
 
 
 @dataclass(frozen=True)
@@ -231,7 +219,7 @@ def _sbatch(extra: Any) -> dict[str, Any]:
         key = str(k).replace("_", "-")
         if not re.fullmatch(r"[a-z][a-z0-9-]*", key, re.A):
             _bad("sbatch", k, "a dictionary whose keys are long options of sbatch, without the dashes")
-        if key in OWN:
+        if key in site.OWN | {"partition"}:
             _bad("sbatch", k, f"without {key!r}, which submit writes itself from its own options")
         if v is True or v is None:
             out[key] = None

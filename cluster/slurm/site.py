@@ -8,7 +8,8 @@ It is read from TOML files; where several set the same thing, the later one wins
     ~/.config/convolution-to-cluster/site.toml, the user's own
     SBATCH_ACCOUNT and the like (`VARIABLES`), as they are set at submission
 
-The arguments of `submit` go above all of these. An example, in which everything is optional:
+The arguments of `submit` go above all of these. cluster/staff/SITE.md explains
+each setting to administrators. An example, in which everything is optional:
 
     memory = "mem-per-cpu"        # or "mem" (the default), or "none": the site assigns memory itself
     gpus = "gres"                 # or "gpus-per-task" (the default), "gpus-per-node", "none"
@@ -48,10 +49,13 @@ LIMITS = ("nodes", "ranks", "time")
 KEYS = (*FORMS, "gpu_type", "before", "launcher", "sbatch", "limits")
 
 # Options of sbatch that ask for the same thing: a later one replaces an earlier one of its kind.
-KINDS = [
-    {"mem", "mem-per-cpu", "mem-per-gpu"},
-    {"gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket", "gres"},
-]
+MEMORY = {"mem", "mem-per-cpu", "mem-per-gpu"}
+GPUS = {"gpus", "gpus-per-task", "gpus-per-node", "gpus-per-socket", "gres"}
+# Options that submit writes itself, from its own arguments.
+OWN = {
+    "job-name", "nodes", "ntasks", "ntasks-per-node", "cpus-per-task", "time", "output", "error", "wrap",
+    "array", "chdir", "requeue", "no-requeue", "parsable", "export",
+}  # fmt: skip
 VARIABLES = {
     f"SBATCH_{name.upper().replace('-', '_')}": name
     for name in (
@@ -119,7 +123,7 @@ def put(lines: dict[str, Any], origin: dict[str, str], name: str, value: Any, wh
     >>> lines
     {'mem-per-cpu': '2G'}
     """
-    kind = next((k for k in KINDS if name in k), {name})
+    kind = next((k for k in (MEMORY, GPUS) if name in k), {name})
     if name == "gres" and "gpu" not in str(value):
         kind = {name}  # another resource, such as scratch space
     for other in kind & lines.keys():
@@ -161,6 +165,9 @@ def _option(path: Path, name: str, value: Any) -> tuple[str, Any]:
     if not re.fullmatch(r"[a-z][a-z0-9-]*", name, re.A) or not plain:
         step = "Write long options without dashes, with a text on one line, a number, true or false."
         raise SiteError(f"{path}: sbatch option {name}={value!r} is not valid.", step)
+    if name in OWN:
+        step = "Remove the line: submit writes that option from its own arguments. [limits] can bound them."
+        raise SiteError(f"{path}: sbatch option {name!r} cannot be set for a site.", step)
     return name, value
 
 

@@ -1,38 +1,153 @@
 # ruff: noqa: SIM905
-"""Is a job that waits for a limit only told that it can never run if no other job's end can help?"""
+"""Does each of Slurm's reasons for waiting have its meaning: final, or over when something else has ended?
+
+The names are all of src/common/job_state_reason.c in Slurm 20.11 to 26.11; the kinds are from its manual
+(https://slurm.schedmd.com/job_reason_codes.html) and from src/slurmctld (acct_policy.c, job_mgr.c).
+"""
 
 import pytest
 
 from cluster.slurm import states
 
-# From Slurm's list of reasons: per job, so nothing changes by waiting; or shared, so it starts later.
-NEVER = (
-    "QOSMaxCpuPerJobLimit QOSMaxWallDurationPerJobLimit QOSMaxCpuMinutesPerJobLimit "
-    "QOSMaxNodePerJobLimit QOSMaxMemoryPerJob QOSMaxGRESPerJob QOSMaxCpuPerNode "
-    "QOSMinCpuNotSatisfied QOSMinGRES QOSNotAllowed AssocMaxCpuPerJobLimit "
-    "AssocMaxWallDurationPerJobLimit AssocMaxGRESPerJob AccountNotAllowed MaxMemPerLimit "
-    "PartitionTimeLimit BadConstraints InvalidAccount InvalidQOS "
-).split()
-LATER = (
-    "QOSMaxGRESPerUser QOSMaxJobsPerUserLimit QOSMaxCpuPerUserLimit QOSMaxNodePerUserLimit "
-    "QOSMaxMemoryPerUser QOSMaxSubmitJobPerUserLimit QOSMaxCpuPerAccount QOSMaxGRESPerAccount "
-    "QOSGrpCpuLimit QOSGrpGRES QOSGrpJobsLimit AssocGrpCpuLimit AssocGrpGRES AssocGrpJobsLimit "
-    "AssocGrpMemLimit AssocGrpCPURunMinutesLimit AssocMaxJobsLimit AssocMaxSubmitJobLimit "
-    "PartitionNodeLimit ReqNodeNotAvail Resources Priority SomethingNew "
-).split()
+# Final: nothing changes by waiting, unless the job or the site is changed.
+FINAL = """
+    AccountNotAllowed AssocMaxBBMinutesPerJob AssocMaxBBPerJob AssocMaxBBPerNode
+    AssocMaxBillingMinutesPerJob AssocMaxBillingPerJob AssocMaxBillingPerNode
+    AssocMaxCpuMinutesPerJobLimit AssocMaxCpuPerJobLimit AssocMaxCpuPerNode AssocMaxEnergyMinutesPerJob
+    AssocMaxEnergyPerJob AssocMaxEnergyPerNode AssocMaxGRESMinutesPerJob AssocMaxGRESPerJob
+    AssocMaxGRESPerNode AssocMaxLicenseMinutesPerJob AssocMaxLicensePerJob AssocMaxMemMinutesPerJob
+    AssocMaxMemPerJob AssocMaxMemPerNode AssocMaxNodeMinutesPerJob AssocMaxNodePerJobLimit
+    AssocMaxUnknownMinutesPerJob AssocMaxUnknownPerJob AssocMaxUnknownPerNode
+    AssocMaxWallDurationPerJobLimit BadConstraints BurstBufferOperation DependencyNeverSatisfied
+    InvalidAccount InvalidQOS MaxMemPerLimit PartitionConfig PartitionTimeLimit QOSMaxBBPerJob
+    QOSMaxBBPerNode QOSMaxBillingMinutesPerJob QOSMaxBillingPerJob QOSMaxBillingPerNode
+    QOSMaxCpuMinutesPerJobLimit QOSMaxCpuPerJobLimit QOSMaxCpuPerNode QOSMaxEnergyMinutesPerJob
+    QOSMaxEnergyPerJob QOSMaxEnergyPerNode QOSMaxGRESMinutesPerJob QOSMaxGRESPerJob QOSMaxGRESPerNode
+    QOSMaxLicenseMinutesPerJob QOSMaxLicensePerJob QOSMaxMemoryMinutesPerJob QOSMaxMemoryPerJob
+    QOSMaxMemoryPerNode QOSMaxNodeMinutesPerJob QOSMaxNodePerJobLimit QOSMaxUnknownMinutesPerJob
+    QOSMaxUnknownPerJob QOSMaxUnknownPerNode QOSMaxWallDurationPerJobLimit QOSMinBB QOSMinBilling
+    QOSMinCpuNotSatisfied QOSMinEnergy QOSMinGRES QOSMinLicense QOSMinMemory QOSMinNode QOSMinUnknown
+    QOSNotAllowed ReservationDeleted ReservationInvalid
+""".split()
+# Limits that jobs share: the job starts when other jobs of the user, the account or the QOS have ended.
+SHARED = """
+    AccountingPolicy AssocGrpBB AssocGrpBBRunMinutes AssocGrpBilling AssocGrpBillingRunMinutes
+    AssocGrpCPURunMinutesLimit AssocGrpCpuLimit AssocGrpEnergy AssocGrpEnergyRunMinutes AssocGrpGRES
+    AssocGrpGRESRunMinutes AssocGrpJobsLimit AssocGrpLicense AssocGrpLicenseRunMinutes AssocGrpMemLimit
+    AssocGrpMemRunMinutes AssocGrpNodeLimit AssocGrpNodeRunMinutes AssocGrpSubmitJobsLimit
+    AssocGrpUnknown AssocGrpUnknownRunMinutes AssocMaxJobsLimit AssocMaxSubmitJobLimit
+    AssociationJobLimit AssociationResourceLimit AssociationTimeLimit MaxBBPerAccount
+    MaxBBRunMinsPerAccount MaxBBRunMinsPerUser MaxBillingPerAccount MaxBillingRunMinsPerAccount
+    MaxBillingRunMinsPerUser MaxCpuPerAccount MaxCpuRunMinsPerAccount MaxCpuRunMinsPerUser
+    MaxEnergyPerAccount MaxEnergyRunMinsPerAccount MaxEnergyRunMinsPerUser MaxGRESPerAccount
+    MaxGRESRunMinsPerAccount MaxGRESRunMinsPerUser MaxJobsPerAccount MaxLicensePerAccount
+    MaxLicenseRunMinsPerAccount MaxLicenseRunMinsPerUser MaxMemoryPerAccount MaxMemoryRunMinsPerAccount
+    MaxMemoryRunMinsPerUser MaxNodePerAccount MaxNodeRunMinsPerAccount MaxNodeRunMinsPerUser
+    MaxSubmitJobsPerAccount MaxUnknownPerAccount MaxUnknownRunMinsPerAccount MaxUnknownRunMinsPerUser
+    QOSGrpBB QOSGrpBBRunMinutes QOSGrpBilling QOSGrpBillingRunMinutes QOSGrpCPURunMinutesLimit
+    QOSGrpCpuLimit QOSGrpEnergy QOSGrpEnergyRunMinutes QOSGrpGRES QOSGrpGRESRunMinutes QOSGrpJobsLimit
+    QOSGrpLicense QOSGrpLicenseRunMinutes QOSGrpMemLimit QOSGrpMemoryRunMinutes QOSGrpNodeLimit
+    QOSGrpNodeRunMinutes QOSGrpSubmitJobsLimit QOSGrpUnknown QOSGrpUnknownRunMinutes QOSJobLimit
+    QOSMaxBBPerUser QOSMaxBillingPerUser QOSMaxCpuPerUserLimit QOSMaxEnergyPerUser QOSMaxGRESPerUser
+    QOSMaxJobsPerUserLimit QOSMaxLicensePerUser QOSMaxMemoryPerUser QOSMaxNodePerUserLimit
+    QOSMaxSubmitJobPerUserLimit QOSMaxUnknownPerUser QOSResourceLimit QOSTimeLimit
+""".split()
+# Computing time that is used up, by past jobs too.
+BUDGET = """
+    AssocGrpBBMinutes AssocGrpBillingMinutes AssocGrpCPUMinutesLimit AssocGrpEnergyMinutes
+    AssocGrpGRESMinutes AssocGrpLicenseMinutes AssocGrpMemMinutes AssocGrpNodeMinutes
+    AssocGrpUnknownMinutes AssocGrpWallLimit QOSGrpBBMinutes QOSGrpBillingMinutes QOSGrpCPUMinutesLimit
+    QOSGrpEnergyMinutes QOSGrpGRESMinutes QOSGrpLicenseMinutes QOSGrpMemoryMinutes QOSGrpNodeMinutes
+    QOSGrpUnknownMinutes QOSGrpWallLimit
+""".split()
+# Only an administrator can help, or may have to.
+ADMINISTRATOR = """
+    BlockFreeAction BlockMaxError FrontEndDown JobHeldAdmin JobHoldMaxRequeue JobLaunchFailure
+    ReqNodeNotAvail SystemFailure
+""".split()
+# The job starts by itself, or its user releases it.
+WAITS = """
+    BeginTime BurstBufferResources BurstBufferStageIn Cleaning Constraints Dependency FedJobLock
+    JobArrayTaskLimit JobHeldUser Licenses MaxPoweredUpNodes MpiPortsBusy NodeDown None
+    NvidiaImexChannels PartitionDown PartitionInactive PartitionNodeLimit PowerNotAvail PowerReserved
+    Priority Prolog QOSUsageThreshold Reservation Resources
+""".split()
+# Slurm gives these to jobs that have ended, not to waiting ones.
+ENDED = """
+    DeadLine InactiveLimit NonZeroExitCode OutOfMemory RaisedSignal SchedDefer TimeLimit
+""".split()
+
+# What slurmctld prints instead of a name: job_mgr.c, job_scheduler.c, node_scheduler.c, reservation.c.
+SENTENCES = {
+    "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": "down",
+    "ReqNodeNotAvail, Reserved for maintenance": "maintenance",
+    "ReqNodeNotAvail, UnavailableNodes:node[1-2]": "down",
+    "ReqNodeNotAvail, May be reserved for other job": "reserved",
+    "launch failed requeued held": "could not start it",
+    "user env retrieval failed requeued held": "could not start it",
+    "launch failure limit exceeded requeued held": "as often",
+    "job requeued in held state": "is held",
+    "License request 'x:1' is no longer valid, holding job": "licence",
+}
+FINAL_SENTENCES = {
+    "Reservation course was deleted": "reservation is gone",
+    "Reservation course is invalid": "no longer valid",
+    "uid 1000 not in group permitted to use this partition (gpu). groups allowed: course": "group",
+    "Job's account not permitted to use this partition (gpu allows a not b)": "account",
+    "Job's QOS not permitted to use this partition (gpu denies a including b)": "QOS",
+    "Job's QOS not known, so it can't use this partition (gpu allows a)": "QOS",
+}
 
 
-@pytest.mark.parametrize("name", NEVER)
+def known(name):
+    """The row of a name; fails for one that the table does not have."""
+    row = states.reason(name)
+    assert row in states.REASONS, f"{name} has no row"
+    return row
+
+
+@pytest.mark.parametrize("name", FINAL)
 def test_limits_of_one_job_are_final(name):
-    assert states.reason(name).never
+    assert known(name).never and known(name).step
 
 
-@pytest.mark.parametrize("name", LATER)
-def test_limits_that_other_jobs_share_are_waited_for(name):
-    assert not states.reason(name).never
+@pytest.mark.parametrize("name", SHARED)
+def test_limits_that_jobs_share_end_when_other_jobs_end(name):
+    assert not known(name).never and "ended" in known(name).step
 
 
-def test_a_budget_that_is_used_up_is_told_apart_from_jobs_that_run():
-    assert "used up" in states.reason("AssocGrpCPUMinutesLimit").what
-    assert "used up" in states.reason("QOSGrpGRESMinutes").what
-    assert "ended" in states.reason("AssocGrpCPURunMinutesLimit").step
+@pytest.mark.parametrize("name", BUDGET)
+def test_a_budget_that_is_used_up_is_distinguished_from_jobs_that_run(name):
+    assert not known(name).never and "used up" in known(name).what and "administrator" in known(name).step
+
+
+@pytest.mark.parametrize("name", ADMINISTRATOR)
+def test_an_administrator_is_named_where_only_one_can_help(name):
+    assert not known(name).never and known(name).whose == states.CLUSTER
+    assert "administrator" in known(name).step
+
+
+@pytest.mark.parametrize("name", WAITS)
+def test_what_passes_by_itself_is_waited_for(name):
+    assert not known(name).never
+
+
+def test_a_reason_that_no_table_has_is_shown_as_it_is():
+    """Is a reason of a newer Slurm, or of an ended job, waited for, and its whole text shown?"""
+    for name in (*ENDED, "SomethingNew", "Something new, with a (comma)"):
+        row = states.reason(name)
+        assert not row.never and name in row.what
+
+
+@pytest.mark.parametrize(("text", "word"), (SENTENCES | FINAL_SENTENCES).items())
+def test_a_sentence_in_place_of_a_reason_is_understood(text, word):
+    row = known(text)
+    assert word in row.what and row.never == (text in FINAL_SENTENCES)
+
+
+@pytest.mark.parametrize("name", ["PartitionTimeLimit", "PartitionConfig"])
+def test_a_limit_of_one_partition_is_not_final_if_the_job_has_others(name):
+    """Does a job in two partitions wait for the other one? Slurm gives the reason of the last it tried."""
+    assert states.reason(name, "short").never
+    row = states.reason(name, "short,long")
+    assert not row.never and name in row.what

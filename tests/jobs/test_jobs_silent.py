@@ -65,7 +65,7 @@ def test_a_submission_without_an_answer_is_kept_and_found(commands, capsys, word
     os.utime(job.folder / "run.json", (made, made))
     commands(squeue=UNREACHABLE)
     assert job.status == "pending" and "does not answer" in job.status.what
-    commands(squeue=f"echo '8|RUNNING|None|{job.folder}'")
+    commands(squeue=f"echo '8|RUNNING|None|short|{job.folder}'")
     assert job.status == "running" and files.read_json(job.folder / "backend.json")["job_id"] == "8"
 
 
@@ -125,7 +125,7 @@ def test_the_first_call_cancels_a_submission_that_was_cut_off(job, commands, tmp
     commands(squeue=UNREACHABLE)
     with pytest.raises(errors.BackendError, match="cannot be cancelled yet"):
         job.cancel()
-    commands(squeue=f"echo '8|RUNNING|None|{job.folder}'")
+    commands(squeue=f"echo '8|RUNNING|None|short|{job.folder}'")
     job.cancel(wait=False)
     assert "scancel" in (tmp_path / "calls").read_text() and (job.folder / "cancel.json").exists()
 

@@ -1,12 +1,16 @@
 """Does a site file give each job what the site wants, and does an argument of `submit` replace it?
 
-The golden texts follow the published documentation of four sites. None of them was run there.
+The golden texts follow what four sites publish; cluster/staff/SITE.md cites it. None of them was run there.
 """
+
+import re
+from pathlib import Path
 
 import pytest
 
 from cluster.__main__ import main
-from cluster.jobs.backends import batch_script
+from cluster.jobs import errors
+from cluster.jobs.backends import batch_script, slurm
 from cluster.jobs.errors import OptionValueError
 from cluster.jobs.options import check_options
 from cluster.jobs.submission import plan
@@ -14,29 +18,8 @@ from cluster.slurm import client, site
 
 from .texts import GOLDEN, run
 
-# name: (documentation, site file)
-SITES = {
-    "nersc": (
-        "https://docs.nersc.gov/jobs/policy/",
-        'gpus = "gpus-per-task"\nmemory = "none"\n'
-        '[sbatch]\naccount = "m1234"\nconstraint = "gpu"\nqos = "regular"\n',
-    ),
-    "cscs": (
-        "https://docs.cscs.ch/running/slurm/",
-        'memory = "none"\nlauncher = "srun --uenv=course/1.0 --kill-on-bad-exit=1"\n'
-        '[sbatch]\naccount = "g123"\n',
-    ),
-    "surf": (
-        "https://servicedesk.surf.nl/wiki/spaces/WIKI/pages/30660209/Snellius+partitions",
-        'gpus = "gpus-per-node"\nmemory = "none"\nbefore = ["module purge", "module load 2024"]\n'
-        '[sbatch]\npartition = "gpu_a100"\n',
-    ),
-    "jean_zay": (
-        "http://www.idris.fr/en/docs/jean-zay/slurm/slurm_partitions_gpu",
-        'gpus = "gres"\nmemory = "none"\nbefore = ["module purge"]\n'
-        '[sbatch]\naccount = "abc@v100"\nconstraint = "v100-16g"\nhint = "nomultithread"\n',
-    ),
-}
+PAGE = (Path(__file__).parents[2] / "cluster/staff/SITE.md").read_text()
+SITES = dict(re.findall(r"```toml\n# (\w+)\n(.*?)```", PAGE, re.S))  # name: site file
 
 
 @pytest.fixture
@@ -61,19 +44,30 @@ def header(**options):
     )
 
 
-@pytest.mark.parametrize("name", SITES)
+@pytest.mark.parametrize("name", ["cscs", "jean_zay", "nersc", "surf"])
 def test_the_script_of_a_published_site_is_the_golden_one(name, given):
     """Look at a difference before you copy it into the golden file: it is what the site documents."""
-    documented, text = SITES[name]
-    given(text)
+    given(SITES[name])
     asked = run(nodes=2, ranks=8, ranks_per_node=4, cpus_per_rank=8, gpus_per_rank=1)
     wishes = site.load().record()
     wishes["origin"] = dict.fromkeys(wishes["origin"], "site.toml")
     text = batch_script.script(
         asked | {"site": wishes}, GOLDEN / "train-0123456789ab", python="/opt/env/python"
     )
-    text = f"# {documented}\n" + text.replace(str(GOLDEN), "/runs")
-    assert text == (GOLDEN / f"site_{name}.sh").read_text()
+    assert text.replace(str(GOLDEN), "/runs") == (GOLDEN / f"site_{name}.sh").read_text()
+
+
+def test_the_page_for_administrators_names_every_setting():
+    """Does SITE.md have each key, each form, each file and each variable that counts?"""
+    names = [
+        *site.KEYS,
+        *site.LIMITS,
+        *site.VARIABLES,
+        *(form for forms in site.FORMS.values() for form in forms),
+    ]
+    missing = [name for name in names if f"`{name}`" not in PAGE and f'"{name}"' not in PAGE]
+    assert [name for name in missing if f"[{name}]" not in PAGE] == []
+    assert site.LAUNCHER in PAGE and "/etc/convolution-to-cluster/site.toml" in PAGE
 
 
 @pytest.mark.parametrize(
@@ -129,6 +123,7 @@ def test_a_limit_of_the_site_is_named(given):
         ("colour = 'red'", "Use one of memory"),
         ("before = 'module load'", "list of lines"),
         ("[sbatch]\nAccount = 'x'", "without dashes"),
+        ("[sbatch]\ntime = '1:00:00'", "from its own arguments"),
         ('[sbatch]\naccount = "a\\nb"', "on one line"),
         ("[limits]\ntime = 5.5", "hours:minutes:seconds"),
         ("not toml", "cannot be read"),
@@ -142,25 +137,69 @@ def test_a_fault_in_a_site_file_is_explained(given, text, words):
     assert words in str(caught.value) and "site.toml" in caught.value.what
 
 
+def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
+    """Does a launcher of the site start the ranks, with the MPI of the job in the place of {mpi}?"""
+    given('launcher = "srun --mpi={mpi} --cpu-bind=cores"\nbefore = ["module load cuda"]\n')
+    for controller, mpi in (("gloo", "none"), ("mpi", "pmix")):
+        asked = plan(print, (), {"controller": controller}).run_json("slurm")
+        lines = batch_script.script(asked, GOLDEN).splitlines()
+        (launch,) = [line for line in lines if line.startswith("srun ")]
+        assert launch.startswith(f"srun --mpi={mpi} --cpu-bind=cores ")
+        assert lines.index("module load cuda") < lines.index(launch)
+
+
+def test_what_a_site_assigns_itself_is_not_checked_beforehand(given, commands_of_slurm):
+    """Is a job only refused before submission for memory and GPUs that its script asks for?"""
+    commands_of_slurm("sinfo", "echo 'short*|1:00:00|1-infinite|4|8|1000|(null)'")
+    asked = {"memory": "2G", "gpus_per_rank": 1}
+    for text, refused in (("", True), ('memory = "none"\ngpus = "none"\n', False)):
+        given(text)
+        if refused:
+            with pytest.raises(errors.CanNeverRun, match="memory"):
+                slurm.check(plan(print, (), asked).run_json("slurm"))
+        else:
+            slurm.check(plan(print, (), asked).run_json("slurm"))
+
+
 def test_memory_can_be_left_to_the_site():
     """Is memory=None an option, and shown as such in the command of a run?"""
     assert check_options({"memory": None}).memory is None
     assert "memory=None" in plan(print, (), {"memory": None}).run_json("local")["command"]
 
 
-def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys):
-    """Does each line of the example's script name its file, and is Slurm's refusal printed?"""
-    given('before = ["module load cuda"]\nmemory = "none"\n[sbatch]\naccount = "course"\n')
-    commands_of_slurm("sbatch", 'cat > /dev/null; echo "invalid account" >&2; exit 1')
+def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, capsys, monkeypatch):
+    """Does each line of the examples' scripts name its origin, and is all that Slurm says printed?"""
+    given('before = ["module load cuda"]\nmemory = "none"\ngpus = "gres"\n[sbatch]\naccount = "course"\n')
+    monkeypatch.setenv("SBATCH_QOS", "high")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "7")  # none of those that count: jobs are submitted without it
+    lines = 'echo "sbatch: error: invalid account" >&2; echo "sbatch: see $SBATCH_TIMELIMIT." >&2'
+    commands_of_slurm("sbatch", f"cat > /dev/null; {lines}; exit 1")
     assert main(["doctor", "--site"]) == 1
     text = capsys.readouterr().out
     lines = {line.partition("  ←")[0].strip(): line for line in text.splitlines()}
-    for line in ("#SBATCH --account=course", "module load cuda"):
-        assert lines[line].endswith("site.toml")
-    assert lines["#SBATCH --ntasks-per-node=2"].endswith("← submit")
-    assert "refuses it: invalid account" in text and "--mem" not in text
-    commands_of_slurm("sbatch", "cat > /dev/null; exit 0")
-    assert main(["doctor", "--site"]) == 0 and "accepts it" in capsys.readouterr().out
+    for line in ("#SBATCH --account=course", "module load cuda", "#SBATCH --gres=gpu:2"):
+        assert lines[line].endswith(("site.toml", "site.toml sets"))
+    assert lines["#SBATCH --qos=high"].endswith("← $SBATCH_QOS")
+    assert lines["#SBATCH --ntasks-per-node=2"].endswith("← submit's ranks_per_node")
+    assert "refuses it: error: invalid account see ." in text and "--mem" not in text
+    commands_of_slurm("sbatch", "cat > /dev/null; echo 'sbatch: Job 7 to start at once' >&2")
+    assert main(["doctor", "--site"]) == 0
+    assert capsys.readouterr().out.count("accepts it: Job 7 to start at once") == 2
+
+
+@pytest.mark.slurm
+def test_the_doctor_tries_the_script_on_a_real_slurm(cluster, given, monkeypatch, capsys):
+    """Does Slurm accept the examples, say when they would start, run nothing, and refuse a partition?"""
+    cluster.enter(monkeypatch)
+    given("")
+    before = cluster.ask("squeue", "--me", "--noheader")
+    assert main(["doctor", "--site"]) == 0
+    assert "to start at" in capsys.readouterr().out
+    given('[sbatch]\npartition = "nowhere"\n')
+    assert main(["doctor", "--site"]) == 1
+    text = capsys.readouterr().out
+    assert "invalid partition" in text and "#SBATCH --partition=nowhere" in text
+    assert cluster.ask("squeue", "--me", "--noheader") == before
 
 
 @pytest.fixture

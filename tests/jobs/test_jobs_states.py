@@ -143,6 +143,46 @@ def test_a_drained_node_is_waited_for(here):
     assert job.wait(60).status == "done"
 
 
+def test_a_maintenance_is_named(here):
+    """Does a job whose time limit reaches into a maintenance say so, and may it still run?"""
+    made = ("ReservationName=maintenance", "Flags=maint,ignore_jobs", "Users=root", "Nodes=ALL")
+    here.ask("scontrol", "create", *made, "StartTime=now+10minutes", "Duration=10")
+    try:
+        job = sleeper(1, time="00:20:00")
+        until("the maintenance", lambda: "maintenance" in job.status.slurm)
+        assert "maintenance" in job.status.what and not job.status.never
+        job.cancel(wait=False)
+    finally:
+        here.ask("scontrol", "delete", "ReservationName=maintenance")
+
+
+def test_a_reservation_is_waited_for(here):
+    """Does a job wait for its reservation to begin, and say that it can never run when that is deleted?"""
+    made = ("ReservationName=class", "Users=root", f"Nodes={here.nodes[0]}")
+    here.ask("scontrol", "create", *made, "StartTime=now+1hour", "Duration=10")
+    job = sleeper(1, time="00:05:00", sbatch={"reservation": "class"})
+    try:
+        until("Reservation", lambda: "Reservation" in job.status.slurm)
+        assert not job.status.never and "to begin" in job.status.what
+    finally:
+        here.ask("scontrol", "delete", "ReservationName=class")
+    until("its end", lambda: job.status.never)
+    assert "was deleted" in job.status.slurm and job.status.row.name == "Reservation * was deleted"
+    job.cancel(wait=False)
+
+
+def test_a_job_in_two_partitions_is_not_given_up_for_one(here):
+    """One partition's time limit is too short for it, the other is switched off: it may still run there."""
+    try:
+        here.ask("scontrol", "update", "PartitionName=long", "State=DOWN")
+        job = sleeper(1, partition="short,long", time="01:00:00")
+        until("a reason", lambda: "Partition" in job.status.slurm)
+        assert not job.status.never
+    finally:
+        here.ask("scontrol", "update", "PartitionName=long", "State=UP")
+    assert job.wait(60).status == "done"
+
+
 def test_a_job_runs_and_is_done(here, tmp_path):
     job, seen = submit(sweeps.waits, 1, place=str(tmp_path), memory="100M"), []
     until("RUNNING", lambda: seen.append(job.status) or seen[-1].slurm == "RUNNING")

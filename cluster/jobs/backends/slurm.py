@@ -15,7 +15,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
-from cluster.slurm import client, limits, states, words
+from cluster.slurm import client, limits, site, states, words
 from cluster.slurm.client import NO_ANSWER, UNKNOWN, SlurmError
 from cluster.system import files
 
@@ -36,10 +36,10 @@ def check(run: dict[str, Any]) -> None:
     answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
     try:
         lines = dict((name, value) for name, value, _ in batch_script.requests(run))
-        limits.check(
-            run["options"] | {"partition": lines.get("partition")},
-            limits.read_partitions(answer.splitlines()),
-        )
+        asked = {"partition": lines.get("partition")}
+        asked |= {} if site.MEMORY & lines.keys() else {"memory": None}  # as the site assigns it
+        asked |= {} if site.GPUS & lines.keys() else {"gpus_per_rank": 0}
+        limits.check(run["options"] | asked, limits.read_partitions(answer.splitlines()))
     except limits.TooMuch as e:
         raise CanNeverRun(e.what, e.next_step) from None
 
@@ -108,7 +108,7 @@ def recover(folder: Path) -> bool | None:
     queue = _squeue()
     if queue is None:
         return None
-    mine = [i for i, row in queue.items() if row[2] in (str(folder), os.path.realpath(folder))]
+    mine = [i for i, row in queue.items() if row[3] in (str(folder), os.path.realpath(folder))]
     if mine:
         _note(folder, mine[0].partition("_")[0])  # of an array all tasks were submitted in one place
     return bool(mine)
@@ -119,7 +119,9 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     queue = _squeue()
     if queue is None:
         return _last(folder)
-    found, reason, _ = queue.get(backend["job_id"]) or (_forgotten(backend["job_id"]), "None", "")
+    found, reason, partitions, _ = queue.get(backend["job_id"]) or (
+        _forgotten(backend["job_id"]), "None", "", ""
+    )  # fmt: skip
     if final := ended(folder):  # it may have ended while Slurm was asked
         return final
     if found is None:
@@ -136,13 +138,13 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     if (began and found in WAITING) or (
         row.ending in attempts.REQUEUED and attempts.expected(folder, client.answered_at("queue"))
     ):
-        row = dataclasses.replace(states.reason(reason), what=attempts.waiting(folder))
+        row = dataclasses.replace(states.reason(reason, partitions), what=attempts.waiting(folder))
         return _remember(folder, "pending", row, f"{found}, {reason}")
     if row.ending is None:
         now, words = ("pending", f"{found}, {reason}") if found in WAITING else ("running", found)
         if now == "running" and (waits := waiting.now(folder)):
             row = dataclasses.replace(row, what=waits)
-        return _remember(folder, now, states.reason(reason) if found == "PENDING" else row, words)
+        return _remember(folder, now, states.reason(reason, partitions) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
     write_end(folder, row.ending or None)
@@ -180,11 +182,11 @@ def _note(folder: Path, job_id: str) -> None:
 
 
 def _squeue() -> dict[str, list[str]] | None:
-    """{job id: [state, reason, working directory]} of the user's jobs, or None when Slurm does not answer."""
+    """{job id: [state, reason, partitions, folder]} of the user's jobs; None if Slurm does not answer."""
 
     def ask() -> dict[str, list[str]] | None:
-        answer = client.ask_or_none("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%Z")
-        rows = [r.split("|", 3) for r in (answer or "").splitlines()]
+        answer = client.ask_or_none("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%P|%Z")
+        rows = [r.split("|", 4) for r in (answer or "").splitlines()]
         return None if answer is None else {i: rest for i, *rest in rows}
 
     return client.shared_answer("queue", ask)

@@ -7,6 +7,7 @@ import html
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,21 +98,28 @@ def file_system(path: Path) -> str:
     return kind.strip() if good else "unknown"
 
 
-def ask(*command: str, text: str | None = None) -> tuple[bool, str]:
-    """(whether it went well, what it printed, else its complaint) of a command that has client.ANSWER s."""
-    env = client.environment()
+def ask(
+    *command: str, text: str | None = None, env: Mapping[str, str] = os.environ, stderr: bool = False
+) -> tuple[bool, str]:
+    """(whether it went well, what it printed, else the last line of its complaint) of a command.
+
+    It has client.ANSWER s. text: its input; stderr: return all that it printed, on stderr too.
+    """
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=client.ANSWER, input=text, env=env
-        )
+            command, capture_output=True, text=True, timeout=client.ANSWER, input=text,
+            env=client.environment(env),
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False, f"{command[0]} did not answer within {client.ANSWER} s"
     except OSError as e:
         return False, f"{command[0]}: {e.strerror}"
+    if stderr:
+        return done.returncode == 0, done.stdout + done.stderr
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines()
         return False, lines[-1] if lines else f"{command[0]} ended with {done.returncode}"
-    return True, done.stdout + (done.stderr if "--mpi=list" in command else "")
+    return True, done.stdout
 
 
 def slurm_missing() -> str | None:

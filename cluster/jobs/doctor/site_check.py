@@ -1,4 +1,4 @@
-"""`python -m cluster doctor --site`: the batch script of an example, where each line comes from, and a trial.
+"""`python -m cluster doctor --site`: the scripts of two examples, where each line comes from, and a trial.
 
 The trial is `sbatch --test-only`: Slurm checks the request and says when it would start; nothing is run.
 """
@@ -11,58 +11,100 @@ from typing import Any
 from cluster.slurm import client, site
 
 from ..backends import batch_script
-from ..folder import layout
+from ..folder import layout, provenance
 from ..folder.run_folder import RunFolder
-from ..submission import plan
+from ..submission import Plan, plan
 from .findings import ask
 
 WIDTH = 44  # columns of a line of the script, before its origin
+EXAMPLES = {
+    "Two ranks on one node, for one minute": {},
+    "The same with one GPU per rank": {"gpus_per_rank": 1},
+}
+# The arguments of submit that decide an option of sbatch.
+ARGUMENTS = {
+    "job-name": "name", "nodes": "nodes", "ntasks-per-node": "ranks_per_node", "time": "time",
+    "cpus-per-task": "cpus_per_rank", "requeue": "requeue", "no-requeue": "requeue", "partition": "partition",
+    "mem": "memory", "mem-per-cpu": "memory", "gres": "gpus_per_rank", "gpus-per-task": "gpus_per_rank",
+    "gpus-per-node": "gpus_per_rank",
+}  # fmt: skip
+LIMITS = (
+    "--test-only does not test the limits of accounts and QOS: they hold a job back in the queue. "
+    "The settings are explained to administrators in cluster/staff/SITE.md."
+)
 
 
 def example() -> None:
-    """The function of the example; it is not run."""
+    """The function of the examples; it is not run."""
 
 
 def check(**options: Any) -> tuple[str, bool]:
-    """(text to print, whether Slurm accepts the example); `options` are further ones of `submit`.
+    """(text to print, whether Slurm accepts the examples); `options` are further ones of `submit`.
 
     Raises OptionValueError for a site file that cannot be used.
     """
-    requested = {"ranks_per_node": 2, "time": "00:01:00", "name": "site-check"} | options
-    run = plan(example, (), requested).run_json("slurm")
-    folder = layout.root() / "site-check"
-    script = batch_script.script(run, folder)
-    text = "\n".join([*_files(), "", *_annotated(run, script, folder), ""])
     missing = client.no_slurm(remembered=False)
-    if missing:
-        return f"{text}\nNot tried: {missing}.", False
-    good, answer = ask("sbatch", "--test-only", text=script)
-    return f"{text}\nsbatch --test-only {'accepts it' if good else f'refuses it: {answer.strip()}'}.", good
+    parts, good, shown = [_files()], not missing, ""
+    for title, more in EXAMPLES.items():
+        if more and not _has_gpus():
+            parts.append(
+                f"{title}: not shown. Slurm lists no GPUs, and no site file says how to ask for them."
+            )
+            continue
+        requested = {"ranks_per_node": 2, "time": "00:01:00", "name": "site-check"} | more | options
+        p = plan(example, (), requested)
+        run, folder = p.run_json("slurm"), layout.root() / "site-check"
+        script = batch_script.script(run, folder)
+        lines = _annotated(run, script, folder)
+        differ = "\n".join(line for line in lines if line not in shown)
+        shown = shown or "\n".join(lines)
+        accepted, answer = (False, f"Not tried: {missing}.") if missing else _trial(script, p)
+        good = good and accepted
+        parts.append(f"{title}{'; the lines that differ' if more else ''}:\n\n{differ}\n\n{answer}")
+    return "\n\n".join([*parts, LIMITS]), good
 
 
-def _files() -> list[str]:
+def _trial(script: str, p: Plan) -> tuple[bool, str]:
+    """(whether Slurm accepts a script, what it says); with the variables that a submission has."""
+    good, answer = ask(
+        "sbatch", "--test-only", text=script, env=provenance.environment(p.options), stderr=True
+    )
+    words = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
+    return good, f"sbatch --test-only {'accepts' if good else 'refuses'} it: {words or 'without a message'}"
+
+
+def _has_gpus() -> bool:
+    wishes = site.load().values
+    return "gpus" in wishes or "gpu_type" in wishes or "gpu" in ask("sinfo", "--noheader", "--format=%G")[1]
+
+
+def _files() -> str:
     """The site files, in the order in which they are read."""
     read = site.load().read
     rows = [f"  {'read' if str(p) in read else 'not there':9}  {p}" for p in site.places()]
     variables = ", ".join(f"${v}" for v in site.VARIABLES)
-    return ["Site files; the later one wins:", *rows, f"  then {variables}, and the arguments of submit"]
+    rows += [f"  then {variables}", "  then the arguments of submit"]
+    return "\n".join(["Site files; a later one goes above an earlier one, setting by setting:", *rows])
 
 
 def _annotated(run: dict[str, Any], script: str, folder: Path) -> list[str]:
-    """The lines of the script, those of sbatch and of the site with their origin."""
+    """The lines of the script, each with its origin."""
     log = RunFolder(folder).job_log.name
     origins = {name: where for name, _, where in batch_script.requests(run, output=log)}
     wishes = run["site"]
     lines = []
     for line in script.splitlines():
-        where = ""
+        where = "always"
         if line.startswith("#SBATCH --"):
-            where = origins[line.removeprefix("#SBATCH --").partition("=")[0]]
-            form = "gpus" if "gpu" in line or "gres" in line else "memory" if "--mem" in line else ""
-            where = wishes["origin"].get(form, where) if where == "submit" else where
+            name = line.removeprefix("#SBATCH --").partition("=")[0]
+            where = origins[name]
+            if where == "submit":
+                where = f"submit's {ARGUMENTS[name]}" if name in ARGUMENTS else "always"
+                form = {"memory": "memory", "gpus_per_rank": "gpus"}.get(ARGUMENTS.get(name, ""), "")
+                where += f", in the form that {wishes['origin'][form]} sets" if form in wishes else ""
         elif line in wishes.get("before", []):
             where = wishes["origin"]["before"]
-        elif line.endswith(batch_script.rank_command(folder)) and "launcher" in wishes:
-            where = wishes["origin"]["launcher"]
-        lines.append(f"{line:{WIDTH}}  ← {where}" if where else line)
+        elif line.endswith(batch_script.rank_command(folder)):
+            where = wishes["origin"].get("launcher", "always, unless a site file sets launcher")
+        lines.append(f"{line:{WIDTH}}  ← {where}" if line.strip() else line)
     return lines

@@ -198,7 +198,7 @@ def _gpus(report: Report, gpus: dict[str, int]) -> None:
 
 def _meeting(report: Report) -> None:
     """How ranks find each other: PMIx for MPI, or Gloo, which needs nothing of Slurm."""
-    good, answer = ask("srun", "--mpi=list")
+    good, answer = ask("srun", "--mpi=list", stderr=True)
     gloo, mpi = built()
     if good and "pmix" in answer:
         version = re.search(r"pmix_v\d+", answer)

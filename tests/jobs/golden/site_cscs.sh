@@ -1,4 +1,3 @@
-# https://docs.cscs.ch/running/slurm/
 #!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --nodes=2
@@ -11,6 +10,8 @@
 #SBATCH --no-requeue
 #SBATCH --gpus-per-task=1
 #SBATCH --account=g123
+#SBATCH --uenv=prgenv-gnu/24.11:v2
+#SBATCH --view=default
 export OMP_NUM_THREADS=8
 export OPENBLAS_NUM_THREADS=8
 export MKL_NUM_THREADS=8
@@ -20,7 +21,7 @@ export TF_CPP_MIN_LOG_LEVEL=3
 export PYTHONHASHSEED=0
 export CLUSTER_LAUNCHER=slurm
 export SRUN_CPUS_PER_TASK=8   # from Slurm 22.05 on, srun does not take it from sbatch
-srun --uenv=course/1.0 --kill-on-bad-exit=1 /opt/env/python -P -u -m cluster.jobs.rank.main /runs/train-0123456789ab
+srun --mpi=none --kill-on-bad-exit=1 /opt/env/python -P -u -m cluster.jobs.rank.main /runs/train-0123456789ab
 code=$?
 /opt/env/python -P -m cluster.jobs.rank.on_end /runs/train-0123456789ab
 exit $code

@@ -1,4 +1,3 @@
-# http://www.idris.fr/en/docs/jean-zay/slurm/slurm_partitions_gpu
 #!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --nodes=2

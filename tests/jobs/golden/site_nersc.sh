@@ -1,4 +1,3 @@
-# https://docs.nersc.gov/jobs/policy/
 #!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --nodes=2
@@ -9,10 +8,11 @@
 #SBATCH --open-mode=append
 #SBATCH --export=ALL
 #SBATCH --no-requeue
-#SBATCH --gpus-per-task=1
-#SBATCH --account=m1234
+#SBATCH --gpus-per-node=4
+#SBATCH --account=ntrain4_g
 #SBATCH --constraint=gpu
 #SBATCH --qos=regular
+#SBATCH --reservation=dlscale_training_1
 export OMP_NUM_THREADS=8
 export OPENBLAS_NUM_THREADS=8
 export MKL_NUM_THREADS=8

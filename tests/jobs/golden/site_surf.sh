@@ -1,4 +1,3 @@
-# https://servicedesk.surf.nl/wiki/spaces/WIKI/pages/30660209/Snellius+partitions
 #!/bin/bash
 #SBATCH --job-name=train
 #SBATCH --nodes=2

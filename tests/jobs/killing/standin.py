@@ -35,6 +35,6 @@ elif name == "squeue" and (state / "accepted").exists():
         number, place, tasks = line.split("|")
         for task in tasks.split() or [""]:
             if not (state / f"ended-{number}-{task}").exists():
-                print(f"{number}{'_' * bool(task)}{task}|RUNNING|None|{place}")
+                print(f"{number}{'_' * bool(task)}{task}|RUNNING|None|short|{place}")
 elif name == "scontrol":
     print("Slurmctld(primary) is UP" if words == ["ping"] else "")
