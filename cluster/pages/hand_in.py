@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import nbformat
 from tornado.web import HTTPError, authenticated
@@ -12,13 +14,17 @@ from tornado.web import HTTPError, authenticated
 from cluster import pasted_cells
 from cluster.system.text import printable
 
-from . import receipts
+from . import old_runs, receipts
 from .course_map import Assignment
 from .course_pages import Page
 
 MOST = 5000  # files and folders that the course takes (cluster.staff.work_files)
 NOWHERE = "No course takes it here. It is handed in on your course's JupyterHub."
 KEPT = "A previous submission still counts."
+TOO_MUCH = (
+    "Run the notebook from top to bottom and save it: runs that it no longer names are then left out. "
+    "If that is not enough, delete files that you do not need."
+)
 DELETE = "Delete files that you do not need, then submit again."
 REASONS = {  # of nbgrader's error: what is said instead
     "Directory size is too big": "Its folder is too large.",
@@ -34,14 +40,16 @@ REASONS = {  # of nbgrader's error: what is said instead
 
 
 def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> dict[str, Any]:
-    """{one, hinders, twins}: the assignment, why it cannot be handed in now, and what becomes of cells that
-    were pasted; a sentence each.
+    """{one, hinders, twins, old}: the assignment, why it cannot be submitted now, what becomes of cells that
+    were pasted (a sentence each), and {runs, files, bytes} of the old runs, which are left out.
 
     manager: of nbgrader's Assignment List; released: its folder of released assignments.
     """
     if one is None:
-        return {"one": None, "hinders": [], "twins": []}
-    found = {"one": one, "twins": twins(root / one.path)}
+        return {"one": None, "hinders": [], "twins": [], "old": old_runs.measure([])}
+    folder = (root / one.path).parent
+    old = old_runs.old_runs(folder, Path(released, one.name) if released else None)
+    found = {"one": one, "twins": twins(root / one.path), "old": old_runs.measure(old)}
     if manager is None or not released:
         return found | {"hinders": [NOWHERE]}
     if not os.access(Path(released).parent / "inbound", os.W_OK | os.X_OK):
@@ -50,7 +58,7 @@ def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> di
 
     limits = CourseDirectory(config=manager.load_config())
     most = 1000 * limits.max_file_size, 1000 * limits.max_dir_size  # bytes; nbgrader counts in kilobytes
-    return found | {"hinders": hindrances((root / one.path).parent, Path(released, one.name), *most)}
+    return found | {"hinders": hindrances(folder, Path(released, one.name), *most, old=old)}
 
 
 def twins(notebook: Path) -> list[str]:
@@ -64,8 +72,11 @@ def twins(notebook: Path) -> list[str]:
     return [pasted_cells.sentence(name, what) for name, what in found.items()]
 
 
-def hindrances(folder: Path, released: Path, largest: int, whole: int) -> list[str]:
-    """Why what lies in `folder` would not arrive as it is. largest: bytes of a file; whole: of all."""
+def hindrances(folder: Path, released: Path, largest: int, whole: int, old: Sequence[Path] = ()) -> list[str]:
+    """Why what lies in `folder` would not arrive as it is. largest: bytes of a file; whole: of all.
+
+    old: runs that are left out.
+    """
     found = []
     for name in sorted(path.name for path in released.glob("*.ipynb")):
         if not (folder / name).is_file():
@@ -78,21 +89,17 @@ def hindrances(folder: Path, released: Path, largest: int, whole: int) -> list[s
                 "assignment anew."
             )
     size, count = 0, 0
-    for above, folders, names in os.walk(folder):
-        count += len(folders) + len(names)
-        for path in (Path(above, name) for name in names):
-            bytes_ = path.stat().st_size if path.is_file() else 0
-            size += bytes_
-            if bytes_ > largest:
-                name = printable(str(path.relative_to(folder)))
-                limit = f"a file may have {mb(largest)}"
-                found.append(f"{name} has {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
+    for path in old_runs.submitted(folder, old):
+        bytes_ = path.stat().st_size if path.is_file() else 0
+        size, count = size + bytes_, count + 1
+        if bytes_ > largest:
+            name = printable(str(path.relative_to(folder)))
+            limit = f"a file may have {mb(largest)}"
+            found.append(f"{name} has {mb(bytes_)}; {limit}. Delete it, or move it elsewhere.")
     if size > whole:
-        found.append(
-            f"All files have {mb(size)}; a hand-in may have {mb(whole)}. Delete runs that you do not need."
-        )
+        found.append(f"All files have {mb(size)}; a submission may have {mb(whole)}. {TOO_MUCH}")
     if count > MOST:
-        found.append(f"There are {count:,} files and folders; a hand-in may have {MOST:,}. Delete old runs.")
+        found.append(f"There are {count:,} files and folders; a submission may have {MOST:,}. {TOO_MUCH}")
     return found
 
 
@@ -152,4 +159,32 @@ class HandIn(Page):
         return facts(found, *self.exchange())
 
 
-PAGES = [(r"/course/hand-in", HandIn)]
+class OldRuns(Page):
+    """course/old-runs: asks whether the runs that no notebook names shall be removed, and removes them."""
+
+    @authenticated
+    async def get(self) -> None:
+        self.show("old_runs.html", kept=[], **await self.in_thread(self.about))
+
+    @authenticated
+    async def post(self) -> None:
+        found = await self.in_thread(self.about)
+        gone, kept = await self.in_thread(old_runs.remove, found["old"])
+        self.log.info("%d old runs of %s removed", len(gone), found["one"].name)
+        if kept:
+            self.set_status(409)
+            return self.show("old_runs.html", kept=kept, **await self.in_thread(self.about))
+        self.redirect(f"{self.base_url}course/hand-in?of={quote(found['one'].name)}", status=303)
+
+    def about(self) -> dict[str, Any]:
+        """The assignment, its old runs, and how many and how large they are."""
+        name = self.get_argument("of")
+        one = next((one for one in self.mine() if one.name == name and one.path), None)
+        if one is None:
+            raise HTTPError(404, reason="No such assignment")
+        root, _, released = self.exchange()
+        old = old_runs.old_runs((root / one.path).parent, Path(released, name) if released else None)
+        return {"one": one, "old": old, "size": old_runs.measure(old), "mb": mb}
+
+
+PAGES = [(r"/course/hand-in", HandIn), (r"/course/old-runs", OldRuns)]

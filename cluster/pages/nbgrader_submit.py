@@ -10,13 +10,15 @@ import errno
 import os
 import secrets
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from nbgrader.exchange.default import ExchangeSubmit
+from nbgrader.utils import ignore_patterns
 
 from cluster.system import files
 
-from . import receipts
+from . import old_runs, receipts
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -24,8 +26,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 class Submit(ExchangeSubmit):
     """Submits as nbgrader does, but writes each copy under another name first and renames it at the end.
 
-    The folder's name in the exchange is secret, and so not in the receipt.
+    The folder's name in the exchange is secret, and so not in the receipt. Old runs are left out.
     """
+
+    old: Sequence[Path] = ()
 
     def copy_files(self) -> None:
         """Copy the assignment into the exchange and into the user's cache, and write the receipt.
@@ -34,10 +38,23 @@ class Submit(ExchangeSubmit):
         """
         self.init_release()
         self.check_filename_diff()
+        self.old = old_runs.old_runs(Path(self.src_path), Path(self.release_path))
         name = self.assignment_filename
         there = Path(self.inbound_path, name)
         mine = Path(self.cache_path, name.rpartition("+")[0] if self.add_random_string else name)
         mine.parent.mkdir(parents=True, exist_ok=True)
+        with files.lock(mine.parent / ".submitting.lock"):
+            remove_cut_off(mine.parent, there.parent)
+            self.write_both(mine, there)
+        try:
+            files.write_json(mine / receipts.NAME, receipts.facts_of(there))
+        except OSError as error:  # it is submitted all the same
+            self.log.warning("No receipt could be written: %s", error)
+        course, assignment = self.coursedir.course_id, self.coursedir.assignment_id
+        self.log.info("Submitted as: %s %s %s", course, assignment, self.timestamp)
+
+    def write_both(self, mine: Path, there: Path) -> None:
+        """Write the copies in the cache and in the exchange: both, or neither."""
         secret, beside = (
             secrets.token_hex(64),
             f".{secrets.token_hex(16)}.partial",
@@ -51,25 +68,39 @@ class Submit(ExchangeSubmit):
                 given.chmod(0o777)  # the instructor can delete it; nobody can guess its name
                 given.rename(there)
             except OSError as error:
-                if any(
-                    os.strerror(number) in str(error) for number in FULL
-                ):  # copytree's error lists several
+                # copytree's error lists several
+                if any(os.strerror(number) in str(error) for number in FULL):
                     raise RuntimeError(f"{receipts.COURSE_FULL}: {error}") from error
                 raise
             own.rename(mine)
         finally:
             for path in (own, given):
                 shutil.rmtree(path, ignore_errors=True)
-        try:
-            files.write_json(mine / receipts.NAME, receipts.facts_of(there))
-        except OSError as error:  # it is submitted all the same
-            self.log.warning("No receipt could be written: %s", error)
-        course, assignment = self.coursedir.course_id, self.coursedir.assignment_id
-        self.log.info("Submitted as: %s %s %s", course, assignment, self.timestamp)
 
     def write_copy(self, target: Path, secret: str) -> None:
         """Write the assignment's files and, last, what nbgrader knows a submission by."""
-        self.do_copy(self.src_path, str(target))
+        folder, limits, old = Path(self.src_path), self.coursedir, self.old
+        inside = [
+            path for path in old_runs.submitted(folder, old) if path.is_file() and not path.is_symlink()
+        ]
+        if (size := sum(path.stat().st_size for path in inside)) > 1000 * limits.max_dir_size:
+            raise RuntimeError(
+                f"Directory size is too big: {size} bytes, at most {1000 * limits.max_dir_size}"
+            )
+        leaves = old_runs.left_out(folder, old)
+        given = ignore_patterns(limits.ignore, limits.include, limits.max_file_size, self.log)
+        shutil.copytree(folder, target, ignore=lambda *where: {*leaves(*where), *given(*where)})
         target.chmod(0o755)
         (target / "submission_secret.txt").write_text(secret)
         (target / "timestamp.txt").write_text(self.timestamp)
+
+
+def remove_cut_off(cache: Path, inbound: Path) -> None:
+    """Remove what a submission of this user that was killed has left; the lock of `cache` is held.
+
+    The inbound folder cannot be listed, but a half-written copy has the same name in both. What is left of
+    users who never submit again is removed when the hub starts and by its backup.
+    """
+    for own in cache.glob(".*.partial"):
+        shutil.rmtree(inbound / own.name, ignore_errors=True)
+        shutil.rmtree(own, ignore_errors=True)

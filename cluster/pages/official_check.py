@@ -18,9 +18,9 @@ from tornado.web import HTTPError, authenticated
 
 from cluster.system.errors import ClusterError
 
+from . import old_runs
 from .course_pages import Page
 
-NOT_SENT = (".ipynb_checkpoints", "__pycache__")
 LARGEST = 200 * 2**20  # bytes of all files, as the engine takes them
 MOST = 5000  # files
 SENT = 32 * 2**20  # bytes of the packed folder
@@ -32,27 +32,28 @@ class FolderTooLarge(ClusterError):
     """An assignment's folder is larger than the service takes."""
 
 
-def pack(folder: Path) -> bytes:
-    """The regular files of an assignment's folder as a ZIP archive. Raises FolderTooLarge, OSError."""
+def pack(folder: Path, released: Path | None = None) -> bytes:
+    """The regular files of an assignment's folder that would be submitted, as a ZIP archive.
+
+    released: the folder with the assignment as released. Raises FolderTooLarge, OSError.
+    """
     made, size, count = io.BytesIO(), 0, 0
     with zipfile.ZipFile(
         made, "w", zipfile.ZIP_DEFLATED, compresslevel=1, strict_timestamps=False
     ) as archive:
-        for above, folders, names in os.walk(folder):
-            folders[:] = sorted(name for name in folders if name not in NOT_SENT)
-            for path in (Path(above, name) for name in sorted(names)):
-                if path.is_symlink() or not path.is_file():
-                    continue
-                size, count = size + path.stat().st_size, count + 1
-                if size > LARGEST or count > MOST:
-                    raise FolderTooLarge(
-                        f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files.",
-                        "Delete runs that you do not need.",
-                    )
-                archive.write(path, path.relative_to(folder))
+        for path in old_runs.submitted(folder, old_runs.old_runs(folder, released)):
+            if path.is_symlink() or not path.is_file():
+                continue
+            size, count = size + path.stat().st_size, count + 1
+            if size > LARGEST or count > MOST:
+                raise FolderTooLarge(
+                    f"Its folder has more than {LARGEST >> 20} MiB or {MOST:,} files.",
+                    "Delete files that you do not need.",
+                )
+            archive.write(path, path.relative_to(folder))
     if made.tell() > SENT:
         raise FolderTooLarge(
-            f"Its folder, packed, has more than {SENT >> 20} MiB. Delete runs that you do not need."
+            f"Its folder, packed, has more than {SENT >> 20} MiB. Delete files that you do not need."
         )
     return made.getvalue()
 
@@ -69,7 +70,9 @@ class Check(Page):
     async def post(self) -> None:
         one = await self.in_thread(self.one)
         try:
-            body = await self.in_thread(pack, (self.settings["course_jobs"].root / one.path).parent)
+            root, _, outbound = self.exchange()
+            released = Path(outbound, one.name) if outbound else None
+            body = await self.in_thread(pack, (root / one.path).parent, released)
         except FolderTooLarge as why:
             self.set_status(413)
             return self.show_standing(one, await self.ask(one.name), f"{why.what} {why.next_step}".strip())

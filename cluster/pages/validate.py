@@ -15,6 +15,7 @@ import re
 import sys
 from dataclasses import asdict, dataclass
 from html import escape
+from pathlib import Path
 
 import nbformat
 from nbconvert.filters import strip_ansi
@@ -26,6 +27,8 @@ from traitlets.config import Config
 
 from cluster import pasted_cells
 from cluster.system.text import encodable
+
+from . import old_runs
 
 LONGEST = 600  # seconds of one cell
 TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
@@ -73,6 +76,7 @@ class Checks(Validator):
             if changed := self._get_type_changed_cells(notebook):
                 return [], [CONVERTED.format(pasted_cells.name_of(cell)) for cell in changed]
             notebook = self._preprocess(notebook)
+            old_runs.keep_names(Path(folder), notebook)
         changed = self._get_changed_cells(notebook)
         notes = [pasted_cells.sentence(name, what) for name, what in twins.items()]
         found, waiting = [], unfilled(notebook)

@@ -1,16 +1,18 @@
 """Submitting: what is in the exchange and in the cache afterwards, also if a disk is full."""
 
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from cluster.pages import hand_in, receipts
+from cluster.staff.hub import course_files
 
 COURSE = "course"
 SUBMIT = """
-import resource, sys
+import os, resource, signal, sys
 from nbgrader.auth import Authenticator
 from nbgrader.coursedir import CourseDirectory
 from traitlets.config import Config
@@ -19,7 +21,9 @@ from cluster.pages.nbgrader_submit import Submit
 c = Config()
 c.CourseDirectory.course_id, c.CourseDirectory.assignment_id = "course", "01_loops"
 c.Exchange.root, c.Exchange.cache, c.Exchange.assignment_dir = sys.argv[1:4]
-if sys.argv[4] != "0":
+if sys.argv[4] == "killed":
+    Submit.set_perms = lambda self, dirname, **modes: os.kill(os.getpid(), signal.SIGKILL)
+elif sys.argv[4] != "0":
     limit = int(sys.argv[4])
     copy = Submit.write_copy
     def write_copy(self, target, secret):
@@ -46,10 +50,13 @@ def exchange(tmp_path):
     return tmp_path
 
 
-def submit(top, full=""):
-    """Submit once. full: the folder whose disk takes 40,960 bytes of a file and no more."""
+def submit(top, full="", killed=False):
+    """Submit once. full: the folder whose disk takes 40,960 bytes of a file and no more.
+
+    killed: the process is killed before the copy in the exchange has its name.
+    """
     command = [sys.executable, "-c", SUBMIT, *(str(top / one) for one in ("exchange", "cache", "work"))]
-    command += ["40960" if full else "0", str(top / full)]
+    command += ["killed" if killed else "40960" if full else "0", str(top / full)]
     env = os.environ | {"HOME": str(top), "JUPYTER_CONFIG_DIR": str(top / "none")}
     return subprocess.run(command, cwd=top, env=env, capture_output=True, text=True, timeout=300)
 
@@ -87,6 +94,33 @@ def test_a_full_disk_leaves_the_previous_submission(exchange, full, words):
     assert arrived(exchange) == before
     assert sorted(path.name for path in (exchange / "cache").rglob("*")) == cached
     assert len(receipts.hand_ins(exchange / "cache", "01_loops")) == 1
+
+
+def test_a_submission_that_was_killed_leaves_nothing_for_long(exchange):
+    """Is a half-written copy never collected, and gone with the same student's next submission?"""
+    assert submit(exchange, killed=True).returncode == -signal.SIGKILL
+    (half,) = arrived(exchange)
+    assert half.startswith(".") and half.endswith(".partial")
+    assert submit(exchange).returncode == 0
+    (name,) = arrived(exchange)
+    assert "+01_loops+" in name and not list((exchange / "cache" / COURSE).glob("*.partial"))
+
+
+def test_the_hub_removes_what_was_left_of_others(tmp_path):
+    """Does `start` remove a half-written copy of yesterday, with no link followed, and none of this hour?"""
+    inbound, elsewhere = tmp_path / "exchange" / COURSE / "inbound", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").write_text("")
+    for name in (".old.partial", ".new.partial", "ada+01_loops+2026"):
+        (inbound / name / "runs").mkdir(parents=True)
+        (inbound / name / "link").symlink_to(elsewhere)
+    (inbound / ".link.partial").symlink_to(elsewhere)
+    os.utime(inbound / ".old.partial", (1, 1))
+    os.utime(inbound / "ada+01_loops+2026", (1, 1))
+    os.utime(inbound / ".link.partial", (1, 1), follow_symlinks=False)
+    course_files.remove_cut_off(inbound)
+    assert {path.name for path in inbound.iterdir()} == {".new.partial", "ada+01_loops+2026", ".link.partial"}
+    assert (elsewhere / "kept").exists()
 
 
 def test_the_page_names_the_disk():

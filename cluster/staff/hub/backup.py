@@ -26,7 +26,7 @@ from cluster.system import files, processes
 
 from .. import services, work_files
 from ..services import Say, start_group, step
-from . import COURSE, daemons, postgres, sync, users
+from . import COURSE, course_files, daemons, postgres, sync, users
 from . import state as states
 from .roster import read_people
 from .settings import HubError, Settings
@@ -54,6 +54,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
                 f"{why} A backup of it would look like a good one. Put back the last (restore FILE). "
                 "No backup was written."
             )
+        course_files.remove_cut_off(exchange / "inbound")
         with step("collecting what was handed in", say) as note:
             note("; ".join(_collect(state, settings, exchange)))
         with step(str(file), say):

@@ -10,6 +10,7 @@ import os
 import pwd
 import re
 import shutil
+import time
 from pathlib import Path
 
 from cluster.system import files
@@ -147,6 +148,18 @@ def exchange(state: Path, settings: Settings, course: str) -> None:
         path.mkdir(exist_ok=True)
         shutil.chown(path, owner, owner)
         path.chmod(mode)
+    remove_cut_off(state / "exchange" / course / "inbound")
+
+
+def remove_cut_off(inbound: Path, age: float = 86400) -> None:
+    """Remove what killed submissions have left: copies that have no name yet, older than `age` seconds.
+
+    The student's next submission removes them, too (`cluster.pages.nbgrader_submit`).
+    """
+    for path in inbound.glob(".*.partial"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.lstat().st_mtime > age:
+                shutil.rmtree(path)  # not through links, and no link itself
 
 
 def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple[Path, str, int]]:

@@ -1,0 +1,181 @@
+"""Old runs: those in an assignment's folder that its notebooks no longer name.
+
+They are left out of a submission and of the official check, and a button removes them. A run is named
+
+- if its id stands in a notebook or script of the folder, as `submit` and `map` print it below the cell, or if
+  they printed it when Validate last ran the notebook, or
+- if all lines of its code are still there, unless another run of that function is named in this way, too.
+
+In a notebook with a cell that was not run, or that hides what it prints, ids may be missing: there, all runs
+whose code is still there are named.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from cluster.system import files
+
+RUNS, VALIDATED = "runs", ".validated"
+NOT_SUBMITTED = (".ipynb_checkpoints", "__pycache__", "feedback")  # folders; nbgrader leaves them out, too
+TEXTS = (".ipynb", ".py", ".md", ".txt")  # files that may name a run
+LARGEST = 50 * 2**20  # bytes of a file in which ids are looked for
+HIDES = re.compile(r"%%capture|clear_output|redirect_stdout|capture_output")
+CONSTANT = re.compile(r"\w+ = ")  # a line of code.py that may be the value of a global name
+
+
+def old_runs(folder: Path, released: Path | None = None) -> list[Path]:
+    """The runs that are not named, by name. released: the folder with the assignment as released."""
+    from cluster.jobs.errors import JobError
+    from cluster.jobs.folder import layout
+
+    try:
+        runs = layout.folders(folder / RUNS)
+    except (JobError, OSError):  # it belongs to others, who answer for it
+        return []
+    if not runs:
+        return []
+    texts, lines, complete = _texts(folder)
+    lines |= _texts(released)[1] if released else set()  # grading puts changed read-only cells back
+    with contextlib.suppress(OSError):
+        texts += (folder / RUNS / VALIDATED).read_text(errors="replace")
+    named = {run for run in runs if _names(texts, run.name)}
+    present = {run: _target(run) for run in runs if _code(run) <= lines}
+    known = {target for run, target in present.items() if run in named} if complete else set()
+    named |= {run for run, target in present.items() if target not in known}
+    return [run for run in runs if run not in named]
+
+
+def keep_names(folder: Path, executed: Any) -> None:
+    """Keep what the cells of a notebook that Validate has run have printed: it names runs, too."""
+    printed = [output.get("text", "") for cell in executed.cells for output in cell.get("outputs", [])]
+    if (folder / RUNS).is_dir():
+        with contextlib.suppress(OSError):  # the disk is full: an older list is as good as it was
+            files.write(folder / RUNS / VALIDATED, "\n".join(printed), mode=0o600)
+
+
+def submitted(folder: Path, old: Iterable[Path]) -> Iterator[Path]:
+    """All files and folders below `folder` that are submitted; no link is followed."""
+    leaves = left_out(folder, old)
+    for above, folders, names in os.walk(folder):
+        skipped = leaves(above, [*folders, *names])
+        folders[:] = sorted(name for name in folders if name not in skipped)
+        yield from (Path(above, name) for name in [*folders, *sorted(names)] if name not in skipped)
+
+
+def left_out(folder: Path, old: Iterable[Path]) -> Callable[[str, list[str]], set[str]]:
+    """A function of a folder and names in it: which of them are not submitted, as `shutil.copytree` asks."""
+    skipped, runs = {str(run) for run in old}, Path(folder, RUNS)
+
+    def names_left_out(above: str, names: list[str]) -> set[str]:
+        found = {name for name in names if name in NOT_SUBMITTED or str(Path(above, name)) in skipped}
+        hidden = Path(above) == runs  # locks, and what is half made
+        return found | {name for name in names if hidden and name.startswith(".")}
+
+    return names_left_out
+
+
+def measure(folders: Iterable[Path]) -> dict[str, int]:
+    """{runs, files, bytes} of these folders."""
+    found = {"runs": 0, "files": 0, "bytes": 0}
+    for folder in folders:
+        found["runs"] += 1
+        for above, inside, names in os.walk(folder):
+            found["files"] += len(inside) + len(names)
+            found["bytes"] += sum(os.lstat(Path(above, name)).st_size for name in names)
+    return found
+
+
+def remove(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """Remove runs that have ended. Returns those that are gone, and for each other one why it stays."""
+    from cluster.jobs.errors import JobError
+    from cluster.jobs.find import handle
+    from cluster.jobs.folder import layout
+    from cluster.jobs.submission import discard
+
+    gone, kept = [], []
+    for folder in folders:
+        try:
+            with layout.claim(folder) as free:
+                if not free or not handle(folder).status.ended:
+                    kept.append(f"{folder.name} is still running.")
+                    continue
+                discard(folder)
+        except (JobError, OSError, ValueError) as error:
+            kept.append(f"{folder.name}: {error}")
+            continue
+        gone.append(folder)
+    return gone, kept
+
+
+def _texts(folder: Path) -> tuple[str, set[str], bool]:
+    """(text of the files that may name a run, their lines of code, whether all cells show their output)."""
+    texts, lines, complete = [], set(), True
+    for path in sorted(folder.iterdir() if folder.is_dir() else ()):
+        if path.suffix not in TEXTS or not path.is_file() or path.stat().st_size > LARGEST:
+            continue
+        text = path.read_text(errors="replace")
+        texts.append(text)
+        if path.suffix == ".ipynb":
+            cells = _cells(text)
+            sources = [source for source, _ in cells]
+            complete = complete and all(ran and not HIDES.search(source) for source, ran in cells)
+        else:
+            sources = [text]
+        lines |= set().union(*map(_lines, sources))
+    return "\n".join(texts), lines, complete
+
+
+def _cells(text: str) -> list[tuple[str, bool]]:
+    """(source, whether it was run) of the code cells of a notebook that have code; none if it is not one."""
+    try:
+        cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        found = [("".join(cell["source"]), cell.get("execution_count") is not None) for cell in cells]
+    except (ValueError, LookupError, TypeError):
+        return []
+    return [(source, ran) for source, ran in found if source.strip()]
+
+
+def _names(text: str, run: str) -> bool:
+    """Whether a text names a run, and not one whose id only begins alike.
+
+    >>> _names("train-0123456789ab: recorded", "train-0123456789ab")
+    True
+    >>> _names("kept as train-0123456789ab.1.", "train-0123456789ab")
+    False
+    """
+    return re.search(rf"(?<![\w.-]){re.escape(run)}(?!\.\d)(?![\w-])", text) is not None
+
+
+def _code(run: Path) -> set[str]:
+    """The lines of the code of a run, less the values of global names."""
+    from cluster.jobs.folder.run_folder import RunFolder
+
+    try:
+        text = RunFolder(run).code.read_text(errors="replace")
+    except OSError:  # of a sweep: that of its first item
+        rounds = RunFolder(run).rounds().values()
+        return next((_code(item) for one in rounds for item in RunFolder(one).items().values()), set())
+    return _lines(text)
+
+
+def _lines(text: str) -> set[str]:
+    """The lines of a text that are code, less the values of global names."""
+    return {line.strip() for line in text.splitlines() if line.strip() and not CONSTANT.match(line)}
+
+
+def _target(run: Path) -> Any:
+    """The name of the function or script of a run."""
+    from cluster.jobs.folder.run_folder import RunFolder
+
+    try:
+        facts = files.read_json(RunFolder(run).run_json)
+    except (OSError, ValueError):
+        return None
+    return facts.get("target") if isinstance(facts, dict) else None
