@@ -1,6 +1,6 @@
-"""How every lecture opens: one style, one number of threads, a line about the machine, and guesses.
+"""What every lecture uses: one style and number of threads, guesses, and claims that are computed.
 
-    from cluster.lecture import begin, compare, guess
+    from cluster.lecture import begin, claim, compare, guess
 
     palette = begin()
 
@@ -10,6 +10,10 @@ other eyes:
     guess("images a second on two ranks", None, unit=" images")  # write your number in place of None
     …
     compare("images a second on two ranks", measured)
+
+A sentence of the text that ranks or compares numbers is computed in the same section:
+
+    claim("two ranks are faster than one", measured > single)
 
 In JupyterLab a field to type into appears below `guess`, where ipywidgets is installed. Importing this module
 is free: `begin` imports what it sets.
@@ -149,6 +153,14 @@ def compare(question: str, found: float) -> None:
     if asked.number is not None:
         words = f"you guessed {digits(asked.number)}{asked.unit}"
     print(f"{question}: {digits(found)}{asked.unit}; {words}")
+
+
+def claim(sentence: str, holds: bool) -> None:
+    """Print ✓ and a sentence of the text if it holds for the numbers computed here, ✗ if it does not.
+
+    The build of the lectures refuses a ✗, and a sentence that the section's text does not contain.
+    """
+    print(f"✓ {sentence}" if holds else f"✗ not on this machine: {sentence}")
 
 
 def digits(number: float) -> str:

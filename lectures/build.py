@@ -9,8 +9,11 @@
 A lecture whose code cells are those of the committed notebook is not executed: it keeps its outputs, and only
 its text is replaced.
 
-A cell that raises, or that writes to stderr, fails the build with its source. The notebook is written beside
-and then renamed, so a failed build leaves the old one as it was. What changes from run to run without meaning
+A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a claim
+(`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a WARNING in
+its outputs, or with more than 90 minutes of text and code (BUDGET); SECOND_EDITION lists the lectures that
+are still exempt. The notebook is written to a temporary file and then renamed, so a failed build leaves the
+old one as it was. What changes from run to run without meaning
 (time stamps, versions, random cell ids) is left out. Its jobs are run, not replayed from an earlier build.
 
 --check compares the outputs with the committed ones: how many each cell has, of which kinds, and their texts,
@@ -39,6 +42,10 @@ LECTURES = pathlib.Path(__file__).resolve().parent
 MEASURED = "measured"  # the tag of a cell whose texts are another on another machine, or in another minute
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 CLOSE = Decimal("0.01")  # of a number, and no less than one in the last digit that is printed
+SECOND_EDITION = ("01", "02", "03", "04", "05", "06", "07", "08", "09")
+# What 90 minutes hold, before the section *Further*.
+BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
+CELL_LINES, WIDTH = 20, 88  # of a code cell, and of a line in it
 KERNEL = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -100,6 +107,59 @@ def execute(notebook, name, runs, timeout=600):
         cell.metadata.pop("execution", None)
 
 
+def refuse_faults(name, notebook):
+    """Raise BuildError with what a lecture of the third edition must not have; others pass."""
+    if name[:2] not in SECOND_EDITION and (found := [*claim_faults(notebook), *budget_faults(notebook)]):
+        raise BuildError("\n  ".join([f"{name}:", *found]))
+
+
+def claim_faults(notebook):
+    """The claims that do not hold or are not in their section's text, and the warnings; a line each."""
+    found, section = [], []
+    for cell in [*notebook.cells, nbformat.v4.new_markdown_cell("## end")]:
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            text = plain(" ".join(c.source for c in section if c.cell_type == "markdown"))
+            for line in (line for c in section for line in printed(c)):
+                if line.startswith(("✗", "WARNING")):
+                    found.append(f"prints {line!r}")
+                elif line.startswith("✓ ") and plain(line[2:]) not in text:
+                    found.append(f"claims {line[2:]!r}, which the section's text does not contain")
+            section = []
+        section.append(cell)
+    return found
+
+
+def printed(cell):
+    """The lines of a cell's streams."""
+    streams = (o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
+    return [line for text in streams for line in text.splitlines()]
+
+
+def plain(text):
+    """A text without emphasis, in lower case, with single blanks."""
+    return re.sub(r"\s+", " ", re.sub(r"[*$]", "", text)).strip().lower()
+
+
+def budget_faults(notebook):
+    """What of a lecture exceeds BUDGET, CELL_LINES or WIDTH; a line each."""
+    found, uses = [], dict.fromkeys(BUDGET, 0)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            prose, *further = re.split(r"(?m)^## Further$", cell.source)
+            uses["words"] += len(prose.split())
+            if further:
+                break
+            continue
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        uses["code cells"] += 1
+        uses["lines of code"] += len(lines)
+        uses["guesses"] += sum(line.startswith("guess(") for line in lines)
+        if len(lines) > CELL_LINES:
+            found.append(f"a cell has {len(lines)} lines, at most {CELL_LINES}: {lines[0]}")
+        found += [f"a line has {len(x)} characters, at most {WIDTH}: {x}" for x in lines if len(x) > WIDTH]
+    return found + [f"has {uses[k]} {k}, at most {most}" for k, most in BUDGET.items() if uses[k] > most]
+
+
 def sources(notebook):
     """What must be equal in a notebook and its text: kinds and sources of the cells."""
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
@@ -118,6 +178,7 @@ def check_committed(text, target):
         raise BuildError(f"{target.name} is older than its text: run python lectures/build.py{where}")
     if any(cell.cell_type == "code" and cell.execution_count is None for cell in committed.cells):
         raise BuildError(f"{target.name} is committed without being executed: run python lectures/build.py")
+    refuse_faults(text.stem, committed)
 
 
 def shown(cell):
@@ -218,6 +279,7 @@ def build(text, check=False, again=False):
             execute(notebook, text.stem, runs)
         seconds = time.perf_counter() - start
     nbformat.validate(notebook)
+    refuse_faults(text.stem, notebook)
     if check:
         if found := differences(nbformat.read(target, as_version=4), notebook):
             raise BuildError(

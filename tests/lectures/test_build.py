@@ -9,6 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from cluster.lecture import claim
+
 from .. import ALL
 
 ROOT = Path(__file__).parents[2]
@@ -92,6 +94,55 @@ def book(*cells):
         ]
         made.append(cell)
     return nbformat.v4.new_notebook(cells=made)
+
+
+def lecture(prose, *lines, code="claim(…)"):
+    """A lecture of one section: its text, and one code cell that prints these lines."""
+    cell = nbformat.v4.new_code_cell(code)
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="\n".join(lines))]
+    return nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_markdown_cell("## 1.1 One\n\nAnother is smaller."),
+            nbformat.v4.new_markdown_cell(f"## 1.2 Two\n\n{prose}"),
+            cell,
+        ]
+    )
+
+
+LARGEST = "The ring is the **fastest of\nthree** at 100 MB."
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lecture(LARGEST, "✓ the ring is the fastest of three"), ""),
+        (lecture(LARGEST, "✓ the ring is the slowest of three"), "does not contain"),
+        (lecture(LARGEST, "✓ another is smaller"), "does not contain"),  # it is in another section
+        (lecture(LARGEST, "✗ not on this machine: the ring is the fastest of three"), "✗ not on this"),
+        (lecture(LARGEST, "WARNING: the machine is busy."), "WARNING"),
+        (lecture("word " * 3_200), "3209 words, at most 3200"),
+        (lecture("one", code="x = 1\n" * 21), "a cell has 21 lines, at most 20"),
+        (lecture("one", code="x" * 89), "89 characters, at most 88"),
+        (lecture("one", code="guess('q')\n" * 13), "13 guesses, at most 12"),
+        (lecture("word " * 3_000 + "\n## Further\n" + "word " * 900), ""),
+    ],
+)
+def test_a_lecture_with_a_fault_is_refused(made, words):
+    """A false claim, a sentence that is not there, a warning, and too much of anything."""
+    if not words:
+        return build().refuse_faults("10_topic", made)
+    with pytest.raises(build().BuildError, match=words):
+        build().refuse_faults("10_topic", made)
+    build().refuse_faults(f"{build().SECOND_EDITION[0]}_topic", made)  # exempt
+
+
+def test_a_claim_prints_whether_it_holds(capsys):
+    claim("one is less than two", 1 < 2)
+    claim("two is less than one", 2 < 1)
+    assert capsys.readouterr().out.splitlines() == [
+        "✓ one is less than two",
+        "✗ not on this machine: two is less than one",
+    ]
 
 
 PICTURE = {"image/png": "…", "text/plain": "<Figure size 640x480 with 1 Axes>"}

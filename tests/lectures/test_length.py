@@ -1,4 +1,6 @@
-"""Can a lecture be taught in 90 minutes? At most 4,000 words and 45 code cells before its section *Further*.
+"""Can a lecture of the second edition be taught in 90 minutes? The build refuses longer ones of the third.
+
+At most 4,000 words and 45 code cells before its section *Further*.
 
 Words are all that stands between blanks in its Markdown: prose, formulas, tables, the texts of figures.
 """
