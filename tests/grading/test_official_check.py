@@ -17,12 +17,12 @@ from tornado.testing import bind_unused_port
 
 from cluster.pages import official_check as pages
 from cluster.staff import failures
-from cluster.staff.course import assignments
+from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.feedback import explain
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
 from cluster.staff.official_check import answers, service, uploads
-from cluster.staff.official_check.checker import Checker, NotChecked
+from cluster.staff.official_check.checker import Checker
 from cluster.staff.official_check.limits import HOUR, Limits, Records, Refused, curve, told
 from cluster.staff.release.wrong_solutions import fill
 
@@ -228,7 +228,7 @@ def test_the_curve_of_a_class():
 )
 def test_an_archive_that_is_no_folder(tmp_path, files, words):
     """Is it refused with a sentence, with nothing written beside the folder?"""
-    with pytest.raises(uploads.Unfit, match=words):
+    with pytest.raises(SubmissionError, match=words):
         uploads.unpack(packed(files), tmp_path / "sent")
     assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
 
@@ -238,7 +238,7 @@ def test_an_archive_that_is_no_folder(tmp_path, files, words):
 def test_a_broken_archive(tmp_path, damage):
     """Is an archive that is cut or altered refused with a sentence?"""
     data = damage(packed({"doubling.ipynb": "x" * 5000}))
-    with pytest.raises(uploads.Unfit, match="no folder that can be read"):
+    with pytest.raises(SubmissionError, match="no folder that can be read"):
         uploads.unpack(data, tmp_path / "sent")
 
 
@@ -358,7 +358,7 @@ def test_the_answer_is_that_of_grading(checker):
 )
 def test_work_that_cannot_be_read_costs_no_try(checker, files, words):
     """Is it refused with a sentence, without a try?"""
-    with pytest.raises(NotChecked, match=words):
+    with pytest.raises(SubmissionError, match=words):
         checker.check("kim", NAME, packed(files))
     assert Records(checker.checks, NAME).of("kim")["tries"] == []
 

@@ -6,6 +6,7 @@ outputs and metadata, only the names of cells and their figures are kept.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from cluster.system.text import encodable, printable
 
+from .. import limited
 from ..course import SubmissionError
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LARGEST = 50 * 2**20  # bytes of a notebook, its outputs among them: more would fill the memory
+SMALL = 2**20  # bytes of a file that is parsed in any process; a larger one has a process of its own
 MOST = 2000  # cells: forty times those of an assignment
 LONGEST = 2 * 2**20  # characters of all cells together
-SEVERAL = 100  # outputs of a cell that are looked at for figures
+SEVERAL = 100  # outputs of a cell that are looked at for figures; attachments of a cell
+WORD = 1000  # characters of a name or of a text in a cell's metadata
 PICTURE = 2 * 2**20  # characters of a figure
 PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/=\s]*")
 KINDS = ("code", "markdown", "raw")
@@ -38,11 +42,19 @@ def read(path: Path) -> tuple[NotebookNode, list[str]]:
 
     Raises SubmissionError; OSError if the disk fails.
     """
+    import nbformat
+
     size = path.stat().st_size
     if not size:
         raise SubmissionError("is empty (0 bytes)")
     if size > LARGEST:
         raise SubmissionError(f"has {size / 2**20:.0f} MiB; at most {LARGEST >> 20} are read")
+    made, changed = parse(path) if size <= SMALL else limited.call(parse, path)
+    return nbformat.from_dict(made), changed
+
+
+def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """As `read`, the notebook as plain data, with no more in it than its few forms allow."""
     try:
         raw = path.read_bytes()
         text = raw.decode("utf-8-sig", errors="replace")
@@ -55,10 +67,8 @@ def read(path: Path) -> tuple[NotebookNode, list[str]]:
         raise SubmissionError(f"is no notebook: {printable(str(error))}") from None
 
 
-def notebook(data: Any, replaced: bool = False) -> tuple[NotebookNode, list[str]]:
-    """As `read`, of the file's JSON. replaced: bytes that are in no encoding have been replaced."""
-    import nbformat
-
+def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """As `parse`, of the file's JSON. replaced: bytes that are in no encoding have been replaced."""
     found = current(data)
     cells = found.get("cells")
     if not isinstance(cells, list) or not cells:
@@ -76,7 +86,7 @@ def notebook(data: Any, replaced: bool = False) -> tuple[NotebookNode, list[str]
         replaced = replaced or text != one["source"]
         made.append(one | {"source": text})
     whole = {"nbformat": 4, "nbformat_minor": 5, "metadata": about(found.get("metadata")), "cells": made}
-    return nbformat.from_dict(whole), [REPLACED] if replaced else []
+    return whole, [REPLACED] if replaced else []
 
 
 def current(data: Any) -> dict[str, Any]:
@@ -117,10 +127,15 @@ def role(metadata: Any) -> dict[str, Any]:
     found = metadata.get("nbgrader") if isinstance(metadata, dict) else None
     if not isinstance(found, dict) or not isinstance(name := found.get("grade_id"), str):
         return {}
-    if not name or name != encodable(name):
+    if not name or name != encodable(name) or len(name) > WORD:
         return {}
-    kept = {key: found[key] for key in sorted(ROLE) if isinstance(found.get(key), str | int | float)}
+    kept = {key: found[key] for key in sorted(ROLE) if is_word(found.get(key))}
     return {"nbgrader": {key: encodable(v) if isinstance(v, str) else v for key, v in kept.items()}}
+
+
+def is_word(value: Any) -> bool:
+    """Is this a number, or a text as long as metadata may hold?"""
+    return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= WORD)
 
 
 def figures(outputs: Any) -> list[str]:
@@ -152,11 +167,12 @@ def handed_in_figures(path: Path) -> dict[str, list[str]]:
 def attachments(found: Any) -> dict[str, dict[str, str]]:
     """{name: {kind: base64}} of the pictures in a text, those that are pictures."""
     kept = {}
-    for name, kinds in found.items() if isinstance(found, dict) else ():
+    for name, kinds in itertools.islice(found.items(), SEVERAL) if isinstance(found, dict) else ():
         data = kinds if isinstance(kinds, dict) else {}
-        texts = {kind: encodable(text) for kind, text in data.items() if isinstance(text, str)}
-        if texts := {kind: text for kind, text in texts.items() if kind.startswith("image/")}:
-            kept[encodable(name)] = {encodable(kind): text for kind, text in texts.items()}
+        texts = {kind: text for kind, text in data.items() if isinstance(text, str) and len(kind) <= WORD}
+        texts = {kind: text for kind, text in texts.items() if kind.startswith("image/")}
+        if texts and len(name) <= WORD:
+            kept[encodable(name)] = {encodable(k): encodable(texts[k]) for k in list(texts)[:SEVERAL]}
     return kept
 
 
@@ -174,6 +190,6 @@ def about(metadata: Any) -> dict[str, Any]:
     """Of the notebook's own metadata the kernel, where it is named as nbformat wants it."""
     found = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     named = {key: found.get(key) for key in ("name", "display_name")} if isinstance(found, dict) else {}
-    if not named or not all(isinstance(word, str) for word in named.values()):
+    if not named or not all(isinstance(word, str) and is_word(word) for word in named.values()):
         return {}
     return {"kernelspec": {key: encodable(word) for key, word in named.items()}}

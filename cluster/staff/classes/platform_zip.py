@@ -28,6 +28,7 @@ from typing import IO
 from cluster.system import files
 from cluster.system.text import printable
 
+from .. import limited
 from ..course import Course, CourseError, SubmissionError
 from ..platforms import Table
 from ..work_files import DEEPEST, LARGEST, LONGEST, MOST, NOT_KEPT, NOT_WORK
@@ -184,12 +185,8 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
 class Budget:
     """Bytes and files that may still be unpacked, of one student and of all."""
 
-    def __init__(self) -> None:
-        self.whole = WHOLE
-
-    def begin(self) -> None:
-        """The next student."""
-        self.own, self.count = LARGEST, MOST
+    def __init__(self, whole: int):
+        self.whole, self.own, self.count = whole, LARGEST, MOST
 
     def file(self) -> None:
         self.count -= 1
@@ -232,8 +229,19 @@ def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
             written.write(piece)
 
 
-def unpack(archive: zipfile.ZipFile, part: Part, target: Path, budget: Budget) -> dict[Path, tuple[int, ...]]:
-    """Write a part's files below `target`; {path: time in the archive}. A student's own zip is unpacked once.
+def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, tuple[int, ...]], int]:
+    """Write a part's files below `target`; ({path: time in the archive}, bytes left of `room`).
+
+    path: of the download. room: bytes that all submissions together may still have.
+    """
+    written, left = limited.call(unpack_here, path, part, target, Budget(room))
+    return {target / name: tuple(time) for name, time in written.items()}, left
+
+
+def unpack_here(
+    path: Path, part: Part, target: Path, budget: Budget
+) -> tuple[dict[str, tuple[int, ...]], int]:
+    """As `unpack`, in this process; names are below `target`. A student's own zip is unpacked once.
 
     Raises SubmissionError.
     """
@@ -242,36 +250,37 @@ def unpack(archive: zipfile.ZipFile, part: Part, target: Path, budget: Budget) -
     def put(opened: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> None:
         check(member)
         budget.file()
-        path = target / safe(name)
-        if path in written:
+        made = target / safe(name)
+        if made in written:
             raise SubmissionError(f"it holds two files named {printable(name, 60)}")
         with opened.open(member) as read:
-            copy_member(read, path, budget)
-        written[path] = member.date_time
+            copy_member(read, made, budget)
+        written[made] = member.date_time
 
     try:
-        for name, member in part.members:
-            if not name.lower().endswith(".zip"):
-                put(archive, member, name)
-                continue
-            if member.file_size > NESTED:
-                raise SubmissionError(f"{printable(name, 60)} has more than {NESTED >> 20} MiB")
-            inner = target / ".own.zip"
-            check(member)
-            with archive.open(member) as read:
-                copy_member(read, inner, budget)
-            with zipfile.ZipFile(inner) as own:
-                for one in own.infolist():
-                    if not one.is_dir() and not is_rubbish(PurePosixPath(one.filename)):
-                        put(own, one, f"{safe(name).with_suffix('')}/{one.filename}")
-            inner.unlink()
+        with zipfile.ZipFile(path) as archive:
+            for name, member in part.members:
+                if not name.lower().endswith(".zip"):
+                    put(archive, member, name)
+                    continue
+                if member.file_size > NESTED:
+                    raise SubmissionError(f"{printable(name, 60)} has more than {NESTED >> 20} MiB")
+                inner = target / ".own.zip"
+                check(member)
+                with archive.open(member) as read:
+                    copy_member(read, inner, budget)
+                with zipfile.ZipFile(inner) as own:
+                    for one in own.infolist():
+                        if not one.is_dir() and not is_rubbish(PurePosixPath(one.filename)):
+                            put(own, one, f"{safe(name).with_suffix('')}/{one.filename}")
+                inner.unlink()
     except BROKEN as error:
         raise SubmissionError(f"its archive cannot be read: {printable(str(error), 100)}") from None
     except OSError as error:
         if grading_folder.of_the_machine(error):
             raise
         raise SubmissionError(f"it cannot be unpacked: {printable(str(error), 100)}") from None
-    return written
+    return {str(one.relative_to(target)): time for one, time in written.items()}, budget.whole
 
 
 def choose(found: dict[Path, tuple[int, ...]], wanted: str) -> tuple[Path | None, list[Path]]:
@@ -290,7 +299,7 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
 
     wanted: the file name of the assignment's notebook. Raises CourseError where the zip cannot be read.
     """
-    result, budget = Imported(), Budget()
+    result, room = Imported(), WHOLE
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, *BROKEN) as error:
@@ -300,9 +309,8 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
             raise CourseError(f"{path} holds more than {MEMBERS:,} files: import it in parts")
         students, result.refused = parts(archive, people)
         for student, own in sorted(students.items()):
-            budget.begin()
             try:
-                result.notes[student] = take(course, assignment, wanted, archive, student, own, budget)
+                result.notes[student], room = take(course, assignment, wanted, path, student, own, room)
                 result.students.append(student)
             except SubmissionError as why:
                 result.refused[student] = str(why)
@@ -310,10 +318,9 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
 
 
 def take(
-    course: Course, assignment: str, wanted: str, archive: zipfile.ZipFile,
-    student: str, own: list[Part], budget: Budget,
-) -> list[str]:  # fmt: skip
-    """Put one student's newest attempt into place; returns remarks for the instructor."""
+    course: Course, assignment: str, wanted: str, path: Path, student: str, own: list[Part], room: int
+) -> tuple[list[str], int]:
+    """Put one student's newest attempt into place; (remarks for the instructor, bytes left of `room`)."""
     last = Part(own[-1].prefix, own[-1].platform, own[-1].order, any(part.late for part in own))
     last.members = [one for part in own if part.order == last.order for one in part.members]
     target = course.folder("submitted", student, assignment)
@@ -323,7 +330,7 @@ def take(
     target.parent.chmod(0o700)
     try:
         unpacked = new / "unpacked"
-        found = unpack(archive, last, unpacked, budget)
+        found, room = unpack(path, last, unpacked, room)
         if not found:
             raise SubmissionError("it holds no file")
         chosen, others = choose(found, wanted)
@@ -352,7 +359,7 @@ def take(
         facts = {"folder": last.prefix, "platform": last.platform}
         grading_folder.write(made / "received.json", json.dumps(facts))
         files.replace_folder(made, target)
-        return notes
+        return notes, room
     finally:
         shutil.rmtree(new, ignore_errors=True)
 

@@ -14,13 +14,14 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cluster.system.text import printable
 
+from .. import limited
 from ..classes import notebook_file
 from ..course import Course, CourseError, SubmissionError
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 K = 12  # tokens of a fingerprint
 TOKENS, SHARE = 40, 0.5  # a pair is shown from so many tokens in common, of so large a share of one's own
 COMMON = (5, 0.1)  # a fingerprint that more than 5 students, and more than a tenth of them, have is common
+LONGEST = 100_000  # characters of a student's own code: ten times what an assignment asks for
 PARTS = "\U00100000"  # from here on characters stand between cells, below it for tokens
 DROPPED = frozenset("(),;")
 ANY_NAME = ("self", "cls")
@@ -106,7 +108,11 @@ def cell(name: str, source: str) -> Cell:
     return Cell(name, source, *tokens_of(source))
 
 
-@lru_cache(maxsize=4096)
+def tokens_of_each(sources: list[str]) -> list[tuple[tuple[str, ...], tuple[int, ...]]]:
+    """`tokens_of` for several sources; a student's only in a process with limits."""
+    return [tokens_of(source) for source in sources]
+
+
 def tokens_of(source: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """(tokens, the line of each); what is no Python is taken apart as far as it goes."""
     from pygments.lexers import PythonLexer
@@ -152,8 +158,25 @@ def number(text: str) -> str:
         return text
 
 
-def cells_of(notebook: NotebookNode, given: NotebookNode | None = None) -> list[Cell]:
-    """The code cells of a notebook; of a submission what its release, `given`, neither locks nor has."""
+def cells_of(notebook: NotebookNode) -> list[Cell]:
+    """The code cells of a notebook of the course's."""
+    return [cell(name, source) for name, source in sources_of(notebook)]
+
+
+def cells_of_student(notebook: NotebookNode, release: NotebookNode) -> list[Cell]:
+    """The code cells of a submission that its release neither locks nor has. Raises SubmissionError."""
+    sources = sources_of(notebook, release)
+    if (size := sum(len(source) for _, source in sources)) > LONGEST:
+        raise SubmissionError(f"has {size:,} characters of its own code; at most {LONGEST:,} are compared")
+    found = limited.call(tokens_of_each, [source for _, source in sources])
+    return [
+        Cell(name, source, tuple(tokens), tuple(lines))
+        for (name, source), (tokens, lines) in zip(sources, found, strict=True)
+    ]
+
+
+def sources_of(notebook: NotebookNode, given: NotebookNode | None = None) -> list[tuple[str, str]]:
+    """(name, source) of the code cells that `given` neither locks nor has."""
     roles = [role_of(c) for c in given.cells] if given else []
     locked = {role["grade_id"] for role in roles if role and not role.get("solution")}
     unchanged = {c.source for c in given.cells} if given else set()
@@ -161,7 +184,7 @@ def cells_of(notebook: NotebookNode, given: NotebookNode | None = None) -> list[
     for i, c in enumerate(notebook.cells, 1):
         name = role_of(c).get("grade_id", "")
         if c.cell_type == "code" and name not in locked and c.source not in unchanged:
-            found.append(cell(name or f"cell {i}", c.source))
+            found.append((name or f"cell {i}", c.source))
     return found
 
 
@@ -257,15 +280,16 @@ def of_class(root: Path, course: Course, assignment: str, common: int | None = N
     if not found:
         raise CourseError(f"{assignment}: nothing is collected: grade collect {assignment[:2]}")
     works = []
+    limited.preload(__name__, "pygments.lexers.python")
     for student, path in found.items():
         notebook, why = read(path)
         if notebook is None:
             unreadable[student] = why
             continue
         try:
-            works.append(Work(student, cells_of(notebook, release)))
-        except Exception as error:  # of no kind that is known; one submission costs no other anything
-            unreadable[student] = printable(f"{type(error).__name__}: {error}")
+            works.append(Work(student, cells_of_student(notebook, release)))
+        except SubmissionError as why:
+            unreadable[student] = printable(str(why))
     pairs, without = compare(works, known, common=common)
     limit = most(len(works)) if common is None else common
     return Comparison(len(works), pairs, without, unreadable, limit)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..classes import exchange, grade, grading_folder, prepare
-from ..course import Course, CourseError, assignments
+from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Engine, Limits
 from ..feedback import explain
 from ..work_files import copy_work
@@ -19,10 +19,6 @@ from .limits import STEP, Records, told
 
 LIMITS = Limits(cell=60, check=60, total=120)  # shorter than grading's: others wait behind it
 ALONE = 2  # times that a check is graded which was starved by others
-
-
-class NotChecked(Exception):
-    """It cannot be checked; why, in a sentence for its student. cost: whether a try is used."""
 
 
 class Checker:
@@ -53,7 +49,7 @@ class Checker:
     def check(
         self, student: str, assignment: str, data: bytes, asked: float | None = None, step: float = STEP
     ) -> dict[str, Any]:
-        """The answer (answers.answer) on an archive. Raises NotChecked, limits.Refused.
+        """The answer (answers.answer) on an archive. Raises SubmissionError with a sentence, limits.Refused.
 
         asked: when the student asked, in seconds, the only moment that is recorded (and multiples of
         `step` after it); None: now.
@@ -63,14 +59,14 @@ class Checker:
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:
             try:
                 uploads.unpack(data, Path(work, "sent"))
-            except uploads.Unfit as why:
-                raise NotChecked(str(why)) from None
+            except SubmissionError as why:
+                raise SubmissionError(f"What was sent {why}.") from None
             course = Course(self.root)
             source = prepare.Source.from_gradebook(course.coursedir, assignment)
             sanitiser = prepare.Sanitiser(course.config, source)
             found = prepare.read_submission(student, Path(work, "sent"), source, sanitiser)
             if found.problem:
-                raise NotChecked(found.problem[0].upper() + found.problem[1:] + ".")
+                raise SubmissionError(found.problem[0].upper() + found.problem[1:] + ".")
             own = grade.source_files(course.coursedir, assignment)
             environment = grade.environment(grade.ENGINE, None)
             key = grading_folder.key(found, own, environment)
@@ -89,7 +85,7 @@ class Checker:
             if verdict.outcome == "graded":
                 break
         else:
-            raise NotChecked("The course's machine has too much to do, and the check came to no end.")
+            raise SubmissionError("The course's machine has too much to do, and the check came to no end.")
         void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
         return answers.answer(verdict, explain.mutants_of(self.root, assignment), void)
 

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from cluster.system import files
+from cluster.system.errors import ClusterError
 
 HOUR = 3600.0
 STEP = 5.0  # seconds: an answer is given, and said to be of, a multiple of it after the question
@@ -32,7 +33,7 @@ def told(asked: float, now: float, step: float = STEP) -> float:
     return asked + max(1, math.ceil((now - asked) / step)) * step
 
 
-class Refused(Exception):
+class Refused(ClusterError):
     """No try is open; the message says it in words, `opens` when the next one is (None: none any more)."""
 
     def __init__(self, words: str, opens: float | None):

@@ -30,8 +30,9 @@ from tornado.web import Application, HTTPError, RequestHandler, stream_request_b
 
 from cluster.system import files
 
+from ..course import SubmissionError
 from . import uploads
-from .checker import Checker, NotChecked
+from .checker import Checker
 from .limits import STEP, Limits, Records, Refused, told
 
 SERVICE = "check"
@@ -107,7 +108,7 @@ class Check(RequestHandler):
             return 200, ""
         except Refused as why:
             return 429, str(why)
-        except NotChecked as why:
+        except SubmissionError as why:
             return 422, str(why)
         except Exception:
             app_log.exception("the check of %s for %r", assignment, self.student)

@@ -1,0 +1,164 @@
+"""Runs a function of this package on what a student wrote, in a process with limits of time and memory.
+
+A text that is short enough to be submitted can make a parser, a decompressor or a renderer take hours, or all
+memory. No other submission may depend on the process that meets such a text. One server holds the modules
+imported and forks a process for each call; it is started with the first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import importlib
+import json
+import os
+import pickle
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from .course import CourseError, SubmissionError
+
+SECONDS = 60  # of CPU time
+MEMORY = 2 * 2**30  # bytes of data
+STRETCH = 10  # times as long by the clock, because others may have the processors
+LARGEST = 2**28  # bytes of a result as JSON
+OWN = {kind.__name__: kind for kind in (SubmissionError, CourseError)}  # errors that are raised again
+CODE = 4  # bytes of how the process ended
+
+
+def call(function: Callable, *arguments: Any, seconds: int = SECONDS, memory: int = MEMORY) -> Any:
+    """Return `function(*arguments)`, computed in a process of its own.
+
+    function: a module's own; its value must be plain data, as JSON has it. arguments: what can be pickled.
+    seconds: of CPU time. memory: bytes.
+    Raises SubmissionError if a limit is met or the function fails, OSError if the machine does, and what the
+    function raises of OWN.
+    """
+    with _guard:
+        request, reply = _server.start()
+    with open(request, "wb") as asks, open(reply, "rb") as answers:
+        with contextlib.suppress(BrokenPipeError):
+            asks.write(pickle.dumps((seconds, memory, function, arguments)))
+            asks.close()
+        data = answers.read(LARGEST + CODE)
+    code = int.from_bytes(data[-CODE:], "big", signed=True)
+    if len(data) < CODE or code == -signal.SIGKILL:
+        raise OSError(errno.ENOMEM, "a process for a submission was killed, perhaps for want of memory")
+    if code in (-signal.SIGXCPU, -signal.SIGALRM):
+        raise SubmissionError(f"takes more than {seconds} s to process")
+    if code or len(data) == LARGEST + CODE:
+        raise SubmissionError(f"cannot be processed: its process ended with {code}")
+    kind, value = json.loads(data[:-CODE])
+    if kind == "value":
+        return value
+    raise OSError(*value) if kind == "machine" else OWN[kind](value)
+
+
+def preload(*modules: str) -> None:
+    """Have the server import modules once for all calls, if it has not started yet."""
+    _server.modules = (__name__, *modules)
+
+
+class _Server:
+    """The process that forks."""
+
+    def __init__(self) -> None:
+        self.modules: tuple[str, ...] = ()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.socket: socket.socket | None = None
+
+    def start(self) -> tuple[int, int]:
+        """(where a new process reads its request, where it writes its answer): file descriptors."""
+        if self.process is None or self.process.poll() is not None:
+            self.stop()
+            self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            command = [sys.executable, "-m", __name__, str(theirs.fileno()), *self.modules]
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            theirs.close()
+        theirs_in, request = os.pipe()
+        reply, theirs_out = os.pipe()
+        try:
+            socket.send_fds(self.socket, [b"work"], [theirs_in, theirs_out])
+        finally:
+            os.close(theirs_in)
+            os.close(theirs_out)
+        return request, reply
+
+    def stop(self) -> None:
+        """End the server; processes that it has forked finish their work."""
+        if self.socket:
+            self.socket.close()
+        if self.process:
+            self.process.wait()
+        self.socket = self.process = None
+
+
+_server, _guard = _Server(), threading.Lock()
+atexit.register(_server.stop)
+
+
+def main(fd: int, *modules: str) -> None:
+    """The server: fork a process for each message, until the other side has gone."""
+    for name in modules:
+        importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    server = socket.socket(fileno=fd)
+    while True:
+        message, fds, _, _ = socket.recv_fds(server, 16, 2)
+        if not message:
+            return
+        if os.fork() == 0:
+            server.close()
+            _watch(*fds)
+        for one in fds:
+            os.close(one)
+
+
+def _watch(request: int, reply: int) -> NoReturn:
+    """Have the work done in a child, and add to its answer how it ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    worker = os.fork()
+    if worker == 0:
+        _work(request, reply)
+    os.close(request)
+    code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    with contextlib.suppress(OSError):  # nobody reads it any more
+        os.write(reply, code.to_bytes(CODE, "big", signed=True))
+    os._exit(0)
+
+
+def _work(request: int, reply: int) -> NoReturn:
+    """Read the request, set the limits, call the function, write its value or its error."""
+    with open(request, "rb") as asks:
+        seconds, memory, function, arguments = pickle.load(asks)
+    signal.alarm(STRETCH * seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    message: list[Any]
+    try:
+        message = ["value", function(*arguments)]
+    except (SubmissionError, CourseError) as error:
+        message = [type(error).__name__, str(error)]
+    except OSError as error:
+        message = ["machine", [error.errno, error.strerror, error.filename and str(error.filename)]]
+    except MemoryError:
+        message = ["SubmissionError", f"takes more than {memory >> 20} MiB of memory to process"]
+    except Exception as error:  # whatever a parser brings up
+        message = ["SubmissionError", f"cannot be processed: {type(error).__name__}: {error}"[:1000]]
+    with contextlib.suppress(OSError), open(reply, "wb") as answers:
+        answers.write(json.dumps(message).encode())
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    from cluster.staff import limited  # the module that the functions' own modules import
+
+    limited.main(int(sys.argv[1]), *sys.argv[2:])

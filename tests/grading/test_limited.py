@@ -1,0 +1,159 @@
+"""What is parsed, unpacked or rendered of a student's is so in a process that nobody else depends on."""
+
+import io
+import json
+import lzma
+import os
+import time
+import zipfile
+
+import nbformat
+import pytest
+
+from cluster.staff import limited
+from cluster.staff.classes import notebook_file
+from cluster.staff.course import CourseError, SubmissionError
+from cluster.staff.feedback import similarity
+from cluster.staff.official_check import uploads
+
+MIB = 2**20
+CODE = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": [], "execution_count": None}
+
+
+def test_the_value_arrives_and_the_caller_stays():
+    """Is it computed in another process, which has ended afterwards?"""
+    assert limited.call(sorted, [3, 1, 2]) == [1, 2, 3]
+    pid = limited.call(os.getpid)
+    assert pid != os.getpid() and pid != limited.call(os.getpid)
+
+
+def refuse(kind, words):
+    raise kind(words)
+
+
+@pytest.mark.parametrize("kind", [SubmissionError, CourseError])
+def test_errors_of_the_course_are_raised_again(kind):
+    with pytest.raises(kind, match="no notebook"):
+        limited.call(refuse, kind, "no notebook")
+
+
+def test_what_a_parser_brings_up_is_the_submissions():
+    with pytest.raises(SubmissionError, match="cannot be processed: ZeroDivisionError"):
+        limited.call(divmod, 1, 0)
+
+
+def test_a_failure_of_the_machine_is_none_of_the_submission():
+    with pytest.raises(FileNotFoundError, match="not-there"):
+        limited.call(os.listdir, "/not-there")
+
+
+def test_time_and_memory_are_limited():
+    """Does what computes, sleeps or takes memory without end cost its own submission only?"""
+    with pytest.raises(SubmissionError, match="more than 1 s"):
+        limited.call(max, range(10**12), seconds=1)
+    with pytest.raises(SubmissionError, match="more than 1 s"):
+        limited.call(time.sleep, 10**6, seconds=1)
+    with pytest.raises(SubmissionError, match="more than 300 MiB"):
+        limited.call(bytes, 2**29, memory=300 * MIB)
+    with pytest.raises(SubmissionError, match="process ended with 3"):
+        limited.call(os._exit, 3)
+    assert limited.call(sum, [1, 2]) == 3
+
+
+def test_a_killed_server_is_started_again():
+    limited.call(sum, [1])
+    limited._server.process.kill()
+    limited._server.process.wait()
+    assert limited.call(sum, [1, 2]) == 3
+
+
+# --- who uses it --------------------------------------------------------------------------------------------
+
+
+def written(path, cells, **more):
+    path.write_text(json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells} | more))
+    return path
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The sizes of the texts that this process itself parses as JSON."""
+    sizes, loads = [], json.loads
+
+    def note(text, **more):
+        sizes.append(len(text))
+        return loads(text, **more)
+
+    monkeypatch.setattr(notebook_file.json, "loads", note)
+    return sizes
+
+
+def test_a_large_notebook_is_parsed_in_a_process_of_its_own(tmp_path, parsed):
+    """Is a file of an honest size read here, a larger one not, and what arrives of it small?"""
+    notebook, _ = notebook_file.read(written(tmp_path / "a.ipynb", [CODE]))
+    assert notebook.cells[0].source == "x = 1" and len(parsed) == 1
+    flood = CODE | {"outputs": [{"output_type": "stream", "name": "stdout", "text": "x" * 30 * MIB}]}
+    notebook, _ = notebook_file.read(written(tmp_path / "b.ipynb", [flood]))
+    assert notebook.cells[0].outputs == [] and max(parsed) <= notebook_file.SMALL
+
+
+def test_honest_figures_and_pasted_pictures_of_many_mib_are_read(tmp_path):
+    """Do figures and attachments, the reasons why an honest notebook is large, stay?"""
+    figure = "iVBORw0KGgo" + "A" * MIB
+    outputs = [{"output_type": "display_data", "metadata": {}, "data": {"image/png": figure}}] * 20
+    text = {"cell_type": "markdown", "source": "![](attachment:a.png)", "metadata": {}}
+    text["attachments"] = {"a.png": {"image/png": figure * 5}}
+    path = written(tmp_path / "a.ipynb", [CODE | {"outputs": outputs}, text])
+    notebook, changed = notebook_file.read(path)
+    assert len(notebook.cells[0].metadata.figures) == 20 and changed == []
+    assert notebook.cells[1].attachments["a.png"]["image/png"] == figure * 5
+
+
+FLOODS = {
+    "lists": [[]] * MIB,
+    "dicts": [{}] * MIB,
+    "deep lists": "[" * 2 * MIB,
+    "numbers": [1e300] * MIB,
+}
+
+
+@pytest.mark.parametrize("what", FLOODS)
+def test_a_flood_of_small_parts_costs_its_own_submission(tmp_path, parsed, what):
+    """Is it read or refused with a sentence, and never by this process?"""
+    path = tmp_path / "a.ipynb"
+    flood = FLOODS[what]
+    if isinstance(flood, str):
+        path.write_text(flood)
+    else:
+        written(path, [CODE], nbformat=3, worksheets=[{"cells": flood}])
+    with pytest.raises(SubmissionError, match=r"notebook|process"):
+        notebook_file.read(path)
+    assert max(parsed, default=0) <= notebook_file.SMALL
+
+
+def test_names_in_metadata_are_bounded(tmp_path):
+    """Is a name of a megabyte no name of a cell, and are thousands of attachments a hundred?"""
+    long = CODE | {"metadata": {"nbgrader": {"grade_id": "a" * MIB, "grade": True}}}
+    text = {"cell_type": "markdown", "source": "", "metadata": {}}
+    text["attachments"] = {f"{i}.png": {"image/png": "a"} for i in range(1000)}
+    notebook, _ = notebook_file.read(written(tmp_path / "a.ipynb", [long, text]))
+    assert notebook.cells[0].metadata == {} and len(notebook.cells[1].attachments) == 100
+
+
+def test_an_archive_that_wants_all_memory_is_refused(tmp_path):
+    """LZMA takes a dictionary as large as the archive says, before the first byte: is that limited?"""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a", "x" * 1000)
+    data = bytearray(made.getvalue())
+    at = data.index(b"\x09\x04\x05\x00") + 5  # version, size of the properties; then lc/lp/pb, dictionary
+    data[at : at + 4] = (2**32 - 1).to_bytes(4, "little")
+    with pytest.raises((SubmissionError, lzma.LZMAError)):
+        uploads.unpack(bytes(data), tmp_path / "sent")
+
+
+def test_a_code_too_long_to_be_compared_is_said():
+    """Is a submission with far more code than an assignment asks for named, and not compared?"""
+    long = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1\n" * 50_000)])
+    with pytest.raises(SubmissionError, match="at most 100,000 are compared"):
+        similarity.cells_of_student(long, nbformat.v4.new_notebook())
