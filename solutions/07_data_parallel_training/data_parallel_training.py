@@ -1126,6 +1126,7 @@ losses_agree(found, one_process(x, y, seed=5, **FEW)[0])
 
 
 # %% given="left-behind"
+# Runs in the notebook's process, which has the job and its files.
 def left_behind():
     """What the run on two ranks left: the names of its files, and the digest of the checkpoint's weights."""
     files = sorted(path.name for path in two.folder.iterdir())

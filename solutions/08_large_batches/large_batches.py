@@ -826,6 +826,7 @@ sweep.table()[["name", "k", "rule", "warmup", "status", "loss", "seconds"]]
 
 
 # %% given="recorded"
+# Runs in the notebook's process, which has the sweep.
 def recorded():
     """What each recipe's job returned: {name: {"error": [5 numbers], "first": […], "rates": array}}."""
     outcomes = sweep.results(progress=False)

@@ -1162,6 +1162,7 @@ job.result()
 
 
 # %% given="recorded"
+# Runs in the notebook's process, which has the job.
 def recorded():
     """What the job has recorded."""
     return job.result()
@@ -1181,6 +1182,15 @@ assert recorded()["seal"] == seal(mine, said), (
 took = 1e3 * len(mine["rates"]) * modelled(try_steps, mine, right=False)["seconds"]
 assert abs(float(said["milliseconds"]) / took - 1) <= 0.05, (
     f"you said {float(said['milliseconds']):.2f} ms, the messages of your recipe take {took:.2f} ms"
+)
+again = accuracies(mine, SEEDS[:1], *at_hand(*SHOWN))[0]
+assert abs(float(recorded()["accuracy"]) - again) <= 0.25, (
+    f"the recorded job has an accuracy of {float(recorded()['accuracy']):.2f} %; trained again with seed "
+    f"{SEEDS[0]}, your recipe has {again:.2f} %: run the job again"
+)
+assert abs(float(recorded()["milliseconds"]) / took - 1) <= 0.05, (
+    f"the recorded job took {float(recorded()['milliseconds']):.2f} ms, the messages of your recipe take "
+    f"{took:.2f} ms: run the job again"
 )
 ### BEGIN HIDDEN TESTS
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
@@ -1207,6 +1217,7 @@ NAME = ""  # the name to show; without one it is "anonymous"
 
 
 # %% given="name"
+# Runs in the notebook's process, in which the name was chosen.
 def chosen_name():
     """The name for the leaderboard; None: not on it."""
     if ON_THE_LEADERBOARD is not True:

@@ -79,7 +79,7 @@ def test_ranks_are_asked_by_the_referee(assignment):
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]  # no answers in words
     checks = {c.source for c in code if c.metadata.get("nbgrader", {}).get("grade")}
     given = [(c.metadata.nbgrader.grade_id, c.source) for c in notebook.cells if is_given(c)]
-    known = set().union(*(names.defined(code) for _, code in names.independent(given)))
+    known = set().union(*(names.defined(code) for code in names.independent(given)))
     left = [name for text in checks for name in names.missing(names.compiled(text, "check"), known)]
     wrong = {name for name in left if asks_for_ranks(name, [(text,) for _, text in given])}
     assert not wrong, f"{sorted(wrong)} use names of the student's: hand them over as arguments"

@@ -98,9 +98,9 @@ class Engine:
                 if student.killed():
                     raise Again("the sandbox was killed from outside") from error
                 return work.fail(str(error))
-            ranks = self._ranks(work, stack)
-            gone = self._judge(work, [student, *ranks], stack)
-            if gone and any(child.killed() for child in (student, *ranks)):
+            others = [*self._trials(work, stack), *self._ranks(work, stack)]
+            gone = self._judge(work, [student, *others], stack)
+            if gone and any(child.killed() for child in (student, *others)):
                 raise Again("the sandbox was killed from outside")
 
     def _ranks(self, work: GradedNotebook, stack: ExitStack) -> list[Child | Forked]:
@@ -108,12 +108,21 @@ class Engine:
         given, checks = dict(work.given), (cell.source for cell in work.graded.values())
         if not any(ASKS in text for text in (*given.values(), *checks)):
             return []
-        ranks = self._start(stack, "ranks", work)
-        work.pace.pids.append(ranks.pid)
+        return [self._of_text(stack, "ranks", work)]
+
+    def _trials(self, work: GradedNotebook, stack: ExitStack) -> list[Child | Forked]:
+        """[the sandbox of functions of given cells that need the student's], if a check uses any; or []."""
+        return [self._of_text(stack, "trials", work)] if work.provided else []
+
+    def _of_text(self, stack: ExitStack, module: str, work: GradedNotebook) -> Child | Forked:
+        """A sandbox that has the text of the cells, and nothing of what they came to in the student's."""
+        child = self._start(stack, module, work)
+        work.pace.pids.append(child.pid)
+        given = dict(work.given)
         named = [(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source) for cell in work.cells]
-        cells = [[text, name in given] for name, text in named]
-        hello(ranks).send({"cells": cells, "limits": self.limits.of_process()})
-        return [ranks]
+        task = {"cells": [[text, name in given] for name, text in named], "provided": work.provided}
+        hello(child).send(task | {"limits": self.limits.of_process(), "cell": self.limits.cell})
+        return child
 
     def _judge(self, work: GradedNotebook, sandboxes: list[Child | Forked], stack: ExitStack) -> bool | None:
         """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""

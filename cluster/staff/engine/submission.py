@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -77,6 +78,15 @@ class GradedNotebook:
             self.cells.append(cell)
             if ours:
                 self.given.append((name, cell.source))
+        self.provided = self._provided()
+
+    def _provided(self) -> list[str]:
+        """Names of the given cells that checks use, where they need the student's functions: see `Trials`."""
+        names_of_cells, used = names.provided(self.given), set()
+        for name, cell in self.graded.items():
+            with contextlib.suppress(SyntaxError):
+                used |= names.used(names.compiled(cell.source, name))
+        return sorted(names_of_cells & used)
 
     def text(self) -> str:
         """All code of the notebook."""
@@ -204,7 +214,8 @@ class GradedNotebook:
             if c.source != text
         ]
         limits = {"seconds": self.limits.check * self.patience, "memory": self.limits.memory}
-        channel.send({"given": self.given, "shown": shown, "whole": whole} | limits)
+        cells = {"given": self.given, "provided": self.provided, "shown": shown, "whole": whole}
+        channel.send(cells | limits)
         to_come = {name for name, _ in whole}
         gone = [self.listen(channel, name, False, name in to_come) for name, _ in shown]
         gone += [self.listen(channel, name, True) for name, _ in whole if not self.checks[name].error]

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from . import namespaces, shell
 
 PRIVATE = ("/dev/shm", "/tmp", "/submission")
-MOST = 8  # file descriptors
+MOST = 10  # file descriptors
 
 
 def main() -> None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import builtins
 import dis
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from types import CodeType
 from typing import Any
+
+# Stands in a given cell whose functions are about objects of the notebook's process, such as a job.
+IN_NOTEBOOK = "# Runs in the notebook's process"
 
 
 def compiled(text: str, name: str) -> CodeType:
@@ -48,21 +52,40 @@ def missing(code: CodeType, known: Iterable[str]) -> list[str]:
     return sorted(used(code) - set(known) - defined(code) - set(vars(builtins)) - {"__name__", "__class__"})
 
 
-def independent(cells: Iterable[Sequence[str]]) -> list[tuple[str, CodeType]]:
-    """[(name, code)] of those given cells that need nothing of the student's, in order.
+def independent(cells: Iterable[Sequence[str]]) -> list[CodeType]:
+    """The statements of given cells that need nothing of the student's, in order; cells: [(name, text)].
 
-    cells: [(name, text)]. A cell that uses a name which no cell before it in this list defines is left out.
+    A statement that uses a name which none of them defines before is left out, and with it all other
+    statements that bind the same name.
     """
-    known, chosen = set(), []
-    for name, text in cells:
-        try:
-            code = compiled(text, name)
-        except SyntaxError:  # a magic of IPython's
-            continue
-        if not missing(code, known):
-            chosen.append((name, code))
-            known |= defined(code)
-    return chosen
+    return apart(cells)[0]
+
+
+def provided(cells: Iterable[Sequence[str]]) -> set[str]:
+    """The names that given cells define with the help of the student's; not of cells marked IN_NOTEBOOK."""
+    cells = list(cells)
+    marked = [cell for cell in cells if IN_NOTEBOOK in cell[1]]
+    kept = set().union(*(binds or () for cell in marked for _, _, binds, _ in statements(0, cell[1])))
+    return apart(cells)[1] - kept
+
+
+def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
+    """The statements of cells [(name, text)] that need only each other, and the names that others bind."""
+    found = [statement for number, (_, text) in enumerate(cells) for statement in statements(number, text)]
+    of_cell = defaultdict(set)
+    for number, _, binds, _ in found:
+        of_cell[number] |= binds or set()
+    ours = set(vars(builtins)) | {"__name__", "__class__"}
+    left, before = set(), -1
+    while len(left) != before:
+        before, known, chosen = len(left), set(ours), []
+        for number, code, binds, uses in found:
+            if binds is None or binds & left or uses - known - (of_cell[number] - left):
+                left |= binds or set()
+            else:
+                chosen.append(code)
+                known |= binds
+    return chosen, left
 
 
 def needed_by(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> list[tuple[int, CodeType]]:

@@ -32,7 +32,7 @@ from . import names, namespaces
 from .ask_ranks import MEETING, no_data
 from .channel import Channel, Late, Lost
 from .codec import Tree, pack, unpack
-from .student import limit
+from .student import TimeLimit, limit
 
 DUMPABLE = 4  # of prctl(2)
 PRIVATE = ("/tmp", "/dev/shm")
@@ -186,7 +186,9 @@ def run(request: dict[str, Any], given: dict[str, Any], cells: Sequence[Sequence
     return pack(find(request["function"], known)(**inputs), no_data)
 
 
-def notebook(wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: CodeType) -> dict[str, Any]:
+def notebook(
+    wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: CodeType | None = None
+) -> dict[str, Any]:
     """The names of a notebook, as far as the functions `wanted` need them; cells: [(text, is it given)].
 
     The given cells are run once more when all have run, so that theirs is the last word, and then `instead`.
@@ -203,9 +205,12 @@ def notebook(wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: Cod
             if number not in ended:
                 try:
                     exec(code, vars(module))
+                except TimeLimit:
+                    raise
                 except BaseException:
                     ended.add(number)
-    exec(instead, vars(module))
+    if instead:
+        exec(instead, vars(module))
     return vars(module)
 
 

@@ -21,7 +21,7 @@ from cluster.checks.calls import ENGINE
 from . import names
 from .ask_ranks import Ranks, Unmet
 from .channel import Channel
-from .remote import GRACE, Gone, Student, TooLong
+from .remote import GRACE, Gone, Provided, Student, TooLong, Trials
 
 LONGEST = 4000  # characters of an error's text
 PRINTED = 20_000  # characters that a check may print
@@ -32,11 +32,14 @@ def main(fds: list[int]) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
-    student = Student(Channel(*fds[:2]))
-    if fds[2:]:
-        student.ranks = Ranks(Channel(*fds[2:]), student.name_of)
     engine.send({"hello": True})
     task = engine.receive()
+    channels = [Channel(*fds[i : i + 2]) for i in range(0, len(fds), 2)]
+    student = Student(channels.pop(0))
+    if task["provided"]:
+        student.trials = Trials(channels.pop(0), student, task["provided"])
+    if channels:
+        student.ranks = Ranks(channels.pop(0), student.name_of)
     resource.setrlimit(resource.RLIMIT_DATA, (task["memory"], task["memory"]))
     signal.signal(signal.SIGALRM, too_long)
     try:
@@ -66,7 +69,7 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
     """The names that the independent given cells define, from running them here."""
     known = {"__name__": "__main__", ENGINE: student}
     with contextlib.redirect_stdout(io.StringIO()):
-        for _, code in names.independent(cells):
+        for code in names.independent(cells):
             exec(code, known)
     return known
 
@@ -98,7 +101,7 @@ def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds
         "called": student.calls > 0,
         "seconds": time.monotonic() - start,
         "printed": printed.getvalue()[:PRINTED],
-        "gone": student.gone or bool(student.ranks and student.ranks.gone),
+        "gone": any(side.gone for side in (student, student.trials, student.ranks) if side),
     }
 
 
@@ -115,6 +118,9 @@ def run(name: str, text: str, known: dict[str, Any], student: Student) -> None:
     code = names.compiled(text, name)
     own = dict(known)
     for needed in names.missing(code, own):
+        if student.trials and needed in student.trials.provided:
+            own[needed] = Provided(student.trials, needed)
+            continue
         there, value = student.fetch(needed)
         if there:
             own[needed] = value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -38,6 +38,7 @@ class Student:
         self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
         self.in_place, self.calls, self.replaced = False, 0, []
         self.named, self.failed, self.ranks = {}, set(), None  # see inside/ask_ranks.py
+        self.trials: Trials | None = None
 
     def until(self, seconds: float) -> None:
         """A new check begins, with so much time."""
@@ -46,6 +47,8 @@ class Student:
         with contextlib.suppress(Gone, TooLong, Exception):  # which the check's own questions will meet
             while self.replaced:  # by a check that was ended
                 self.put_back()
+        if self.trials:
+            self.trials.until(seconds)
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The reply (dict) to a request; the student's exceptions are raised here by name."""
@@ -164,12 +167,12 @@ class Student:
         if not there:
             raise NameError(f"name {name!r} is not defined")
         self.ask("replace", name=name, value=self.pack(function))
-        self.replaced.append((name, before))
+        self.replaced.append((name, before, function))
         return before
 
     def put_back(self) -> None:
         """Undo the last `replace`."""
-        name, before = self.replaced[-1]
+        name, before, _ = self.replaced[-1]
         self.ask("replace", name=name, value=self.pack(before))
         self.replaced.pop()
 
@@ -190,7 +193,7 @@ class Student:
         return unpack(tree, self.unwrap)
 
     def wrap(self, value: Any) -> list[Any]:
-        if isinstance(value, Remote):
+        if isinstance(value, Remote) and object.__getattribute__(value, "_student") is self:
             return ["object", object.__getattribute__(value, "_number")]
         if callable(value):
             self.functions.append(value)
@@ -202,6 +205,41 @@ class Student:
         if kind != "object" or not isinstance(number, int) or not isinstance(name, str):
             raise ValueError("what arrived is no handle")
         return (Function if can_be_called else Remote)(self, number, name[:100])
+
+
+class Trials(Student):
+    """The process in which the functions of given cells run that need the student's (inside/trials.py).
+
+    It is made from the text of the cells when the first of them is called. notebook: the student's process.
+    provided: the names of these functions.
+    """
+
+    def __init__(self, channel: Channel, notebook: Student, provided: Iterable[str]):
+        super().__init__(channel)
+        self.notebook, self.provided = notebook, set(provided)
+
+    def run(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a provided function by its name, with what the check watches replaced here, too."""
+        while self.replaced:
+            self.put_back()
+        for watched, _, function in self.notebook.replaced:
+            if self.fetch(watched)[0]:
+                self.replace(watched, function)
+        there, function = self.fetch(name)
+        if not there:
+            raise NameError(f"name {name!r} is not defined")
+        self.in_place, self.notebook.calls = self.notebook.in_place, self.notebook.calls + 1
+        return function(*args, **kwargs)
+
+
+class Provided:
+    """A function of Trials, as a check has it: fetched when it is called, as ranks need its name alone."""
+
+    def __init__(self, trials: Trials, name: str):
+        self._trials, self.__name__ = trials, name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._trials.run(self.__name__, args, kwargs)
 
 
 class Remote:

@@ -26,7 +26,7 @@ LIGHT = (
     *("numpy", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "PIL.PngImagePlugin"),
     *("cluster.staff.engine.inside.student", "cluster.staff.engine.inside.referee", "cluster.jobs"),
 )
-HEAVY = (*LIBRARIES, "cluster.training.models", "cluster.staff.engine.inside.ranks")
+HEAVY = (*LIBRARIES, "cluster.training.models", "cluster.staff.engine.inside.trials")
 NEED_HEAVY = ("tensorflow", "keras", "horovod", "on_ranks")
 STARTING = 120  # seconds for a server or a child to say that it runs: more is a machine in trouble
 CREDENTIALS = struct.Struct("3i")  # process id, user, group
