@@ -39,10 +39,16 @@ SVG = Environment(autoescape=True).from_string("""\
 </svg>""")  # noqa: E501
 
 
-def chart(axis: str, name: str, curves: dict[str, Curve]) -> Markup:
+Range = tuple[float, float]
+
+
+def chart(
+    axis: str, name: str, curves: dict[str, Curve], across: Range | None = None, up: Range | None = None
+) -> Markup:
     """One metric by `axis` ('step', 'epoch' or 'line'), a line for each {label: Curve}; safe HTML.
 
     A title says in words what the picture shows. Empty where no curve has a point.
+    across, up: the ranges of the axes, marked at whole numbers; else those of the points.
     """
     lines = [(label, curve.points()) for label, curve in curves.items()]
     lines = [(label, points) for label, points in lines if points][:LINES]
@@ -51,15 +57,18 @@ def chart(axis: str, name: str, curves: dict[str, Curve]) -> Markup:
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     xs = [x for _, points in lines for x, _ in points]
     ys = [y for _, points in lines for _, y in points]
-    across, up = scale(min(xs), max(xs), LEFT, right), scale(min(ys), max(ys), bottom, TOP)
+    low_high = across or (min(xs), max(xs)), up or (min(ys), max(ys))
+    at_x, at_y = scale(*low_high[0], LEFT, right), scale(*low_high[1], bottom, TOP)
+    columns, rows = (
+        ticks(*ends, least=1 if given else 0) for ends, given in zip(low_high, (across, up), strict=True)
+    )
     axis = {"line": "logged line"}.get(axis, axis)
     return Markup(
         SVG.render(
             name=name, axis=axis, words=spoken(axis, name, lines),
             width=WIDTH, height=HEIGHT, left=LEFT, right=right, bottom=bottom,
-            rows=[(up(y), f"{y:.4g}") for y in ticks(min(ys), max(ys))],
-            columns=[(across(x), f"{x:.6g}") for x in ticks(min(xs), max(xs))],
-            lines=[[(across(x), up(y)) for x, y in points] for _, points in lines],
+            rows=[(at_y(y), f"{y:.4g}") for y in rows], columns=[(at_x(x), f"{x:.6g}") for x in columns],
+            lines=[[(at_x(x), at_y(y)) for x, y in points] for _, points in lines],
         )
     )  # fmt: skip
 
@@ -80,15 +89,15 @@ def scale(low: float, high: float, start: float, end: float) -> Callable[[float]
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 1)
 
 
-def ticks(low: float, high: float) -> list[float]:
-    """Two to six round numbers between low and high.
+def ticks(low: float, high: float, least: float = 0) -> list[float]:
+    """Two to six round numbers between low and high, at least `least` apart.
 
     >>> ticks(0, 10)
     [0, 2, 4, 6, 8, 10]
     """
     if high <= low:
         return [low]
-    raw = (high - low) / 4
+    raw = max((high - low) / 4, least)
     power = 10 ** math.floor(math.log10(raw))
     step = next(s * power for s in (1, 2, 5, 10) if s * power >= raw * 0.8)
     first = math.ceil(low / step - 1e-9)

@@ -220,6 +220,7 @@ def tell(root: Path, assignment: str, result: Result) -> None:
         (len(result.unreadable), "cannot be read"),
         (len(result.ungraded), "not graded"),
     ]
+    counts.append((result.stopped, "left to the next run, because the grading was stopped"))
     say(f"{assignment}: {len(result.students)} handed in; " + ", ".join(f"{n} {w}" for n, w in counts if n))
     for student, problem in result.unreadable.items():
         say(f"  {student}: {problem} → 0 points for now, marked for a look in Formgrader")

@@ -109,7 +109,7 @@ def press(ines, do, meanwhile=lambda: None, **form):
     def ended():
         text = ines.formgrader("GET", page).text
         meanwhile()
-        return text if "at work" not in text else None
+        return text if 'class="state running"' not in text else None
 
     text = wait(f"end of {do}", ended, 120)
     assert ": done</span>" in text, text

@@ -20,6 +20,7 @@ from cluster.staff.classes import exchange as exchange_
 from cluster.staff.classes.give import HandOut
 from cluster.staff.course import Course, CourseError
 from cluster.staff.release import release
+from cluster.system import files
 
 from .. import ROOT
 from .classes import FULL, NAME
@@ -329,10 +330,54 @@ def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
     with progress.Progress(3, path=path) as shown:
         shown.done = 2
         shown.show()
-        assert progress.running(path) == (2, 3)
+        assert (progress.running(path).done, progress.running(path).total) == (2, 3)
         path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process of this number
         assert progress.running(path) is None
     assert not path.exists() and progress.running(path) is None
+
+
+def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
+    """Is the submission that runs named with its limits; does Stop keep what is graded, and lose nothing?"""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    names = [f"s{n}" for n in range(6)]
+    for name in names:
+        many.hand_in(name, "HANG" if name > "s2" else "x = 1")
+    (many.seen / "hang").touch()
+    desk, path = actions.Actions(many.root), many.root / ".grading/runs" / NAME / "progress.json"
+    with pytest.raises(actions.ActionError, match="nothing to stop"):
+        desk.stop(NAME, "ines")
+    process, until = many.start(), time.monotonic() + 300
+    while not (
+        (found := progress.running(path))
+        and [step.student for step in found.steps] in (["s3", "s4"], ["s4", "s3"])
+    ):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.02)
+    sheet = sheets.Sheets(many.root, None).one(NAME)
+    assert (sheet.grading.done, sheet.grading.total, sheet.step.what) == (3, 6, "code cell 1 of 2")
+    assert (sheet.step.limit, sheet.step.budget) == (60, 180) and sheet.step.began <= time.time()
+    assert "terminal" in commands.hindrance(sheet, "grade")
+    desk.stop(NAME, "ines")
+    assert process.wait(120) == 0 and progress.running(path) is None
+    assert many.points() == {name: FULL for name in names[:3]}
+    assert not list((path.parent / "dispatches").iterdir()), "no worker is left"
+    (many.seen / "hang").unlink()
+    result = many.run()
+    assert (sorted(result.unchanged), sorted(result.graded), result.stopped) == (names[:3], names[3:], 0)
+    assert many.points() == {name: FULL for name in names} and set(many.executed().values()) == {1}
+
+
+def test_a_stopped_action_says_who_stopped_it(many, monkeypatch):
+    """Is the name on the page, also after the action has ended, and gone with the next one?"""
+    monkeypatch.setattr(actions.progress, "stop", lambda path: True)
+    desk = actions.Actions(many.root)
+    folder = many.root / ".grading/actions" / NAME
+    folder.mkdir(parents=True)
+    (folder / "action.json").write_text('{"name": "Grade", "by": "ines", "began": 0}')
+    with files.lock(folder / "lock"):
+        desk.stop(NAME, "jan")
+        assert desk.last(NAME).running and desk.last(NAME).stopped_by == "jan"
+    assert not desk.last(NAME).running and desk.last(NAME).stopped_by == "jan"
 
 
 def ended(desk):

@@ -95,9 +95,9 @@ def test_pages_say_what_is_there_as_text(graders):
     assert status == 200 and "Doubling" in text and "of 2" not in text and "has no Slurm" in text
     assert "default-src 'none'; script-src 'self'" in headers["Content-Security-Policy"]
     _, text, _ = graders.get(PAGES[1])
-    assert html.escape(HOSTILE) in text and HOSTILE not in text and "not handed out" in text
+    assert html.escape(HOSTILE) in text and HOSTILE not in text and "not released" in text
     assert f'href="/user/ada/lab/tree/.grading/submitted/ada/{NAME}/doubling.ipynb"' in text
-    for do, why in (("collect", "students have to get it"), ("grade", "nothing is collected")):
+    for do, why in (("collect", "hand it out first"), ("grade", "no submission is collected")):
         assert why in text and f'id="do-{do}"' not in text
     assert 'class="button primary" id="do-hand-out"' in text
     assert graders.get("course")[1] == graders.get("course/class")[1], "here the start page is the class"
@@ -124,7 +124,7 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
     }
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
     assert status == 400 and 'role="alert"' in text and "no time zone" in text and 'value="PST"' in text
-    places = [text.index(f'id="{name}"') for name in ("due-head", "trouble", "more-head")]
+    places = [text.index(f'id="{name}"') for name in ("due-head", "trouble", "limits-head")]
     assert places == sorted(places), "it stands in the form"
     assert f"do?of={NAME}#dates-head" in text, "and is in sight"
     assert not (graders.root / ".grading/actions").exists()
@@ -145,7 +145,7 @@ def test_a_button_runs_its_command(graders):
         and "due Tue 1 Dec, 22:59 UTC" in text
     )
     assert re.search(r", took (\d+ min )?\d+ s<", text)
-    assert "Now: Tue 1 Dec, 22:59 UTC." in text and 'name="date" value="2026-12-01"' in text
+    assert "Due Tue 1 Dec, 22:59 UTC." in text and 'name="date" value="2026-12-01"' in text
     assert 'name="time" value="22:59"' in text and "Change the due date" in text
     assert 'id="due-now" data-live' in text and 'id="due-buttons" data-live' in text, "no older date stays"
     begun = json.loads((graders.root / f".grading/actions/{NAME}/action.json").read_text())
@@ -165,7 +165,7 @@ def test_points_are_a_file(graders):
 
 def test_works_are_compared_by_a_button(graders):
     """Off while there is one work; with two the pairs are a page, where a copy is shown and nothing runs?"""
-    assert "fewer than two are collected" in graders.get(PAGES[1])[1]
+    assert "fewer than two submissions are collected" in graders.get(PAGES[1])[1]
     release = nbformat.read(graders.root / "exercises" / NAME / "doubling.ipynb", as_version=4)
     hole = next(cell for cell in release.cells if cell.metadata.get("nbgrader", {}).get("solution"))
     hole.source = f"# {HOSTILE}\ndef double(x):\n    found = []\n" + "".join(
@@ -180,7 +180,7 @@ def test_works_are_compared_by_a_button(graders):
     data = {"_xsrf": form(graders, PAGES[1]), "do": "similar"}
     assert graders.get(f"course/class/do?of={NAME}", data=data)[0] == 200
     until = time.monotonic() + 120
-    there = ("Compare: done", "Works that are alike", 'id="do-similar"')
+    there = ("Compare: done", "Similar submissions", 'id="do-similar"')
     while not all(words in (text := graders.get(PAGES[1])[1]) for words in there):
         assert time.monotonic() < until, text
         time.sleep(0.2)
@@ -193,9 +193,14 @@ def test_works_are_compared_by_a_button(graders):
 def test_official_checks_are_shown_and_limited(graders):
     """Tries, curves, each student's best; a limit that is none is named, a good one holds?"""
     text = graders.get(PAGES[1])[1]
-    assert "4 so far, of 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
+    assert "4 so far, by 2 of 2 students" in " ".join(re.sub(r"<[^>]+>", "", text).split())
     assert "checks so far by hours since the first check: checks so far from 1 at 0 to 4 at 5" in text
     assert "from 33.33 at 0 to 66.67 at 5" in text, "the median of 3 of 3 and 1 of 3"
+    first, second = re.findall(r'<svg class="chart".*?</svg>', text, re.DOTALL)
+    marks = [re.findall(r'middle">([^<]+)<', one) for one in (first, second)]
+    assert marks[0] == marks[1] and marks[0][:-1] == ["0", "1", "2", "3", "4", "5"], "one horizontal axis"
+    assert re.findall(r'end">([^<]+)<', first) == ["0", "1", "2", "3", "4"]
+    assert re.findall(r'end">([^<]+)<', second) == ["0", "20", "40", "60", "80", "100"]
     assert HOSTILE not in text and "3 of 3" in text
     data = {"_xsrf": form(graders, PAGES[1]), "do": "checks", "an_hour": "many", "in_all": "9"}
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
@@ -244,7 +249,7 @@ def test_who_waits_for_a_person_is_led_to(graders):
     assert status == 200 and "One point for <em>each half</em> of the reason." in page
     assert page.index("Because it is") < page.index("One point for") and "BEGIN SOLUTION" not in page
     assert 'id="why"' in page, "the address leads to the points of the answer"
-    assert "1 to look at" in graders.get("course/class")[1]
+    assert "1 to grade manually" in graders.get("course/class")[1]
     for path in (released, graded / "doubling.ipynb"):
         assert "One point for" not in path.read_text()
     course.feedback(NAME, "ada")
@@ -413,9 +418,17 @@ def test_a_class_of_205_is_searched_filtered_and_sorted(large):
         assert page.evaluate(f"({NAMES})()") == [f"{n:03}" for n in range(205)]
         page.click("#students th button[data-column='0']")
         assert page.evaluate(f"({NAMES})()")[0] == "204"
+        page.click("#by-student summary")
+        page.evaluate("document.querySelector('#checks > p').textContent = 'older'")
+        page.wait_for_function("!document.querySelector('#checks > p').textContent.includes('older')")
+        assert page.locator("#by-student").evaluate("one => one.open"), (
+            "it stays open when the page renews itself"
+        )
         page.locator("#students tbody tr:visible button[data-extend]").first.click()
-        assert page.locator("form[aria-labelledby=more-head] [name=student]").input_value() != ""
-        assert page.locator("form[aria-labelledby=more-head]").is_visible()
+        assert page.locator("#extension [name=student]").input_value() == "s088"
+        assert page.locator("#extension").evaluate("one => one.matches(':modal')")
+        page.click("#no-extension")
+        assert page.locator("#extension").is_hidden()
         for scheme, width in (("light", 1280), ("dark", 390)):
             page.emulate_media(color_scheme=scheme)
             page.set_viewport_size({"width": width, "height": 800})

@@ -15,10 +15,17 @@ export async function fetched(url, options = {}) {
   return { page: parse(await answer.text()), url: answer.url, status: answer.status };
 }
 
+const answers = new WeakMap(); // of each part the server's last copy: a script may have changed what is shown
+
 export function renew(root, page) {
   for (const old of root.querySelectorAll("[data-live]")) {
     const now = page.getElementById(old.id);
-    if (!now || now.innerHTML === old.innerHTML) continue;
+    if (!now || now.innerHTML === (answers.get(old) ?? old.innerHTML)) continue;
+    answers.set(old, now.innerHTML);
+    for (const part of old.querySelectorAll("details[id][open]")) {
+      const again = page.getElementById(part.id);
+      if (again) again.open = true;
+    }
     const atEnd = old.scrollTop + old.clientHeight >= old.scrollHeight - 4;
     const within = root.activeElement ?? document.activeElement;
     const focused = old.contains(within) && within !== old ? within.id : "";

@@ -1,7 +1,9 @@
-// The table of a class: search, filters, order. They hold when the table is renewed (live.js replaces it).
+// The table of a class: search, filters, order, and the extension of one student. Search, filters and order hold when
+// the table is renewed (live.js replaces it).
 const students = document.getElementById("students");
 const find = document.getElementById("find");
 const show = document.getElementById("show");
+const extension = document.getElementById("extension");
 let column = -1;
 let upwards = true;
 
@@ -44,12 +46,16 @@ students.addEventListener("click", (event) => {
     column = Number(head.dataset.column);
     arrange();
   } else if (row) {
-    const dates = document.getElementById("dates");
-    dates.open = true;
-    dates.querySelector("[name=student]").value = row.dataset.extend;
-    dates.querySelector("[name=days]").focus();
+    extension.querySelector("[name=student]").value = row.dataset.extend;
+    extension.showModal();
+    extension.querySelector("[name=days]").focus();
   }
 });
+document.getElementById("no-extension").addEventListener("click", () => extension.close());
+if (extension.open) { // the answer to a form with an error: above the page from now on
+  extension.close();
+  extension.showModal();
+}
 for (const control of [find, show]) control?.addEventListener("input", arrange);
 new MutationObserver(arrange).observe(students, { childList: true });
 arrange();

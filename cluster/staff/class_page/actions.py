@@ -22,7 +22,7 @@ from typing import BinaryIO
 from cluster.system import files
 from cluster.system.errors import ClusterError
 
-from ..classes import grading_folder
+from ..classes import grading_folder, progress
 
 TAIL = 30_000  # bytes of a log that are shown
 COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # of a line of Progress
@@ -51,20 +51,20 @@ class Action:
     status: int | None
     log: str
     ended: float | None = None
+    stopped_by: str = ""  # who asked to stop it
 
     @property
     def running(self) -> bool:
-        """Whether it is still at work."""
+        """Whether it still runs."""
         return self.status is None
 
     @property
     def took(self) -> str:
-        """How long it has been at work, or was: '12 s', '3 min 20 s'; "" where that is unknown."""
+        """How long it has run, or ran: '3 min 20 s'; "" if that is unknown."""
         end = time.time() if self.running else self.ended
         if end is None:
             return ""
-        minutes, seconds = divmod(max(0, round(end - self.began)), 60)
-        return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+        return duration(end - self.began)
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -115,7 +115,19 @@ class Actions:
         if ended is None:
             self._seen.add(assignment)
         over = (folder / "exit").stat().st_mtime if status is not None else None
-        return Action(begun["name"], begun["by"], begun["began"], ended, tail(folder / "log"), over)
+        about = begun["name"], begun["by"], begun["began"], ended
+        return Action(*about, tail(folder / "log"), over, begun.get("stopped_by", ""))
+
+    def stop(self, assignment: str, by: str) -> None:
+        """Ask the grading of an assignment to end, also one from a terminal. Raises ActionError."""
+        if not progress.stop(self.root / ".grading" / "runs" / assignment / "progress.json"):
+            raise ActionError("There is nothing to stop: no submission is being graded.", status=409)
+        folder = self.folder / assignment
+        if not (begun := grading_folder.load(folder / "action.json")):  # it was started in a terminal
+            return
+        with self._lock(folder) as lock:
+            if lock is None:
+                files.write_json(folder / "action.json", begun | {"stopped_by": by}, mode=0o600)
 
     def ended(self) -> bool:
         """Has an action that was at work ended since this was asked last? Then what was read may be old."""
@@ -126,6 +138,12 @@ class Actions:
     def _lock(self, folder: Path) -> contextlib.AbstractContextManager[BinaryIO | None]:
         """The lock of an assignment's actions; None where an action holds it."""
         return files.lock_file(folder / "lock", wait=False, mode=0o600)
+
+
+def duration(seconds: float) -> str:
+    """'12 s', '3 min 20 s' or '3 min'."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return " ".join([f"{minutes} min"] * bool(minutes) + [f"{rest} s"] * bool(rest or not minutes))
 
 
 def environment() -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .actions import ActionError
+from .actions import Action, ActionError
 from .sheets import Sheet
 
 
@@ -20,30 +20,34 @@ class Button:
 
 BUTTONS = {
     "hand-out": Button(
-        "Hand out", "hand-out", "generate it, examine it, let students fetch it",
-        "Students can fetch it from then on. Who has fetched an earlier version keeps that one.",
+        "Hand out", "hand-out", "generate and examine the release, let students fetch it",
+        "Students can fetch it from then on. Those who have fetched an earlier version keep it.",
     ),
-    "collect": Button("Collect", "collect", "take what lies in the inbox; harmless, as often as you like"),
-    "grade": Button("Grade", "run", "what was collected and is not graded; it can be interrupted"),
+    "collect": Button("Collect", "collect", "take new submissions from the inbox, as often as you like"),
+    "grade": Button("Grade", "run", "grade what was collected and is not graded; you can stop it"),
     "give-back": Button(
-        "Give back", "give-back", "write the feedback of all that is graded, let students fetch it",
-        "Every student whose work is graded can read points and feedback from then on.",
+        "Give back", "give-back", "write the feedback of all graded submissions, let students fetch it",
+        "Students with a graded submission can read points and feedback from then on.",
     ),
-    "report": Button("Report", "report", "points, checks and misunderstandings of the class"),
-    "similar": Button("Compare", "similar", "pairs of works that are alike: a reason to look, not a verdict"),
+    "report": Button("Report", "report", "points, checks and misconceptions of the class"),
+    "similar": Button("Compare", "similar", "find similar submissions: a reason to look, not a verdict"),
 }  # fmt: skip
 
 
-def hindrance(sheet: Sheet, do: str) -> str:
-    """Why this button has nothing to do yet, in words; empty where it has."""
+def hindrance(sheet: Sheet, do: str, last: Action | None = None) -> str:
+    """Return why this button is off, as text, or an empty string. last: the assignment's last action."""
+    if last and last.running:
+        return f"waits until {last.name} has ended"
+    if do == "grade" and sheet.grading:
+        return "a grading that was started in a terminal is running"
     if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
-        return "not yet: students have to get it first"
+        return "not yet: hand it out first"
     if do == "grade" and not sheet.count("collected"):
-        return "not yet: nothing is collected"
+        return "not yet: no submission is collected"
     if do in ("give-back", "report") and not sheet.count("graded"):
-        return "not yet: nothing is graded"
+        return "not yet: no submission is graded"
     if do == "similar" and sheet.count("collected") < 2:
-        return "not yet: fewer than two are collected"
+        return "not yet: fewer than two submissions are collected"
     return ""
 
 

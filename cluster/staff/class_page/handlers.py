@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import math
 import time
 import zoneinfo
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from markupsafe import Markup
 from tornado.web import HTTPError, authenticated
 
 from cluster.pages import drawings
 from cluster.pages.course_pages import Page
 
 from ..official_check.limits import Records, curve
-from .actions import Action, ActionError
+from .actions import Action, ActionError, duration
 from .commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
 from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
+FEWEST = 4  # checks that are drawn as a curve
+LONG = 96  # hours from which a curve is drawn over days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -49,6 +53,8 @@ class ClassHandler(Page):
             formgrader=self.formgrader,
             below=self.below,
             due_fields=due_fields,
+            duration=duration,
+            elapsed=lambda since: duration(time.time() - since),
             **values,
         )
 
@@ -76,12 +82,7 @@ class ClassHandler(Page):
         records = Records(self.settings["class_sheets"].root / ".grading" / "checks", name)
         tries = {student: own for student, own in records.all().items() if own}
         counted, shares = curve(tries)
-        charts = [
-            chart
-            for words, line in (("checks so far", some(counted)), ("median of the best, %", some(shares)))
-            if len(line) > 1
-            and (chart := drawings.chart("hours since the first check", words, {words: Line(line)}))
-        ]
+        charts = check_charts(some(counted), some(shares)) if len(counted) >= FEWEST else []
         return {"limits": records.limits, "tries": tries, "charts": charts}
 
     def look(self, name: str) -> tuple[Sheet | None, Action | None]:
@@ -150,14 +151,17 @@ class Do(ClassHandler):
             name: self.get_body_argument(name, "")
             for name in ("do", "date", "time", "zone", "student", "days", "an_hour", "in_all", "sure")
         }
+        who = getattr(self.current_user, "username", "") or "an instructor"
         try:
+            if form["do"] == "stop":
+                await self.in_thread(self.settings["class_actions"].stop, sheet.name, who)
+                return self.redirect(self.sheet_url(sheet.name) + "#action", status=303)
             title, command = grade_command(sheet, form)
             if past := past_due_date(form):
                 button = Button("Set the past due date of", "due", "", "The due date is in the past.")
                 return self.show(
                     "ask.html", sheet=sheet, last=last, button=button, do="due", past=past, given=form
                 )
-            who = getattr(self.current_user, "username", "") or "an instructor"
             await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
         except ActionError as error:
             self.set_status(error.status)
@@ -205,6 +209,21 @@ class Points(ClassHandler):
 
         with opened(Course(self.settings["class_sheets"].root)) as book:
             return export(book, sorted(one.name for one in book.assignments), form)[0]
+
+
+def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, float]]) -> list[Markup]:
+    """The curves of `limits.curve` as two drawings with the same horizontal axis."""
+    unit, scale = ("days", 24) if counted[-1][0] > LONG else ("hours", 1)
+    across = (0, max(1, math.ceil(counted[-1][0] / scale)))
+    drawn = []
+    for words, points, top in (
+        ("checks so far", counted, counted[-1][1]),
+        ("median of the best, %", shares, 100),
+    ):
+        line = Line([(x / scale, y) for x, y in points])
+        axis = f"{unit} since the first check"
+        drawn.append(drawings.chart(axis, words, {words: line}, across=across, up=(0, top)))
+    return [chart for chart in drawn if chart]
 
 
 def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:

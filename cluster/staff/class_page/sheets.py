@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..classes import exchange
+from ..classes.progress import Running, Step
 
 FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
 LARGEST = 65536  # bytes of a student's progress
@@ -80,7 +81,7 @@ class Sheet:
     rows: list[Row] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     trouble: str = ""  # why the exchange cannot be read, in words
-    grading: tuple[int, int] | None = None  # done, total of a `grade run` at work
+    grading: Running | None = None  # a `grade run` that runs
     reports: frozenset[str] = frozenset()  # those of REPORT_FILES that there are
 
     @property
@@ -106,6 +107,15 @@ class Sheet:
         """The rows whose due date is not over, the last to be due at the end."""
         open_rows = [row for row in self.rows if row.due and not row.over]
         return sorted(open_rows, key=lambda row: (row.due, row.student))
+
+    @property
+    def step(self) -> Step | None:
+        """Of a grading that runs, the submission that has taken longest."""
+        return self.grading.steps[0] if self.grading and self.grading.steps else None
+
+    def named(self, student: str) -> str:
+        """The name of a student."""
+        return next((row.name for row in self.rows if row.student == student), student)
 
     @property
     def handed_in(self) -> int:

@@ -129,6 +129,12 @@ class Dispatch:
             lines = []
         return lines[-1][:300] if lines else "its worker ended without a word"
 
+    def steps(self) -> list[dict[str, Any]]:
+        """What its workers last said of the submissions that have no verdict yet."""
+        students = {student for part in self.open for student, _ in part}
+        said = [grading_folder.load(path) for path in self.folder.glob("now-*.json")]
+        return [facts for facts in said if facts and facts["student"] in students]
+
     def through(self) -> bool:
         """Has each item been settled, and has each part left its word, or had the time to?"""
         if any(self.open):

@@ -24,7 +24,7 @@ from . import due_dates, gradebook, grading_folder, prepare
 from .dispatch import ATTEMPTS, Backend, Dispatch
 from .on_slurm import Array
 from .on_this_machine import Local
-from .progress import Progress
+from .progress import Progress, to_stop
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -44,6 +44,7 @@ class Result:
     unreadable: dict[str, str] = field(default_factory=dict)
     ungraded: dict[str, str] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
+    stopped: int = 0  # how many submissions were not graded because somebody asked to stop
 
 
 class Head:
@@ -164,8 +165,11 @@ class Head:
         """Send out what waits, take verdicts as they come, send again what the infrastructure lost."""
         ready = [item for item in self.waiting if not self.sent(item)]
         try:
-            with Progress(len(self.waiting), path=self.on_disk.folder / "progress.json") as progress:
+            path = self.on_disk.folder / "progress.json"
+            with Progress(len(self.waiting), path=path) as progress:
                 while ready or self.live or self.alone:
+                    if to_stop(path):
+                        return self.stop()
                     if ready:
                         self.send(ready)
                     if self.alone and not self.live:
@@ -176,6 +180,7 @@ class Head:
                         self.give_up(item, failed[item])
                     progress.done = progress.total - len(self.waiting)
                     progress.again += len(again)
+                    progress.hear(lambda: [step for dispatch in self.live for step in dispatch.steps()])
                     progress.show(self.backend.status())
                     ready = [item for item in again if item not in self.alone]
                     if self.live and not ready:
@@ -252,6 +257,13 @@ class Head:
     def sent(self, item: grading_folder.Item) -> bool:
         """Is it still to come from some dispatch?"""
         return any(item in part for dispatch in self.live for part in dispatch.open)
+
+    def stop(self) -> None:
+        """Record the verdicts so far and end every dispatch; the rest is left to the next run."""
+        self.verdicts()
+        self.result.stopped = len(self.waiting)
+        for dispatch in self.live:
+            dispatch.close(self.on_disk)
 
     def leave(self) -> None:
         """Interrupted: local workers end, an array goes on and is taken up by the next run."""

@@ -6,23 +6,53 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from cluster.system.processes import alive, identify
+from cluster.system.processes import Record, alive, identify
 
 from ..course import say
 from . import grading_folder
+
+STOP = "stop.json"  # next to the file: the process that shall end
+EVERY = 0.5  # seconds between two readings of what the workers say
+
+
+@dataclass(frozen=True)
+class Step:
+    """A submission that is graded now. Moments in seconds of the clock, limits in seconds."""
+
+    student: str
+    what: str  # the cell or check that runs
+    since: float  # when that began
+    limit: float  # of that
+    began: float  # when the grading of the submission began
+    budget: float  # of the submission
+
+
+@dataclass(frozen=True)
+class Running:
+    """A grading that runs: how many submissions are done, and those at which it is, the longest first."""
+
+    done: int
+    total: int
+    process: Record
+    steps: list[Step]
 
 
 class Progress:
     """Of `total` submissions; `what` is done to them. Use as a context.
 
-    path: a file that says the same to others while this process lives: {done, total, process}.
+    path: a file that says the same to others while this process lives: see `running`.
     """
 
     def __init__(self, total: int, what: str = "graded", path: Path | None = None):
         self.total, self.done, self.again, self.what, self.path = total, 0, 0, what, path
         self.noted = self.told = None
+        self.steps: list[dict[str, Any]] = []
+        self.heard = 0.0
         self.begun, self.shown, self.text = time.monotonic(), 0.0, ""
         self.tty = sys.stdout.isatty()
 
@@ -54,10 +84,15 @@ class Progress:
 
     def note(self) -> None:
         """Write the file, where something has changed."""
-        if self.path and self.noted != self.done:
-            self.noted = self.done
-            facts = {"done": self.done, "total": self.total, "process": identify(os.getpid())}
-            grading_folder.write(self.path, json.dumps(facts))
+        facts = {"done": self.done, "total": self.total, "steps": self.steps}
+        if self.path and self.noted != facts:
+            self.noted = facts
+            grading_folder.write(self.path, json.dumps(facts | {"process": identify(os.getpid())}))
+
+    def hear(self, steps: Callable[[], list[dict[str, Any]]]) -> None:
+        """Ask a function for the running steps, at most once in `EVERY` seconds."""
+        if time.monotonic() - self.heard > EVERY:
+            self.heard, self.steps = time.monotonic(), steps()
 
     def line(self, status: str) -> str:
         from tqdm.std import tqdm
@@ -68,7 +103,24 @@ class Progress:
         return bar + again + (f"; {status}" if status else "")
 
 
-def running(path: Path) -> tuple[int, int] | None:
-    """(done, total) of the process that keeps this file, or None where it has ended."""
+def running(path: Path) -> Running | None:
+    """What the process that keeps this file says, or None if it has ended."""
     facts = grading_folder.load(path)
-    return (facts["done"], facts["total"]) if facts and alive(facts["process"]) else None
+    if not facts or not alive(facts["process"]):
+        return None
+    steps = sorted((Step(**one) for one in facts.get("steps", ())), key=lambda step: step.began)
+    return Running(facts["done"], facts["total"], facts["process"], steps)
+
+
+def stop(path: Path) -> bool:
+    """Ask the process that keeps this file to end; returns whether there is one."""
+    found = running(path)
+    if found:
+        grading_folder.write(path.with_name(STOP), json.dumps(found.process))
+    return found is not None
+
+
+def to_stop(path: Path) -> bool:
+    """Return whether this process, which keeps the file, was asked to end."""
+    asked = grading_folder.load(path.with_name(STOP))
+    return asked is not None and asked == identify(os.getpid())

@@ -7,6 +7,7 @@ whole or not at all. It passes over what has a verdict, and stops when its dispa
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -17,6 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+
+from cluster.system import files
 
 from ..course import CourseError
 from . import grading_folder
@@ -61,7 +64,8 @@ def work(dispatch: Path, part: int) -> int:
     if waiting.empty():
         return ended(dispatch, part, began, 0)
     with make_engine(plan["engine"], workers, plan["limits"]) as engine:
-        threads = [threading.Thread(target=drain, args=(engine, waiting, dispatch)) for _ in range(workers)]
+        now = [dispatch / f"now-{part}-{n}.json" for n in range(workers)]
+        threads = [threading.Thread(target=drain, args=(engine, waiting, dispatch, path)) for path in now]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -85,24 +89,31 @@ def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Eng
     return getattr(module, kind)(workers=workers, **more)
 
 
-def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path) -> None:
-    """Grade items until none is left."""
+def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now: Path) -> None:
+    """Grade items until none is left. now: the file that says which cell or check of which item runs."""
     while (dispatch / "plan.json").exists():
         try:
             item = waiting.get_nowait()
         except queue.Empty:
             return
         if not (item / "verdict.json").exists():
-            grade(engine, item)
+            grade(engine, item, now)
 
 
-def grade(engine: Engine, item: Path) -> None:
+def grade(engine: Engine, item: Path, now: Path) -> None:
     """Write the verdict of one item. What goes wrong here is the infrastructure's fault: grade again."""
     import nbformat
 
+    began = time.time()
+
+    def step(what: str, limit: float, budget: float) -> None:
+        facts = {"student": item.parent.name, "what": what, "since": time.time(), "limit": limit}
+        with contextlib.suppress(OSError):  # the dispatch was called off, or a full disk
+            files.write_json(now, facts | {"began": began, "budget": budget}, mode=0o600)
+
     try:
         notebook = nbformat.read(item / "prepared.ipynb", as_version=4)
-        verdict = engine.grade(notebook, item / "files").to_json()
+        verdict = engine.grade(notebook, item / "files", on_step=step).to_json()
         verdict = json.loads(verdict) if isinstance(verdict, str) else verdict
         text = json.dumps({"key": item.name, "verdict": verdict})
     except Exception as error:

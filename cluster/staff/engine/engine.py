@@ -17,7 +17,7 @@ from .inside.channel import Channel, Late, Lost
 from .inside.own_time import STRETCH
 from .sandbox.bubblewrap import Child, Sandbox
 from .sandbox.fork_client import STARTING, Forked, Servers
-from .submission import Again, Ended, GradedNotebook, HeldUp, Starved
+from .submission import Again, Ended, GradedNotebook, HeldUp, OnStep, Starved, ignore_step
 from .verdict import Limits, Verdict
 
 INSIDE = "cluster.staff.engine.inside"
@@ -50,16 +50,21 @@ class Engine:
         self.sandbox.close()
 
     def grade(
-        self, notebook: NotebookNode, files: Path | str | None = None, source: dict[str, str] | None = None
+        self,
+        notebook: NotebookNode,
+        files: Path | str | None = None,
+        source: dict[str, str] | None = None,
+        on_step: OnStep = ignore_step,
     ) -> Verdict:
         """The Verdict on a prepared notebook (NotebookNode) and the folder `files` that came with it.
 
         source: {grade_id: text} of the instructor's cells; without it the notebook's locked cells are the
         instructor's, which is what preparing a submission makes sure of.
+        on_step: a function that is told each cell and check as it begins.
         """
         with self.free:
             start = time.monotonic()
-            verdict = self._verdict(notebook, files, source)
+            verdict = self._verdict(notebook, files, source, on_step)
             verdict.seconds = time.monotonic() - start
             return verdict
 
@@ -68,14 +73,15 @@ class Engine:
         notebook: NotebookNode,
         files: Path | str | None,
         source: dict[str, str] | None,
+        on_step: OnStep,
         patience: int = 1,
     ) -> Verdict:
         """patience: how many times its limit a check may take by the clock."""
-        work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, patience)
+        work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, patience, on_step)
         try:
             self._grade(work, files)
         except HeldUp:
-            return self._verdict(notebook, files, source, STRETCH)
+            return self._verdict(notebook, files, source, on_step, STRETCH)
         except (Again, OSError) as error:
             return Verdict("again", str(error), alone=isinstance(error, Starved))
         return Verdict(

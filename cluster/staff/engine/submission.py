@@ -6,7 +6,7 @@ import ast
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -25,6 +25,15 @@ from .verdict import Check, Limits
 
 GRACE = 5  # seconds beyond a limit before the process is ended
 NOT_RUN = "[not run when graded: this cell only measures, and nothing is judged by it]\n"
+
+
+OnStep = Callable[
+    [str, float, float], None
+]  # (cell or check, its limit, the submission's budget), in seconds
+
+
+def ignore_step(what: str, limit: float, budget: float) -> None:
+    """Tell nobody which cell or check begins."""
 
 
 class Again(Exception):
@@ -47,6 +56,7 @@ class GradedNotebook:
     """One submission's notebook while it is graded: its cells by role. `checks` is what becomes the verdict.
 
     patience: how many times its limit a check may take by the clock; of its own time it has the limit.
+    on_step: a function that is told each cell and check as it begins.
     """
 
     def __init__(
@@ -55,8 +65,9 @@ class GradedNotebook:
         source: dict[str, str] | None,
         limits: Limits,
         patience: int = 1,
+        on_step: OnStep = ignore_step,
     ):
-        self.notebook, self.limits, self.patience = notebook, limits, patience
+        self.notebook, self.limits, self.patience, self.on_step = notebook, limits, patience, on_step
         self.paced(os.getpid())  # until the student's sandbox has started
         self.outputs = Outputs(limits.output)
         self.cells: list[NotebookNode] = []  # those that the student's side runs
@@ -182,6 +193,7 @@ class GradedNotebook:
                 not_run = self.not_run(channel.receive(self.rest(self.limits.cell + GRACE), more))
                 channel.send({"not_run": sorted(not_run)})
             for number, cell in enumerate(self.cells, 1):
+                self.on_step(f"code cell {number} of {len(self.cells)}", self.limits.cell, self.limits.total)
                 where, since = f"in code cell {number} (the checks not counted)", self.pace.now()
                 more = partial(next, self.waits(since), 0.0)
                 reply = channel.receive(self.rest(self.limits.cell + GRACE), more)
@@ -224,6 +236,7 @@ class GradedNotebook:
     def listen(self, channel: Channel, name: str, hidden: bool, to_come: bool = False) -> bool:
         """One message of the referee's; no points yet where the check's hidden part is still to come."""
         since = self.pace.now()
+        self.on_step(f"check {name}", self.limits.check, self.limits.total)
         reply = channel.receive(self.rest(self.limits.total), self.more_time)
         self.hold_to_limit(reply, since)
         if str(reply.get("error", "")).startswith("TimeLimit"):
