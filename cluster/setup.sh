@@ -205,19 +205,15 @@ make_venv() {
     pip install 'setuptools<70' wheel 'cmake<4' packaging
 }
 install_course() {
-    install || return
+    local mpi=; have_mpi && mpi=mpi
+    install $mpi || return
     local settings=$VENV/etc/jupyter/jupyter_server_config.d  # here pip would put them, were the package not editable
     mkdir -p "$settings" && cp cluster/pages/switched_on.json "$settings"  # start page and jobs, in every Lab
 }
-install_hub() { install hub,lti,similar; }
-install_similar() { install similar; }
 install_proxy() { npm install --no-audit --no-fund --prefix "$VENV/proxy" "$(proxy)"; }
 proxy() { sed -n 's/^proxy = "\(.*\)".*/\1/p' pyproject.toml; }
 install_reveal() { npm install --no-audit --no-fund --ignore-scripts --prefix "$VENV/slides" "$(reveal)"; }
 reveal() { sed -n 's/^slides = "\(.*\)".*/\1/p' pyproject.toml; }
-install_book() { install book; }
-install_test() { install book,similar,test; }
-install_mpi() { if have_mpi; then install mpi; fi; }
 # Which CUDA compiles Horovod: NVIDIA's wheels for CUDA 12 have its headers and libraries, and NCCL, but no nvcc.
 find_cuda() {
     local major nvcc home release
@@ -269,12 +265,17 @@ print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Horovod with Glo
 for_gpus() { [ -z "$gpu" ] || cat constraints-gpu.txt; }
 pins=$({ sed -n '/^dependencies/,/^\[tool/p' pyproject.toml | grep -v '^gpu \|^ *#'; cat constraints.txt cluster/pages/switched_on.json; for_gpus; } | digest)
 compiled=$({ grep -hE '^(tensorflow_cpu|tensorflow|horovod)==' constraints.txt; mpicxx --version 2>/dev/null; for_gpus; } | digest)
-steps=("$stamp" "course@$pins" "mpi@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
-[ -n "$hub" ] && steps+=("hub@$pins" "proxy@$(proxy | digest)")
-[ "$want" = " book " ] || [ "$want" = " slides " ] && steps+=("book@$pins")
+steps=("$stamp" "course@$pins$compiled" "horovod@$compiled" "check@$pins$compiled")
+groups=  # of optional dependencies, in one run of pip
+case $want in
+    " test ") groups=hub,lti,similar,book,test extra=test title="JupyterHub, Sphinx and test tools" ;;
+    *" hub "*) groups=hub,lti,similar extra=hub title=JupyterHub ;;
+    " book " | " slides ") groups=book extra=book title="Sphinx, for the book" ;;
+    " similar ") groups=similar extra=similar title="copydetect, for grade similar" ;;
+esac
+[ -n "$groups" ] && steps+=("$extra@$pins")
+[ -n "$hub" ] && steps+=("proxy@$(proxy | digest)")
 [ -n "$slides" ] && steps+=("reveal@$(reveal | digest)")
-[ "$want" = " similar " ] && steps+=("similar@$pins")
-[ "$want" = " test " ] && steps+=("test@$pins")
 for s in "${steps[@]}"; do [ -e "$VENV/steps/$s" ] || todo=yes; done
 [ -n "${todo:-}" ] || exit 0
 cuda=
@@ -283,13 +284,9 @@ cuda=
 bold "Building the environment in $VENV (from nothing about 5 minutes; logs in $VENV/logs)"
 step "${steps[0]}" "virtual environment" make_venv
 step "${steps[1]}" "TensorFlow, JupyterLab, nbgrader and friends (about $([ -n "$gpu" ] && echo 3 GB || echo 500 MB) to fetch)" install_course
-step "${steps[2]}" "mpi4py, where there is an MPI" install_mpi
-step "${steps[3]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
-step "${steps[4]}" "Horovod imports and has Gloo${gpu:+, and NCCL}" check
-[ -n "$hub" ] && step "hub@$pins" "JupyterHub" install_hub
+step "${steps[2]}" "Horovod, compiled against this TensorFlow (about 3 minutes)" install_horovod
+step "${steps[3]}" "Horovod imports and has Gloo${gpu:+, and NCCL}" check
+[ -n "$groups" ] && step "$extra@$pins" "$title" install "$groups"
 [ -n "$hub" ] && step "proxy@$(proxy | digest)" "JupyterHub's proxy, by npm" install_proxy
-[ "$want" = " book " ] || [ "$want" = " slides " ] && step "book@$pins" "Sphinx, for the book" install_book
 [ -n "$slides" ] && step "reveal@$(reveal | digest)" "reveal.js, for the slides, by npm" install_reveal
-[ "$want" = " similar " ] && step "similar@$pins" "copydetect, for grade similar" install_similar
-[ "$want" = " test " ] && step "test@$pins" "test tools" install_test
 bold "The environment stands: $("$VENV/bin/python" --version), $(tail -n 1 "$VENV/logs/check.log")"
