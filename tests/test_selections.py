@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import re
 import subprocess
 import sys
 
@@ -9,9 +10,10 @@ import pytest
 
 from cluster.jobs import errors, submit
 
-from . import ROOT, marks
+from . import ALL, ROOT, marks
 
 SELECTIONS = [
+    ("tests/grading/test_pace.py", "tests/pages", "tests/deploy/test_slurm_texts.py"),
     ("tests/grading", "tests/pages"),
     ("tests/training/test_data.py", "tests/jobs", "tests/deploy"),
 ]
@@ -25,7 +27,7 @@ def run(*words):
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
-@pytest.mark.parametrize("selection", SELECTIONS, ids=" ".join)
+@pytest.mark.parametrize("selection", SELECTIONS if ALL else SELECTIONS[:1], ids=" ".join)
 def test_the_order_does_not_matter(selection):
     """Are the same tests collected of folders and files in either order, from each of them?"""
     found = []
@@ -38,24 +40,17 @@ def test_the_order_does_not_matter(selection):
 
 
 def test_several_workers_give_one_result():
-    """Is what two workers found one summary, at the end, with names that pytest takes back?"""
-    status, lines = run("-n2", "--dist=loadgroup", "-rA", "tests/jobs/test_jobs_results.py")
-    assert status == 0 and lines[-1].split()[1] == "passed"
-    names = [line.split()[1] for line in lines if line.startswith("PASSED")]
-    assert len(names) == int(lines[-1].split()[0]) and not any("@" in name for name in names)
-
-
-def test_a_group_stays_with_one_worker():
-    """Do the tests that share what is made once for their module run in one worker, one after another?"""
+    """One summary, with names that pytest takes back; does a module's fixture stay with one worker?"""
     chosen = ["tests/training/test_data.py", "tests/jobs/test_jobs_results.py"]
-    status, lines = run("-n2", "--dist=loadgroup", "-vv", *chosen)
-    assert status == 0
+    status, lines = run("-n2", "--dist=loadgroup", "-vv", "-rA", *chosen)
+    assert status == 0 and "passed" in lines[-1]
+    names = [line.split()[1] for line in lines if line.startswith("PASSED")]
+    assert len(names) == int(re.search(r"(\d+) passed", lines[-1])[1]) and not any("@" in n for n in names)
     shared = ("test_the_test_split_is_fashion_mnist", "test_limit_takes_the_first")  # of one fixture
-    workers = [
-        line.split()[0] for line in lines if "PASSED" in line and line.split("::")[1].startswith(shared)
-    ]
+    passed = [line for line in lines if line.startswith("[gw") and "PASSED" in line]
+    workers = [line.split()[0] for line in passed if line.split("::")[1].startswith(shared)]
     assert len(workers) == 2 and len(set(workers)) == 1
-    assert {line.split()[0] for line in lines if "PASSED" in line} == {"[gw0]", "[gw1]"}
+    assert {line.split()[0] for line in passed} == {"[gw0]", "[gw1]"}
 
 
 class Item:

@@ -8,9 +8,15 @@ import pytest
 from cluster.jobs import attach, errors, submit
 from cluster.system import files
 
+from .. import ALL
 from . import programs
 
 pytestmark = pytest.mark.ranks
+SLURM = pytest.mark.slurm
+PAIRS = [("local", "gloo"), pytest.param("slurm", "mpi", marks=SLURM)]
+PAIRS += [("local", "mpi"), pytest.param("slurm", "gloo", marks=SLURM)] if ALL else []
+# What does not depend on the pair: each backend and each controller once; with make test-all each pair.
+each_once = pytest.mark.parametrize(("backend", "controller"), PAIRS, indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module", params=["gloo", "mpi"])
@@ -92,6 +98,7 @@ def test_the_same_run_is_replayed_by_any_handle(done, controller, capsys):
     assert attach(done.folder).key == done.key
 
 
+@each_once
 def test_an_exception_on_one_rank_ends_the_job(backend, controller):
     job = submit(programs.fails_on_rank_1, nodes=2, controller=controller)
     with pytest.raises(errors.RankFailed, match="KeyError on rank 1: 'conv2'") as caught:
@@ -104,6 +111,7 @@ def test_an_exception_on_one_rank_ends_the_job(backend, controller):
     assert caught.value.rank == 1 and job.status == "failed"
 
 
+@each_once
 def test_a_killed_rank_is_named_with_its_signal(backend, controller):
     job = submit(programs.killed_on_rank_1, nodes=2, controller=controller)
     with pytest.raises(errors.RankKilled, match="Rank 1 was ended by SIGSEGV"):
@@ -122,6 +130,7 @@ def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, t
     assert not trace.exists()
 
 
+@each_once
 def test_cancel_ends_a_running_job(backend, controller):
     job = submit(programs.sleeps, 300, controller=controller)
     while "asleep" not in job.logs(0):
