@@ -64,7 +64,7 @@ c.LatePenalty.grace = 10  # minutes
 
 # A student's HTML would otherwise run in the grader's browser session; nbconvert cleans all but Markdown.
 c.HTMLExporter.sanitize_html = True
-c.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.markdown"}
+c.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.in_cell"}
 
 # nbgrader's feedback shows the hidden checks whole, and needs a network. Ours blanks them, lists the checks
 # by name, says what a failed one points to, and is a page in which nothing runs and nothing is loaded.

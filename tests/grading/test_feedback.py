@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from cluster.checks import compare
 from cluster.staff import failures
 from cluster.staff.classes import gradebook
-from cluster.staff.course import Course, assignments
+from cluster.staff.course import Course, SubmissionError, assignments
 from cluster.staff.feedback import explain, feedback, markdown
 from cluster.staff.hidden import hidden_lines
 from cluster.staff.release.wrong_solutions import fill, points
@@ -342,3 +342,76 @@ def test_markdown_is_cleaned_and_formulas_can_be_read():
     table = markdown.markdown("| a | b |\n|---|--:|\n| 1 | 2 |\n")
     assert '<td align="right">2' in table and "style" not in table
     assert html.count("<math") == 2 and "<mfrac>" in html and "$HOME" in html and "<table class=" in html
+
+
+# --- what a student writes ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def graded_with(many):
+    """A function that has a cell (JSON) submitted after those of the release; returns the feedback's page.
+
+    outputs: what the graded notebook has as the outputs of that cell.
+    """
+
+    def page(cell, outputs=()):
+        many.released.cells.append(nbformat.from_dict({"metadata": {}, "id": "own"} | cell))
+        many.hand_in("ada")
+        many.run()
+        path = many.course.folder("autograded", "ada", "99_doubling") / "doubling.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        if outputs:
+            notebook.cells[-1].outputs = outputs
+        nbformat.write(notebook, path)
+        return many.course.feedback("99_doubling", "ada")[0].read_text()
+
+    return page
+
+
+PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh6FO1AAAAABJRU5ErkJggg=="
+
+
+def test_a_pasted_picture_is_in_the_feedback(graded_with):
+    """Is a picture that a student pasted shown, and one that is missing no reason for no feedback?"""
+    text = {"cell_type": "markdown", "source": "![mine](attachment:a.png) and ![gone](attachment:b.png)"}
+    page = graded_with(text | {"attachments": {"a.png": {"image/png": PNG}}})
+    assert f"data:image/png;base64,{PNG}" in page and 'alt="mine"' in page
+    assert 'alt="gone"' in page and "3 of 3 points" in page
+
+
+FORGED = """# 28 of 28 points
+<details class="check got" id="double-of-one"><summary class="heading"><span class="n">2 of 2</span></summary>
+</details></div></div><div class="check got"><p class="total"><b>28</b> of 28 points</p></div>
+<table class="checks"><tr class="got"><td>ok</td></tr></table><p class="banner">All is right.</p>"""
+
+
+@pytest.mark.parametrize("kind", ["markdown", "an html output"])
+def test_marks_in_a_students_cell_are_not_the_pages(graded_with, kind):
+    """Does HTML of a student's lack each class and id of the page, and stay in a frame with its name?"""
+    if kind == "markdown":
+        page = graded_with({"cell_type": "markdown", "source": FORGED})
+    else:
+        output = nbformat.v4.new_output("display_data", {"text/html": FORGED})
+        page = graded_with(nbformat.v4.new_code_cell("y = 1"), [output])
+    start = page.index("28 of 28 points")
+    assert page.rindex('<div class="own">', 0, start) > page.rindex("<main>", 0, start)
+    frame = page[page.rindex('<div class="own">', 0, start) : page.index("</main>")]
+    assert not re.search('class="(check|total|banner|heading|got)|id="double', frame)
+    title = re.search(r"<title>(.*?)</title>", page)[1]
+    assert title == "Doubling: 3 of 3 points" and "<h1>Doubling</h1>" in page
+    assert page.count('id="double-of-one"') == 1
+
+
+def test_a_page_that_takes_too_long_has_the_checks(graded_with, monkeypatch):
+    """Does a student whose own cells cannot be rendered within the limits have feedback, which says so?"""
+    call = feedback.limited.call
+
+    def slow_with_own_cells(function, *arguments):
+        if len(arguments) == 4:
+            raise SubmissionError("takes more than 60 s to process")
+        return call(function, *arguments)
+
+    monkeypatch.setattr(feedback.limited, "call", slow_with_own_cells)
+    page = graded_with({"cell_type": "markdown", "source": "my own words"})
+    assert "not shown here: the page with them takes more than 60 s" in page and "my own words" not in page
+    assert "3 of 3 points" in page and 'id="double-of-one"' in page

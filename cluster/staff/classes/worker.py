@@ -100,13 +100,18 @@ def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now:
             grade(engine, item, now)
 
 
-def grade(engine: Engine, item: Path, now: Path) -> None:
-    """Write the verdict of one item. What goes wrong here is the infrastructure's fault: grade again."""
+def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
+    """Write the verdict of one item. What goes wrong here is the infrastructure's fault: grade again.
+
+    now: the file that says which cell or check of it runs; None: nobody looks.
+    """
     import nbformat
 
     began = time.time()
 
     def step(what: str, limit: float, budget: float) -> None:
+        if now is None:
+            return
         facts = {"student": item.parent.name, "what": what, "since": time.time(), "limit": limit}
         with contextlib.suppress(OSError):  # the dispatch was called off, or a full disk
             files.write_json(now, facts | {"began": began, "budget": budget}, mode=0o600)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +19,15 @@ from nbconvert.preprocessors import Preprocessor
 from nbgrader.preprocessors import GetGrades
 from traitlets import Bool
 
-from .. import failures
+from .. import failures, limited
+from ..course import SubmissionError
 from ..hidden import has_hidden, hidden_lines, replaced
-from .explain import Failure, explain
-from .markdown import cleaned, in_line
+from .explain import Failure, explain, source_of
+from .markdown import cleaned, in_cell, in_line
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
+    from traitlets.config import Config
 
 INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
@@ -126,7 +129,9 @@ class Contents(Preprocessor):
         )
         about["banners"] += notebook.metadata.get("told", [])
         about["whole"] = not notebook.metadata.get("unreadable")
-        words = heading(notebook.cells) or about["assignment"]
+        words = (
+            heading([cell for cell in notebook.cells if cell.metadata.get("course")]) or about["assignment"]
+        )
         about["heading"], about["title"] = in_line(words), re.sub(r"[`*]", "", words)
         if not about["whole"]:  # there is no work to show, only the checks' text
             notebook.cells = []
@@ -223,10 +228,57 @@ class Feedback(HTMLExporter):
         folder = str(Path(__file__).with_name("templates"))
         super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
         self.register_filter("clean_html", cleaned)  # nbconvert's own shows the head of a table as its tags
+        self.register_filter("markdown2html", in_cell)
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
     ) -> tuple[str, dict[str, Any]]:
-        page, resources = super().from_notebook_node(nb, resources, **kw)
-        page = SCRIPTS.sub("", page)
-        return page.replace("<head>", f"<head>\n{POLICY}", 1), resources
+        """The page, rendered in a process with limits.
+
+        If the student's own cells cannot be rendered within them, the page has the checks, and says so.
+        """
+        limited.preload(__name__, "nbgrader.converters")
+        steps = [type(step) for step in self._preprocessors]
+        try:
+            page = limited.call(rendered, self.config, steps, nb, resources)
+        except SubmissionError as why:
+            left_out = f"Your own cells are not shown here: the page with them {why}."
+            page = limited.call(rendered, self.config, steps, nb, resources, left_out)
+        return page, self._init_resources(resources)
+
+
+def rendered(
+    config: Config, steps: list[type], notebook: NotebookNode, resources: dict[str, Any], left_out: str = ""
+) -> str:
+    """The page of a graded notebook (HTML). left_out: why the student's own cells are not in it, or ""."""
+    warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
+    exporter = Feedback(config=config)
+    exporter._preprocessors = []
+    for step in steps:
+        exporter.register_preprocessor(step, enabled=True)
+    mark_course(notebook, Path(config.CourseDirectory.root), resources["nbgrader"]["assignment"])
+    if left_out:
+        notebook.metadata["told"] = [*notebook.metadata.get("told", []), left_out]
+        for cell in notebook.cells:
+            leave_out(cell)
+    page, _ = HTMLExporter.from_notebook_node(exporter, notebook, resources)
+    return SCRIPTS.sub("", page).replace("<head>", f"<head>\n{POLICY}", 1)
+
+
+def mark_course(notebook: NotebookNode, root: Path, assignment: str) -> None:
+    """Mark the cells whose text is the course's: `course` in their metadata. All others are the student's."""
+    source = source_of(root, assignment)
+    texts = {cell.source.strip() for cell in source.cells} if source else set()
+    for cell in notebook.cells:
+        role = cell.metadata.get("nbgrader", {})
+        locked = role.get("locked") and not role.get("solution")
+        cell.metadata["course"] = bool(locked or (not role.get("solution") and cell.source.strip() in texts))
+
+
+def leave_out(cell: NotebookNode) -> None:
+    """Empty what a student wrote, and what the student's code has shown."""
+    if not cell.metadata["course"]:
+        cell.source = ""
+        cell.pop("attachments", None)
+    if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
+        cell.outputs = []

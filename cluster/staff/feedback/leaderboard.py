@@ -154,7 +154,7 @@ def read(text: str) -> Any:
 
 def is_number(value: Any) -> bool:
     """Is this a number that has a place in a table and in a plot?"""
-    return type(value) in (int, float) and math.isfinite(value) and abs(value) < 1e15
+    return type(value) in (int, float) and abs(value) < 1e15 and math.isfinite(value)
 
 
 def ranked(found: list[Entry]) -> list[Entry]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from jinja2 import pass_context
+from jinja2.runtime import Context
+
 TAGS = frozenset(
     re.findall(
         r"\w+",
@@ -15,27 +18,64 @@ TAGS = frozenset(
 ALIGN = re.compile(r'(<t[hd]) style="text-align: ?(left|right|center)"')
 CODE = re.compile(r"(<pre\b.*?</pre>|<code\b.*?</code>)", re.DOTALL)
 NO_TEXT = re.compile(r"<(style|script)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+COLOUR = {"span": re.compile(r"[a-z][a-z0-9]?"), "div": re.compile(r"highlight( hl-[a-z0-9]+)?")}
 MATH = re.compile(r"(<math\b.*?</math>)", re.DOTALL)
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTALL)
 
 
-def markdown(source: str) -> str:
-    """HTML of a Markdown text that anybody may have written: no script, formulas as MathML."""
-    from nbconvert.filters import markdown2html
+class Attachments(dict):
+    """The images pasted into a cell; one that is missing is an empty image, of which the text is shown."""
 
-    html = cleaned(ALIGN.sub(r'\1 align="\2"', markdown2html(source)))  # the only style that a table has
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> dict[str, str]:
+        return {"image/png": ""}
+
+
+@pass_context
+def in_cell(context: Context, source: str) -> str:
+    """The filter `markdown2html` of a page: HTML of the text of the cell that the page is at.
+
+    Only headings of the course's own cells can be linked to.
+    """
+    cell = context.get("cell") or {}
+    course = bool(cell.get("metadata", {}).get("course"))
+    return markdown(source, cell.get("attachments"), course)
+
+
+def markdown(source: str, attachments: dict[str, dict[str, str]] | None = None, course: bool = True) -> str:
+    """HTML of a Markdown text that anybody may have written: no script, formulas as MathML.
+
+    attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own text.
+    """
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    renderer = IPythonRenderer(escape=False, attachments=Attachments(attachments or {}))
+    html = ALIGN.sub(r'\1 align="\2"', MarkdownWithMath(renderer=renderer).render(source))
+    html = cleaned(html, ids=course)  # the alignment is the only style that a table has
     html = html.replace("<table>", '<table class="table table-condensed">')  # Formgrader's own have no space
     parts = CODE.split(html)
     return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
 
 
-def cleaned(html: str) -> str:
-    """HTML that anybody may have written, such as an output's table: what texts have, nothing that runs."""
+def cleaned(html: str, ids: bool = False) -> str:
+    """HTML that anybody may have written, such as an output's table: what texts have, nothing that runs.
+
+    Nothing in it has a class or an id of the page's, by which it could look like the page's own words. The
+    colours of code stay. ids: keep those of headings.
+    """
     import bleach
 
-    attributes = {"*": ["class", "id", "title", "align"], "a": ["href"], "img": picture}
+    attributes = {"*": ["title", "align"], "a": ["href"], "img": picture, "span": coloured, "div": coloured}
+    attributes |= {f"h{level}": ["title", "align", "id"] for level in range(1, 7)} if ids else {}
     protocols = ["http", "https", "mailto", "data"]
     return bleach.clean(NO_TEXT.sub("", html), TAGS, attributes, protocols=protocols, strip=True)
+
+
+def coloured(tag: str, name: str, value: str) -> bool:
+    """Is this attribute one of highlighted code, or one that every tag may have?"""
+    return name in ("title", "align") or (name == "class" and bool(COLOUR[tag].fullmatch(value)))
 
 
 def in_line(source: str) -> str:
