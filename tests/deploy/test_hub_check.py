@@ -13,7 +13,7 @@ from tests.bench.classroom import ASSIGNMENT, tiny
 
 from .hub import Hub
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.hub, pytest.mark.servers, pytest.mark.timeout(1200)]
 WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 
 

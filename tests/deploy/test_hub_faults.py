@@ -15,7 +15,7 @@ from tests.bench.classroom import ASSIGNMENT, tiny
 
 from .hub import COURSE, PREFIX, grading, kill, mended, opened, person, wait
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.hub, pytest.mark.servers, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(scope="module")
