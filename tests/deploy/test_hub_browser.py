@@ -109,6 +109,8 @@ class TheWay:
             ada.log_in()
             ada.page.click(f"#fetch-{self.assignment[:2]}")
             ada.opened()
+            ada.page.wait_for_timeout(2000)  # what a kernel tells of itself has come
+            assert not ada.page.locator(".lm-TabBar-tab.jp-mod-dirty").count(), "nothing was changed yet"
             ada.shot("assignment")
             assert self.notebook in ada.page.url
             buttons = ada.notebook.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate", exact=True)

@@ -27,6 +27,7 @@ from cluster.staff.hub import (
     course_files,
     environment,
     neighbours,
+    preflight,
     roster,
     settings,
     sync,
@@ -161,6 +162,30 @@ def test_a_wrong_setting_is_refused(values, words):
         settings.from_values(values)
 
 
+@pytest.mark.parametrize(
+    ("address", "refused"), [("127.0.0.1", True), ("localhost", True), ("10.0.0.5", False)]
+)
+def test_a_loopback_address_is_refused_with_a_sites_slurm(address, refused):
+    """Servers on nodes could not reach such a hub: is that said before anything starts, and only then?"""
+    far = Settings(spawner="slurm", slurm="site", hub_address=address)
+    with pytest.raises(HubError, match="Set hub_address to") if refused else contextlib.nullcontext():
+        preflight.check_address(far)
+    for near in (Settings(slurm="site"), Settings(spawner="slurm", slurm="machine")):
+        preflight.check_address(near)
+    assert far.hub == f"http://{address}:8002"
+
+
+def test_idle_kernels_are_culled_with_a_tab_open():
+    """Is a kernel without a cell to compute stopped after the minutes of the settings, and never for 0?"""
+    for minutes in (120, 0):
+        made = config_files.jupyter("student", ("assignment_list",), Settings(idle_minutes=minutes))
+        lines = made["jupyter_server_config.py"].splitlines()
+        c = executed(
+            "\n".join(["c = get_config()", *(line for line in lines if line.startswith("c.MappingKernel"))])
+        )
+        assert vars(c.MappingKernelManager) == {"cull_idle_timeout": 60 * minutes, "cull_connected": True}
+
+
 def test_settings_survive_the_state_folder():
     """Is what was started with what is read again?"""
     chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
@@ -170,7 +195,8 @@ def test_settings_survive_the_state_folder():
 @pytest.fixture
 def spawner_module(monkeypatch):
     """What the configuration imports."""
-    monkeypatch.setitem(sys.modules, "batchspawner", types.ModuleType("batchspawner"))
+    queued = types.SimpleNamespace(QueuedSpawner="of Slurm")
+    monkeypatch.setitem(sys.modules, "slurm_spawner", queued)
     monkeypatch.setitem(sys.modules, "spawner", types.SimpleNamespace(ForkedSpawner="forked"))
     monkeypatch.setattr(sys, "path", [*sys.path])
 

@@ -10,7 +10,7 @@ from cluster import pages as panel
 from cluster.jobs import submit
 
 from .. import ROOT
-from ..browser import browser, needs_browser, overflows, violations
+from ..browser import browser, kernel_ready, needs_browser, overflows, violations
 
 pytestmark = [needs_browser, pytest.mark.servers]
 
@@ -149,6 +149,21 @@ def test_in_jupyterlab_with_keys_alone(server, job):
         press_on(page, "Yes, cancel it")
         page.wait_for_selector("text=The job was cancelled.")
     assert job.status == "cancelled"
+
+
+def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
+    """Of a notebook as it was fetched: is it saved when its kernel has come, and unsaved after a key?"""
+    with browser() as page:
+        page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
+        kernel_ready(page)
+        page.wait_for_timeout(2000)  # what a kernel tells of itself has come
+        unsaved = page.locator(".lm-TabBar-tab.jp-mod-dirty")
+        assert not unsaved.count(), "nothing was changed yet"
+        page.locator(".jp-CodeCell .cm-content").first.click()
+        page.keyboard.type("x")
+        unsaved.wait_for()
+        page.keyboard.press("ControlOrMeta+s")
+        unsaved.wait_for(state="detached")
 
 
 def test_the_menu_leads_who_teaches_to_the_class(server):

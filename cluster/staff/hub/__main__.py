@@ -1,4 +1,4 @@
-"""The commands: start, stop, status, roster, sync, lti, backup, restore, units."""
+"""The commands: start, stop, status, roster, sync, lti, backup, restore, units, own."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def main(argv: list[str] | None = None) -> int:
             "backup": _backup,
             "restore": _restore,
             "units": _units,
+            "own": _own,
         }
         return commands[args.command](args, state)
     except HubError as e:
@@ -155,6 +156,18 @@ def _units(args: argparse.Namespace, state: Path) -> int:
     return 0
 
 
+def _own(args: argparse.Namespace, state: Path) -> int:
+    from .own_hub import place
+
+    if os.getuid() != 0:
+        raise HubError("Only root can place the course for other users (sudo).")
+    chosen = settings.from_toml(args.settings) if args.settings else states.settings(state)
+    fragment = place(chosen, state, CHECKOUT, args.roster.absolute(), say)
+    say("Add this at the end of your jupyterhub_config.py, and restart your hub:")
+    say(f"\n  load_subconfig({str(fragment)!r})")
+    return 0
+
+
 def _started(state: Path) -> Settings:
     if why := daemons.missing():
         raise HubError(why)
@@ -180,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
         "lti": "say what a learning platform has to be told for LTI 1.3, who came and who was refused",
         "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
         "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
+        "own": "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
         "units": "print units of systemd: start at boot, mend every five minutes, back up every night",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
@@ -214,6 +228,11 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument("export", type=Path, metavar="EXPORT", help="the file, CSV or tab-separated")
             text = "where to write (default: it is printed)"
             command.add_argument("--to", type=Path, metavar="FILE", help=text)
+        if name == "own":
+            command.add_argument(
+                "--roster", type=Path, metavar="FILE", required=True, help="the people, as CSV"
+            )
+            command.add_argument("--settings", type=Path, metavar="FILE", help="a TOML file")
         if name == "sync":
             command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
         if name == "backup":

@@ -40,13 +40,13 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
     made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
     made |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
     for role, names in EXTENSIONS.items():
-        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names).items()}
+        made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, settings).items()}
         name = "class_page" if role == "grader" else "course_panel"
         text = json.dumps(pages(role, settings, state), indent=1) + "\n"
         made[f"etc/{role}/jupyter_{name}_config.json"] = text
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
     made |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
-    own = ("prefork.py", "spawner.py", *(["lti_login.py"] if settings.lti else []))
+    own = ("prefork.py", "spawner.py", "slurm_spawner.py", *(["lti_login.py"] if settings.lti else []))
     for name in own:  # the hub's Python has no package `cluster`
         made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
@@ -57,7 +57,7 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
     return made
 
 
-def jupyter(role: str, names: tuple[str, ...]) -> dict[str, str]:
+def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, str]:
     """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
     shown = {*names, "create_assignment"} if role == "grader" else set(names)
     shown -= {"validate_assignment"}  # the course has a button of that name itself
@@ -73,7 +73,8 @@ def jupyter(role: str, names: tuple[str, ...]) -> dict[str, str]:
         "labconfig/default_setting_overrides.json": LAB_SETTINGS,
     }
     texts = {name: json.dumps(value, indent=1) + "\n" for name, value in made.items()}
-    return texts | {"jupyter_server_config.py": FRAMES if role == "grader" else SERVER}
+    own = FRAMES if role == "grader" else SERVER + CULLED.format(seconds=60 * settings.idle_minutes)
+    return texts | {"jupyter_server_config.py": own}
 
 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
@@ -131,6 +132,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         else "",
         "state": str(state),
         "python": python,
+        "queued": settings.spawner == "slurm",
         "log_in": "" if settings.lti else LOG_IN,
         "authenticator": LTI.format(state=state, lti=settings.lti) if settings.lti else PAM,
         "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
@@ -140,6 +142,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         "instructors": INSTRUCTORS,
         "spawner": SPAWNERS[settings.spawner].format(
             account=settings.account,
+            ip="0.0.0.0" if settings.slurm == "site" else "127.0.0.1",
             state=state,
             program=f"{python.parent}/jupyterhub-singleuser",
             memory=settings.memory_gib,
@@ -180,15 +183,15 @@ c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
 c.Authenticator.allow_all = False  # which some authenticators would have otherwise
 c.Authenticator.admin_users = set()
 
+c.Spawner.start_timeout = c.Spawner.http_timeout = 180
 {spawner}
 c.Spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
 c.Spawner.environment = {env}
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
 c.Spawner.default_url = "/lab"
 c.JupyterHub.template_paths = ["{state}/etc/templates"]
-c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}, "course": "{course}"}}
-c.Spawner.start_timeout = 180
-c.Spawner.http_timeout = 180
+c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}, "course": "{course}",
+                               "queued": {queued}}}
 
 
 def role(spawner):
@@ -274,9 +277,14 @@ c.ForkedSpawner.memory_gib = {memory}
 c.Spawner.poll_interval = 5  # seconds until the hub knows of a server that was killed
 """,
     "slurm": """\
-import batchspawner  # noqa: F401 (registers the page that a job calls to say where its server listens)
+import sys
 
-c.JupyterHub.spawner_class = "batchspawner.SlurmSpawner"
+sys.path.insert(0, "{state}/etc")
+import slurm_spawner  # and batchspawner, with the page that a job calls to say where its server listens
+
+c.JupyterHub.spawner_class = slurm_spawner.QueuedSpawner
+c.Spawner.ip = {ip!r}
+c.Spawner.start_timeout = 86400  # seconds in the queue, too; of the rest QueuedSpawner.starts_within
 c.BatchSpawnerBase.exec_prefix = "/usr/sbin/runuser -u {{username}} --"
 c.BatchSpawnerBase.req_account = "{account}"
 c.BatchSpawnerBase.req_memory = "2G"
@@ -289,7 +297,6 @@ c.BatchSpawnerBase.req_partition = "long"
 HERE = """\
 # The nodes of the one-machine Slurm are names that this machine does not know.
 c.BatchSpawnerRegexStates.state_exechost_exp = "127.0.0.1"
-c.Spawner.ip = "127.0.0.1"
 """
 
 FRAMES = """\
@@ -377,6 +384,12 @@ c.ContentsManager.checkpoints_class = Checkpoints
 c.FileContentsManager.delete_to_trash = False  # what is in it counts against the quota, and nobody sees it
 c.NotebookNotary.store_factory = lambda: Signatures(os.path.join(jupyter_data_dir(), "nbsignatures.db"))
 '''
+
+CULLED = """
+# A kernel without a cell to compute is stopped after a while, though its notebook is open in a tab; 0: never.
+c.MappingKernelManager.cull_idle_timeout = {seconds}
+c.MappingKernelManager.cull_connected = True
+"""
 
 STUDENT = """\
 from pathlib import Path

@@ -20,6 +20,12 @@ from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
 from .settings import HubError, Settings
 
+# What a hub gives to a service that it starts itself.
+OF_THE_HUB = {
+    f"JUPYTERHUB_{name}"
+    for name in ("API_TOKEN", "API_URL", "BASE_URL", "CLIENT_ID", "OAUTH_ACCESS_SCOPES", "OAUTH_CALLBACK_URL",
+                 "OAUTH_SCOPES", "SERVICE_NAME", "SERVICE_PREFIX", "SERVICE_URL")
+}  # fmt: skip
 TOKENS = ("proxy", "formgrader", "sync", "culler", "check")
 
 
@@ -38,11 +44,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     """In the order in which they start."""
     keys, python = tokens(state, settings), str(environment.python(state))
     small = config_files.environment(settings, state, Path(python)) | {"HOME": "/"}
-    grading = [
-        *users.command_prefix(settings.grader),
-        "env",
-        f"--chdir={course_root(settings)}",
-    ]  # nbgrader reads settings there
+    grading = as_grader(settings)
     small.pop("CLUSTER_HUB")  # these are recorded one by one; the mark is for what the hub starts
 
     def daemon(
@@ -94,6 +96,11 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
         )
         found.append(culler)
     return ([postgres.daemon(state)] if settings.database == "postgresql" else []) + found
+
+
+def as_grader(settings: Settings) -> list[str]:
+    """The beginning of a command that runs as the grader, where nbgrader finds the course's settings."""
+    return [*users.command_prefix(settings.grader), "env", f"--chdir={course_root(settings)}"]
 
 
 def formgrader(settings: Settings, state: Path, token: str) -> dict[str, str]:

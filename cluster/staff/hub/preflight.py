@@ -25,6 +25,7 @@ def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Pers
     course_files.check(root)
     states.check(state)
     neighbours.check(state, settings, people)
+    check_address(settings)
     check_ports(settings, state)
     return people
 
@@ -40,6 +41,18 @@ def check_users(settings: Settings, state: Path, people: list[Person], where: st
         elif person.user not in made and users.is_system(person.user):
             faults.append((person.line, shown, "a user of the system; choose another name."))
     roster.refuse(where, faults)
+
+
+def check_address(settings: Settings) -> None:
+    """Raises HubError if servers on nodes of a site's Slurm could not reach the hub."""
+    if settings.spawner != "slurm" or settings.slurm != "site":
+        return
+    if settings.hub_address == "localhost" or settings.hub_address.startswith("127."):
+        raise HubError(
+            f"hub_address = {settings.hub_address!r}: servers run on the nodes of the site's Slurm "
+            "(spawner = 'slurm', slurm = 'site'), and this is the address of each node itself. "
+            "Set hub_address to this machine's address in the nodes' network, such as '10.0.0.5'."
+        )
 
 
 def check_ports(settings: Settings, state: Path) -> None:

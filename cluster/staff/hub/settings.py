@@ -15,6 +15,7 @@ from . import COURSE
 
 NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # of the grader (a role of databases, too), of an account
 URL = re.compile(r"https?://[A-Za-z0-9._~:/?@!$&()*+,;=%\[\]-]+")
+ADDRESS = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # in a home
 
 
@@ -57,6 +58,7 @@ class Settings:
     """The hub. All of it listens on loopback; TLS and the site's own network are put in front of it."""
 
     port: int = 8000  # of the proxy; the next four: its API, hub, Formgrader, check
+    hub_address: str = "127.0.0.1"  # of the hub itself, which servers in jobs of a site's Slurm have to reach
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
     homes: str = ""  # where homes of users made here lie; empty: home/ in the state folder
     folder: str = (
@@ -96,6 +98,10 @@ class Settings:
             )
         if type(self.progress) is not bool:
             raise HubError(f"progress = {self.progress!r}: true or false.")
+        if not ADDRESS.fullmatch(str(self.hub_address)):
+            raise HubError(
+                f"hub_address = {self.hub_address!r}: an IPv4 address or the name of this machine."
+            )
         for key in ("grader", "account"):
             if not NAME.fullmatch(str(getattr(self, key))):
                 raise HubError(
@@ -136,7 +142,7 @@ class Settings:
     @property
     def hub(self) -> str:
         """Where the hub itself listens."""
-        return f"http://127.0.0.1:{self.port + 2}"
+        return f"http://{self.hub_address}:{self.port + 2}"
 
     @property
     def formgrader(self) -> str:

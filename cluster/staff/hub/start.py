@@ -30,7 +30,7 @@ from .settings import HubError, Settings
 
 READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
     "servers": ("etc/prefork.py",),
-    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py", "etc/lti_login.py"),
+    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py", "etc/slurm_spawner.py", "etc/lti_login.py"),
     "formgrader": ("etc/grader/",),
     "check": ("etc/check.json",),
     "culler": (),
@@ -61,10 +61,10 @@ def start_hub(
         with step("environment of the hub", say) as note:
             fresh = environment.make(state)
             note("made" if fresh else "as it was")
-        _grader(state, settings)
+        ensure_grader(state, settings)
         before = _placed(settings)
         with step("course", say) as note:
-            note(_course(root, state, settings))
+            note(place_course(root, state, settings))
         if settings.lti:
             lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
@@ -111,7 +111,7 @@ def _same(state: Path, settings: Settings) -> None:
         )
 
 
-def _grader(state: Path, settings: Settings) -> None:
+def ensure_grader(state: Path, settings: Settings) -> None:
     """The user of the gradebook, without a password: nobody logs in as it."""
     book = states.accounts(state, settings)
     if settings.grader not in book.all() and (there := users.unix_user(settings.grader)):
@@ -136,7 +136,8 @@ def _placed(settings: Settings) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def _course(root: Path, state: Path, settings: Settings) -> str:
+def place_course(root: Path, state: Path, settings: Settings) -> str:
+    """Place the course for students, grader and exchange; what was done, in words."""
     if settings.database == "postgresql":
         postgres.prepare(state, settings.grader)
     site = config_files.site(settings, state, postgres.url(settings, state, "gradebook"))

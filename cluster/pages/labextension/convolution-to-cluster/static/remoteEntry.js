@@ -147,17 +147,22 @@
     });
   }
 
-  // A notebook that nobody may write is not unsaved because its kernel has told its version.
+  // A notebook is not unsaved because its kernel has told its version. Where nobody may write it, only a cell counts.
   function keepClean({ context }) {
     context.ready.then(() => {
-      if (context.contentsModel?.writable !== false) return;
       const { model } = context;
+      const writable = context.contentsModel?.writable !== false;
       let edited = false;
       const edit = () => { edited = true; };
       model.cells.changed.connect(edit);
-      for (const cell of model.cells) cell.contentChanged.connect(edit);
+      for (const cell of model.cells) {
+        cell.contentChanged.connect(edit);
+        if (writable) cell.metadataChanged.connect(edit);
+      }
       const clean = () => setTimeout(() => { if (!edited && !model.isDisposed) model.dirty = false; });
-      model.stateChanged.connect((_, { name }) => { if (name === "dirty" && model.dirty) clean(); });
+      const kernels = ["kernelspec", "language_info"];
+      if (writable) model.metadataChanged.connect((_, { key }) => kernels.includes(key) ? clean() : edit());
+      else model.stateChanged.connect((_, { name }) => { if (name === "dirty" && model.dirty) clean(); });
       clean();
     });
   }

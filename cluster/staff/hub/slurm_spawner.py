@@ -1,0 +1,57 @@
+"""The hub's spawner of servers as Slurm jobs: time in Slurm's queue is no part of a server's start.
+
+The hub reads it as a file of its own in the state folder; it imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from batchspawner import JobStatus, SlurmSpawner
+from traitlets import Float, Unicode
+
+LOOKS = 2.0  # seconds from one question to the next
+
+
+class QueuedSpawner(SlurmSpawner):
+    """A SlurmSpawner that waits in the queue as long as it takes, and then `starts_within` seconds."""
+
+    starts_within = Float(180, help="seconds from the start of the job to that of the server").tag(
+        config=True
+    )
+    batch_query_cmd = Unicode("squeue -h -j {job_id} -o '%T %B %r'").tag(config=True)
+    state_exechost_re = Unicode(r"^\S+\s+((?:[\w_-]+\.?)+)").tag(config=True)
+
+    async def start(self) -> tuple[str, int]:
+        """Start the server; the address and port at which it will listen."""
+        starting, began = asyncio.ensure_future(super().start()), 0.0
+        try:
+            while not (await asyncio.wait({starting}, timeout=LOOKS))[0]:
+                if began and await self.query_job_status() not in (JobStatus.RUNNING, JobStatus.UNKNOWN):
+                    raise RuntimeError(f"The job {self.job_id} has ended, and its server had not started.")
+                if began and time.monotonic() - began > self.starts_within:
+                    raise RuntimeError(
+                        f"The job {self.job_id} runs, but its server has not reached the hub within "
+                        f"{self.starts_within:.0f} s; the end of ~/jupyterhub_slurmspawner_{self.job_id}.log "
+                        "says why."
+                    )
+                if not began and self.state_isrunning():
+                    began = time.monotonic()
+            return await starting
+        finally:
+            starting.cancel()
+
+    async def progress(self) -> AsyncIterator[dict[str, str | int]]:
+        """What the hub's page shows meanwhile: that it waits for Slurm, and for what."""
+        said = None
+        while not self.state_isrunning():
+            words = (self.job_status or "").split()
+            why = f" ({words[2]})" if len(words) > 2 and words[2] != "None" else ""
+            message = f"Your server is job {self.job_id} of Slurm and waits in its queue{why}."
+            if self.job_id and message != said:
+                yield {"progress": 10, "message": message}
+                said = message
+            await asyncio.sleep(LOOKS)
+        yield {"progress": 60, "message": "Slurm has started the job; JupyterLab starts in it."}

@@ -1,0 +1,156 @@
+"""A JupyterHub that `make hub` has not made: does the course's fragment make a class of it?"""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.staff.hub import daemons, own_hub, users
+from cluster.staff.hub.roster import Person as OnRoster
+from cluster.staff.hub.settings import HubError, Settings
+from cluster.system import processes
+from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
+
+CONFIG = """
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.JupyterHub.hub_bind_url = "http://127.0.0.1:{hub}"
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{api}"
+c.ConfigurableHTTPProxy.command = ["node", "{proxy}"]
+c.JupyterHub.db_url = "sqlite:///{folder}/hub.sqlite"
+c.JupyterHub.cookie_secret_file = "{folder}/cookie"
+c.ConfigurableHTTPProxy.pid_file = "{folder}/proxy.pid"
+c.JupyterHub.authenticator_class = "dummy"
+c.JupyterHub.spawner_class = "jupyterhub.spawner.LocalProcessSpawner"
+c.DummyAuthenticator.password = "of all"
+c.Authenticator.allow_all = True
+c.Spawner.start_timeout = c.Spawner.http_timeout = 180
+
+
+def hook(spawner):
+    spawner.environment |= {{"OF_THE_SITE": "kept"}}
+
+
+c.Spawner.pre_spawn_hook = hook
+load_subconfig("{fragment}")
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """The site's own hub, with the fragment, and three people and a guest who are its Unix users."""
+    import shutil
+    import tempfile
+    from pathlib import Path
+
+    if why := daemons.missing():
+        pytest.skip(f"no hub can be started here: {why}")
+    folder = Path(tempfile.mkdtemp(prefix="own-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    (folder / "site").mkdir(mode=0o755)
+    book = users.Accounts(folder / "site", folder / "site")
+    people = {"ada": "student", "ben": "student", "ines": "instructor", "guest": "student"}
+    root = tiny(tmp_path_factory.mktemp("repository"))
+    port = ports(5)
+    settings = Settings(port=port, grader=f"{PREFIX}own", progress=True)
+    state, list_ = folder / "course", folder / "people.csv"
+    lines = [
+        f"{name.title()} Example,{PREFIX}{name},{role},," for name, role in people.items() if name != "guest"
+    ]
+    list_.write_text("name,user,role,extension,platform\n" + "\n".join(lines) + "\n")
+    process = None
+    try:
+        with pytest.raises(HubError, match=f"without a Unix user on this machine: {PREFIX}ada, "):
+            own_hub.place(settings, state, root, list_)
+        for name in people:
+            book.ensure(OnRoster(name, PREFIX + name, "student"), password=False)
+        fragment = own_hub.place(settings, state, root, list_)
+        facts = {"port": port, "api": port + 1, "hub": port + 2, "folder": folder, "fragment": fragment}
+        (folder / "jupyterhub_config.py").write_text(CONFIG.format(proxy=daemons.proxy_program(), **facts))
+        command = [sys.executable, "-m", "jupyterhub", "-f", folder / "jupyterhub_config.py"]
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "CLUSTER", "PYTHONPATH"))}
+        with open(folder / "log", "wb") as log:
+            process = subprocess.Popen(
+                command, cwd=folder, env=env, stdout=log, stderr=log, start_new_session=True
+            )
+        found = SimpleNamespace(port=port, folder=folder, state=state, grader=settings.grader)
+        found.log = lambda: (folder / "log").read_text()[-6000:]
+        found.person = lambda name: Person(found, PREFIX + name, "of all")
+        wait("hub", lambda: daemons.answers(f"http://127.0.0.1:{port}/hub/login"))
+        yield found
+    finally:
+        if process:
+            process.terminate()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+        numbers = {there.pw_uid for name in [*people, "own"] if (there := users.unix_user(PREFIX + name))}
+        processes.end(processes.with_environment(lambda one, env: one.uids().effective in numbers), 3)
+        book.remove()
+        users.Accounts(state, state / "home").remove()
+        shutil.rmtree(folder)
+
+
+@pytest.mark.hub
+@pytest.mark.servers
+@pytest.mark.timeout(1200)
+def test_a_class_on_another_hub(hub):
+    """From the release to a submission, its receipt and the class page; is the site's own hook kept?"""
+    ines, ada = hub.person("ines"), hub.person("ada")
+    assert ines.log_in().ok, hub.log()
+    wait("class page", lambda: ines.formgrader("GET", "/course/class").ok)
+    ines.release()
+    assert ada.log_in().ok
+    ada.begin()
+    start = ada.mine("GET", "/course").text
+    assert "Where you are" in start and "lectures/01_convolution_as_gemm.ipynb" in start, start
+    assert ada.cell("import os; print(os.environ['OF_THE_SITE'])")[1] == "kept\n"
+    ada.solve("return 2 * x")
+    ada.assignment("submit", ASSIGNMENT)
+    assert "in time" in ada.mine("GET", "/course").text or "handed in" in ada.mine("GET", "/course").text
+    page = ines.formgrader("GET", f"/course/class?of={ASSIGNMENT}").text
+    assert "Ada" in ines.formgrader("GET", "/course/class").text + page
+    assert ada.formgrader("GET", "/course/class").status_code == 403, "students do not see the class page"
+
+
+@pytest.mark.hub
+@pytest.mark.servers
+@pytest.mark.timeout(600)
+def test_who_is_not_in_the_course_notices_nothing(hub):
+    """Has a user of that hub who is on no roster a server without the course?"""
+    guest = hub.person("guest")
+    assert guest.log_in().ok
+    guest.begin()
+    assert guest.mine("GET", "/course").status_code == 404
+    assert guest.formgrader("GET", "/course/class").status_code == 403
+
+
+def test_the_fragment_is_python_and_holds_no_secret(tmp_path, monkeypatch):
+    """Does it extend what a site has set, and keep what is not the course's?"""
+    from traitlets.config import Config
+
+    monkeypatch.setattr(daemons, "course_root", lambda settings: tmp_path)
+    monkeypatch.setattr(users, "command_prefix", lambda user: ["as", user])
+    home = SimpleNamespace(pw_dir="/home/grader")
+    monkeypatch.setattr(daemons.pwd, "getpwnam", lambda user: home)
+    text = own_hub.fragment(
+        Settings(), tmp_path, {f"nbgrader-{COURSE}": ["ada"], f"formgrade-{COURSE}": ["ines"]}
+    )
+    c = Config()
+    c.JupyterHub.services = [{"name": "other"}]
+    c.JupyterHub.load_groups = {"others": {"users": ["kim"]}}
+    c.Spawner.server_token_scopes = ["read:hub"]
+    exec(text, {"get_config": lambda: c})
+    assert [service["name"] for service in c.JupyterHub.services] == ["other", COURSE, "check"]
+    assert (
+        c.JupyterHub.load_groups[f"formgrade-{COURSE}"] == {"users": ["ines"]}
+        and "others" in c.JupyterHub.load_groups
+    )
+    assert "read:hub" in c.Spawner.server_token_scopes
+    assert not any(
+        "TOKEN" in key for service in c.JupyterHub.services for key in service.get("environment", {})
+    )
+    assert json.dumps(c.JupyterHub.services)

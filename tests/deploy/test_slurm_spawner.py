@@ -1,0 +1,78 @@
+"""Servers as Slurm jobs: is time in the queue no part of a start, and does the page say that it waits?"""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+batchspawner = pytest.importorskip("batchspawner")
+
+from cluster.staff.hub import slurm_spawner  # noqa: E402
+
+PENDING, RUNNING, GONE = "PENDING n/a Resources", "RUNNING node7 None", ""
+
+
+class Fake(slurm_spawner.QueuedSpawner):
+    """A spawner whose job has the states of `told`, one after another; the last holds."""
+
+    db = SimpleNamespace(commit=lambda: None)
+    startup_poll_interval = 0.001
+
+    def __init__(self, *told, answers=False):
+        super().__init__()
+        self.told, self.answers, self.asked = list(told), answers, 0
+
+    async def submit_batch_script(self):
+        self.job_id, self.port = "8", 0
+
+    async def query_job_status(self):
+        self.job_status = self.told[min(self.asked, len(self.told) - 1)]
+        self.asked += 1
+        if self.answers and self.job_status == RUNNING:
+            self.port = 4567
+        if self.state_ispending():
+            return batchspawner.JobStatus.PENDING
+        return batchspawner.JobStatus.RUNNING if self.state_isrunning() else batchspawner.JobStatus.NOTFOUND
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch):
+    monkeypatch.setattr(slurm_spawner, "LOOKS", 0.002)
+
+
+def test_time_in_the_queue_does_not_count():
+    """Longer in the queue than a start may take, and then quick: is the server there?"""
+    spawner = Fake(*[PENDING] * 100, RUNNING, answers=True)
+    spawner.starts_within = 0.05
+    assert asyncio.run(spawner.start()) == ("node7", 4567)
+
+
+@pytest.mark.parametrize(
+    ("last", "words"), [(RUNNING, "has not reached the hub within 0 s"), (GONE, "has ended")]
+)
+def test_a_server_that_does_not_come_is_given_up(last, words):
+    """The job runs and its server never answers, or the job ends: is it said, with the job and its log?"""
+    spawner = Fake(PENDING, RUNNING, RUNNING, last)
+    spawner.starts_within = 0.2
+    with pytest.raises(RuntimeError, match=f"The job 8 .*{words}"):
+        asyncio.run(spawner.start())
+
+
+def test_the_page_says_that_it_waits():
+    """Is each reason said once, and then that the job runs?"""
+
+    async def messages():
+        spawner = Fake()
+        spawner.job_id, told = "8", [PENDING, PENDING, PENDING.replace("Resources", "Priority"), RUNNING]
+        found = []
+        spawner.job_status = told.pop(0)
+        async for event in spawner.progress():
+            found.append(event["message"])
+            while told and spawner.job_status == (following := told.pop(0)):
+                pass
+            spawner.job_status = following
+        return found
+
+    first, second, last = asyncio.run(messages())
+    assert first == "Your server is job 8 of Slurm and waits in its queue (Resources)."
+    assert "(Priority)" in second and last.startswith("Slurm has started the job")
