@@ -108,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
     c.add_argument("--site", action="store_true", help="instead, show the script that this site's jobs get")
     c.add_argument("--gpu", action="store_true", help="instead, measure two GPUs: all-reduce, training steps")
+    c.add_argument("--small", action="store_true", help="with --gpu: try that on two CPU ranks, small sizes")
     return top
 
 
@@ -210,7 +211,7 @@ def _states(o: argparse.Namespace) -> None:
 
 def _doctor(o: argparse.Namespace) -> int:
     if o.gpu:
-        return _doctor_gpu()
+        return _doctor_gpu(o.small)
     if o.site:
         return _doctor_site()
     report = jobs.doctor(o.try_it)
@@ -218,16 +219,16 @@ def _doctor(o: argparse.Namespace) -> int:
     return 0 if report.ok else 1
 
 
-def _doctor_gpu() -> int:
+def _doctor_gpu(small: bool) -> int:
     from .network import gpu_check
     from .training import gpu_steps
 
-    missing = gpu_check.missing()
+    missing = None if small else gpu_check.missing()
     if missing:
         print(missing, file=sys.stderr)
         return 1
-    report, tables = gpu_check.doctor()
-    tables.append(gpu_steps.doctor(report, next(iter(gpu_check.layouts().values()))))
+    report, tables = gpu_check.doctor(small)
+    tables.append(gpu_steps.doctor(report, next(iter(gpu_check.layouts(small).values())), small))
     print("\n\n".join([*filter(None, tables), str(report)]))
     return 0 if report.ok else 1
 

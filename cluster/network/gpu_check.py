@@ -38,6 +38,7 @@ ENV = {
 
 HERE = "two GPUs of a node"
 APART = "GPUs of two nodes"
+SMALL = "two CPU ranks, no GPU"
 
 
 def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
@@ -128,7 +129,10 @@ def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) ->
     seen: what `measure` returned on each. log: what rank 0 printed.
     """
     found, ways = points(seen), gpu_links.transports(log)
-    link = gpu_links.between(seen[0]["place"], seen[1]["place"], ways)
+    if subject == SMALL:
+        link = gpu_links.Link("Gloo in the memory of this machine")
+    else:
+        link = gpu_links.between(seen[0]["place"], seen[1]["place"], ways)
     best = max(found, key=lambda point: point.bus)
     by = ", ".join(ways) or "a way that NCCL does not tell"
     finding = f"bus bandwidth {_rate(best.bus)} with {_bytes(best.size)}, by {by}"
@@ -198,8 +202,10 @@ def _on_slurm() -> dict[str, tuple[int, int]]:
     return found
 
 
-def layouts() -> dict[str, dict[str, Any]]:
-    """{subject: options of submit} of what can be measured here."""
+def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
+    """{subject: options of submit} of what can be measured here; small: as for `doctor`."""
+    if small:
+        return {SMALL: {"ranks_per_node": 2, "backend": "local"}}
     partitions = _on_slurm()
     found = {}
     for subject, enough, ranks in [
@@ -220,11 +226,17 @@ def _visible() -> str:
     return os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(_here()[0])))
 
 
-def doctor() -> tuple[Report, list[str]]:
-    """(what was found, the tables of what was measured). Only to be called where nothing is `missing`."""
-    report, tables = Report(), []
+def doctor(small: bool = False) -> tuple[Report, list[str]]:
+    """(what was found, the tables of what was measured). Only to be called if nothing is `missing`.
+
+    small: small vectors between two CPU ranks, by Gloo, to try the command on a machine without GPUs.
+    """
+    report, tables = Report(), list[str]()
+    sizes, repeats, device = (SIZES[:3], 2, "CPU") if small else (SIZES, REPEATS, "GPU")
     nccl = has_nccl()
-    if not nccl:
+    if small:
+        report.add("warn", "GPUs", "not measured: --small tries the command on CPUs")
+    elif not nccl:
         step = (
             "make setup GPU=1 VENV=ANOTHER_FOLDER, on a file system that all nodes see: cluster/staff/GPU.md."
         )
@@ -232,12 +244,14 @@ def doctor() -> tuple[Report, list[str]]:
             "bad", "NCCL", f"the Horovod of {sys.executable} was built without it", ADMINISTRATOR, step
         )
         return report, tables
-    report.add("ok", "NCCL", f"built into the Horovod of {sys.executable}: {nccl}")
-    for subject, options in layouts().items():
+    else:
+        report.add("ok", "NCCL", f"built into the Horovod of {sys.executable}: {nccl}")
+    for subject, options in layouts(small).items():
         try:
             job = submit(
-                measure, SIZES, REPEATS, **options | {"env": ENV | options.get("env", {})}, cpus_per_rank=2,
-                memory="8G", time="00:10:00", name="doctor-gpu", rerun=True,
+                measure, sizes, repeats, device, **options | {"env": ENV | options.get("env", {})},
+                cpus_per_rank=1 if small else 2, memory="2G" if small else "8G", time="00:10:00",
+                name="doctor-gpu", rerun=True,
             )  # fmt: skip
             tables.append(
                 f"{subject}\n{judge(report, subject, job.wait(timeout=900).results(), job.logs(0))}"

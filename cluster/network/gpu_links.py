@@ -51,9 +51,9 @@ class Link:
     words: str
     rate: float | None = None
 
-    def expected(self) -> float | None:
-        """The bus bandwidth, bytes/s, that NCCL can be expected to reach with large messages."""
-        return None if self.rate is None else REACHED * self.rate
+    def expected(self) -> float:
+        """The bus bandwidth, bytes/s, that NCCL can be expected to reach with large messages; 0: unknown."""
+        return REACHED * (self.rate or 0.0)
 
 
 def gpus(answer: str) -> list[dict[str, str]]:
@@ -114,8 +114,8 @@ def between(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Link
     if word is None and any(way.startswith("P2P") for way in ways):
         count = min(a["links"], b["links"])  # each rank sees its own GPU alone, so all links may lead there
     if count:
-        known = [NVLINK.get(gpu["compute_cap"]) for gpu in (a, b)]
-        if None in known:
+        known = [NVLINK[gpu["compute_cap"]] for gpu in (a, b) if gpu["compute_cap"] in NVLINK]
+        if len(known) < 2:
             return Link(f"NVLink of a generation not known here, {count} links")
         generation, rate = min(known, key=lambda one: one[1])
         return Link(f"NVLink {generation}, {count} link{'s' * (count > 1)}", count * rate)
@@ -144,8 +144,8 @@ def _network(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Lin
     kind, words = "interfaces", "the network by TCP"
     if any(way.startswith("NET/IB") for way in ways):
         kind, words = "infiniband", "InfiniBand or RoCE"
-    speeds = [max(adapters(host[kind]).items(), key=lambda one: one[1], default=None) for host in (a, b)]
-    if None in speeds:
+    speeds = [adapters(host[kind]) for host in (a, b)]
+    if not all(speeds):
         return Link(f"{words}, at a rate that Linux does not tell")
-    name, rate = min(speeds, key=lambda one: one[1])
+    name, rate = min((max(rates.items(), key=lambda one: one[1]) for rates in speeds), key=lambda one: one[1])
     return Link(f"{words} ({name}, {8 * rate / 1e9:.0f} Gbit/s)", rate)

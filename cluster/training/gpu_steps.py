@@ -137,6 +137,8 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
         report.add(
             "ok", "training step", f"{len(seen[0]['steps'])} kinds of steps ran on the {settings['device']}"
         )
+    if settings["device"] != "GPU":
+        return
     _judge_xla(report, seen)
     if tuple(settings["compute capability"]) < (8, 0):
         report.add("warn", "TF32", "this GPU has no TF32", "Try keras.mixed_precision: mixed_float16.",
@@ -175,13 +177,17 @@ def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
                    "This is expected, and no fault of the site.")  # fmt: skip
 
 
-def doctor(report: Report, options: dict[str, Any]) -> str:
-    """Take the steps in a job with these options of `submit`; adds to the report and returns the table."""
+def doctor(report: Report, options: dict[str, Any], small: bool = False) -> str:
+    """Take the steps in a job with these options of `submit`; adds to the report and returns the table.
+
+    small: small batches on CPUs, to try the command on a machine without GPUs.
+    """
+    sizes = (8, 2, "CPU") if small else (BATCH, REPEATS, "GPU")
+    resources = {"cpus_per_rank": 1} if small else {"cpus_per_rank": 2, "memory": "8G"}
     try:
         job = submit(
-            measure, BATCH, REPEATS, **options, cpus_per_rank=2, memory="8G", time="00:10:00",
-            name="doctor-gpu-steps", rerun=True,
-        )  # fmt: skip
+            measure, *sizes, **options, **resources, time="00:10:00", name="doctor-gpu-steps", rerun=True
+        )
         seen = job.wait(timeout=900).results()
     except JobError as e:
         log = "See out-0.log in the job's folder."

@@ -273,6 +273,11 @@ def conv(out, limit):
     return f"exit code {done.returncode}: {lines[-1] if lines else ''}"
 
 
+def failure(error):
+    """An exception as the record keeps it."""
+    return f"{type(error).__name__}: {str(error)[:300]}"
+
+
 def write(out, run):
     """Write the record, all of it or nothing."""
     half_written = out.with_name(out.name + ".tmp")
@@ -314,9 +319,12 @@ def main():
     peaks |= {f"{gpu}'s data sheet": peak for gpu, peak in PEAKS.items() if gpu in run["machine"]["device"]}
     run |= {"peaks": peaks, "rows": [], "left_out": []}
     cases = networks(arguments.tiny)
-    run["timeline"] = timeline(
-        cases["LeNet-5" if arguments.tiny else "ResNet-50"], 2 if arguments.tiny else 64
-    )
+    write(arguments.out, run)
+    try:
+        shown = ("LeNet-5", 2) if arguments.tiny else ("ResNet-50", 64)
+        run["timeline"] = {"network": shown[0]} | timeline(cases[shown[0]], shown[1])
+    except Exception as error:  # no profiler for this device: the rows do not need it
+        run["timeline"] = {"error": failure(error)}
     with_xla, without = ([2], [1]) if arguments.tiny else (BATCHES, WITHOUT_XLA)
     plan = [(with_xla[:2], True), (without, False), (with_xla[2:], True)]
     todo = [
@@ -333,8 +341,8 @@ def main():
         try:
             row = measure_row(name, cases[name], batch, precision, xla, arguments, peaks)
         except Exception as error:  # out of memory, or an operation that this precision does not have
-            row = {"network": name, "batch": batch, "precision": precision, "xla": xla,
-                   "error": f"{type(error).__name__}: {str(error)[:300]}"}  # fmt: skip
+            row = {"network": name, "batch": batch, "precision": precision, "xla": xla}
+            row["error"] = failure(error)
             print(row, flush=True)
         run["rows"].append(row)
         write(arguments.out, run)

@@ -178,7 +178,7 @@ def test_the_doctor_shows_where_each_line_comes_from(given, commands_of_slurm, c
     text = capsys.readouterr().out
     lines = {line.partition("  ←")[0].strip(): line for line in text.splitlines()}
     for line in ("#SBATCH --account=course", "module load cuda", "#SBATCH --gres=gpu:2"):
-        assert lines[line].endswith(("site.toml", "site.toml sets"))
+        assert lines[line].endswith("site.toml")
     assert lines["#SBATCH --qos=high"].endswith("← $SBATCH_QOS")
     assert lines["#SBATCH --ntasks-per-node=2"].endswith("← submit's ranks_per_node")
     assert "refuses it: error: invalid account see ." in text and "--mem" not in text

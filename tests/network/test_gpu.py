@@ -325,6 +325,16 @@ def test_a_gpu_without_a_driver_has_no_id(monkeypatch):
 
 
 @pytest.mark.ranks
+def test_the_command_itself_on_cpus(tmp_path, monkeypatch, capsys):
+    """`doctor --gpu --small`, to its end: both jobs run, both tables are printed, and no GPU is reported."""
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    assert shell.main(["doctor", "--gpu", "--small"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("DataParallel") == 2 and "KiB" in text
+    assert "not measured: --small" in text and "TF32" not in text and "0 bad" in text
+
+
+@pytest.mark.ranks
 def test_the_job_itself_on_cpus(tmp_path, monkeypatch):
     """By Gloo instead of NCCL: are the sums right, is each size timed on each rank, does the table follow?"""
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))

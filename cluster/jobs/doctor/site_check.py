@@ -28,10 +28,13 @@ ARGUMENTS = {
     "mem": "memory", "mem-per-cpu": "memory", "gres": "gpus_per_rank", "gpus-per-task": "gpus_per_rank",
     "gpus-per-node": "gpus_per_rank",
 }  # fmt: skip
-LIMITS = (
-    "--test-only does not test the limits of accounts and QOS: they hold a job back in the queue. "
-    "The settings are explained to administrators in cluster/staff/SITE.md."
-)
+LEGEND = """\
+← names the site file, the variable or the argument of submit that decides a line. An argument is what the
+student's notebook gives, or its default. Lines without ← are the same in every job."""
+LIMITS = """\
+Not tested: limits of accounts and QOS (a job over them waits in the queue), and the site's own lines and
+launcher, which --test-only does not run. `python -m cluster doctor --run` runs small jobs.
+Administrators find all settings in cluster/staff/SITE.md."""
 
 
 def example() -> None:
@@ -44,7 +47,7 @@ def check(**options: Any) -> tuple[str, bool]:
     Raises OptionValueError for a site file that cannot be used.
     """
     missing = client.no_slurm(remembered=False)
-    parts, good, shown = [_files()], not missing, ""
+    parts, good, shown = [_files(), LEGEND], not missing, ""
     for title, more in EXAMPLES.items():
         if more and not _has_gpus():
             parts.append(
@@ -94,17 +97,21 @@ def _annotated(run: dict[str, Any], script: str, folder: Path) -> list[str]:
     wishes = run["site"]
     lines = []
     for line in script.splitlines():
-        where = "always"
+        where = ""
         if line.startswith("#SBATCH --"):
             name = line.removeprefix("#SBATCH --").partition("=")[0]
             where = origins[name]
             if where == "submit":
-                where = f"submit's {ARGUMENTS[name]}" if name in ARGUMENTS else "always"
-                form = {"memory": "memory", "gpus_per_rank": "gpus"}.get(ARGUMENTS.get(name, ""), "")
-                where += f", in the form that {wishes['origin'][form]} sets" if form in wishes else ""
+                argument = ARGUMENTS.get(name)
+                where = f"submit's {argument}" if argument else ""
+                form = {"memory": "memory", "gpus_per_rank": "gpus"}.get(argument or "")
+                if form:
+                    each = "per rank" if form == "memory" else "and gpu_type"
+                    where += f" ({each}), written as {form}={wishes.get(form, site.FORMS[form][0])!r}"
+                    where += f" of {wishes['origin'][form]}" if form in wishes else ", the default"
         elif line in wishes.get("before", []):
             where = wishes["origin"]["before"]
         elif line.endswith(batch_script.rank_command(folder)):
-            where = wishes["origin"].get("launcher", "always, unless a site file sets launcher")
-        lines.append(f"{line:{WIDTH}}  ← {where}" if line.strip() else line)
+            where = wishes["origin"].get("launcher", "the default launcher; a site file can set another")
+        lines.append(f"{line:{WIDTH}}  ← {where}" if where else line)
     return lines

@@ -33,7 +33,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     say = lambda line: print(line, flush=True)  # noqa: E731
     say(f"Slurm on this machine: {cluster}")
     start_slurm(cluster, state, say, os.environ.get("SUDO_USER"))
-    last = slurm_folder.record(state)
+    last = slurm_folder.record(state) or {"memory": "no record", "why": "", "host": False}
     say(f"Memory limits by {last['memory']}" + (f": {last['why']}" if last["why"] else "") + ".")
     if last["host"]:
         say("No namespaces on this machine: the daemons listen on all its addresses (munge keeps them shut).")

@@ -94,7 +94,7 @@ def _cgroups() -> tuple[str, bool, str]:
         try:
             probe.mkdir()
         except OSError as e:
-            return "polling", False, f"no cgroup can be made in {folder} ({e.strerror.lower()})"
+            return "polling", False, f"no cgroup can be made in {folder} ({str(e.strerror).lower()})"
         swap |= any((probe / name).exists() for name in ("memory.memsw.limit_in_bytes", "memory.swap.max"))
         probe.rmdir()
     return kind, swap, ""

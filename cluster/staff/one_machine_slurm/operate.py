@@ -85,11 +85,12 @@ def export(state: Path) -> str:
 
 
 def _words(record: processes.Record | None, here: bool, answers: bool) -> str:
+    number = f"process {record['pid']}" if record else ""
     if answers:
-        return f"answers (process {record['pid']})" if here else "answers (not started here, and left alone)"
+        return f"answers ({number})" if here else "answers (not started here, and left alone)"
     if here:
-        return f"lives, but does not answer or is not seen (process {record['pid']})"
-    return f"dead (was process {record['pid']})" if record else "not started"
+        return f"lives, but does not answer or is not seen ({number})"
+    return f"dead (was {number})" if record else "not started"
 
 
 def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:

@@ -32,16 +32,16 @@ def all_daemons(cluster: Cluster, machine: Machine) -> list[Daemon]:
         env |= {"MYSQL_UNIX_PORT": f"{state}/database/socket"} if name == "slurmdbd" else {}
         return Daemon(name, _apart(machine, host, argv), env, log(state, name), answers, port)
 
-    nodes = zip(cluster.node_names, cluster.node_ports, strict=True)
+    def node(name: str, port: int) -> Daemon:
+        answers = lambda: node_state(state, name) is not None  # noqa: E731
+        return slurm(name, port, answers, "slurmd", "-D", "-N", name, host=name)
+
     return [
         munged(machine),
         mariadbd(machine),
         slurm("slurmdbd", cluster.database_port, lambda: accounting(state), "slurmdbd", "-D"),
         slurm("slurmctld", cluster.port, lambda: controller(state), "slurmctld", "-D"),
-        *(
-            slurm(n, port, lambda n=n: node_state(state, n) is not None, "slurmd", "-D", "-N", n, host=n)
-            for n, port in nodes
-        ),
+        *map(node, cluster.node_names, cluster.node_ports),
     ]
 
 
