@@ -3,7 +3,10 @@
 The golden texts follow what four sites publish; cluster/staff/SITE.md cites it. None of them was run there.
 """
 
+import contextlib
 import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -215,3 +218,42 @@ def commands_of_slurm(tmp_path, monkeypatch):
         (folder / name).chmod(0o755)
 
     return write
+
+
+@pytest.mark.slurm
+def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
+    """Does Slurm take SITE.md's account, QOS, users and reservation, and refuse what exceeds the QOS?
+
+    The reservation begins at once and has all nodes: a job of the account starts without naming it, and a job
+    of another account does not.
+    """
+    own.enter(monkeypatch)
+    commands = [shlex.split(text) for text in re.findall(r"`((?:sacctmgr|scontrol) [^`]+)`", PAGE)]
+    assert [c[:3][-1] for c in commands] == ["add", "add", "add", "reservation"]
+    here = {"student1,student2": "root", "PartitionName=gpu": "PartitionName=short", "NodeCnt=4": "Nodes=ALL"}
+    here |= {"StartTime=2027-01-12T14:00:00": "StartTime=now"}
+    assert here.keys() <= {word for command in commands for word in command}
+    job = ("sbatch", "--parsable", "--output=/dev/null", "--time=1", "--mem=100M", "--wrap=true")
+    try:
+        for command in commands:
+            own.ask(*(here.get(word, word) for word in command))
+        other = own.ask(*job).strip()
+        course = own.ask(*job, "--account=course").strip()
+        until_ended = own.ask(*job, "--account=course", "--wait").strip()
+        states = dict(
+            row.split("|") for row in own.ask("squeue", "-h", "-t", "all", "-o", "%i|%T").splitlines()
+        )
+        assert [states[n] for n in (other, course, until_ended)] == ["PENDING", "COMPLETED", "COMPLETED"]
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            own.ask(*(word.replace("--time=1", "--time=02:00:00") for word in job), "--account=course")
+        assert "QOSMaxWallDurationPerJobLimit" in caught.value.stderr
+        own.ask("scancel", other)
+    finally:
+        for words in (
+            ("scontrol", "delete", "ReservationName=course"),
+            ("sacctmgr", "-i", "delete", "user", "root", "account=course"),
+            ("sacctmgr", "-i", "delete", "account", "course"),
+            ("sacctmgr", "-i", "delete", "qos", "course"),
+        ):
+            with contextlib.suppress(subprocess.CalledProcessError):
+                own.ask(*words)

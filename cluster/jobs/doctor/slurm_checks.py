@@ -172,7 +172,8 @@ def _partitions(report: Report) -> dict[str, int]:
         report.add(mark, f"partition {name}", finding, student, administrator)
     if not any(r[0].endswith("*") for r in rows):
         student = f"Name one in each job: submit(..., partition={rows[0][0]!r})."
-        report.add("warn", "partitions", "none is the default", student, "Set Default=YES for one.")
+        step = "Set Default=YES for one, or name one in a site file: python -m cluster doctor --site."
+        report.add("warn", "partitions", "none is the default", student, step)
     _, answer = ask("sinfo", "-h", "-N", "-o", "%N|%G")
     nodes = dict(r.split("|") for r in answer.splitlines() if r.count("|") == 1)
     return {n: gpus_in(gres) for n, gres in nodes.items()}
