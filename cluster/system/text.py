@@ -9,6 +9,7 @@ new lines, marks that turn the direction of writing.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -47,3 +48,15 @@ def encodable_tree(value: Any) -> Any:
     if isinstance(value, list):
         return [encodable_tree(item) for item in value]
     return value
+
+
+def named(ranks: Sequence[int]) -> str:
+    """Some ranks as text; of many the first three.
+
+    >>> named([1]), named([0, 2, 3]), named(range(8))
+    ('rank 1', 'ranks 0, 2 and 3', 'ranks 0, 1, 2 and 5 more')
+    """
+    if len(ranks) > 4:
+        return f"ranks {', '.join(map(str, ranks[:3]))} and {len(ranks) - 3} more"
+    *first, last = map(str, ranks)
+    return f"ranks {', '.join(first)} and {last}" if first else f"rank {last}"

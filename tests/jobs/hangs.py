@@ -1,48 +1,102 @@
-"""Training runs whose ranks part: one does what the others do not."""
+"""Training runs whose ranks part, as students write them: one rank does what the others do not."""
 
 import time
 
 
-def _reduce(times):
+def _model():
+    """The data-parallel model of lecture 07, written by a student: `train_step` averages the gradients."""
     import horovod.tensorflow as hvd
+    import keras
     import tensorflow as tf
 
     hvd.init()
-    for i in range(times):
-        hvd.allreduce(tf.constant(1.0), name=f"gradient.{i}")
-    return hvd
+
+    class Averaged(keras.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(x, y, self(x, training=True))
+            tape = hvd.DistributedGradientTape(tape)
+            gradient = tape.gradient(loss, [v.value for v in self.trainable_variables])
+            self.optimizer.apply(gradient, self.trainable_variables)
+            return {"loss": loss}
+
+    inputs = keras.Input((2,))
+    model = Averaged(inputs, keras.layers.Dense(1)(inputs))
+    model.compile("sgd", "mse", jit_compile=False)
+    return hvd, model
+
+
+def _data(n):
+    import numpy as np
+
+    x = np.ones((n, 2), np.float32)
+    return x, x[:, :1]
+
+
+def _mean(hvd, value):
+    """The mean of a number over all ranks."""
+    import tensorflow as tf
+
+    return float(hvd.allreduce(tf.constant(float(value)), name="loss"))
 
 
 def one_sleeps():
-    """Rank 0 stays behind in code of its own; rank 1 waits for it in a collective."""
-    hvd = _reduce(2)
+    """Rank 0 stays behind in its own code; rank 1 waits for it in a collective."""
+    hvd, _ = _model()
+    _mean(hvd, 1.0)
     if hvd.rank() == 0:
         time.sleep(300)
-    _reduce(3)
-
-
-def one_returns():
-    """Rank 0 returns early; the others call one collective more."""
-    hvd = _reduce(2)
-    if hvd.rank() == 0:
-        return "early"
-    _reduce(5)
-    return "late"
+    _mean(hvd, 2.0)
 
 
 def unequal_batches():
-    """33 examples over two ranks: 17 and 16 batches in `fit`."""
-    import horovod.tensorflow as hvd
-    import keras
-    import numpy as np
+    """33 examples over two ranks: 17 and 16 batches in a plain `fit`, then the mean of the loss."""
+    hvd, model = _model()
+    x, y = _data(33)
+    x, y = x[hvd.rank() :: hvd.size()], y[hvd.rank() :: hvd.size()]
+    history = model.fit(x, y, batch_size=1, epochs=2, verbose=0)
+    return _mean(hvd, history.history["loss"][-1])
 
+
+def early_stopping():
+    """`EarlyStopping` on rank 0 alone: rank 1 goes on training."""
+    import keras
+
+    hvd, model = _model()
+    stop = keras.callbacks.EarlyStopping("loss", min_delta=1e9, patience=1)
+    model.fit(*_data(8), batch_size=2, epochs=50, verbose=0, callbacks=[stop] if hvd.rank() == 0 else [])
+    return "trained"
+
+
+def _course_model():
     from cluster.training.distributed import DataParallel
 
-    hvd.init()
-    n = 17 - hvd.rank()
-    inputs = keras.Input((2,))
-    model = DataParallel(inputs, keras.layers.Dense(1)(inputs))
-    model.compile("sgd", "mse", jit_compile=False)
-    x = np.ones((n, 2), np.float32)
-    model.fit(x, x[:, :1], batch_size=1, epochs=2, verbose=0)
-    time.sleep(3 * hvd.rank() * 0)
+    hvd, model = _model()
+    model = DataParallel(model.input, model.output)
+    model.compile("sgd", "mse")
+    return hvd, model
+
+
+def validation():
+    """`validation_data` on rank 0 alone, with the course's own model."""
+    hvd, model = _course_model()
+    model.fit(*_data(8), batch_size=2, verbose=0, validation_data=_data(4) if hvd.rank() == 0 else None)
+
+
+def evaluation():
+    """`evaluate`, which averages over the ranks, on rank 0 alone."""
+    hvd, model = _course_model()
+    model.fit(*_data(8), batch_size=2, verbose=0)
+    if hvd.rank() == 0:
+        return model.evaluate(*_data(4), verbose=0)
+    return None
+
+
+def evaluation_then_more():
+    """As `evaluation`, but the other rank goes on to another collective."""
+    hvd, model = _course_model()
+    model.fit(*_data(8), batch_size=2, verbose=0)
+    if hvd.rank() == 0:
+        model.evaluate(*_data(4), verbose=0)
+    return _mean(hvd, 1.0)

@@ -1,12 +1,18 @@
 """Does a job whose ranks part say which rank waits where, and for which?"""
 
+import html
+import re
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from cluster.jobs import errors, submit
+from cluster.jobs.backends import forked_ranks
+from cluster.jobs.rank import main as rank_main
 from cluster.jobs.rank import stacks
-from cluster.jobs.state import endings, status
+from cluster.jobs.state import endings, status, waiting
 from cluster.system import files
 from cluster.training import checkpoint
 
@@ -23,28 +29,94 @@ def wait_until(condition, seconds=120):
     return found
 
 
-def test_ranks_that_wait_for_each_other_are_named_while_they_run_and_at_the_limit(runs, monkeypatch):
-    """Does the job say where each rank stands, and not ask for more time?"""
-    monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 10.0)
-    job = submit(hangs.one_sleeps, ranks_per_node=2, time="00:01:20")
-    what = wait_until(lambda: job.status.what if "No progress of ranks 0, 1" in job.status.what else "")
-    assert "in one_sleeps" in what and "allreduce" in what
-    assert "No progress of ranks 0, 1" in job._repr_html_()
-    text = job.stacks()
-    assert "--- rank 0" in text and "one_sleeps" in text and "_reduce" in text
-    error = job.wait().error()
-    assert isinstance(error, errors.OutOfTime)
-    assert "No rank was computing" in error.what and "Rank 1 waited for" in error.what
-    assert "allreduce" in error.what and "More time would not help" in error.next_step
-    assert "one_sleeps" in job.stacks(0)
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    """Ranks are forked from one process that has imported TensorFlow, which saves seconds for each."""
+    with forked_ranks.offered(forked_ranks.LIBRARIES):
+        yield
 
 
-def test_a_rank_that_returned_before_the_others_is_named(runs):
-    """Does the error of the ranks that still wait say that another one has returned?"""
-    error = submit(hangs.one_returns, ranks_per_node=2, time="00:02:00").wait().error()
+def stuck(job, monkeypatch):
+    """Wait until the status names both ranks, then cancel: (what it said, error, error at the time limit)."""
+    monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 0.0)
+    what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
+    assert what in html.unescape(job._repr_html_())
+    job.cancel()
+    cancelled = job.wait().error()
+    late = Path(shutil.copytree(job.folder, job.folder.with_name("late")))
+    (late / "end.json").unlink()
+    (late / "cancel.json").unlink()
+    return what, cancelled, endings.error_of(status.write_end(late, "OutOfTime"))
+
+
+def test_unequal_numbers_of_batches(runs, monkeypatch):
+    """Is each rank named, with its line and the rank it waits for, and no more time recommended?"""
+    job = submit(hangs.unequal_batches, ranks_per_node=2)
+    for text in stuck(job, monkeypatch):
+        text = str(text)
+        assert re.search(r"Rank 0 (has )?waited \d+ s for rank 1 in `fit` \(line \d+ of hangs.py", text)
+        assert re.search(r"Rank 1 (has )?waited \d+ s for rank 0 in `allreduce` \(line \d+ of hangs.py", text)
+        assert "Ask for more" not in text
+    assert "same number of batches" in text
+
+
+def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
+    """Is the rank that is in no collective the one that the other waits for?"""
+    job = submit(hangs.one_sleeps, ranks_per_node=2)
+    text = wait_until(lambda: job.stacks() if "one_sleeps" in job.stacks(0) else "")
+    assert "--- rank 0" in text and "--- rank 1" in text
+    what, *ended = stuck(job, monkeypatch)
+    assert re.search(r"Rank 1 has waited \d+ s for rank 0 in `allreduce`", what)
+    assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
+    assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
+    assert all("Rank 0 was idle" in e.what for e in ended) and "one_sleeps" in job.stacks(0)
+
+
+@pytest.mark.parametrize(
+    ("function", "gone", "left", "where"),
+    [
+        (hangs.early_stopping, 0, 1, r"`fit` \(line \d+ of hangs.py, in early_stopping\)"),
+        (
+            hangs.evaluation,
+            1,
+            0,
+            r"`allreduce`, called by `evaluate` \(line \d+ of hangs.py, in evaluation\)",
+        ),
+    ],
+)
+def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, left, where):
+    """Does the error say which rank returned, when, and where the other one still waits for it?"""
+    error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
-    assert "Rank 0 returned after" in error.what and "rank 1 still called a collective" in error.what
-    assert "same number of batches" in error.next_step
+    said = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
+    assert re.fullmatch(said, error.what) and "Horovod" not in str(error)
+    assert "same callbacks" in error.next_step
+
+
+def test_ranks_in_different_collectives_are_named(runs):
+    """Does the error name the place of each rank if their requests do not fit together?"""
+    error = submit(hangs.evaluation_then_more, ranks_per_node=2).wait().error()
+    assert "rank 0 in `allreduce`, called by `evaluate`" in error.what
+    assert re.search(r"rank 1 in `allreduce` \(line \d+ of hangs.py, in _mean\)", error.what)
+
+
+def test_validation_data_on_one_rank_alone_is_refused(runs):
+    """Do the ranks refuse what would hang, before the first step?"""
+    error = submit(hangs.validation, ranks_per_node=2).wait().error()
+    assert "differ in validation: yes on rank 0; no on rank 1" in error.what
+    assert "give validation_data on all ranks, or on none" in error.what
+
+
+def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
+    """Are frames of libraries and numbers of nodes left out, and the student's own lines kept?"""
+    message = (
+        "Graph execution error:\n\nDetected at node a/b/MatMul_0 defined at (most recent call last):\n"
+        f'  File "{stacks.__file__}", line 9, in run\n\n  File "/home/me/net.py", line 3, in step\n\n'
+        "Shapes differ: 2 and 3\n\t [[{{node a/b/MatMul_0}}]] [Op:__inference_f_212]"
+    )
+    text = rank_main.plain(message)
+    assert 'File "/home/me/net.py", line 3, in step' in text and text.endswith("Shapes differ: 2 and 3")
+    assert "in run" not in text and "[[" not in text
 
 
 def test_a_job_that_computes_is_told_to_ask_for_more_time():
@@ -55,13 +127,27 @@ def test_a_job_that_computes_is_told_to_ask_for_more_time():
     assert "Ask for more" in end["next_step"] and "waited" not in end["what"]
 
 
+def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
+    """Is the rank named that computes while another waits for it, and where?"""
+    records = [{"rank": r, "started": 0.0, "ended": 60.0, "exit_code": -9} for r in range(2)]
+    run = texts.run() | {"options": {"time": 60, "memory": 1}}
+    locations = {
+        0: {"since": 50.0, "where": "line 14 of a.py, in f", "calls": ["evaluate"], "computing": True},
+        1: {"since": 30.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False},
+    }
+    end = endings.decide(run, records, {}, stopped="OutOfTime", locations=locations)
+    assert "Rank 1 waited 30 s for rank 0 in `allreduce` (line 9 of a.py, in f)." in end["what"]
+    assert "Rank 0 was computing in `evaluate` (line 14 of a.py, in f)." in end["what"]
+    assert "Ask for more" in end["next_step"] and "only if rank 0 would have joined" in end["next_step"]
+
+
 @pytest.mark.parametrize(
     "frames, text",
     [
         ([("{tf}/execute.py", 5, "execute"), ("{keras}/trainer.py", 9, "fit"), ("/a/b.py", 14, "train")],
-         "`fit` (line 14 of your cell, in train)"),
-        ([("/a/ipykernel_7/1.py", 3, "main")], "line 3 of your cell, in main"),
-        ([("{tf}/execute.py", 53, "quick_execute")], "code of a library"),
+         "in `fit` (line 14 of your cell, in train)"),
+        ([("/a/ipykernel_7/1.py", 3, "main")], "at line 3 of your cell, in main"),
+        ([("{tf}/execute.py", 53, "quick_execute")], "in code of a library"),
     ],
 )  # fmt: skip
 def test_where_a_rank_stands(frames, text):
@@ -69,10 +155,11 @@ def test_where_a_rank_stands(frames, text):
     import keras
     import tensorflow as tf
 
-    places = {"tf": tf.__path__[0], "keras": keras.__path__[0]}
-    lines = [f'  File "{file.format(**places)}", line {n} in {name}' for file, n, name in frames]
+    locations = {"tf": tf.__path__[0], "keras": keras.__path__[0]}
+    lines = [f'  File "{file.format(**locations)}", line {n} in {name}' for file, n, name in frames]
     dump = 'Thread 0x2 (most recent call first):\n  File "x", line 1 in other\n\n'
-    assert stacks.summary(dump + "Current thread 0x1 (most recent call first):\n" + "\n".join(lines)) == text
+    found = stacks.frames_of(dump + "Current thread 0x1 (most recent call first):\n" + "\n".join(lines))
+    assert waiting.at_location(stacks.location(found, since=0.0)) == text
 
 
 @pytest.mark.parametrize(("requeue", "step"), [(True, "Submit the same call again"), (False, "requeue=True")])

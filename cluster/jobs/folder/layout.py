@@ -9,7 +9,7 @@ A folder `runs/<name>-<key12>/` holds, in the order they appear (their paths: `r
     job.sh           what is run; job.log what it said
     backend.json     who runs it: the launcher or the Slurm job id
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
-    quiet-R.json     since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
+    location-R.json  since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
     ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
     out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
     out-R.part-N     the end of what it printed, while that is more than its log may hold, and

@@ -14,7 +14,7 @@ ROUND = "round-"
 
 # What an attempt left and would mislead the next one.
 LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json")
-LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "quiet-*.json", "stacks*")
+LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "location-*.json", "stacks*")
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class RunFolder:
         """When a rank called the function."""
         return self.path / f"ready-{rank}.json"
 
-    def quiet(self, rank: int) -> Path:
-        """Since when a rank makes no progress, and where it stands; absent while it computes."""
-        return self.path / f"quiet-{rank}.json"
+    def location(self, rank: int) -> Path:
+        """Where a rank stands that makes no progress, and since when (see `state.waiting.Location`)."""
+        return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:
         """The Python stacks of a rank's threads, when they were last asked for."""

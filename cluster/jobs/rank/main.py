@@ -15,6 +15,7 @@ import json
 import linecache
 import os
 import pickle
+import re
 import signal
 import socket
 import sys
@@ -36,6 +37,12 @@ from ..folder.run_folder import CALL, RUN_JSON, RunFolder
 from ..state import attempts
 from . import horovod_trace, on_end, rendezvous, stacks
 
+# What TensorFlow adds to the message of an exception.
+GRAPH = re.compile(
+    r"Graph execution error:\s+Detected at node \S+ defined at \(most recent call last\):\n"
+    r"(?:\s*(?:File \".*|<stack traces unavailable>)\n)*\s*"
+)
+NODES = re.compile(r"\{\{function_node \S+\}\} |\s*\[\[\{\{node \S+\}\}\]\]|\s*\[Op:\w+\]( name: \S*)?")
 FENCE = 1.0  # seconds between two looks whether a later attempt has begun elsewhere
 HERE = str(Path(__file__).resolve().parents[1])  # cluster/jobs: its frames tell a student nothing
 
@@ -182,8 +189,13 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
     text = "".join(traceback.TracebackException(type(e), e, tb).format())
     for name in cells:
         text = text.replace(f'File "{name}"', "Notebook cell")
-    text, message = rank_log.clip(text), rank_log.clip(str(e))
+    message = str(e)
+    if "node " in message or "[Op:" in message:
+        text, message = text.replace(message, plain(message)), NODES.sub("", GRAPH.sub("", message)).strip()
+    text, message = rank_log.clip(text), rank_log.clip(message)
     error = {"type": type(e).__name__, "message": message, "traceback": text, "time": time.time()}
+    frames, line = stacks.of_traceback(tb)
+    error["location"] = stacks.location(frames, error["time"], text=line)
     if isinstance(e, JobError):
         error |= {"what": rank_log.clip(e.what), "next_step": e.next_step}
     if not attempts.superseded(folder):
@@ -191,6 +203,14 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
     print(text, file=sys.stderr, flush=True)
     sys.stdout.flush()
     os._exit(e.code if isinstance(e, SystemExit) and isinstance(e.code, int) and 0 < e.code < 126 else 1)
+
+
+def plain(message: str) -> str:
+    """A message of TensorFlow's without the lines of libraries and the numbers of its nodes."""
+    lines = [x for x in message.splitlines() if x.strip()]
+    files = [re.match(r'\s*File "(.*)", line \d+, in ', x) for x in lines]
+    kept = (x for x, m in zip(lines, files, strict=True) if not m or stacks.own(m[1]))
+    return NODES.sub("", "\n".join(kept))
 
 
 if __name__ == "__main__":

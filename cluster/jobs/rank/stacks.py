@@ -2,8 +2,9 @@
 
 The rank registers a signal at which it writes its stack (`register`). Its parent process looks once a second
 (`Watch.look`): a rank that neither prints, logs nor computes for `QUIET` seconds writes its stack, which
-stays in `stacks-R.txt`. As long as it makes no progress, a summary is in `quiet-R.json`. A request file in
-the run's folder asks all ranks for their stacks, so this needs no signal from another machine.
+stays in `stacks-R.txt`. A summary is in `location-R.json` for as long as it makes no progress; ranks that
+compute while others wait write theirs, too. A request file in the run's folder asks all ranks for their
+stacks, so this needs no signal from another machine.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import os
 import re
 import signal
 import time
+import traceback
 from pathlib import Path
+from types import TracebackType
 
 from cluster.system import files
 
 from ..code.modules import installed
 from ..folder.run_folder import RunFolder
+from ..state.waiting import Location, waiting_ranks
 
 SIGNAL = signal.SIGRTMIN + 10  # used by nothing else: USR1 is NCCL's, USR2 is the warning before a time limit
 QUIET = 10.0  # seconds without progress until a rank counts as waiting
@@ -29,6 +33,9 @@ BUSY = 0.25  # of a core: a rank that uses less does not compute (Horovod's own 
 FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)')
 COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|broadcast|reducescatter|barrier|synchronize|join")
 KERAS = ("evaluate", "predict", "fit")
+KERAS_CALL = re.compile(rf"\.({'|'.join(KERAS)})\(")
+
+Frame = tuple[str, int, str]  # file, line, function
 
 
 def register(folder: Path, rank: int) -> None:
@@ -46,7 +53,9 @@ class Watch:
         self._seen: tuple[int, int] = (0, 0)
         self._cpu = 0.0
         self._asked = 0.0  # when the rank was last asked for its stack
-        self._written = self._stopped = False
+        self._pending = False  # whether what it then wrote has not been read yet
+        self._noted: Location | None = None
+        self._stopped = False
 
     def stop(self) -> None:
         """Keep what is written: from here on the rank is being ended, and what it prints is no progress."""
@@ -64,33 +73,42 @@ class Watch:
         if not self._files.ready(self._rank).exists():  # it imports libraries, or meets the others
             self._since = self._at = now
         progress, self._seen = seen != self._seen, seen
+        others_wait = False
         if now - self._at >= WINDOW:
             cpu = self._cpu_seconds()
             progress = progress or (cpu - self._cpu) > BUSY * (now - self._at)
             self._at, self._cpu = now, cpu
+            others_wait = bool(waiting_ranks(self._files.path) - {self._rank})
+            if self._noted and self._noted["computing"] and not others_wait:
+                self._forget()
         if progress:
             self._since = now
-            if self._written:
-                self._files.quiet(self._rank).unlink(missing_ok=True)
-                self._written = False
+            if self._noted and not self._noted["computing"]:
+                self._forget()
+        waits = now - self._since >= QUIET
+        if self._pending:
+            self._note(not waits)
         request = self._files.stacks_request
         requested = request.stat().st_mtime if request.exists() else 0.0
-        if now - self._since >= QUIET and self._asked > self._since and not self._written:
-            self._note()
-        if requested > self._asked or (now - self._since >= QUIET and self._asked <= self._since):
-            self._ask(now)
+        unknown = waits and (self._noted is None or self._noted["computing"])
+        if unknown or requested > self._asked or (others_wait and not waits):
+            self._ask(now, note=waits or others_wait)
 
-    def _ask(self, now: float) -> None:
+    def _ask(self, now: float, note: bool) -> None:
         with contextlib.suppress(FileNotFoundError):  # not registered yet
             os.truncate(self._files.stacks(self._rank), 0)
             os.kill(self._child, SIGNAL)
-            self._asked = now
+            self._asked, self._pending = now, note
 
-    def _note(self) -> None:
-        """Write down since when the rank has waited, and where; the stack was asked for a second ago."""
-        where = summary(self._files.stacks(self._rank).read_text(errors="replace"))
-        files.write_json(self._files.quiet(self._rank), {"since": self._since, "where": where})
-        self._written = True
+    def _note(self, computing: bool) -> None:
+        """Write down where the rank stands; it was asked for its stack a second ago."""
+        frames = frames_of(self._files.stacks(self._rank).read_text(errors="replace"))
+        self._noted, self._pending = location(frames, self._since, computing), False
+        files.write_json(self._files.location(self._rank), self._noted)
+
+    def _forget(self) -> None:
+        self._files.location(self._rank).unlink(missing_ok=True)
+        self._noted = None
 
     def _sizes(self) -> tuple[int, int]:
         paths = (self._files.log(self._rank), self._files.metrics(self._rank))
@@ -109,27 +127,44 @@ class Watch:
         return used
 
 
-def summary(text: str) -> str:
-    """Where the main thread stands, in a line, from what `faulthandler` wrote: innermost call first.
+def frames_of(text: str) -> list[Frame]:
+    """The frames of the main thread, innermost first, from what `faulthandler` wrote: it writes it last."""
+    lines = text.rstrip().rpartition("most recent call first):\n")[2].splitlines()
+    return [(m["file"], int(m["line"]), m["function"]) for m in map(FRAME.match, lines) if m]
 
-    >>> summary('Thread 0x1 (most recent call first):\\n  File "/home/me/train.py", line 14 in train\\n')
-    'line 14 of train.py, in train'
+
+def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
+    """(frames, innermost first; the student's innermost line as text) of an exception."""
+    found = traceback.extract_tb(tb)[::-1]
+    line = next((f.line or "" for f in found if own(f.filename)), "")
+    return [(f.filename, f.lineno or 0, f.name) for f in found], line
+
+
+def location(frames: list[Frame], since: float, computing: bool = False, text: str = "") -> Location:
+    """Where a rank stands: the student's own line, and what it calls there.
+
+    text: that line, which names the call of Keras where its frames are left out, as in its tracebacks.
+
+    >>> location([("/home/me/train.py", 14, "train")], since=0.0)["where"]
+    'line 14 of your cell, in train'
     """
-    frames = [m.groupdict() for m in map(FRAME.match, _main_thread(text)) if m]
-    own = next((f for f in frames if not f["file"].startswith("<") and not installed(f["file"])), None)
-    if own is None:
-        return "code of a library"
-    file = Path(own["file"]).name if Path(own["file"]).exists() or "/" not in own["file"] else ""
-    where = f"line {own['line']} of {file or 'your cell'}, in {own['function']}"
-    if "ipykernel" in own["file"]:
-        where = f"line {own['line']} of your cell, in {own['function']}"
-    called = frames[: frames.index(own)]
-    collectives = (f["function"] for f in called if "horovod" in f["file"] + f["function"])
-    name = next((n for n in collectives if COLLECTIVES.search(n)), "").removeprefix("horovod_").strip("_")
-    name = name or next((f["function"] for f in called if f["function"] in KERAS), "")
-    return f"`{name}` ({where})" if name else where
+    mine = next((f for f in frames if own(f[0])), None)
+    where = _line(*mine) if mine else "code of a library"
+    called = frames[: frames.index(mine)] if mine else frames
+    names = (function for file, _, function in called if "horovod" in file + function)
+    collective = next(filter(COLLECTIVES.search, names), "").removeprefix("horovod_").strip("_")
+    keras = next((function for _, _, function in called[::-1] if function in KERAS), "")
+    if not keras and (named := KERAS_CALL.search(text)):
+        keras = named[1]
+    calls = [name for name in (keras, collective) if name]
+    return {"since": since, "where": where, "calls": calls, "computing": computing}
 
 
-def _main_thread(text: str) -> list[str]:
-    """The lines of the main thread: faulthandler writes it last."""
-    return text.rstrip().rpartition("most recent call first):\n")[2].splitlines()
+def own(file: str) -> bool:
+    """Whether a file is the student's: a script, a module, a cell of a notebook."""
+    return not file.startswith("<") and not installed(file)
+
+
+def _line(file: str, line: int, function: str) -> str:
+    known = "ipykernel" not in file and (Path(file).exists() or "/" not in file)
+    return f"line {line} of {Path(file).name if known else 'your cell'}, in {function}"

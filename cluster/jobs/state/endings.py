@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from cluster.slurm import states
+from cluster.system.text import named
 
 from ..errors import ENDINGS, JobFailed
 from . import waiting
@@ -16,6 +17,9 @@ from . import waiting
 CONSEQUENCES = re.compile(
     r"HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer", re.I
 )
+
+# What Horovod says where the ranks' requests do not fit together.
+MISMATCH = re.compile(r"Mismatched [^\n]*")
 
 # Lines by which Slurm says in a job's own log what it did to it.
 SLURM_SAID = [
@@ -37,7 +41,7 @@ def decide(
     stopped: str | None = None,
     cancelled_at: float = float("inf"),
     log: str = "",
-    quiet: dict[int, dict[str, Any]] | None = None,
+    locations: dict[int, waiting.Location] | None = None,
     checkpoint: str = "",
 ) -> dict[str, Any]:
     """How the job ended: {ending, rank, what, next_step, traceback}.
@@ -45,7 +49,8 @@ def decide(
     run: its run.json; records: the rank-R.json there are; errors: the error-R.json by rank; stopped: the
     ending that the backend brought about itself (the name of a class of errors), if any; cancelled_at: when
     the job was cancelled (Unix seconds), for an error that a rank had of itself before that is the ending;
-    log: the job's log; quiet: the quiet-R.json by rank; checkpoint: what the run would resume from, as text.
+    log: the job's log; locations: where ranks waited (`waiting.locations`); checkpoint: what the run would
+    resume from, as text.
     """
     p = run["ranks"]
     failed = [r for r in records if r.get("exit_code") != 0]
@@ -59,8 +64,9 @@ def decide(
     )
     if stopped and not (stopped == "Cancelled" and own):
         what, step = words(stopped, run)
+        if locations and stopped in ("OutOfTime", "Cancelled"):
+            what, step = _while_waiting(what, step, records, locations)
         if stopped == "OutOfTime":
-            what, step = _out_of_time(what, step, run, records, quiet or {})
             step = f"{step} {checkpoint}".strip()
         return _end(stopped, what, step)
     if not records:
@@ -74,22 +80,26 @@ def decide(
             "LaunchFailed", f"Rank {missing[0]} was not started.", "Read the job's log: job.logs('job')."
         )
     first = min(failed, key=lambda r: _order(r, errors.get(r["rank"])))
-    return _early_return(_of_rank(first, errors), records, errors)
+    end = _early_return(_of_rank(first, errors), records, errors)
+    return _different_collectives(end, errors)
 
 
-def _out_of_time(
-    what: str, step: str, run: dict[str, Any], records: list[dict[str, Any]], quiet: dict[int, dict[str, Any]]
+def _while_waiting(
+    what: str, step: str, records: list[dict[str, Any]], locations: dict[int, waiting.Location]
 ) -> tuple[str, str]:
-    """What happened and the next step: more time helps only a job whose ranks were computing."""
-    left = [r["rank"] for r in records if r.get("exit_code") != 0]
-    if not left or not any(r in quiet for r in left) or (len(left) < 2 and run["ranks"] < 2):
-        return what, step
+    """What happened and the next step, if ranks waited: more time helps only ranks that compute."""
     at = max((r.get("ended", 0.0) for r in records), default=0.0) or time.time()
-    if all(r in quiet for r in left):
-        what = f"{what} No rank was computing at the end."
-    else:
-        what = f"{what} Some ranks waited for others."
-    return f"{what} {waiting.describe(records, quiet, at)}", f"More time would not help. {waiting.UNEQUAL}"
+    what = f"{what} {waiting.describe(records, locations, at)}"
+    if len(records) < 2:
+        return what, step
+    left = [r["rank"] for r in records if r.get("exit_code") != 0]
+    computing = [r for r in left if r not in locations or locations[r]["computing"]]
+    if not computing:
+        return what, waiting.UNEQUAL
+    return (
+        what,
+        f"{step} That helps only if {named(computing)} would have joined the others. {waiting.UNEQUAL}",
+    )
 
 
 def _early_return(
@@ -99,13 +109,42 @@ def _early_return(
     error = errors.get(end["rank"])
     if not error or not CONSEQUENCES.search(error["type"] + error["message"]):
         return end
-    returned = [r for r in records if r.get("exit_code") == 0]
-    if not returned:
+    over = [r for r in records if r.get("exit_code") == 0]
+    if not over:
         return end
-    waited = [r["rank"] for r in records if r["rank"] in errors and r.get("exit_code") != 0]
-    names = f"rank{'s' * (len(waited) > 1)} {', '.join(map(str, waited))}"
-    what = f"{waiting.describe(returned, {}, 0.0)} After that, {names} still called a collective."
-    return end | {"what": f"{what} ({end['what']})", "next_step": waiting.UNEQUAL}
+    ranks = [r["rank"] for r in over]
+    what = f"{named(ranks).capitalize()} {waiting.returned(over)}, but"
+    stood = _locations(errors)
+    left = [f"{named(rs)} still waited for {named(ranks)} {where}" for where, rs in stood.items()]
+    return end | {
+        "what": f"{what} {', and '.join(left).rstrip()}.",
+        "next_step": waiting.UNEQUAL,
+        "traceback": "",
+    }
+
+
+def _different_collectives(end: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    """The ending, with the location of each rank, if ranks met in different collectives."""
+    error = errors.get(end["rank"])
+    if (
+        not error
+        or not (mismatch := MISMATCH.search(error["message"]))
+        or len(stood := _locations(errors)) < 2
+    ):
+        return end
+    where = ", ".join(f"{named(ranks)} {where}" for where, ranks in stood.items())
+    what = f"The ranks called different collectives: {where}. Horovod: {mismatch[0]}"
+    return end | {"what": what, "next_step": waiting.UNEQUAL, "traceback": ""}
+
+
+def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
+    """{location as text: the ranks that an exception ended there}."""
+    stood: dict[str, list[int]] = {}
+    for rank, error in errors.items():
+        stood.setdefault(waiting.at_location(error["location"]) if "location" in error else "", []).append(
+            rank
+        )
+    return stood
 
 
 def words(ending: str, run: dict[str, Any]) -> tuple[str, str]:
@@ -159,7 +198,7 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
     if error:
         text = error["traceback"]
         what = f"{error['type']} on rank {rank}: {error['message']}".rstrip(": ")
-        step = f"Mend the code and submit again. All that rank {rank} printed: job.logs({rank})."
+        step = f"Fix the code and submit again. All that rank {rank} printed: job.logs({rank})."
         return _end("RankFailed", what, step, rank, text)
     if code is None:
         return _end(

@@ -88,7 +88,8 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     late = stopped == "OutOfTime" or "TIME LIMIT" in log
     end = endings.decide(
         run, records, errors, stopped=stopped, cancelled_at=cancelled_at, log=log,
-        quiet=waiting.quiet_ranks(folder, run["ranks"]), checkpoint=_checkpoint(folder, run) if late else "",
+        locations=waiting.locations(folder, run["ranks"]),
+        checkpoint=_checkpoint(folder, run) if late else "",
     )  # fmt: skip
     times = [r["started"] for r in records]
     end |= {

@@ -1,55 +1,113 @@
-"""Which ranks of a job make no progress, where each of them stands, and for which rank they wait."""
+"""Which ranks of a job make no progress, where each of them stands, and for which ranks they wait."""
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from cluster.system import files
+from cluster.system.text import named
 
 from ..folder.run_folder import RunFolder
 
 SHOWN_AFTER = 30.0  # seconds without progress until a running job says that it waits
 UNEQUAL = (
     "All ranks must call the same collectives equally often: give each rank the same number of batches, "
-    "the same validation_data and the same callbacks. job.stacks() shows where each rank stood."
+    "the same validation_data and the same callbacks, and call evaluate() on all ranks or on none."
 )
 
 
-def quiet_ranks(folder: Path, ranks: int) -> dict[int, dict[str, Any]]:
-    """{rank: {since, where}} of the ranks that make no progress."""
-    found = {r: files.read_json(RunFolder(folder).quiet(r)) for r in range(ranks)}
-    return {r: quiet for r, quiet in found.items() if quiet}
+class Location(TypedDict):
+    """Where a rank stands (location-R.json), or stood when an exception ended it."""
+
+    since: float  # Unix seconds: of its last progress
+    where: str  # "line 14 of train.py, in train"
+    calls: list[str]  # what that line calls, outermost first: a method of Keras, a collective
+    computing: bool  # while others wait for it
 
 
-def describe(records: list[dict[str, Any]], quiet: dict[int, dict[str, Any]], at: float) -> str:
-    """Where each rank stood at a time (Unix seconds), a sentence per rank.
+def locations(folder: Path, ranks: int) -> dict[int, Location]:
+    """{rank: location} of the ranks that wait, and of those that compute meanwhile; {} if none waits."""
+    found = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
+    found = {r: p for r, p in found.items() if p}
+    return found if any(not p["computing"] for p in found.values()) else {}
 
-    records: the rank-R.json there are; quiet: what `quiet_ranks` returns.
-    """
-    return " ".join(_sentence(record, quiet.get(record["rank"]), at) for record in records)
 
-
-def _sentence(record: dict[str, Any], quiet: dict[str, Any] | None, at: float) -> str:
-    rank = record["rank"]
-    if record.get("exit_code") == 0:
-        return f"Rank {rank} returned after {record['ended'] - record['started']:.0f} s."
-    if quiet:
-        return f"Rank {rank} waited for {max(0.0, at - quiet['since']):.0f} s in {quiet['where']}."
-    return f"Rank {rank} was computing."
+def waiting_ranks(folder: Path) -> set[int]:
+    """The ranks that wait: one look into the folder, for ranks that look every few seconds."""
+    names = [n for n in os.listdir(folder) if n.startswith("location-") and n.endswith(".json")]
+    found = {int(n[9:-5]): files.read_json(folder / n) for n in names}
+    return {r for r, p in found.items() if p and not p["computing"]}
 
 
 def now(folder: Path) -> str:
-    """What a running job says while ranks wait: for which ranks, since when, and where; "" if none does."""
+    """What a running job says while ranks wait: since when, where, and for which ranks; "" if none does."""
     run = files.read_json(RunFolder(folder).run_json)
-    quiet = quiet_ranks(folder, run["ranks"])
-    quiet = {r: q for r, q in quiet.items() if time.time() - q["since"] >= SHOWN_AFTER}
-    if not quiet:
+    found, at = locations(folder, run["ranks"]), time.time()
+    if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in found.values()):
         return ""
-    longest = time.time() - min(q["since"] for q in quiet.values())
-    others = [r for r in range(run["ranks"]) if r not in quiet]
-    for_whom = f", waiting for rank{'s' * (len(others) > 1)} {', '.join(map(str, others))}" if others else ""
-    names = f"rank{'s' * (len(quiet) > 1)} {', '.join(map(str, quiet))}"
-    where = "; ".join(f"rank {r} is in {q['where']}" for r, q in quiet.items())
-    return f"No progress of {names} for {longest:.0f} s{for_whom}: {where}."
+    ranks = range(run["ranks"])
+    records = [files.read_json(RunFolder(folder).rank(r)) or {"rank": r} for r in ranks]
+    return describe(records, found, at, running=True)
+
+
+def describe(
+    records: list[dict[str, Any]], found: dict[int, Location], at: float, *, running: bool = False
+) -> str:
+    """Where the ranks stood at a time (Unix seconds): a sentence for all that stood at one location.
+
+    records: the rank-R.json there are; found: what `locations` returns; running: whether the job still runs.
+    """
+    groups: dict[tuple[str, str], list[int]] = {}
+    for record in records:
+        groups.setdefault(_stands(record, found.get(record["rank"]), len(records)), []).append(record["rank"])
+    order = sorted(groups.items(), key=lambda group: group[0][0] != "waits")
+    blockers = sorted(r for (how, _), ranks in order if how != "waits" for r in ranks)
+    sentences = []
+    for (how, where), ranks in order:
+        others = blockers or sorted({r["rank"] for r in records} - set(ranks))
+        one = len(ranks) == 1
+        seconds = max((at - found[r]["since"] for r in ranks if r in found), default=0.0)
+        if how == "waits":
+            verb = ("has waited" if one else "have waited") if running else "waited"
+            text = f"{verb} {seconds:.0f} s for {named(others)} {where}" if others else f"{verb} {where}"
+        elif how == "idle":
+            verb = ("has been" if one else "have been") if running else ("was" if one else "were")
+            text = f"{verb} idle for {seconds:.0f} s {where}"
+        elif how == "returned":
+            text = returned([r for r in records if r["rank"] in ranks])
+        else:
+            verb = ("is" if one else "are") if running else ("was" if one else "were")
+            text = f"{verb} computing {where}"
+        sentences.append(f"{named(ranks).capitalize()} {text.rstrip()}.")
+    return " ".join(sentences)
+
+
+def _stands(record: dict[str, Any], location: Location | None, ranks: int) -> tuple[str, str]:
+    """(how, where): "returned", "waits" in a collective for other ranks, "idle", "computing"."""
+    if record.get("exit_code") == 0:
+        return "returned", ""
+    if location is None:
+        return "computing", ""
+    if location["computing"]:
+        return "computing", at_location(location)
+    return "waits" if location["calls"] and ranks > 1 else "idle", at_location(location)
+
+
+def at_location(location: Location) -> str:
+    """A location as text.
+
+    >>> at_location(Location(since=0.0, where="line 9 of a.py", calls=["allreduce"], computing=False))
+    'in `allreduce` (line 9 of a.py)'
+    """
+    calls = ", called by ".join(f"`{name}`" for name in reversed(location["calls"]))
+    if calls:
+        return f"in {calls} ({location['where']})"
+    return f"{'at' if location['where'].startswith('line') else 'in'} {location['where']}"
+
+
+def returned(records: list[dict[str, Any]]) -> str:
+    """ "returned after 12 s", of the ranks with these records."""
+    return f"returned after {max(r['ended'] - r['started'] for r in records):.0f} s"
