@@ -36,10 +36,10 @@ def check(run: dict[str, Any]) -> None:
     answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
     try:
         lines = dict((name, value) for name, value, _ in batch_script.requests(run))
-        asked = {"partition": lines.get("partition")}
-        asked |= {} if site.MEMORY & lines.keys() else {"memory": None}  # as the site assigns it
-        asked |= {} if site.GPUS & lines.keys() else {"gpus_per_rank": 0}
-        limits.check(run["options"] | asked, limits.read_partitions(answer.splitlines()))
+        requested = {"partition": lines.get("partition")}
+        requested |= {} if site.MEMORY & lines.keys() else {"memory": None}  # as the site assigns it
+        requested |= {} if site.GPUS & lines.keys() else {"gpus_per_rank": 0}
+        limits.check(run["options"] | requested, limits.read_partitions(answer.splitlines()))
     except limits.TooMuch as e:
         raise CanNeverRun(e.what, e.next_step) from None
 
