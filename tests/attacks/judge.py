@@ -7,6 +7,8 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bs4 import BeautifulSoup
+
 from tests.attacks.corpus import SECRETS
 
 SCRIPT = re.compile(r"<script[^>]*>[^<]*exploit-ran|<img[^>]*onerror|<svg[^>]*onload|javascript\W*alert")
@@ -20,6 +22,7 @@ class Outcome:
     largest: float
     said: str = ""
     gains: list[str] = field(default_factory=list)
+    seconds: float = 0.0  # from the start of its grading to the verdict
 
     @property
     def won(self):
@@ -40,7 +43,16 @@ def judge(attack, score, largest, said, outputs, page, ordinary=()):
         outcome.gains.append(f"saw {secret}")
     if SCRIPT.search(page):
         outcome.gains.append("its script is in the feedback")
+    if imitated(page):
+        outcome.gains.append("its HTML looks like the page's own points")
     return outcome
+
+
+def imitated(page):
+    """Does a page have a second total or table of checks, or two elements with one id?"""
+    soup = BeautifulSoup(page, "html.parser")
+    ids = [element["id"] for element in soup.select("[id]")]
+    return max(len(soup.select(kind)) for kind in (".total", ".checks")) > 1 or len(set(ids)) < len(ids)
 
 
 def secrets_in(text):

@@ -3,8 +3,12 @@
 import hashlib
 import os
 import site
+from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
+from cluster.staff.classes import grading_folder
 from cluster.staff.course import Course, say
 from tests.attacks import corpus, judge
 from tests.attacks.corpus import ASSIGNMENT
@@ -12,25 +16,48 @@ from tests.attacks.corpus import ASSIGNMENT
 LIMITS = {
     "cell": 10, "check": 10, "total": 60, "memory": 2**30, "processes": 64, "disk": 2**26, "output": 500_000,
 }  # fmt: skip
+RIGHT = "def double(x):\n    return 2 * x"
 HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}  # points; the attackers' names lie between them
 
 
-def grade_attacks(root, attacks, workspace):
-    """{attack: Outcome}; what cannot be laid at the door of one stands under "the class"."""
+@dataclass
+class Submission:
+    """What an honest student hands in, and the points that it deserves.
+
+    add: a function that changes the folder afterwards, as by a file of some size.
+    """
+
+    answer: str
+    points: float
+    add: Callable[[Path], object] = lambda folder: None
+
+
+def plain_submission(points):
+    """A right one or a wrong one."""
+    return Submission(RIGHT if points else corpus.WRONG, points)
+
+
+def grade_attacks(root, attacks, workspace, honest=None):
+    """{attack: Outcome}; what cannot be laid at the door of one stands under "the class".
+
+    honest: {student: Submission}; by default those of HONEST.
+    """
+    honest = honest or {name: plain_submission(points) for name, points in HONEST.items()}
     config = (root / "nbgrader_config.py").read_text()
     course, home = corpus.make_course(root, workspace, config)
     with judge.Service() as service, surroundings(HOME=str(home), JUPYTERHUB_API_TOKEN="canary-token"):
         released = release(course)
         ours = Course(course)
         corpus.mark_gradebook(ours.coursedir.db_url, "bob")
-        for student, points in HONEST.items():
-            answer = "def double(x):\n    return 2 * x" if points else corpus.WRONG
-            corpus.honest(released, ours.folder("submitted", student, ASSIGNMENT), answer, "canary-work")
+        for student, submission in honest.items():
+            folder = ours.folder("submitted", student, ASSIGNMENT)
+            corpus.honest(released, folder, submission.answer, "canary-work")
+            submission.add(folder)
         for name, attack in attacks.items():
             folder = ours.folder("submitted", f"mallory-{name}", ASSIGNMENT)
             corpus.hand_in(attack, released, folder, course, home, service.port)
-        before = fingerprint(ours)
-        say(f"grading {len(attacks)} attacks and {len(HONEST)} honest students …")
+        before = fingerprint(ours, honest)
+        say(f"grading {len(attacks)} attacks and {len(honest)} honest students …")
         result = grade(course)
         ours.feedback(ASSIGNMENT, "*")
         found = {name: outcome(ours, attack, result) for name, attack in attacks.items()}
@@ -39,7 +66,7 @@ def grade_attacks(root, attacks, workspace):
             found[name].gains.append(f"left {', '.join(paths)}")
         for name, pids in judge.left_over(attacks).items():
             found[name].gains.append(f"left process {pids}")
-        found |= of_the_class(ours, result, before, service)
+        found |= of_the_class(ours, honest, before, service)
     return found
 
 
@@ -79,7 +106,11 @@ def outcome(course, attack, result):
     notebook = nbformat.read(graded, as_version=4) if graded.exists() else None
     text = page.read_text() if page.exists() else ""
     explanation = result.unreadable.get(student) or result.ungraded.get(student) or why(notebook)
-    return judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text)
+    made = judge.judge(attack, score, largest, explanation, judge.outputs_of(notebook), text)
+    on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), ASSIGNMENT)
+    verdict = on_disk.verdict(student, on_disk.recorded(student).get("key") or "none")
+    made.seconds = verdict["seconds"] if verdict else 0.0
+    return made
 
 
 def why(notebook):
@@ -92,23 +123,24 @@ def why(notebook):
     return ""
 
 
-def of_the_class(course, result, before, service):
+def of_the_class(course, honest, before, service):
     """{"the class": Outcome} where something happened that no single attack is known to have done."""
     found = judge.Outcome(None, 0)
-    for student, points in HONEST.items():
+    for student, submission in honest.items():
         score, largest = scores(course, student)
-        if (score, largest) != (points, 4):
-            found.gains.append(f"{student} has {score} of {largest} points instead of {points} of 4")
-    after = fingerprint(course)
+        if (score, largest) != (submission.points, 4):
+            words = f"{student} has {score} of {largest} points instead of {submission.points} of 4"
+            found.gains.append(words)
+    after = fingerprint(course, honest)
     found.gains += [f"{path} was changed" for path in sorted(before) if after.get(path) != before[path]]
     found.gains += ["the network was reached"] if service.reached else []
     return {"the class": found} if found.gains else {}
 
 
-def fingerprint(course):
+def fingerprint(course, honest):
     """{path: hash} of what no student may change."""
     folders = [course.root / "solutions", course.root / "exercises", course.root / "nbgrader_config.py"]
-    folders += [course.folder("submitted", student, ASSIGNMENT) for student in HONEST]
+    folders += [course.folder("submitted", student, ASSIGNMENT) for student in honest]
     files = [p for folder in folders for p in ([folder] if folder.is_file() else folder.rglob("*"))]
     return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.is_file()}
 

@@ -20,7 +20,7 @@ from cluster.staff.engine.inside.channel import Late
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
 from cluster.staff.engine.submission import GradedNotebook
 
-from .sandboxes import STUB, assignment, cell, filled, need, patiently, tiny
+from .sandboxes import STUB, PatientEngine, assignment, cell, filled, need, patiently, tiny
 
 CANARY = "canary-8c1f"
 RIGHT = "def double(x):\n    return 2 * x"
@@ -32,7 +32,7 @@ LIMITS = Limits(cell=20, check=20, total=240, processes=64, memory=2**30, output
 def engine():
     need()
     os.environ["COURSE_TOKEN"] = CANARY
-    with Engine(workers=2, limits=LIMITS) as engine:
+    with PatientEngine(workers=2, limits=LIMITS) as engine:
         engine.grade(tiny(RIGHT))  # the fork server stands: its start counts for nobody
         yield engine
     del os.environ["COURSE_TOKEN"]
@@ -42,7 +42,7 @@ def engine():
 def cold():
     """Without the fork server, as on a machine that allows no namespaces inside namespaces."""
     need()
-    with Engine(workers=2, limits=LIMITS, warm=False) as engine:
+    with PatientEngine(workers=2, limits=LIMITS, warm=False) as engine:
         yield engine
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from traitlets.config import Config
 
+SECONDS = 20  # of CPU time for a page; the longest honest one takes two
 INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
 NOTHING = "No response."  # what nbgrader says of an empty answer
@@ -240,7 +241,7 @@ class Feedback(HTMLExporter):
         limited.preload(__name__, "nbgrader.converters")
         steps = [type(step) for step in self._preprocessors]
         try:
-            page = limited.call(rendered, self.config, steps, nb, resources)
+            page = limited.call(rendered, self.config, steps, nb, resources, seconds=SECONDS)
         except SubmissionError as why:
             left_out = f"Your own cells are not shown here: the page with them {why}."
             page = limited.call(rendered, self.config, steps, nb, resources, left_out)

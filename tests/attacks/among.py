@@ -1,0 +1,119 @@
+"""`python -m tests.attacks.among`: a class of 30 honest students and one attacker of each kind, three times.
+
+It prints a table of attacks: points, seconds until the verdict, and what the others lost. With --write the
+table is put into the README of the engine.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nbformat
+
+from cluster.staff.course import find_root, say
+
+from . import corpus, ours
+from .ours import RIGHT, Submission
+
+ATTACKERS = {  # one attack of each kind
+    "slow_to_compile": "parsers",
+    "deep_expression": "parsers",
+    "huge_notebook": "sizes",
+    "outputs_of_many_parts": "sizes",
+    "slow_to_render": "the feedback",
+    "marks_as_html": "the feedback",
+    "many_endless_cells": "time",
+    "hangs_then_blames": "time",
+    "strict_seccomp": "who has killed it",
+    "fork_bomb": "memory and processes",
+}
+MIB = 2**20
+README = Path("cluster/staff/engine/README.md")
+BEGIN, END = "<!-- the table of python -m tests.attacks.among -->", "<!-- its end -->"
+
+
+def file_of(size):
+    """Adds a file of so many bytes."""
+    return lambda folder: (folder / "data.bin").write_bytes(bytes(size))
+
+
+def figures_of(count):
+    """Adds a cell with so many figures of 1 MiB, as a notebook that was run has."""
+
+    def add(folder):
+        path = folder / "doubling.ipynb"
+        notebook = nbformat.read(path, as_version=4)
+        figure = "iVBORw0KGgo" + "A" * MIB
+        cell = nbformat.v4.new_code_cell("x = 1")
+        cell.outputs = [nbformat.v4.new_output("display_data", {"image/png": figure}) for _ in range(count)]
+        notebook.cells.append(cell)
+        nbformat.write(notebook, path)
+
+    return add
+
+
+def honest_students():
+    """{name: Submission} of 30: right, partly right and wrong ones, and some at limits of sizes."""
+    half = "def double(x):\n    return 2 * x if x is not None and getattr(x, 'ndim', 0) == 0 else x"
+    kinds = [
+        *[Submission(RIGHT, 4)] * 15,
+        *[Submission(corpus.WRONG, 0)] * 3,
+        *[Submission(half, 2)] * 3,
+        *[Submission(RIGHT, 4, file_of(size)) for size in (0, 4 * MIB - 1, 4 * MIB, 4 * MIB + 1)],
+        *[Submission(RIGHT, 4, figures_of(count)) for count in (1, 20)],
+        Submission(f"# {'long ' * 100_000}\n{RIGHT}", 4),
+        Submission(f"{RIGHT}\nprint('x' * 400_000)", 4),
+        Submission(f"import time\ntime.sleep(3)\n{RIGHT}", 4),
+    ]
+    return {f"student{number:02}": kind for number, kind in enumerate(kinds)}
+
+
+def grade_classes(root, times):
+    """[{attack: Outcome}] of so many classes, each graded anew."""
+    attacks = corpus.load_all(root / "tests" / "exploits")
+    attacks = {name: attacks[name] for name in ATTACKERS}
+    with tempfile.TemporaryDirectory(prefix="exploits-") as scratch:
+        return [
+            ours.grade_attacks(root, attacks, Path(scratch) / str(number), honest_students())
+            for number in range(times)
+        ]
+
+
+def table(classes):
+    """The outcomes of several classes, as Markdown."""
+    lines = ["| attack | kind | points | seconds, median (range) | what it or others got or lost |"]
+    lines.append("|---|---|---|---|---|")
+    for name, kind in ATTACKERS.items():
+        found = [one[name] for one in classes]
+        points = sorted({"not graded" if one.score is None else f"{one.score:g} of 4" for one in found})
+        seconds = sorted(one.seconds for one in found)
+        middle = f"{statistics.median(seconds):.0f} ({seconds[0]:.0f}–{seconds[-1]:.0f})"
+        won = "; ".join(sorted({one.won for one in found} - {""})) or "nothing"
+        lines.append(f"| `{name}` | {kind} | {', '.join(points)} | {middle} | {won} |")
+    lost = sorted({one["the class"].won for one in classes if "the class" in one})
+    lines.append(f"| all together | | | | the 30 honest students: {'; '.join(lost) or 'nothing'} |")
+    return "\n".join(lines)
+
+
+def main(argv=None):
+    """Grade the classes; 1 if anybody got or lost what was not deserved."""
+    parser = argparse.ArgumentParser(prog="python -m tests.attacks.among", description=__doc__)
+    parser.add_argument("--times", type=int, default=3, metavar="N", help="so many classes (default: 3)")
+    parser.add_argument("--write", action="store_true", help=f"put the table into {README}")
+    options, root = parser.parse_args(argv), find_root()
+    began = time.monotonic()
+    classes = grade_classes(root, options.times)
+    made = table(classes)
+    say(f"{made}\n{options.times} classes, {time.monotonic() - began:.0f} s")
+    if options.write:
+        text = (root / README).read_text(encoding="utf-8")
+        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+        (root / README).write_text(f"{before}{BEGIN}\n{made}\n{END}{after}", encoding="utf-8")
+    return int(any(outcome.won for found in classes for outcome in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
