@@ -4,6 +4,7 @@ PY := $(VENV)/bin/python
 export VENV
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+unexport PYTHONDONTWRITEBYTECODE  # hundreds of processes of the tests would each compile the package again
 WORKERS ?= 2# of `make test`; 0: in one process, for a debugger
 ROOT_FLAG := $(shell [ "$$(id -u)" = 0 ] && echo --allow-root)
 
@@ -20,7 +21,7 @@ lab: setup  ## build the environment where it is missing and open JupyterLab at 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
 	$(PY) -m cluster.staff demo
 
-test: setup-test  ## lint, unit tests, jobs on a real Slurm; releases, one lecture, a few wrong solutions of each assignment
+test: setup-test  ## lint, unit tests, jobs on a real Slurm; one lecture; release and a few submissions of each assignment
 	@$(MAKE) --no-print-directory lint
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
