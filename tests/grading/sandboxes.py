@@ -69,6 +69,5 @@ def filled(notebook, replace=None, text=None):
 
 
 def assignment():
-    """The notebook of assignment 01 with its solution, and {name: Mutant}."""
-    notebook = twins.notebook(ASSIGNMENT)
-    return notebook, {m.name: m for m in wrong_solutions.load_all(ROOT, ASSIGNMENT.parent.name, notebook)}
+    """The notebook of assignment 01 with its solution."""
+    return twins.notebook(ASSIGNMENT)
