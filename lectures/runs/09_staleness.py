@@ -1,17 +1,24 @@
-"""Train with stale gradients, record losses and errors: python lectures/runs/09_staleness.py
+"""Train with stale gradients, record errors and batches: python lectures/runs/09_staleness.py
 
 A small network (LAYERS, ReLU) learns the first IMAGES images of Fashion-MNIST by plain SGD in one process,
-EPOCHS times, BATCH images a gradient. The gradient of update t is taken at the weights of update t - s:
+BATCH images per gradient. The gradient of update t is taken at the weights of update t - s. ARMS:
 
-    fixed       s is the same in all updates (but for the first s)
-    server      s is drawn by the twin of lecture 09, a parameter server with 8 workers, of which two are
-                three times as slow; RULES says what becomes of the rate
-    together    synchronous: k batches and one update, s = 0
+    s = …        s is the same in all updates (but for the first s)
+    server, …    s is drawn by the simulation of lecture 09: a parameter server with the workers of SCENARIOS;
+                 every update has the same learning rate
+    by its own   as "server, 8, 2 slow", but each update's rate is divided by its own s, and all rates are
+                 then scaled to the same mean
+    together, k  synchronous: k batches per update, s = 0
 
-For each there are several rates and SEEDS seeds. Runs of one seed begin with the same weights, see the same
-batches in the same order, and have the same s. One job a seed; half a minute each. What the ledger of runs
-holds already is not run again. The record has the mean loss of every 16 batches, the test error on 10,000
-images at the end, versions, machine, date and the script's hash.
+Each arm runs at RATES with the seeds TUNING and SEEDS. Runs of one seed start with the same weights,
+see the same batches in the same order, and have the same s in the arms of one scenario. The rate of an
+arm is chosen on TUNING, which are not reported: by the error on HELD_OUT more training images, or by
+the batches to the goal. EPOCHS passes over the images; arms of 64 workers train until the goal is
+reached, for at most LONG passes. The record has for each run the batches until the mean training loss
+of 16 batches is below GOAL (null: never), the errors on the held-out and on 10,000 test images (null
+for 64 workers), versions, machine, date and the script's hash.
+
+One job per seed, half a minute to two minutes each. A seed that is already in the run log is not run again.
 """
 
 import argparse
@@ -19,6 +26,7 @@ import collections
 import hashlib
 import heapq
 import json
+import math
 import pathlib
 import subprocess
 import tempfile
@@ -28,16 +36,32 @@ import numpy as np
 from cluster import jobs
 
 HERE = pathlib.Path(__file__).parent
-SEEDS = [0, 1, 2, 3, 4]
-LAYERS, BATCH, IMAGES, EPOCHS = (196, 64, 10), 32, 12_288, 4
+TUNING, SEEDS = [0, 1, 2, 8, 9, 10, 11, 12], [3, 4, 5, 6, 7]
+LAYERS, BATCH, IMAGES, HELD_OUT = (196, 64, 10), 32, 12_288, 5_000
+EPOCHS, LONG, GOAL = 4, 24, 0.6
 FIXED = [0, 1, 3, 7, 15, 31, 63]
-RATES = [1.6, 0.8, 0.4, 0.2, 0.1, 0.05, 0.025, 0.0125, 0.00625]
-TOGETHER = [6, 8]  # batches of one update
-RULES = {
-    "same": lambda eta, s, mean: eta,
-    "by the mean": lambda eta, s, mean: eta / mean,
-    "by its own": lambda eta, s, mean: eta / max(1, s),
+RATES = [0.4 * 2**i for i in range(3, -8, -1)]  # 3.2 to 0.003125
+TOGETHER = [6, 7, 8]  # batches of one update
+TOGETHER_64 = [60, 64]
+MEDIAN, SPREAD = 0.060, 0.3  # s, and the standard deviation of its logarithm
+SCENARIOS = {  # of lecture 09
+    "8 equal": {"workers": 8},
+    "8, 2 slow": {"workers": 8, "slow": 2, "factor": 3.0},
+    "8, stragglers": {"workers": 8, "odds": 0.05, "late": 4.0},
+    "64, stragglers": {"workers": 64, "odds": 0.05, "late": 4.0},
 }
+
+
+def seconds_of(scenario, seed=0):
+    """draw(worker): how long its next gradient takes, in s."""
+    rng = np.random.default_rng([9, seed])
+
+    def draw(worker):
+        slow = scenario["factor"] if worker < scenario.get("slow", 0) else 1
+        late = scenario["late"] if rng.random() < scenario.get("odds", 0) else 1
+        return MEDIAN * slow * late * math.exp(SPREAD * rng.standard_normal())
+
+    return draw
 
 
 def parameter_server(draw, workers, updates, service=0.0):
@@ -94,13 +118,17 @@ def error(w, x, y):
     return round(100 * (1 - float(right.mean())), 2)
 
 
-def train(seed, data, staleness, rate, k=1):
-    """SGD with update t's gradient, of k batches, at the weights of update t - staleness[t], at rate[t]."""
-    (x, y), (x_test, y_test) = data
+def train(seed, data, staleness, rate, k=1, until_goal=False):
+    """SGD with update t's gradient, of k batches, at the weights of update t - staleness[t], at rate[t].
+
+    staleness, rate: (updates,); until_goal: stop at GOAL and measure no error.
+    """
+    (x, y), *others = data
     rng, w = np.random.default_rng([9, seed, 1]), network(seed)
-    batches = np.concatenate([rng.permutation(IMAGES) for _ in range(EPOCHS)]).reshape(-1, BATCH)
+    batches = np.concatenate([rng.permutation(IMAGES) for _ in range(len(staleness) * BATCH // IMAGES)])
+    batches = batches.reshape(-1, BATCH)
     past = collections.deque([w], maxlen=int(staleness.max()) + 1)  # the newest is the last
-    losses = []
+    losses, goal = [], None
     for t in range(len(batches) // k):
         take = batches[t * k : t * k + k].ravel()
         old = past[max(-1 - int(staleness[t]), -len(past))]
@@ -108,9 +136,35 @@ def train(seed, data, staleness, rate, k=1):
             loss, g = gradient(old, x[take], y[take])
             past.append(w := w - np.float32(rate[t]) * g)
         losses += [loss] * k
-    whole = np.reshape(losses[: len(losses) // 16 * 16], (-1, 16)).mean(1)
-    kept = [round(float(v), 4) if np.isfinite(v) else None for v in whole]
-    return {"losses": kept, "error": error(w, x_test, y_test)}
+        if goal is None and len(losses) // 16 > (len(losses) - k) // 16:
+            last = len(losses) // 16 * 16
+            if np.mean(losses[max(last - max(16, k), 0) : last]) < GOAL:
+                goal = last
+        if until_goal and (goal or not np.isfinite(loss)):
+            break
+    if until_goal:
+        return {"goal": goal, "held out": None, "error": None}
+    held_out, test = (error(w, *images) for images in others)
+    return {"goal": goal, "held out": held_out, "error": test}
+
+
+def arms(seed):
+    """{name of an arm: (staleness (updates,), rates at η = 1 (updates,), batches of an update, long)}."""
+    updates, many = EPOCHS * IMAGES // BATCH, LONG * IMAGES // BATCH
+    drawn = {
+        name: parameter_server(seconds_of(one, seed), one["workers"], many if "64" in name else updates)[:, 2]
+        for name, one in SCENARIOS.items()
+    }
+    found = {f"s = {s}": (np.full(updates, s), np.ones(updates), 1, False) for s in FIXED}
+    for name, s in drawn.items():
+        found[f"server, {name}"] = s, np.ones(len(s)), 1, "64" in name
+    s = drawn["8, 2 slow"]
+    own = 1 / np.maximum(1, s)
+    found["by its own"] = s, own / own.mean(), 1, False
+    for k in TOGETHER + TOGETHER_64:
+        n = many if k in TOGETHER_64 else updates
+        found[f"together, {k}"] = np.zeros(n), np.ones(n), k, k in TOGETHER_64
+    return found
 
 
 def experiment(seed):
@@ -120,30 +174,20 @@ def experiment(seed):
     from cluster.jobs import log
     from cluster.training.data import fashion_mnist
 
-    data = []
-    for split, count in {"train": IMAGES, "test": 10_000}.items():
-        x, y = fashion_mnist(split, count)
-        data.append((x.reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196), y))
-    updates = EPOCHS * IMAGES // BATCH
-    rng = np.random.default_rng([9, seed, 2])
-    drawn = parameter_server(
-        lambda worker: (3 if worker < 2 else 1) * float(np.exp(0.3 * rng.standard_normal())), 8, updates
-    )[:, 2]
+    def small(x):
+        return x.reshape(-1, 14, 2, 14, 2).mean((2, 4)).reshape(-1, 196)
+
+    x, y = fashion_mnist("train", IMAGES + HELD_OUT)
+    x_test, y_test = fashion_mnist("test", 10_000)
+    data = (small(x[:IMAGES]), y[:IMAGES]), (small(x[IMAGES:]), y[IMAGES:]), (small(x_test), y_test)
     rows = []
     with threadpool_limits(1):
-        for eta in RATES:
-            same = np.full(updates, eta)
-            for s in FIXED:
-                what = {"kind": "fixed", "s": s, "rate": eta}
-                rows.append(what | train(seed, data, np.full(updates, s), same))
-            for k in TOGETHER:
-                what = {"kind": "together", "k": k, "rate": eta}
-                rows.append(what | train(seed, data, np.zeros(updates), same, k))
-            for name, rule in RULES.items():
-                rates = np.array([rule(eta, s, drawn.mean()) for s in drawn])
-                rows.append({"kind": "server", "rule": name, "rate": eta} | train(seed, data, drawn, rates))
+        for name, (staleness, rates, k, long) in arms(seed).items():
+            for eta in RATES:
+                run = train(seed, data, staleness, eta * rates, k, long)
+                rows.append({"arm": name, "rate": eta} | run)
             log(step=len(rows))
-    return {"mean": round(float(drawn.mean()), 3), "rows": rows}
+    return {"rows": rows}
 
 
 def write(path, record):
@@ -164,13 +208,13 @@ def main():
     keep = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=keep)
     parser.add_argument("--out", type=pathlib.Path, default=HERE / "09_staleness.json")
-    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=TUNING + SEEDS)
     arguments = parser.parse_args()
     options = {"backend": "local", "time": "01:00:00", "memory": "4G", "name": "09-staleness"}
     sweep = jobs.map(experiment, arguments.seeds, max_parallel=1, **options)
     script = hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()
     record = {"script": script, "command": "python lectures/runs/09_staleness.py", "commit": commit()}
-    record |= {"batch": BATCH, "images": IMAGES, "epochs": EPOCHS, "rates": RATES, "jobs": []}
+    record |= {"batch": BATCH, "images": IMAGES, "epochs": EPOCHS, "goal": GOAL, "tuning": TUNING, "jobs": []}
     for seed, job in zip(arguments.seeds, sweep, strict=True):
         result, spec = job.result(), job.spec
         what = {key: spec[key] for key in ("key", "submitted", "versions", "machine", "arguments")}
