@@ -358,9 +358,3 @@ def test_a_checkpoint_without_the_generator_is_noticed():
     script.advance(state, x, y)
     script.advance(other, x, y)
     assert script.digest(state) != script.digest(other)
-
-
-def test_cells_are_short():
-    """No code cell above 25 lines."""
-    cells = jupytext.read(TEXT, fmt="py:percent").cells
-    assert max(len(cell.source.splitlines()) for cell in cells if cell.cell_type == "code") <= 25
