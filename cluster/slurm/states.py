@@ -198,7 +198,7 @@ REASONS = [
     Row("ReservationDeleted", "Its reservation is gone.", "Cancel it, and submit it without.", CLUSTER,
         never=True, unseen="squeue prints the sentence below"),
     Row("Reservation * was deleted", "Its reservation is gone.", "Cancel it, and submit it without.", CLUSTER,
-        never=True, shown="test_a_reservation_is_waited_for"),
+        never=True, unseen="needs a reservation that ends while a job waits for it"),
     Row("ReservationInvalid", "Its reservation is no longer valid.", "Cancel it, and submit it without.",
         CLUSTER, never=True, unseen="newer Slurm"),
     Row("Reservation * is invalid", "Its reservation is no longer valid.",

@@ -225,7 +225,7 @@ def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
     """Does Slurm take SITE.md's account, QOS, users and reservation, and refuse what exceeds the QOS?
 
     The reservation begins at once and has all nodes: a job of the account starts without naming it, and a job
-    of another account does not.
+    of another account does not. The account "course" is there already, so it has another name here.
     """
     own.enter(monkeypatch)
     commands = [shlex.split(text) for text in re.findall(r"`((?:sacctmgr|scontrol) [^`]+)`", PAGE)]
@@ -236,24 +236,24 @@ def test_the_commands_of_the_page_do_what_it_says(own, monkeypatch):
     job = ("sbatch", "--parsable", "--output=/dev/null", "--time=1", "--mem=100M", "--wrap=true")
     try:
         for command in commands:
-            own.ask(*(here.get(word, word) for word in command))
+            own.ask(*(here.get(word, word).replace("course", "class") for word in command))
         other = own.ask(*job).strip()
-        course = own.ask(*job, "--account=course").strip()
-        until_ended = own.ask(*job, "--account=course", "--wait").strip()
+        course = own.ask(*job, "--account=class").strip()
+        until_ended = own.ask(*job, "--account=class", "--wait").strip()
         states = dict(
             row.split("|") for row in own.ask("squeue", "-h", "-t", "all", "-o", "%i|%T").splitlines()
         )
         assert [states[n] for n in (other, course, until_ended)] == ["PENDING", "COMPLETED", "COMPLETED"]
         with pytest.raises(subprocess.CalledProcessError) as caught:
-            own.ask(*(word.replace("--time=1", "--time=02:00:00") for word in job), "--account=course")
+            own.ask(*(word.replace("--time=1", "--time=02:00:00") for word in job), "--account=class")
         assert "QOSMaxWallDurationPerJobLimit" in caught.value.stderr
         own.ask("scancel", other)
     finally:
         for words in (
-            ("scontrol", "delete", "ReservationName=course"),
-            ("sacctmgr", "-i", "delete", "user", "root", "account=course"),
-            ("sacctmgr", "-i", "delete", "account", "course"),
-            ("sacctmgr", "-i", "delete", "qos", "course"),
+            ("scontrol", "delete", "ReservationName=class"),
+            ("sacctmgr", "-i", "delete", "user", "root", "account=class"),
+            ("sacctmgr", "-i", "delete", "account", "class"),
+            ("sacctmgr", "-i", "delete", "qos", "class"),
         ):
             with contextlib.suppress(subprocess.CalledProcessError):
                 own.ask(*words)

@@ -73,7 +73,8 @@ def _trial(script: str, p: Plan) -> tuple[bool, str]:
         "sbatch", "--test-only", text=script, env=provenance.environment(p.options), stderr=True
     )
     words = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
-    return good, f"sbatch --test-only {'accepts' if good else 'refuses'} it: {words or 'without a message'}"
+    words = f"sbatch --test-only {'accepts' if good else 'refuses'} it: {words or 'without a message'}"
+    return good, words if good else f"{words}\nChange what ← names behind the line of which Slurm complains."
 
 
 def _has_gpus() -> bool:
