@@ -29,7 +29,9 @@ export function renew(root, page) {
     const atEnd = old.scrollTop + old.clientHeight >= old.scrollHeight - 4;
     const within = root.activeElement ?? document.activeElement;
     const focused = old.contains(within) && within !== old ? within.id : "";
+    const places = [...old.querySelectorAll(".scrolled")].map((part) => [part.scrollLeft, part.scrollTop]);
     old.replaceChildren(...now.childNodes);
+    old.querySelectorAll(".scrolled").forEach((part, n) => places[n] && part.scrollTo(...places[n]));
     if (focused) root.querySelector(`#${CSS.escape(focused)}`)?.focus({ preventScroll: true });
     if (old.tagName === "PRE" && atEnd) old.scrollTop = old.scrollHeight;
   }

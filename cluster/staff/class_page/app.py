@@ -62,6 +62,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Formgrader is there now: its menu gets a link, its page of a work rubrics, and names as text."""
+        self.settings["class_pool"].submit(self.settings["class_sheets"].all)  # the first page waits less
         self.settings["class_pool"].submit(tell_students, Path(serverapp.root_dir), self.log)
         settings = serverapp.web_app.settings
         if environment := settings.get("nbgrader_jinja2_env"):
@@ -73,7 +74,8 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     async def stop_extension(self) -> None:
         """With the server end its threads."""
-        for pool in (self.settings["class_pool"], self.settings["class_queue"].pool):
+        pools = (self.settings[name].pool for name in ("class_queue", "class_sheets"))
+        for pool in (self.settings["class_pool"], *pools):
             pool.shutdown(wait=False, cancel_futures=True)
 
 

@@ -10,15 +10,17 @@ import pwd
 import stat
 import statistics
 import time
+from concurrent import futures
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..classes import exchange
+from ..classes import exchange, progress
 from ..classes.progress import Running, Step
 
 FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
+PATIENCE = 1.5  # seconds for which a page waits for newer facts, if there are older ones
 LARGEST = 65536  # bytes of a student's progress
 REPORT_FILES = {"report": "report.html", "similar": "similar.html"}  # in .grading/reports/<assignment>
 
@@ -83,6 +85,8 @@ class Sheet:
     trouble: str = ""  # why the exchange cannot be read, in words
     grading: Running | None = None  # a `grade run` that runs
     reports: frozenset[str] = frozenset()  # those of REPORT_FILES that there are
+    read: float = 0.0  # when, in seconds of the clock
+    older: bool = False  # it is being read again
 
     @property
     def number(self) -> str:
@@ -135,47 +139,68 @@ class Sheet:
 
 
 class Sheets:
-    """The sheets of the course at `root`, kept for a moment. Not for several threads at a time.
+    """The sheets of the course at `root`, read in a thread of their own. Not for several threads at a time.
 
-    people: the folder in which students write their progress, None where the course does not ask for it.
+    A sheet that is read again takes its time on a busy machine: after `PATIENCE` the last one is shown.
+    people: the folder in which students write their progress, None if the course does not ask for it.
     """
 
     def __init__(self, root: Path, people: Path | None):
         self.root, self.people = root, people
+        self.pool = futures.ThreadPoolExecutor(1, thread_name_prefix="class-sheets")
         self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (until when it holds, sheet)}
+        self._reading: dict[str, futures.Future[tuple[float, Sheet]]] = {}
 
     def all(self) -> list[Sheet]:
-        """One an assignment, in their order."""
+        """One per assignment, in their order."""
         from ..course import assignments
 
-        return [self._fresh(name) for name in assignments(self.root)]
+        return self._fresh(assignments(self.root))
 
     def one(self, name: str) -> Sheet | None:
-        """The sheet of an assignment, None where there is none of this name."""
+        """The sheet of an assignment, None if there is none of this name."""
         from ..course import assignments
 
-        return self._fresh(name) if name in assignments(self.root) else None
+        return self._fresh([name])[0] if name in assignments(self.root) else None
 
     def renew(self) -> None:
-        """Something has changed: what is known holds no longer."""
+        """Something has changed: what is known, or being read, must not be shown any more."""
         self._known.clear()
+        self._reading.clear()
 
-    def _fresh(self, name: str) -> Sheet:
-        from ..classes import progress
-        from ..course import Course, opened
+    def _fresh(self, names: list[str]) -> list[Sheet]:
+        """The sheets of these assignments, read again if they are old and that does not take too long."""
+        end = time.monotonic() + PATIENCE
+        for name in names:
+            until, _ = self._known.get(name, (0.0, None))
+            if time.monotonic() > until and name not in self._reading:
+                self._reading[name] = self.pool.submit(self._read, name)
+        return [self._shown(name, end) for name in names]
 
-        until, sheet = self._known.get(name, (0.0, None))
-        if (began := time.monotonic()) > until:
-            course = Course(self.root)
-            with opened(course) as book:
-                sheet = self._sheet(course, book, name)
-            ended = time.monotonic()
-            self._known[name] = ended + max(FRESH, (ended - began) / SHARE), sheet
-        before = sheet.grading
+    def _shown(self, name: str, end: float) -> Sheet:
+        """The newest sheet of an assignment: the one that is being read, if it comes until `end`."""
+        if reading := self._reading.get(name):
+            known = name in self._known
+            futures.wait([reading], timeout=max(0.0, end - time.monotonic()) if known else None)
+            if reading.done():
+                del self._reading[name]
+                self._known[name] = reading.result()
+        sheet = self._known[name][1]
+        sheet.older, before = name in self._reading, sheet.grading
         sheet.grading = progress.running(self.root / ".grading" / "runs" / name / "progress.json")
         if before and not sheet.grading:  # a grading has ended that was begun in a terminal, or by the button
-            del self._known[name]
+            self._known[name] = 0.0, sheet
         return sheet
+
+    def _read(self, name: str) -> tuple[float, Sheet]:
+        """(until when it holds, the sheet)."""
+        from ..course import Course, opened
+
+        began, course = time.monotonic(), Course(self.root)
+        with opened(course) as book:
+            sheet = self._sheet(course, book, name)
+        ended, sheet.read = time.monotonic(), time.time()
+        return ended + max(FRESH, (ended - began) / SHARE), sheet
 
     def _sheet(self, course: Any, book: Any, name: str) -> Sheet:
         from ..classes import due_dates
