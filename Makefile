@@ -23,7 +23,7 @@ demo: setup  ## the whole loop without a browser: release, three students, two-r
 
 test: setup-test  ## lint, unit tests, jobs on a real Slurm; one lecture; release and a few submissions of each assignment
 	@$(MAKE) --no-print-directory lint
-	$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(PY) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-all: setup-test  ## the same with every lecture, wrong solution, forgery and attack: for a nightly run, before a release
 	CLUSTER_TEST_ALL=1 $(MAKE) --no-print-directory test

@@ -20,6 +20,8 @@ GROUPS = {  # of marks; where a test has marks of two rows, the first counts
     "servers": ("hub", "servers"),
     "cores": ("ranks", "notebook", "timing"),
 }
+# Begun in this order: tests that compute, and next to them those that wait for Slurm.
+ORDER = ("cores", "slurm", "servers")
 STARTS = {  # a mark, and the words of a command's line that it allows, of which all must be there
     "slurm": [
         {"slurmctld"}, {"slurmdbd"}, {"slurmd"}, {"mariadbd"},
@@ -49,18 +51,17 @@ def group(item: pytest.Item) -> str | None:
 
 
 def divide(items: list[pytest.Item]) -> None:
-    """Tell pytest-xdist the groups; the large ones come first: they begin at once.
+    """Tell pytest-xdist the groups; the largest comes first.
 
     xdist 3.8 tells a group from the end of a test's id, "...@group", but sets it where pytest 9.2 no longer
     looks: so it is set here.
     """
-    order = [*GROUPS]
     places = {}
     for item in items:
         name = group(item)
         if name:
             item._id = NodeId.parse(f"{item.nodeid}@{name}")
-        places[item] = order.index(name) if name in order else len(order) + (name is None)
+        places[item] = ORDER.index(name) if name in ORDER else len(ORDER) + (name is None)
     items.sort(key=places.__getitem__)
 
 
