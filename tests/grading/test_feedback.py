@@ -368,6 +368,18 @@ def graded_with(many):
     return page
 
 
+def test_what_failed_comes_first(many):
+    """Do failed checks head the page, the others folded, the title once, and no internal name in sight?"""
+    many.hand_in("ada", "HALF")
+    many.run()
+    page = many.course.feedback("99_doubling", "ada")[0].read_text()
+    seen = re.sub(r"<style.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL)
+    failed, fold = page.index('class="lost"'), page.index('<details class="passed">')
+    assert failed < fold < page.index('class="got"') and "1 check passed" in seen
+    assert page.count("</h1>") == 1 and "2 of 3 points" not in seen
+    assert re.search(r"1\s+of 3 points", seen) and "double-of-o" not in seen
+
+
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh6FO1AAAAABJRU5ErkJggg=="
 
 

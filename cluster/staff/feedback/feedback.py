@@ -34,6 +34,7 @@ INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
 NOTHING = "No response."  # what nbgrader says of an empty answer
 POINTS = re.compile(r"\s*\(\d+(\.\d+)? points?\)\.?")
+HEADING = re.compile(r"^# +(.+)$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # How IPython's tracebacks begin, and how they point to a line; the engine's errors have no traceback.
 RULE, ARROW = re.compile(r"-{20,}$"), re.compile(r"-+> (\d+) ")
@@ -120,7 +121,9 @@ class Contents(Preprocessor):
         self, notebook: NotebookNode, resources: dict[str, Any]
     ) -> tuple[NotebookNode, dict[str, Any]]:
         about = resources["nbgrader"]
-        about["checks"] = [listed(cell) for cell in notebook.cells if worth_a_line(cell)]
+        checks = [listed(cell) for cell in notebook.cells if worth_a_line(cell)]
+        about["passed"] = [role for role in checks if passed(role)]
+        about["open"] = [role for role in checks if not passed(role)]
         about["banners"] = sorted(
             {
                 found.error.removeprefix(NOT_GRADED)
@@ -134,6 +137,7 @@ class Contents(Preprocessor):
             heading([cell for cell in notebook.cells if cell.metadata.get("course")]) or about["assignment"]
         )
         about["heading"], about["title"] = in_line(words), re.sub(r"[`*]", "", words)
+        without_heading(notebook.cells)
         if not about["whole"]:  # there is no work to show, only the checks' text
             notebook.cells = []
             about["banners"].append("It could not be graded so far; a person will look at it.")
@@ -144,6 +148,12 @@ def worth_a_line(cell: NotebookNode) -> bool:
     """Is this cell one with points, or one with a comment that a person wrote?"""
     role = cell.metadata.get("nbgrader", {})
     return role.get("grade") or role.get("task") or role.get("comment", NOTHING) not in (None, "", NOTHING)
+
+
+def passed(role: NotebookNode) -> bool:
+    """Return whether a cell has all its points and no comment: there is nothing to learn from it first."""
+    full = "points" in role and not role.get("waiting") and role.score >= role.points
+    return full and role.get("comment") in (None, "", NOTHING)
 
 
 def listed(cell: NotebookNode) -> NotebookNode:
@@ -168,8 +178,15 @@ def title(cell: NotebookNode) -> str:
 def heading(cells: list[NotebookNode]) -> str:
     """The first heading of the first order in a notebook's texts, or ""."""
     text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    found = re.search(r"^# +(.+)$", text, re.MULTILINE)
+    found = HEADING.search(text)
     return found.group(1).strip() if found else ""
+
+
+def without_heading(cells: list[NotebookNode]) -> None:
+    """Take that heading out of the notebook: it stands above the list of checks."""
+    texts = (cell for cell in cells if cell.cell_type == "markdown" and HEADING.search(cell.source))
+    if cell := next(texts, None):
+        cell.source = HEADING.sub("", cell.source, count=1).lstrip("\n")
 
 
 class Explain(Preprocessor):
