@@ -7,6 +7,7 @@ on real ranks, is judged by messages, bytes and seconds of any network, by a pro
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from cluster.checks.ranks import crowding, described
+from cluster.checks.calls import ENGINE
+from cluster.checks.ranks import crowding, described, on_ranks
 
 from .communicator import Communicator, Request
 from .errors import NetworkError
@@ -93,6 +95,33 @@ class _Request:
             received = None if self._result is None else np.array(self._result)
             self._recorder.note("wait", self._number, received)
         return self._result
+
+
+def recorded_on_ranks(
+    function: Callable[..., Any],
+    cases: Sequence[Sequence[Sequence[Any]]],
+    seconds: float = 90.0,
+    instead: str = "",
+) -> tuple[list[Recording], list[list[str]]]:
+    """Call `function(comm, *args)` on real ranks: for each case on as many as it has lists of arguments.
+
+    Returns the Recording of each call, and the names of the files that each process has left in its folder.
+    In grading a rank is a process of its own, which is told its own arguments only; its messages pass through
+    a process that writes them down, and others do not arrive. In a notebook rank r lives in process r % 2 of
+    a job, and writes down what it does. instead: as in `on_ranks`. Raises AssertionError if a process fails.
+    """
+    if engine := sys._getframe(1).f_globals.get(ENGINE):
+        calls, files = engine.ranks.relayed(function, list(cases), seconds, instead)
+        return recordings([calls]), files
+    tasks = []
+    for process in range(2):
+        calls = [(len(case), {rank: case[rank] for rank in range(process, len(case), 2)}) for case in cases]
+        tasks.append({"function": function, "calls": calls})
+    found = on_ranks(record, tasks, seconds=seconds, instead=instead)
+    for process, outcome in enumerate(found):
+        assert not outcome.error, f"process {process} ended with {outcome.error}"
+        assert not outcome.unfinished, f"process {process} did not come to an end"
+    return recordings([outcome.value for outcome in found]), [sorted(outcome.files) for outcome in found]
 
 
 def record(

@@ -53,7 +53,7 @@ import re
 import matplotlib.pyplot as plt
 import numpy as np
 
-from cluster.checks import has_failed, on_ranks, watched
+from cluster.checks import has_failed, watched
 from cluster.network import (
     Group,
     Hierarchy,
@@ -66,7 +66,7 @@ from cluster.network import (
     simulate,
 )
 from cluster.network.chunks import bounds
-from cluster.network.recorded import record, recordings
+from cluster.network.recorded import recorded_on_ranks
 from cluster.network.sums import check_sum, chunk_history
 
 plt.style.use("cluster.course")
@@ -155,27 +155,14 @@ def vectors(p, n, dtype="float64", seed=0):
     return np.random.default_rng([seed, p, n]).integers(1, LARGEST[dtype], (p, n)).astype(dtype)
 
 
-def trial(function, calls):
-    """What a process does: call function(comm, *args) for each (p, {rank: args}), and return the notes."""
-    return record(function, calls)
-
-
 def tried(function, cases, inputs=vectors, seed=0, instead=""):
     """Call function(comm, x, …) on real ranks, once for each case (p, n, dtype, …).
 
     Returns [(case, the vectors (p, n), the Recording of the call)].
     """
-    given, tasks = [inputs(*case[:3], seed) for case in cases], []
-    for process in range(2):
-        calls = []
-        for (p, _, _, *q), x in zip(cases, given, strict=True):
-            calls.append((p, {rank: [x[rank], *q] for rank in range(process, p, 2)}))
-        tasks.append({"function": function, "calls": calls})
-    found = on_ranks(trial, tasks, seconds=90, instead=instead)
-    for process, outcome in enumerate(found):
-        assert not outcome.error, f"process {process} ended with {outcome.error}"
-        assert not outcome.unfinished, f"process {process} did not come to an end"
-    made = recordings([outcome.value for outcome in found])
+    given = [inputs(*case[:3], seed) for case in cases]
+    calls = [[[row, *q] for row in x] for (_, _, _, *q), x in zip(cases, given, strict=True)]
+    made, _ = recorded_on_ranks(function, calls, instead=instead)
     return list(zip(cases, given, made, strict=True))
 
 

@@ -6,6 +6,7 @@ tells how much of that time the sandbox has computed, and how long tasks had to 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from dataclasses import dataclass
@@ -83,8 +84,9 @@ def family(pid: int) -> list[int]:
     found, waiting = [], [pid]
     while waiting:
         found.append(waiting.pop())
-        for path in Path(f"/proc/{found[-1]}/task").glob("*/children"):
-            waiting += map(int, read(path).split())
+        with contextlib.suppress(OSError):  # it has just ended
+            for path in Path(f"/proc/{found[-1]}/task").glob("*/children"):
+                waiting += map(int, read(path).split())
     return found
 
 

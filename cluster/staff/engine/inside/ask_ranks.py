@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -25,7 +26,7 @@ class Ranks:
     def __init__(self, channel: Channel, name_of: Callable[[Callable], str]):
         """name_of: the name in the notebook of a function that a check has."""
         self.channel, self.name_of, self.gone = channel, name_of, ""
-        self.known: dict[str, list[Outcome]] = {}  # by what was asked for, as JSON
+        self.known: dict[str, Any] = {}  # by what was asked for, as JSON
 
     def __call__(
         self, function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool, instead: str
@@ -33,13 +34,32 @@ class Ranks:
         """As `on_ranks` says. Raises Gone where no ranks can be asked, TypeError where data is not plain."""
         given = [self.message(each) for each in inputs]
         request = {"function": self.name_of(function), "ranks": len(inputs), "seconds": seconds}
-        request["instead"] = instead
+        request |= {"instead": instead, "sizes": []}
         key = json.dumps([request, given])
         if again or key not in self.known:
-            found = self.ask(request, given)
+            found = self.ask(request, given, outcomes)
             if all(one.unfinished for one in found):  # nobody has left: the machine may have been too slow
-                found = self.ask(request, given)
+                found = self.ask(request, given, outcomes)
             self.known[key] = found
+        return self.known[key]
+
+    def relayed(
+        self, function: Callable, cases: list[list[list[Any]]], seconds: float, instead: str
+    ) -> tuple[list[dict[int, dict[str, Any]]], list[list[str]]]:
+        """What `recorded_on_ranks` asks for: each case is a call, with its arguments on each of its ranks.
+
+        Returns of each call {rank: {"value" or "error", "notes"}}, and the names of each rank's files.
+        """
+        sizes = [len(case) for case in cases]
+        given = [
+            self.message({"calls": [[c, len(x), x[rank]] for c, x in enumerate(cases) if rank < len(x)]})
+            for rank in range(max(sizes))
+        ]
+        request = {"function": self.name_of(function), "ranks": max(sizes), "seconds": seconds}
+        request |= {"instead": instead, "sizes": sizes}
+        key = json.dumps([request, given])
+        if key not in self.known:
+            self.known[key] = self.ask(request, given, functools.partial(calls, sizes))
         return self.known[key]
 
     def message(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +68,13 @@ class Ranks:
         data = {name: value for name, value in inputs.items() if not callable(value)}
         return {"inputs": pack(data, no_data), "functions": functions}
 
-    def ask(self, request: dict[str, Any], given: list[dict[str, Any]]) -> list[Outcome]:
+    def ask(
+        self,
+        request: dict[str, Any],
+        given: list[dict[str, Any]],
+        read: Callable[[Callable[[], dict[str, Any]]], Any],
+    ) -> Any:
+        """What `read` makes of the replies, of which it gets one by each call of a function."""
         if self.gone:
             raise Gone(self.gone)
         self.gone = "the check before this one was stopped while ranks worked for it"
@@ -56,15 +82,40 @@ class Ranks:
             self.channel.send(request)
             for message in given:
                 self.channel.send(message)
-            reply = self.channel.receive(MEETING + SLOWEST * request["seconds"] + 60)
-            if "unmet" in reply:
-                raise Unmet(reply["unmet"])
-            found = [outcome(one) for one in reply["ranks"]]
+            found = read(functools.partial(self.reply, MEETING + SLOWEST * request["seconds"] + 60))
         except (Lost, Late, KeyError, TypeError, ValueError) as error:
             self.gone = f"the ranks' process cannot be asked any more: {error}"
             raise Gone(self.gone) from error
         self.gone = ""
         return found
+
+    def reply(self, seconds: float) -> dict[str, Any]:
+        reply = self.channel.receive(seconds)
+        if "unmet" in reply:
+            raise Unmet(reply["unmet"])
+        return reply
+
+
+def outcomes(reply: Callable[[], dict[str, Any]]) -> list[Outcome]:
+    return [outcome(one) for one in reply()["ranks"]]
+
+
+def calls(
+    sizes: list[int], reply: Callable[[], dict[str, Any]]
+) -> tuple[list[dict[int, dict[str, Any]]], list[list[str]]]:
+    found = [{rank: of_rank(reply()) for rank in range(size)} for size in sizes]
+    return found, [sorted(files) for files in reply()["files"]]
+
+
+def of_rank(answer: dict[str, Any]) -> dict[str, Any]:
+    """A rank's part of a call, whatever the student made of that rank."""
+    try:
+        notes = [[name, *(unpack(x, no_data) for x in rest)] for name, *rest in answer["notes"]]
+        if "value" in answer:
+            return {"value": unpack(answer["value"], no_data), "notes": notes}
+        return {"error": str(answer["error"])[:2000], "notes": notes}
+    except (ValueError, TypeError):
+        return {"error": "RankEnded: what the rank's process sent is no value", "notes": []}
 
 
 def outcome(answer: dict[str, Any]) -> Outcome:

@@ -2,8 +2,10 @@
 
 Its first process never runs a line of the student's. For each call it makes one that supervises: this forks
 the ranks, hands each its own inputs when all have met, collects what they say, looks at their files and ends
-them. No process here lets another read its memory, and none is forked from one that has seen inputs. A rank
-makes the function from the text of the notebook (`names.needed_by`); what it says is data to be judged.
+them. Ranks either meet in Horovod, or their messages pass through the supervisor, which writes them down
+(`relay`); these have a network and a view of the file system of their own. No process here lets another read
+its memory, and none is forked from one that has seen inputs. A rank makes the function from the text of the
+notebook (`names.needed_by`); what it says is data to be judged.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from . import names, namespaces
 from .ask_ranks import MEETING, no_data
 from .channel import Channel, Late, Lost
 from .codec import Tree, pack, unpack
+from .relay import Relay, work_off
 from .student import TimeLimit, limit
 
 DUMPABLE = 4  # of prctl(2)
 PRIVATE = ("/tmp", "/dev/shm")
+CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle machine
 
 
 def main(fds: list[int]) -> None:
@@ -89,7 +93,7 @@ def supervise(channel: Channel, task: dict[str, Any]) -> NoReturn:
         request["seconds"] *= crowding()
         folder = Path(tempfile.mkdtemp())
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
-        channel.send(call(channel, ranks, request["seconds"]))
+        (relay if request["sizes"] else call)(channel, ranks, request)
         status = 0
     except Lost:
         pass
@@ -97,23 +101,52 @@ def supervise(channel: Channel, task: dict[str, Any]) -> NoReturn:
         os._exit(status)
 
 
-def call(channel: Channel, ranks: list[Rank], seconds: float) -> dict[str, Any]:
-    """What each of the ranks came to, as a message; their inputs are the next messages on the channel."""
+def call(channel: Channel, ranks: list[Rank], request: dict[str, Any]) -> None:
+    """Send what each of the ranks came to, as one message."""
+    if not begun(channel, ranks):
+        return
+    end = time.monotonic() + request["seconds"] + GRACE
+    found = [rank.answer(end) for rank in ranks]
+    for answer, files in zip(found, left(ranks), strict=True):
+        answer["files"] = files
+    channel.send({"ranks": found})
+
+
+def relay(channel: Channel, ranks: list[Rank], request: dict[str, Any]) -> None:
+    """Hand on the ranks' messages; send what each call came to on each rank, and then the ranks' files."""
+    if not begun(channel, ranks):
+        return
+    between = Relay([rank.channel for rank in ranks], request["sizes"])
+    between.run(time.monotonic() + request["seconds"] + GRACE)
+    for number, size in enumerate(request["sizes"]):
+        for rank in range(size):
+            found = between.found(number, rank)
+            try:
+                channel.send(found)
+            except ValueError as error:  # too large
+                channel.send({"error": f"the messages cannot be judged: {error}", "notes": []})
+    channel.send({"files": left(ranks)})
+
+
+def begun(channel: Channel, ranks: list[Rank]) -> bool:
+    """Give the ranks their inputs, the next messages on the channel; or say that they have not met."""
     inputs = [channel.receive() for _ in ranks]
     end = time.monotonic() + MEETING
     met = [rank.answer(end) for rank in ranks]
     if any(answer != {"met": True} for answer in met):  # before a line of the student's has run
-        return {"unmet": f"the ranks have not met in {MEETING} s: {met}"}
+        channel.send({"unmet": f"the ranks have not met in {MEETING} s: {met}"})
+        return False
     for rank, given in zip(ranks, inputs, strict=True):
         with contextlib.suppress(Lost):  # it has ended, and its answer will say so
             rank.channel.send(given)
-    end = time.monotonic() + seconds + GRACE
-    found = [rank.answer(end) for rank in ranks]
+    return True
+
+
+def left(ranks: list[Rank]) -> list[dict[str, tuple[int, str, int]]]:
+    """The files of each rank, which is stopped first, so that they stay as they are."""
     for rank in ranks:
-        os.kill(rank.pid, signal.SIGSTOP)  # so that its files stay as they are
-    for rank, answer in zip(ranks, found, strict=True):
-        answer["files"] = files_in(rank.folder)
-    return {"ranks": found}
+        os.kill(rank.pid, signal.SIGSTOP)
+    return [files_in(rank.folder) for rank in ranks]
 
 
 class Rank:
@@ -155,12 +188,22 @@ def work(
                 with contextlib.suppress(OSError):
                     os.close(fd)
         limit(**task["limits"])
+        if request["sizes"]:
+            with contextlib.suppress(PermissionError):  # a sandbox without the fork server: see the README
+                namespaces.part(own, task["limits"]["size"], PRIVATE)
+        namespaces.drop()
         os.chdir(own)
-        meet(folder, number, request["ranks"])
+        if not request["sizes"]:
+            meet(folder, number, request["ranks"])
         channel.send({"met": True})
         given = channel.receive()
-        call = functools.partial(run, request, given, task["cells"])
-        channel.send(attempt(call, request["seconds"]))
+        if request["sizes"]:
+            calls = unpack(given["inputs"], no_data)["calls"]
+            make = functools.cache(lambda: function_of(request, {}, task["cells"])[0])
+            work_off(channel, lambda comm, *args: make()(comm, *args), number, calls, CALL * crowding())
+        else:
+            call = functools.partial(run, request, given, task["cells"])
+            channel.send(attempt(call, request["seconds"]))
         signal.pause()  # who leaves wakes the ranks that wait for it
     finally:
         os._exit(1)
@@ -178,12 +221,18 @@ def meet(folder: Path, number: int, ranks: int) -> None:
 
 def run(request: dict[str, Any], given: dict[str, Any], cells: Sequence[Sequence[Any]]) -> Tree:
     """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
+    function, functions = function_of(request, given["functions"], cells)
+    return pack(function(**unpack(given["inputs"], no_data), **functions), no_data)
+
+
+def function_of(
+    request: dict[str, Any], arguments: dict[str, str], cells: Sequence[Sequence[Any]]
+) -> tuple[Any, dict[str, Any]]:
+    """(the function of the notebook that is asked for, {argument: function} of those that it is given)."""
     instead = compile(request["instead"], "<instead>", "exec")
-    wanted = [request["function"], *given["functions"].values(), *names.used(instead)]
-    known = notebook(wanted, cells, instead)
-    inputs = unpack(given["inputs"], no_data)
-    inputs |= {argument: find(name, known) for argument, name in given["functions"].items()}
-    return pack(find(request["function"], known)(**inputs), no_data)
+    known = notebook([request["function"], *arguments.values(), *names.used(instead)], cells, instead)
+    functions = {argument: find(name, known) for argument, name in arguments.items()}
+    return find(request["function"], known), functions
 
 
 def notebook(

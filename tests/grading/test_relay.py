@@ -1,0 +1,202 @@
+"""Ranks whose messages pass through a process that writes them down: does nothing else arrive?"""
+
+import nbformat
+import pytest
+
+from cluster.staff.engine import Engine, Limits
+
+from .sandboxes import cell, need
+
+pytestmark = pytest.mark.ranks
+SETUP = """
+import numpy as np
+from cluster.network import Network
+from cluster.network.recorded import recorded_on_ranks
+
+CASES = [[[np.array([10.0 * p + r])] for r in range(p)] for p in (1, 2, 3, 5)]
+SUMS = [float(sum(10.0 * p + r for r in range(p))) for p in (1, 2, 3, 5)]
+"""
+RIGHT = """
+def total(comm, x):
+    others = [other for other in range(comm.size) if other != comm.rank]
+    sent = [comm.isend(x, other) for other in others]
+    total = x + sum(comm.receive(other) for other in others)
+    for request in sent:
+        request.wait()
+    return total
+"""
+CHECK = """
+calls, files = recorded_on_ranks(total, CASES)
+for call, case, want in zip(calls, CASES, SUMS):
+    assert not call.error, call.error
+    assert all(np.array_equal(value, [want]) for value in call.values), call.values
+    sent = [array for of_rank in call.sent() for _, array in of_rank]
+    assert len(sent) == len(case) * (len(case) - 1), f"{len(sent)} messages on {len(case)} ranks"
+    assert call.replay(Network(1.0, 0.0)).time >= min(len(case) - 1, 1)
+assert files == [[]] * 5, files
+"""
+
+
+@pytest.fixture(scope="module")
+def engine():
+    need()
+    with Engine(workers=1, limits=Limits()) as engine:
+        yield engine
+
+
+def check(engine, answer, text=CHECK):
+    cells = [cell(SETUP, "setup", locked=True), cell(answer, "total", solution=True)]
+    cells += [cell(text, "check", locked=True, grade=True, points=2)]
+    verdict = engine.grade(nbformat.v4.new_notebook(cells=cells))
+    assert verdict.outcome == "graded", verdict.why
+    return verdict.checks["check"]
+
+
+def test_messages_pass_and_are_written_down(engine):
+    """Have results, messages and files the values of what the ranks have done?"""
+    found = check(engine, RIGHT)
+    assert (found.score, found.error) == (2, "")
+
+
+WAIT = "    deadline = time.monotonic() + 3\n    while time.monotonic() < deadline:\n"
+BEHIND = {
+    "a file beside": """
+import os, time
+from pathlib import Path
+def put(rank, x): Path(f"here-{rank}").write_text(str(x[0])), Path(f"../here-{rank}").write_text(str(x[0]))
+def get(rank):
+    for path in Path("..").rglob(f"here-{rank}"):
+        return float(path.read_text())
+""",
+    "the folder of another rank": """
+import os, time
+from pathlib import Path
+def put(rank, x): Path("kept").write_text(str(x[0]))
+def get(rank):
+    for path in (Path(f"../rank-{rank}/kept"), *Path("/tmp").glob(f"*/rank-{rank}/kept")):
+        if path.exists():
+            return float(path.read_text())
+""",
+    "memory of all": """
+import os, time
+from pathlib import Path
+def put(rank, x): Path(f"/dev/shm/here-{rank}").write_text(str(x[0]))
+def get(rank):
+    path = Path(f"/dev/shm/here-{rank}")
+    return float(path.read_text()) if path.exists() else None
+""",
+    "a global name": """
+import time
+kept = {}
+def put(rank, x): kept[rank] = x[0]
+def get(rank): return kept.get(rank)
+""",
+    "a connection": """
+import socket, threading, time
+def put(rank, x):
+    server = socket.create_server(("127.0.0.1", 4000 + rank))
+    def serve():
+        while True:
+            server.accept()[0].sendall(str(x[0]).encode())
+    threading.Thread(target=serve, daemon=True).start()
+def get(rank):
+    try:
+        return float(socket.create_connection(("127.0.0.1", 4000 + rank), 1).recv(100))
+    except OSError:
+        return None
+""",
+    "an abstract socket": """
+import socket, threading, time
+def put(rank, x):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(f"\\0here-{rank}")
+    server.listen(8)
+    def serve():
+        while True:
+            server.accept()[0].sendall(str(x[0]).encode())
+    threading.Thread(target=serve, daemon=True).start()
+def get(rank):
+    try:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"\\0here-{rank}")
+            return float(client.recv(100))
+    except OSError:
+        return None
+""",
+    "System V": """
+import ctypes, time
+def at(rank):
+    libc = ctypes.CDLL(None)
+    libc.shmat.restype = ctypes.c_void_p
+    return libc.shmat(libc.shmget(7000 + rank, 8, 0o1666), None, 0)
+def put(rank, x): ctypes.c_double.from_address(at(rank)).value = x[0]
+def get(rank): return ctypes.c_double.from_address(at(rank)).value or None
+""",
+    "the name of a process": """
+import ctypes, os, time
+def put(rank, x): ctypes.CDLL(None).prctl(15, f"r{rank}:{x[0]}".encode(), 0, 0, 0)
+def get(rank):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        name = open(f"/proc/{pid}/comm").read()
+        if name.startswith(f"r{rank}:"):
+            return float(name[3:])
+""",
+}
+
+
+@pytest.mark.parametrize("what", BEHIND)
+def test_nothing_else_arrives(engine, what):
+    """Do ranks share no file, memory, connection or name?"""
+    answer = BEHIND[what] + "\ndef total(comm, x):\n    put(comm.rank, x)\n" + WAIT
+    answer += "        found = [x[0] if r == comm.rank else get(r) for r in range(comm.size)]\n"
+    answer += "        if None not in found:\n            break\n        time.sleep(0.2)\n"
+    answer += "    return np.array([sum(value or 0.0 for value in found)])"
+    text = "calls, _ = recorded_on_ranks(total, [[[np.array([3.0])], [np.array([4.0])]]])\n"
+    found = check(
+        engine, answer, text + "assert not calls[0].error, calls[0].error\nassert 0, calls[0].values"
+    )
+    assert "3." in found.error and "4." in found.error and "7." not in found.error
+
+
+def test_own_notes_count_for_nothing(engine):
+    """Are notes and channels of a rank's process no way to messages that were not sent?"""
+    lies = RIGHT.replace("    return total", "    comm.notes = comm._comm = []\n    return total")
+    assert check(engine, lies).score == 2
+    empty = "def total(comm, x):\n    comm._tell('wait', 0)\n    return x"
+    assert check(engine, empty).score == 0
+
+
+def test_a_message_that_is_not_taken_cannot_be_passed_on(engine):
+    """Has a rank no part of what was sent to it before it asks for that?"""
+    early = """
+import select, time
+def total(comm, x):
+    if comm.rank:
+        return comm.sendreceive(x, 0, 0)
+    time.sleep(1)
+    ready = select.select([comm._channel.source], [], [], 0)[0]
+    comm.sendreceive(x, 1, 1)
+    return np.array([float(len(ready))])
+"""
+    text = "calls, _ = recorded_on_ranks(total, [[[np.array([3.0])], [np.array([4.0])]]])\n"
+    text += "assert not calls[0].error, calls[0].error\nassert calls[0].values[0] == 0, calls[0].values"
+    assert check(engine, early, text).score == 2
+
+
+def test_a_call_that_fails_leaves_the_next_ones_alone(engine):
+    """Do an error, a message that never comes, a circle and an ended process each cost their calls only?"""
+    fails = """
+import os
+def total(comm, x):
+    if comm.size == 2 and comm.rank == 1:
+        raise ValueError("of rank 1")
+    if comm.size == 3:
+        return comm.receive((comm.rank + 1) % comm.size)
+    if comm.size == 5 and comm.rank == 4:
+        os._exit(0)
+""" + RIGHT.replace("def total(comm, x):\n", "")
+    text = "calls, _ = recorded_on_ranks(total, CASES)\nassert 0, [call.error for call in calls]"
+    error = check(engine, fails, text).error
+    assert "['', 'rank 1: ValueError in total(): of rank 1'" in error
+    assert "waits for a message of rank 1, which sends none" in error
+    assert "rank 4: RankEnded" in error
