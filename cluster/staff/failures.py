@@ -1,7 +1,7 @@
 """How a check failed, in one word: what feedback and report may conclude from a failure depends on it.
 
-The engine knows in which process an error was raised, and its verdict says the kind. Verdicts and notebooks
-from before that have only the error's text, from which the same is read as far as it can be.
+The engine knows in which process an error was raised, and its verdict says the kind. A notebook that
+somebody has run again in Jupyter has only the error's text, from which the same is read as far as possible.
 """
 
 import re

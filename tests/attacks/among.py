@@ -5,6 +5,7 @@ table is put into the README of the engine.
 """
 
 import argparse
+import datetime
 import statistics
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from cluster.staff.course import find_root, say
 
 from . import corpus, ours
 from .ours import RIGHT, Submission
+from .report import machine
 
 ATTACKERS = {  # one attack of each kind
     "slow_to_compile": "parsers",
@@ -95,6 +97,7 @@ def table(classes):
         lines.append(f"| `{name}` | {kind} | {', '.join(points)} | {middle} | {won} |")
     lost = sorted({one["the class"].won for one in classes if "the class" in one})
     lines.append(f"| all together | | | | the 30 honest students: {'; '.join(lost) or 'nothing'} |")
+    lines += ["", f"Classes graded: {len(classes)}, on {datetime.date.today():%d %B %Y}; {machine()}."]
     return "\n".join(lines)
 
 

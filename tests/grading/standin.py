@@ -53,10 +53,11 @@ class Engine:
         again = "AGAIN" in text or bool(seen and (Path(seen) / "again").exists())
         graded = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")]
         worth = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in graded}
-        checks = {name: {"score": points, "error": ""} for name, points in worth.items()}
+        passed = {"error": "", "kind": "", "hidden": False}
+        checks = {name: passed | {"score": points} for name, points in worth.items()}
         if "HALF" in text:
             error = "AssertionError: it is 9, which is not the expected value. Likely: it was tripled."
-            checks[list(worth)[-1]] = {"score": 0.0, "error": error}
+            checks[list(worth)[-1]] |= {"score": 0.0, "error": error, "kind": "value"}
         return Verdict(
             outcome="again" if again or starved else "graded",
             alone=starved,

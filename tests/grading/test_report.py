@@ -75,14 +75,6 @@ def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
     assert {name: found[name] for name in shown} == shown
 
 
-def test_a_verdict_from_before_kinds_were_recorded_is_read():
-    """Is the kind of a failure read from its error, where a verdict of an older grading has only that?"""
-    old = {"score": 0.0, "max_score": 1.0, "error": WRONG, "hidden": True, "seconds": 0.1}
-    assert class_report.failure(old) == explain.Failure(WRONG, "value", hidden=True)
-    assert class_report.failure(old | {"kind": "crash"}).kind == "crash"
-    assert class_report.failure({"error": "TypeError: no"}).kind == "crash"
-
-
 def test_the_report_says_what_the_feedback_says():
     """For each pattern of failed checks of each assignment: do report and feedback name the same, if any?"""
     for assignment in assignments(ROOT):

@@ -17,7 +17,7 @@ class Limits:
 
     cell: float = 60  # one cell of the student's
     check: float = 180  # one check
-    total: float = 180  # the budget of a submission: all cells, checks and trials on ranks together
+    total: float = 300  # the budget of a submission: all cells, checks and trials on ranks together
     memory: int = 4096 * MIB  # private data of one process; of all together where cgroups can be used
     disk: int = 256 * MIB  # each of the work folder, /tmp and /dev/shm; and one file
     files: int = 200 * MIB  # what was handed in

@@ -83,7 +83,11 @@ def student(
     verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
     grades = {grade.cell.name: grade for work in row.notebooks for grade in work.grades}
     penalty = row.late_submission_penalty or 0.0
-    failed = {n: failure(outcome) for n, outcome in verdict["checks"].items() if outcome["error"]}
+    failed = {
+        name: explain.Failure(check["error"], check["kind"], check["hidden"])
+        for name, check in verdict["checks"].items()
+        if check["error"]
+    }
     return {
         "student": row.student_id,
         "points": row.score,
@@ -103,11 +107,6 @@ def student(
 def waits(grade: Any) -> bool:
     """Is this a written answer that nobody has graded yet? It is neither right nor wrong."""
     return grade.auto_score is None and grade.manual_score is None
-
-
-def failure(check: dict[str, Any]) -> explain.Failure:
-    """The Failure of a verdict's check; verdicts from before the kind was recorded have the error only."""
-    return explain.Failure.from_error(check["error"], check.get("kind", ""), check.get("hidden", False))
 
 
 def shows(failed: dict[str, explain.Failure], mutants: Iterable[Mutant]) -> list[str]:

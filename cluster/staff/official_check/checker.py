@@ -17,7 +17,7 @@ from ..work_files import copy_work
 from . import answers, uploads
 from .limits import STEP, Records, told
 
-LIMITS = Limits(cell=60, check=60, total=120)  # shorter than grading's: others wait behind it
+LIMITS = Limits(check=60)  # a check's is shorter than grading's: others wait behind it
 ALONE = 2  # times that a check is graded which was starved by others
 
 
