@@ -1761,7 +1761,7 @@ for budget in (15e3, 20e3, 25e3, 30e3, 40e3):
         + (f"{p} ranks, {n} images each, buckets of {size // MIB} MiB" if p else "none")
     )
 
-# %% check="plan-time" points=1 see="9.9"
+# %% check="plan-time" points=1 see="9.8"
 """Updates × seconds decide, on a line in the logarithms; outside it nobody knows (1 point)."""
 needs = {16: 1000, 64: 250, 256: 200}
 plans = [(2, 8, MIB), (4, 8, MIB), (4, 16, MIB), (8, 16, MIB), (16, 32, MIB), (1, 8, MIB)]
@@ -1810,7 +1810,7 @@ for seed in range(6):
     assert best_plan(plans, predictions, order, 1e12) == min(times, key=times.get), "other plans"
 ### END HIDDEN TESTS
 
-# %% check="plan-budget" points=1 see="9.9"
+# %% check="plan-budget" points=1 see="9.8"
 """Within the budget in nine of ten cases: ranks × updates × the upper end (1 point)."""
 needs = {10: 100, 1000: 100}
 plans = [(8, 10, MIB), (4, 10, MIB), (2, 10, MIB)]

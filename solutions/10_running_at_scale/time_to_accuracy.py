@@ -1248,7 +1248,7 @@ def entry(try_steps, recipe):
     }
 
 
-# %% check="medal-bronze" points=1 see="9.9"
+# %% check="medal-bronze" points=1 see="9.8"
 """The target, for a modelled cost of at most 110 ms (1 point)."""
 try:
     name = chosen_name()
@@ -1262,7 +1262,7 @@ assert line["milliseconds"] <= MEDALS["bronze"], f"it costs {line['milliseconds'
 assert not has_failed("target-reached"), "with the hidden seeds the target is not reached safely"
 ### END HIDDEN TESTS
 
-# %% check="medal-silver" points=1 see="9.9"
+# %% check="medal-silver" points=1 see="9.8"
 """The target, for a modelled cost of at most 75 ms (1 point)."""
 line = entry(try_steps, allowed(recipe()))
 assert line["milliseconds"] <= MEDALS["silver"], f"it costs {line['milliseconds']:.1f} ms"
@@ -1270,7 +1270,7 @@ assert line["milliseconds"] <= MEDALS["silver"], f"it costs {line['milliseconds'
 assert not has_failed("target-reached"), "with the hidden seeds the target is not reached safely"
 ### END HIDDEN TESTS
 
-# %% check="medal-gold" points=1 see="9.9"
+# %% check="medal-gold" points=1 see="9.8"
 """The target, for a modelled cost of at most 50 ms (1 point)."""
 line = entry(try_steps, allowed(recipe()))
 assert line["milliseconds"] <= MEDALS["gold"], f"it costs {line['milliseconds']:.1f} ms"
