@@ -134,10 +134,9 @@ def assignments(
     found: dict[str, Assignment] = {}
     for folder in folders:
         for given in sorted((root / folder).glob("[0-9][0-9]_*/")):
-            notebooks = sorted(given.glob("*.ipynb"))
-            if notebooks and given.name not in found:
-                title, _, filled, cells = head(notebooks[0])
-                title, path = bare(title) or spoken(given.name), below(root, notebooks[0])
+            if given.name not in found and (notebook := graded_notebook(given, released)):
+                title, _, filled, cells = head(notebook)
+                title, path = bare(title) or spoken(given.name), below(root, notebook)
                 one = Assignment(given.name, given.name[:2], title, path, filled, cells)
                 found[given.name] = one
     for given in handed_out(released):
@@ -154,6 +153,24 @@ def assignments(
             one.fetched = datetime.datetime.fromtimestamp(page.stat().st_mtime, datetime.UTC)
             one.about = next((h for h in one.hand_ins if h.key == page.parent.name), None)
     return [found[name] for name in sorted(found)]
+
+
+def released_notebook(released: str, assignment: str) -> Path | None:
+    """The notebook of an assignment as it was released; None if it is not there, or not the only one."""
+    found = sorted(Path(released, assignment).glob("*.ipynb")) if released and assignment else []
+    return found[0] if len(found) == 1 else None
+
+
+def graded_notebook(folder: Path, released: str) -> Path | None:
+    """The notebook that grading takes from a fetched assignment; None if there is none.
+
+    It has the released name. If no notebook has it, or the name is unknown, it is the one with the shortest
+    name: copies, such as x-Copy1.ipynb, have longer ones.
+    """
+    original = released_notebook(released, folder.name)
+    if original and (folder / original.name).is_file():
+        return folder / original.name
+    return min(folder.glob("*.ipynb"), key=lambda path: (len(path.name), path.name), default=None)
 
 
 def handed_out(released: str) -> list[Path]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import nbformat
 from tornado.web import HTTPError, authenticated
@@ -14,7 +14,7 @@ from tornado.web import HTTPError, authenticated
 from cluster import pasted_cells
 from cluster.system.text import printable
 
-from . import old_runs, receipts
+from . import course_map, old_runs, receipts
 from .course_map import Assignment
 from .course_pages import Page
 
@@ -40,16 +40,18 @@ REASONS = {  # of nbgrader's error: what is said instead
 
 
 def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> dict[str, Any]:
-    """{one, hinders, twins, old}: the assignment, why it cannot be submitted now, what becomes of cells that
-    were pasted (a sentence each), and {runs, files, bytes} of the old runs, which are left out.
+    """{one, hinders, twins, old, rename}: the assignment, why it cannot be submitted now, what becomes of
+    cells that were pasted (a sentence each), {runs, files, bytes} of the old runs, which are left out, and
+    the (old, new) name of a notebook that can be renamed.
 
     manager: of nbgrader's Assignment List; released: its folder of released assignments.
     """
     if one is None:
-        return {"one": None, "hinders": [], "twins": [], "old": old_runs.measure([])}
+        return {"one": None, "hinders": [], "twins": [], "old": old_runs.measure([]), "rename": None}
     folder = (root / one.path).parent
     old = old_runs.old_runs(folder, Path(released, one.name) if released else None)
     found = {"one": one, "twins": twins(root / one.path), "old": old_runs.measure(old)}
+    found["rename"] = to_rename(folder, released)
     if manager is None or not released:
         return found | {"hinders": [NOWHERE]}
     if not os.access(Path(released).parent / "inbound", os.W_OK | os.X_OK):
@@ -59,6 +61,15 @@ def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> di
     limits = CourseDirectory(config=manager.load_config())
     most = 1000 * limits.max_file_size, 1000 * limits.max_dir_size  # bytes; nbgrader counts in kilobytes
     return found | {"hinders": hindrances(folder, Path(released, one.name), *most, old=old)}
+
+
+def to_rename(folder: Path, released: str) -> tuple[str, str] | None:
+    """(its name, the released name) of an assignment's only notebook, if it has another name."""
+    original = course_map.released_notebook(released, folder.name)
+    notebooks = sorted(path.name for path in folder.glob("*.ipynb"))
+    if original is None or len(notebooks) != 1 or notebooks[0] == original.name:
+        return None
+    return notebooks[0], original.name
 
 
 def twins(notebook: Path) -> list[str]:
@@ -136,6 +147,14 @@ class HandIn(Page):
     @authenticated
     async def post(self) -> None:
         found = await self.in_thread(self.about)
+        if found["rename"] and self.get_argument("rename", "") == found["rename"][0]:
+            folder = (self.settings["course_jobs"].root / found["one"].path).parent
+            old, new = (folder / name for name in found["rename"])
+            os.link(old, new)  # fails if a file of that name has appeared
+            old.unlink()
+            return self.redirect(
+                f"{self.base_url}course/hand-in?{urlencode({'of': found['one'].name})}", status=303
+            )
         if found["hinders"]:
             self.set_status(409)
             return self.show("hand_in.html", trouble="", **found)

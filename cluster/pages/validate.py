@@ -1,14 +1,16 @@
-"""What Validate says of a notebook, as JSON:  python -m cluster.pages.validate NOTEBOOK
+"""What Validate says of a notebook, as JSON:  python -m cluster.pages.validate NOTEBOOK [RELEASED]
 
 nbgrader's own Validate calls a right solution wrong where a check warns on stderr, ends in a number ("partial
 credit") or takes 30 s, and says nothing of the checks once a given cell has changed. Here a check fails as
 in grading: when it raises an error. The error is said in the check's own words. `checks` and `notes` of the
-answer are for the course's own page, `value` for nbgrader's.
+answer are for the course's own page, `value` for nbgrader's. RELEASED is the notebook as it was released:
+with it, deleted and changed cells of the course are put back as in grading.
 """
 
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import os
 import re
@@ -33,6 +35,12 @@ from . import old_runs
 LONGEST = 600  # seconds of one cell
 TO_DO = "Still to do: these check a function, or are an answer, that has nothing of yours yet"
 EMPTY, UNANSWERED = "no code yet", "no answer yet"
+NO_NAMES = (
+    "No cell of this notebook is known to the course, so nothing was checked. If it is an assignment, fetch "
+    "it again into a new folder and copy your answers into it."
+)
+PUT_BACK = "{names}: deleted or changed cells of the course. The originals were checked, as in grading."
+TURNED = "{names}: turned from code into text, or from text into code. They were turned back, as in grading."
 CHANGED = "This cell is given, and has changed. Grading puts the original back."
 REPLACED = "Characters of this notebook that are in no encoding are replaced by � when it is graded."
 CONVERTED = (
@@ -67,18 +75,26 @@ class Checks(Validator):
 
     preprocessors = [CheckCellMetadata, ClearOutput, Execute]  # noqa: RUF012 (a trait's value)
 
-    def look(self, filename: str) -> tuple[list[Found], list[str]]:
-        """Run a notebook; (its checks in their order, what is to be known besides)."""
+    def look(self, filename: str, released: str = "") -> tuple[list[Found], list[str]]:
+        """Run a notebook; (its checks in their order, what is to be known besides).
+
+        released: the path of the notebook as it was released, if it is there.
+        """
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)
-            replaced, twins = encodable_cells(notebook), set_apart(notebook)
+            replaced, course = encodable_cells(notebook), released_cells(released)
+            notes = restore_names(notebook, course)
+            twins = set_apart(notebook)
+            notes += [pasted_cells.sentence(cell, what) for cell, what in twins.items()]
+            notes += put_back(notebook, course)
+            if not any(map(pasted_cells.name_of, notebook.cells)):
+                return [], [*notes, NO_NAMES]
             if changed := self._get_type_changed_cells(notebook):
                 return [], [CONVERTED.format(pasted_cells.name_of(cell)) for cell in changed]
             notebook = self._preprocess(notebook)
             old_runs.keep_names(Path(folder), notebook)
         changed = self._get_changed_cells(notebook)
-        notes = [pasted_cells.sentence(name, what) for name, what in twins.items()]
         found, waiting = [], unfilled(notebook)
         for number, cell in enumerate(notebook.cells):
             name = pasted_cells.name_of(cell)
@@ -125,6 +141,49 @@ def encodable_cells(notebook: NotebookNode) -> bool:
     for cell in notebook.cells:
         cell.source = encodable(cell.source)
     return before != [cell.source for cell in notebook.cells]
+
+
+def released_cells(path: str) -> list[NotebookNode]:
+    """The named cells of the notebook as it was released; none if there is no path."""
+    cells = nbformat.read(path, as_version=4).cells if path else []
+    return [cell for cell in cells if pasted_cells.name_of(cell)]
+
+
+def restore_names(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
+    """Give each cell the metadata that the course has for its name, as grading does; sentences about it."""
+    if not course:
+        return []
+    roles = {pasted_cells.name_of(cell): cell.metadata["nbgrader"] for cell in course}
+    for cell in notebook.cells:
+        role = cell.metadata.pop("nbgrader", None)
+        name = role.get("grade_id") if isinstance(role, dict) else None
+        if isinstance(name, str) and name in roles:
+            cell.metadata["nbgrader"] = copy.deepcopy(roles[name])
+    restored = pasted_cells.restore_names(notebook, course)
+    return [pasted_cells.names_restored(len(restored))] if restored else []
+
+
+def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
+    """Put the course's cells back where they were changed or deleted, as grading does; sentences about it."""
+    known = {pasted_cells.name_of(cell): cell for cell in course}
+    turned, changed = [], []
+    for cell in notebook.cells:
+        if (given := known.get(name := pasted_cells.name_of(cell))) is None:
+            continue
+        if cell.cell_type != given.cell_type:
+            turned.append(name)
+            for key in ("outputs", "execution_count", "attachments"):
+                cell.pop(key, None)
+            cell.cell_type = given.cell_type
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+        if utils.is_locked(cell) and cell.source.strip() != given.source.strip():
+            changed.append(name)
+            cell.source = given.source
+    if any(map(pasted_cells.name_of, notebook.cells)):
+        changed += pasted_cells.insert_missing(notebook, course)
+    words = ((PUT_BACK, changed), (TURNED, turned))
+    return [text.format(names=", ".join(names)) for text, names in words if names]
 
 
 def set_apart(notebook: NotebookNode) -> dict[str, str]:
@@ -244,14 +303,14 @@ def title(cell: NotebookNode) -> str:
     return f"{words.rstrip('.')} ({points:g} point{'s' * (points != 1)})."
 
 
-def main(path: str) -> None:
+def main(path: str, released: str = "") -> None:
     """Execute a notebook as grading would, and print what the pages want to know."""
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever else is printed, by a kernel too, is no part of the answer
     config = Config()
     config.Execute.timeout = LONGEST
     try:
-        found, notes = Checks(config=config).look(path)
+        found, notes = Checks(config=config).look(path, released)
         answer = {"success": True, "value": for_nbgrader(found, notes)}
         answer |= {"checks": [asdict(one) for one in found], "notes": notes}
     except Exception as trouble:
@@ -268,4 +327,4 @@ def unreadable(trouble: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -439,6 +439,32 @@ def test_given_names_are_the_instructors(engine):
     assert outcome(engine.grade(tiny(RIGHT, "assert of_yours(21) == 42", given=given))).score == 2
 
 
+@pytest.mark.parametrize(
+    "last", ["double = 1.5", "del double", "helper = None", "import gc; del helper, expect"]
+)
+def test_a_cell_below_a_check_does_not_change_it(engine, last):
+    """Does a check see the names as they stand at its place, in a cell and in the functions that it calls?"""
+    answer = "def helper(x):\n    return 2 * x\n\ndef double(x):\n    return helper(x)"
+    hidden = "assert double(21) == 42\n### BEGIN HIDDEN TESTS\nassert double(4) == 8\n### END HIDDEN TESTS"
+    notebook = tiny(answer, hidden)
+    notebook.cells.append(cell(last))
+    assert outcome(engine.grade(notebook)).score == 2
+    notebook.cells.insert(3, cell(last.replace(", expect", "")))
+    assert outcome(engine.grade(notebook)).score == 0
+
+
+def test_two_checks_see_a_name_as_it_stands_at_each(engine):
+    """Has a name that is bound again between two checks both values, in any order of asking?"""
+    hidden = "### BEGIN HIDDEN TESTS\nassert double(4) == {}\n### END HIDDEN TESTS"
+    notebook = tiny(RIGHT, f"assert double(2) == 4\n{hidden.format(8)}")
+    notebook.cells += [
+        cell(WRONG),
+        cell(f"assert double(2) == 2\n{hidden.format(4)}", "later", locked=True, grade=True, points=1),
+    ]
+    verdict = engine.grade(notebook)
+    assert (outcome(verdict).error, outcome(verdict, "later").error) == ("", "")
+
+
 def test_hidden_values_are_met_last(engine):
     """Is nothing that a hidden part hands over in the error of a shown part, of any check?"""
     answer = "seen = []\ndef double(x):\n    seen.append(x)\n    return 2 * x if x != 3 else str(seen)"

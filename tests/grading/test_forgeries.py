@@ -32,7 +32,9 @@ def engine():
 
 
 def empty(assignment, last=""):
-    """The solution with empty holes, without the free cells, which only show something, and a last cell.
+    """The solution with empty holes, without the free cells, which only show something, and one more cell.
+
+    All checks stand below that cell, because a check sees what the cells above it have defined.
 
     AUTOTEST lines are made into checks by a release only: a check of nothing else is left out.
     """
@@ -41,7 +43,9 @@ def empty(assignment, last=""):
     notebook.cells = [
         c for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade_id") and not is_comment(c)
     ]
-    notebook.cells.append(nbformat.v4.new_code_cell(last))
+    checks = [c for c in notebook.cells if c.metadata.nbgrader.grade and not c.metadata.nbgrader.solution]
+    others = [c for c in notebook.cells if c not in checks]
+    notebook.cells = [*others, nbformat.v4.new_code_cell(last), *checks]
     return notebook
 
 

@@ -7,7 +7,6 @@ Nothing here runs a line of the student's. What nbgrader needs of its database i
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,6 +114,22 @@ class Source:
         }
         return made | ({"points": graded.max_score} if graded else {})
 
+    def released_cells(self) -> list[NotebookNode]:
+        """The named cells as they were released, with nbgrader's metadata, in order."""
+        from nbformat import from_dict
+
+        roles = [self.role(name) for name in self.order() if name in self.released]
+        return [
+            from_dict(
+                {
+                    "cell_type": role["cell_type"],
+                    "source": self.released[role["grade_id"]],
+                    "metadata": {"nbgrader": role},
+                }
+            )
+            for role in roles
+        ]
+
     def know_release(self, folder: Path | str) -> None:
         """Remember the text of the released checks, so that a change of them can be told, and of what is
         measured only."""
@@ -217,7 +232,11 @@ def parse(found: Submission, path: Path) -> NotebookNode | None:
 
 def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[str]:
     """What an instructor should know of a submission that can be read, in words; copies are set apart."""
-    notes = differences(notebook, source)
+    notes, again = [], keep_known_roles(notebook, source)
+    if again:
+        notes.append(f"cells that had lost their names, named again: {', '.join(again)}")
+        found.told.append(pasted_cells.names_restored(len(again)))
+    notes += differences(notebook, source)
     found.told += [pasted_cells.sentence(name, what) for name, what in set_apart(notebook, source).items()]
     return notes
 
@@ -233,8 +252,11 @@ def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
     return pasted_cells.set_apart(notebook, lambda name: source.cells[name].locked, unchanged)
 
 
-def keep_known_roles(notebook: NotebookNode, source: Source) -> None:
-    """Take nbgrader's metadata from cells that the course does not know, and give the others theirs back."""
+def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
+    """Take nbgrader's metadata from cells that the course does not know, and give the others theirs back.
+
+    Returns the names of the cells that had lost theirs.
+    """
     from nbformat import from_dict
 
     for cell in notebook.cells:
@@ -242,6 +264,7 @@ def keep_known_roles(notebook: NotebookNode, source: Source) -> None:
         name = role.get("grade_id") if isinstance(role, dict) else None
         if isinstance(name, str) and name in source.cells:
             cell.metadata["nbgrader"] = from_dict(source.role(name))
+    return pasted_cells.restore_names(notebook, source.released_cells())
 
 
 def differences(notebook: NotebookNode, source: Source) -> list[str]:
@@ -315,8 +338,6 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
     from nbformat import from_dict
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
 
-    order = source.order()
-
     class Overwrite(OverwriteCells):
         def preprocess(self, notebook, resources):
             self.notebook_id, self.assignment_id = source.name, source.assignment
@@ -336,23 +357,16 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
 
         def restore(self, notebook):
             """Put missing locked cells and tasks behind the cell that stood before them."""
-            names = [cell.metadata.get("nbgrader", {}).get("grade_id") for cell in notebook.cells]
-            at = 0
-            for name in order:
+            cells = []
+            for name in source.order():
                 role = source.role(name)
-                if name in names:
-                    at = names.index(name) + 1
-                elif role["locked"] or role["grade"] or role["task"]:
-                    made = self.missing_cell_transform(source.cells[name], source.points.get(name, 0))
-                    made.metadata["nbgrader"].update(
-                        {key: role[key] for key in role if key != "task" or role[key]}
-                    )
-                    if not role["grade"]:
-                        made.metadata["nbgrader"].pop("points", None)
-                    if notebook.nbformat_minor >= 5:
-                        made["id"] = f"back-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-                    notebook.cells.insert(at, from_dict(made))
-                    names.insert(at, name)
-                    at += 1
+                made = self.missing_cell_transform(source.cells[name], source.points.get(name, 0))
+                made.metadata["nbgrader"].update(
+                    {key: role[key] for key in role if key != "task" or role[key]}
+                )
+                if not role["grade"]:
+                    made.metadata["nbgrader"].pop("points", None)
+                cells.append(from_dict(made))
+            pasted_cells.insert_missing(notebook, cells)
 
     return Overwrite

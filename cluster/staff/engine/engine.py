@@ -126,7 +126,9 @@ class Engine:
         work.pace.pids.append(child.pid)
         given = dict(work.given)
         named = [(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source) for cell in work.cells]
-        task = {"cells": [[text, name in given] for name, text in named], "provided": work.provided}
+        last = max(work.before.values(), default=0)  # a cell below all checks changes none of them
+        cells = [[text, name in given] for name, text in named[:last]]
+        task = {"cells": cells, "provided": work.provided}
         hello(child).send(task | {"limits": self.limits.of_process(), "cell": self.limits.cell})
         return child
 

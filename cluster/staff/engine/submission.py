@@ -74,6 +74,7 @@ class GradedNotebook:
         self.given: list[tuple[str, str]] = []  # (name, text)
         self.graded: dict[str, NotebookNode] = {}
         self.checks: dict[str, Check] = {}
+        self.before: dict[str, int] = {}  # how many of the cells stand before a check
         self.slow: list[str] = []
         for cell in (c for c in notebook.cells if c.cell_type == "code"):
             cell.outputs, role = [], cell.metadata.get("nbgrader", {})
@@ -85,6 +86,7 @@ class GradedNotebook:
             if ours and role.get("grade"):
                 self.graded[name] = cell
                 self.checks[name] = Check(0.0, float(role["points"]))
+                self.before[name] = len(self.cells)
                 continue
             self.cells.append(cell)
             if ours:
@@ -183,6 +185,7 @@ class GradedNotebook:
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
         task["given"] = [definitions(text) for _, text in self.given]
+        task["checks"] = sorted(set(self.before.values()))
         task["names"] = bool(self.measured())
         where, not_run = "before its first cell", set()
         try:
@@ -227,7 +230,7 @@ class GradedNotebook:
         ]
         limits = {"seconds": self.limits.check * self.patience, "memory": self.limits.memory}
         cells = {"given": self.given, "provided": self.provided, "shown": shown, "whole": whole}
-        channel.send(cells | limits)
+        channel.send(cells | limits | {"before": self.before})
         to_come = {name for name, _ in whole}
         gone = [self.listen(channel, name, False, name in to_come) for name, _ in shown]
         gone += [self.listen(channel, name, True) for name, _ in whole if not self.checks[name].error]

@@ -52,6 +52,7 @@ def main(fds: list[int]) -> None:
         if name in failed:
             continue
         try:
+            student.begin_check(task["seconds"], task["before"][name])
             message = judge(name, text, known, student, task["seconds"])
         except Unmet as error:
             engine.send({"broken": str(error)})
@@ -76,7 +77,6 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
 
 def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> dict[str, Any]:
     """The message about one check."""
-    student.until(seconds)
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
     # What computes here and not in a call has the grace as well, so that a call's own limit comes first.
     signal.setitimer(signal.ITIMER_REAL, seconds + 2 * GRACE)

@@ -40,6 +40,14 @@ class Student:
         self.named, self.failed, self.ranks = {}, set(), None  # see inside/ask_ranks.py
         self.trials: Trials | None = None
 
+    def begin_check(self, seconds: float, before: int) -> None:
+        """Begin a check, for which names have their values after `before` cells."""
+        self.until(seconds)
+        if self.trials:
+            self.trials.until(seconds)
+        with contextlib.suppress(Gone, TooLong, Exception):  # which the check's own questions will meet
+            self.ask("go_back", cells=before)
+
     def until(self, seconds: float) -> None:
         """A new check begins, with so much time."""
         self.end, self.functions = time.monotonic() + seconds, []
@@ -47,8 +55,6 @@ class Student:
         with contextlib.suppress(Gone, TooLong, Exception):  # which the check's own questions will meet
             while self.replaced:  # by a check that was ended
                 self.put_back()
-        if self.trials:
-            self.trials.until(seconds)
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The reply (dict) to a request; the student's exceptions are raised here by name."""

@@ -52,7 +52,10 @@ def main(fds: list[int]) -> None:
     not_run = names_asked(channel, task) if task["names"] else ()
     sys.path.insert(0, "")
     shell = shells.make(task["output"])
+    names_at = {}  # by how many cells had run
     for i, text in enumerate(task["cells"]):
+        if i in task["checks"]:
+            names_at[i] = dict(shell.user_ns)
         text = "" if i in not_run else text
         shell.record.undrawn = i in task["undrawn"]
         own = OwnTime(task["cell"])
@@ -60,11 +63,14 @@ def main(fds: list[int]) -> None:
             shell.run_cell(text, store_history=True)
         shown = {"outputs": shell.record.take(), "cut": shell.record.cut, "over": own.over}
         channel.send({"cell": i} | shown)
+    names_at[len(task["cells"])] = dict(shell.user_ns)
     for text in task["given"]:
         with within(task["cell"]):
             shell.run_cell(text, silent=True)
+    given = {name for text in task["given"] for name in names.defined(names.compiled(text, "given"))}
+    given_names = {name: shell.user_ns[name] for name in given & shell.user_ns.keys()}
     channel.send({"ready": True})
-    Server(channel, shell.user_ns).serve()
+    Server(channel, shell.user_ns, {i: found | given_names for i, found in names_at.items()}).serve()
 
 
 def names_asked(channel: Channel, task: dict[str, Any]) -> list[int]:
@@ -138,10 +144,16 @@ def within(seconds: float, own: OwnTime | None = None) -> Iterator[None]:
 
 
 class Server:
-    """Answers the referee: names, calls, attributes and items of the notebook's final state."""
+    """Answers the referee: names, calls, attributes and items.
 
-    def __init__(self, channel: Channel, names: dict[str, Any]):
-        self.channel, self.names = channel, names
+    A name has the value that it has in a notebook executed from its first cell to the check. names: the
+    notebook's global names; names_at: {number of cells: the names after so many}.
+    """
+
+    def __init__(
+        self, channel: Channel, names: dict[str, Any], names_at: dict[int, dict[str, Any]] | None = None
+    ):
+        self.channel, self.names, self.names_at = channel, names, names_at or {}
         self.objects: list[Any] = []  # of which the referee has handles: their numbers here
 
     def serve(self) -> dict[str, Any]:
@@ -163,6 +175,14 @@ class Server:
             return getattr(self, request["do"])(request)
         except BaseException as error:
             return {"error": [type(error).__name__, str(error)[:4000]]}
+
+    def go_back(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Give all names the values that they had after so many cells."""
+        there = self.names_at[request["cells"]]
+        for name in self.names.keys() - there.keys():
+            del self.names[name]
+        self.names.update(there)
+        return self.value(None)
 
     def fetch(self, request: dict[str, Any]) -> dict[str, Any]:
         name = request["name"]

@@ -1,0 +1,428 @@
+"""States of a submitted notebook, and what Validate, Check, Hand in and grading make of each.
+
+    python -m tests.grading.states            print the table
+    python -m tests.grading.states --write    and write it into tests/grading/STATES.md
+
+All states are made from the solution of assignment 01, which has 18 points for checks.
+"""
+
+import copy
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from cluster.pages import course_map, hand_in, official_check
+from cluster.staff.classes import prepare
+from cluster.staff.course import Course
+from cluster.staff.engine import Engine
+from cluster.staff.official_check.checker import Checker, NotChecked
+from cluster.staff.official_check.limits import Limits as Attempts
+from cluster.staff.official_check.limits import Records
+from cluster.staff.release.release import release
+from cluster.staff.release.wrong_solutions import fill
+
+from .. import ROOT
+
+ASSIGNMENT, NOTEBOOK = "01_convolution_as_gemm", "convolution_as_gemm.ipynb"
+PAGE = Path(__file__).with_name("STATES.md")
+LARGEST = 50_000_000  # bytes of a file and of a submission, as the hub takes them
+STATES = {}  # {name: (points, function of a Work)}
+
+
+class Work:
+    """A student's folder that is being changed: its notebook is written at the end."""
+
+    def __init__(self, released, folder):
+        solution = nbformat.read(ROOT / "solutions" / ASSIGNMENT / NOTEBOOK, as_version=4)
+        self.released = nbformat.read(released, as_version=4)
+        self.notebook = fill(copy.deepcopy(self.released), solution)
+        self.folder, self.name, self.text = folder, NOTEBOOK, None
+
+    @property
+    def cells(self):
+        return self.notebook.cells
+
+    def at(self, name):
+        """The place of a named cell."""
+        return next(i for i, c in enumerate(self.cells) if role(c).get("grade_id") == name)
+
+    def cell(self, name):
+        return self.cells[self.at(name)]
+
+    def write(self):
+        (self.folder / self.name).write_text(
+            nbformat.writes(self.notebook) if self.text is None else self.text
+        )
+
+
+def role(cell):
+    return cell.metadata.get("nbgrader", {})
+
+
+def state(name, points):
+    """Add a state. points: what grading gives its checks; None if it cannot be graded."""
+
+    def add(change):
+        STATES[name] = (points, change)
+        return change
+
+    return add
+
+
+@state("solution", 18)
+def _(work):
+    pass
+
+
+@state("unsolved", 0)
+def _(work):
+    work.notebook = work.released
+
+
+@state("one answer wrong", 17)
+def _(work):
+    cell = work.cell("layer_bytes")
+    cell.source += (
+        "\n\nright = layer_bytes\n\ndef layer_bytes(*sizes, **more):\n    return right(*sizes, **more) + 1"
+    )
+
+
+@state("one answer wrong in hidden tests only", 17)
+def _(work):
+    work.cell("layer_bytes").source += (
+        "\n\nright = layer_bytes\n\ndef layer_bytes(N, *sizes, **more):\n"
+        "    return right(N, *sizes, **more) + (N == 7_777 or more.get('groups', 1) > 1)"
+    )
+
+
+@state("own last cell: `forward = time.time() - t0`", 18)
+def _(work):
+    text = "import time\nt0 = time.time()\nforward = time.time() - t0"
+    work.cells.append(new_code_cell(text))
+
+
+@state("own last cell: `del im2col`", 18)
+def _(work):
+    work.cells.append(new_code_cell("del im2col"))
+
+
+@state("own last cell binds a name that an answer uses: `gemm = None`", 18)
+def _(work):
+    work.cells.append(new_code_cell("np = None"))
+
+
+@state("own cell between answer and check binds `layer_flops`", 16)
+def _(work):
+    work.cells.insert(work.at("flops-by-hand"), new_code_cell("layer_flops = 3.0"))
+
+
+@state("answer defined below its checks only", 16)
+def _(work):
+    cell = work.cells.pop(work.at("layer_flops"))
+    work.cells.append(cell)
+
+
+@state("own cell raises an error", 18)
+def _(work):
+    work.cells.insert(work.at("forward"), new_code_cell("1 / 0"))
+
+
+@state("own cell warns on stderr", 18)
+def _(work):
+    work.cells.insert(3, new_code_cell("import sys\nprint('careful', file=sys.stderr)"))
+
+
+@state("own cell with a syntax error", 18)
+def _(work):
+    work.cells.insert(work.at("forward"), new_code_cell("def forward(:"))
+
+
+@state("no cell has nbgrader's metadata", 18)
+def _(work):
+    for cell in work.cells:
+        cell.metadata.pop("nbgrader", None)
+
+
+@state("no metadata, unsolved", 0)
+def _(work):
+    work.notebook = work.released
+    for cell in work.cells:
+        cell.metadata.pop("nbgrader", None)
+
+
+@state("one answer has no metadata", 18)
+def _(work):
+    work.cell("forward").metadata.pop("nbgrader")
+
+
+@state("metadata of unknown names", 18)
+def _(work):
+    for cell in work.cells:
+        if role(cell):
+            cell.metadata.nbgrader.grade_id = "other-" + cell.metadata.nbgrader.grade_id
+
+
+@state("notebook renamed", 18)
+def _(work):
+    work.name = "convolution (1).ipynb"
+
+
+@state("an empty copy next to it", 18)
+def _(work):
+    nbformat.write(work.released, work.folder / "convolution_as_gemm-Copy1.ipynb")
+
+
+@state("two notebooks, none with the name", None)
+def _(work):
+    work.name = "final.ipynb"
+    nbformat.write(work.released, work.folder / "draft.ipynb")
+
+
+@state("check deleted", 18)
+def _(work):
+    del work.cells[work.at("forward-by-hand")]
+
+
+@state("check of a wrong answer deleted", 17)
+def _(work):
+    STATES["one answer wrong"][1](work)
+    del work.cells[work.at("bytes-by-hand")]
+
+
+@state("check changed", 18)
+def _(work):
+    work.cell("forward-by-hand").source = "assert False"
+
+
+@state("check of a wrong answer changed", 17)
+def _(work):
+    STATES["one answer wrong"][1](work)
+    work.cell("bytes-by-hand").source = "assert True"
+
+
+@state("check unlocked, its points changed to 100", 18)
+def _(work):
+    work.cell("forward-by-hand").metadata.nbgrader.update(locked=False, points=100)
+
+
+@state("provided cell deleted", 18)
+def _(work):
+    del work.cells[work.at("picking-filters")]
+
+
+@state("provided cell changed", 18)
+def _(work):
+    work.cell("setup").source = "import numpy as np"
+
+
+@state("answer deleted", 16)
+def _(work):
+    del work.cells[work.at("layer_flops")]
+
+
+@state("answer copied, the first of the two is filled", 18)
+def _(work):
+    at = work.at("forward")
+    stub = next(c for c in work.released.cells if role(c).get("grade_id") == "forward")
+    work.cells.insert(at, copy.deepcopy(stub))
+    work.cells[at], work.cells[at + 1] = work.cells[at + 1], work.cells[at]
+    # The unsolved copy stands between the answer and its checks, and so its definition is the last.
+    work.cells.insert(0, work.cells.pop(at + 1))
+
+
+@state("check copied", 18)
+def _(work):
+    work.cells.append(copy.deepcopy(work.cell("forward-by-hand")))
+
+
+@state("answer turned into text", 18)
+def _(work):
+    at = work.at("forward")
+    work.cells[at] = new_markdown_cell(work.cells[at].source, metadata=work.cells[at].metadata)
+
+
+@state("check turned into text", 18)
+def _(work):
+    at = work.at("forward-by-hand")
+    work.cells[at] = new_markdown_cell(work.cells[at].source, metadata=work.cells[at].metadata)
+
+
+@state("written answer has no metadata", 18)
+def _(work):
+    work.cell("depthwise-in-time").metadata.pop("nbgrader")
+
+
+@state("cell identifiers removed (nbformat 4.4)", 18)
+def _(work):
+    work.notebook.nbformat_minor = 4
+    for cell in work.cells:
+        cell.pop("id", None)
+
+
+@state("characters that are in no encoding", 18)
+def _(work):
+    work.cells.append(new_markdown_cell("PLACE"))
+    work.text = nbformat.writes(work.notebook).replace("PLACE", "\\ud800")
+
+
+@state("last cell ends the process", 0)
+def _(work):
+    work.cells.append(new_code_cell("import os\nos._exit(0)"))
+
+
+@state("not JSON", None)
+def _(work):
+    work.text = '{"cells": ['
+
+
+@state("empty file", None)
+def _(work):
+    work.text = ""
+
+
+@state("no cells", None)
+def _(work):
+    work.notebook.cells = []
+
+
+@dataclass
+class Found:
+    """What became of a state. None as points: it is not checked or graded.
+
+    validate: {check: passed}; hidden: the checks that grading fails in hidden tests only.
+    """
+
+    validate: dict[str, bool]
+    check: float | None
+    hand_in: str
+    grading: float | None
+    graded: dict[str, bool]
+    hidden: set[str]
+
+    def disagreements(self):
+        """What does not agree, as sentences."""
+        wrong = []
+        for name, passed in self.graded.items():
+            expected = passed or name in self.hidden
+            if self.validate.get(name) != expected:
+                wrong.append(f"Validate: {name} {self.validate.get(name)}, grading: {passed}")
+        if self.check != self.grading:
+            wrong.append(f"Check: {self.check} points, grading: {self.grading}")
+        if (self.hand_in == "refused") != (self.grading is None):
+            wrong.append(f"Hand in: {self.hand_in}, grading: {self.grading}")
+        if self.grading is None and any(self.validate.values()):
+            wrong.append("Validate passes checks that are not graded")
+        return wrong
+
+    def row(self, name):
+        passed = sum(self.validate.values())
+        validate = f"{passed} of {len(self.validate)} checks" if self.validate else "cannot be read"
+        points = ["not graded" if x is None else f"{x:g} of 18" for x in (self.check, self.grading)]
+        hidden = f", {len(self.hidden)} hidden" if self.hidden else ""
+        return f"| {name} | {validate} | {points[0]} | {self.hand_in} | {points[1]}{hidden} |"
+
+
+class Desk:
+    """The released assignment, a checker and the autograder, for any number of states."""
+
+    def __init__(self, folder, engine):
+        self.root, self.engine, self.folder = folder / "course", engine, folder
+        (self.root / "solutions").mkdir(parents=True)
+        shutil.copytree(ROOT / "solutions" / ASSIGNMENT, self.root / "solutions" / ASSIGNMENT)
+        for name in ("nbgrader_config.py", "autotests.yml"):
+            shutil.copy(ROOT / name, self.root)
+        release(self.root, ASSIGNMENT)
+        self.released = self.root / "exercises"
+        self.course = Course(self.root)
+        self.source = prepare.Source.from_gradebook(self.course.coursedir, ASSIGNMENT)
+        self.sanitiser = prepare.Sanitiser(self.course.config, self.source)
+        self.checker = Checker(self.root, workers=1)
+        Records(self.checker.checks, ASSIGNMENT).set_limits(Attempts(an_hour=1000, in_all=1000))
+
+    def examine(self, name):
+        """The Found of a state."""
+        folder = Path(tempfile.mkdtemp(dir=self.folder)) / ASSIGNMENT
+        folder.mkdir()
+        work = Work(self.released / ASSIGNMENT / NOTEBOOK, folder)
+        STATES[name][1](work)
+        work.write()
+        grading, graded, hidden = self.grade(folder)
+        return Found(self.validate(folder), self.check(folder), self.hand_in(folder), grading, graded, hidden)
+
+    def validate(self, folder):
+        notebook = course_map.graded_notebook(folder, str(self.released))
+        released = course_map.released_notebook(str(self.released), ASSIGNMENT)
+        command = [sys.executable, "-P", "-m", "cluster.pages.validate", notebook, released]
+        answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        checks = answer.get("checks", ())
+        return {one["name"]: one["state"] == "passed" for one in checks if one["state"] != "by hand"}
+
+    def check(self, folder):
+        try:
+            return self.checker.check("student", ASSIGNMENT, official_check.pack(folder))["points"]
+        except NotChecked:
+            return None
+
+    def hand_in(self, folder):
+        if hand_in.to_rename(folder, str(self.released)):
+            return "offers to rename"
+        why = hand_in.hindrances(folder, self.released / ASSIGNMENT, LARGEST, LARGEST)
+        return "refused" if why else "accepted"
+
+    def grade(self, folder):
+        found = prepare.read_submission("student", folder, self.source, self.sanitiser)
+        if found.problem:
+            return None, {}, set()
+        checks = self.engine.grade(found.notebook, folder).checks
+        graded = {name: not check.error for name, check in checks.items()}
+        hidden = {name for name, check in checks.items() if check.hidden}
+        return sum(check.score for check in checks.values()), graded, hidden
+
+
+@contextmanager
+def desk(folder):
+    with Engine(workers=1) as engine:
+        made = Desk(folder, engine)
+        try:
+            yield made
+        finally:
+            made.checker.close()
+
+
+def table(found):
+    """The page of {state: Found}."""
+    head = "| state | Validate | Check | Hand in | grading |\n|---|---|---|---|---|"
+    return "\n".join([head, *(one.row(name) for name, one in found.items())])
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder, desk(Path(folder)) as made:
+        found = {}
+        for name, (points, _) in STATES.items():
+            found[name] = one = made.examine(name)
+            wrong = one.disagreements() + [f"{points} points expected"] * (points != one.grading)
+            print(one.row(name), *wrong, sep="\n    ", flush=True)
+    text = table(found)
+    if "--write" in sys.argv:
+        PAGE.write_text(f"{INTRODUCTION}\n{text}\n")
+
+
+INTRODUCTION = """\
+# States of a notebook
+
+What the four places say about a notebook made from the solution of assignment 01 (18 points in 15 checks).
+They have to agree: Validate passes a check if grading passes it or fails it in hidden tests only; Check gives
+the points of grading; Hand in refuses what cannot be graded. `python -m tests.grading.states --write` writes
+this table, and `test_states.py` compares.
+"""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""Validate, Check, Hand in and grading agree about a notebook, in each state that it may be in."""
+
+import pytest
+
+from .. import ALL
+from . import states
+from .sandboxes import need
+
+pytestmark = [pytest.mark.notebook, pytest.mark.timeout(900)]
+WITNESSES = [
+    "one answer wrong in hidden tests only",
+    "own last cell: `forward = time.time() - t0`",
+    "no cell has nbgrader's metadata",
+    "notebook renamed",
+    "check of a wrong answer deleted",
+    "not JSON",
+]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    need()
+    with states.desk(tmp_path_factory.mktemp("states")) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", states.STATES if ALL else WITNESSES)
+def test_all_places_agree(desk, name):
+    found = desk.examine(name)
+    assert (found.grading, found.disagreements()) == (states.STATES[name][0], [])
+
+
+def test_the_page_has_every_state():
+    """Is the table of the page the one of the states that are here?"""
+    rows = [line for line in states.PAGE.read_text().splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows[1:]] == list(states.STATES)
