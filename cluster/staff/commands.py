@@ -372,7 +372,7 @@ def similar(root: Path, options: argparse.Namespace) -> list[str]:
 
 def export(root: Path, options: argparse.Namespace) -> list[str]:
     """Write final points."""
-    from .classes import grading_folder
+    from .classes import grading_folder, roster_file
     from .feedback import export as exporting
 
     if options.like and options.format == "plain":
@@ -386,7 +386,8 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
         names = [name for wanted in options.assignment for name in assignments(root, wanted)] or known
         if unknown := sorted(set(names) - set(known)):
             raise CourseError(f"{', '.join(unknown)}: not in the gradebook, which has {', '.join(known)}")
-        text, warnings = exporting.export(book, names, options.format, like, options.partial)
+        people = roster_file.read(course)
+        text, warnings = exporting.export(book, names, options.format, like, options.partial, people)
     target = Path(options.to or course.private / f"grades-{options.format}.csv")
     grading_folder.write(target, text)
     say(f"{target}: {', '.join(names)}", *(f"  note: {words}" for words in warnings), sep="\n")

@@ -104,9 +104,13 @@ def table(text: str, where: str) -> Table:
     return Table(header, identity, tuple(people))
 
 
-def user(login: str) -> str:
-    """The user's name here: the log-in in small letters, of an address what stands before its @."""
-    return login.strip().lower().partition("@")[0]
+def user(login: str, prefix: str = "") -> str:
+    """The user's name here: the login in lower case, of an e-mail address the part before its @.
+
+    prefix: comes before a name that begins with a digit.
+    """
+    name = login.strip().lower().partition("@")[0]
+    return prefix + name if name[:1].isdigit() else name
 
 
 def is_encrypted(url: str) -> bool:

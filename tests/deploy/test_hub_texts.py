@@ -99,12 +99,26 @@ def test_a_roster_is_made_of_a_platforms_export(tmp_path, capsys, platform):
 def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
     """Are two people of one log-in, and a log-in that is no Unix name, named?"""
     for text, words in [
-        ("Username,First name,Last name\nada,A,B\nAda@x.org,C,D\n", "'ada' is there twice"),
+        ("Username,First name,Last name\nada,A,B\nADA,C,D\n", "'ada' is there twice"),
+        ("Username,First name,Last name\n1234,A,B\n", "user = '1234'.*--prefix"),
         ("Username,First name,Last name\na&b,A,B\n", "user = 'a&b'"),
     ]:
         (tmp_path / "export.csv").write_text(text)
         with pytest.raises(HubError, match=words):
             roster.of_platform(tmp_path / "export.csv")
+
+
+def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, capsys):
+    """Does each become one user, who is known by the login on the platform as it stands there?"""
+    export, people = tmp_path / "export.csv", tmp_path / "people.csv"
+    logins = ["1234567", "Ada.L@uni.example", "bob@a.example", "Bob@b.example", "EVE"]
+    export.write_text("Username,First name,Last name\n" + "".join(f"{one},A,B\n" for one in logins))
+    command = ["roster", str(export), "--state", str(tmp_path), "--prefix", "s", "--to", str(people)]
+    assert hub_commands.main(command) == 0, capsys.readouterr().err
+    users = ["s1234567", "ada.l", "bob.a.example", "bob.b.example", "eve"]
+    found = roster.read_people(people)
+    assert [p.user for p in found] == users
+    assert [p.called for p in found] == [one.casefold() for one in logins]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from cluster.slurm import client
 from cluster.staff import __main__ as command
 from cluster.staff import platforms, spreadsheet
-from cluster.staff.classes import grade, regrade
+from cluster.staff.classes import grade, regrade, roster_file
 from cluster.staff.course import CourseError, assignments
 from cluster.staff.feedback import class_report, explain, export, report_page
 from cluster.staff.feedback.core_hours import used
@@ -257,6 +257,26 @@ def test_the_platforms_own_numbers_are_kept(graded, monkeypatch, capsys, form, g
     said = capsys.readouterr().out
     assert "bob: not in the platform's export" in said and ("nobody: not in" in said) == (form == "canvas")
     assert ("map it to a new grade item" in said) == (form == "moodle")
+
+
+def test_the_export_follows_the_roster(graded):
+    """Is a student who dropped the course left out by name, and are logins mapped as the roster says?"""
+    with graded.book() as book:
+        everybody = [one.id for one in book.students]
+    stays, gone = everybody[0], everybody[1:]
+    roster_file.write(graded.course, [{"user": stays, "platform": "1234567", "section": "A", "days": 0}])
+    people = roster_file.read(graded.course)
+    like = platforms.table("Username,First name,Last name\n1234567,A,B\n", "theirs.csv")
+    try:
+        with graded.book() as book:
+            text, said = export.export(book, [NAME], "moodle", people=people)
+            mapped, more = export.export(book, [NAME], "moodle", like, people=people)
+    finally:
+        (graded.course.private / roster_file.NAME).unlink()
+    assert [line.split(",")[0] for line in text.splitlines()[1:]] == [stays]
+    assert {f"{user}: not in the roster any more, so left out" for user in gone} <= set(said)
+    assert "1234567" in mapped.splitlines()[1]
+    assert not [words for words in more if "not in the gradebook" in words]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "Username\nada\n", "Vorname,Nachname\nAda,L\n", "\0"])

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ..classes.roster_file import user_of
 from ..spreadsheet import is_formula, text
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook, Student
 
+    from ..classes.roster_file import Member
     from ..platforms import Table
 
     Field = str | float | None
@@ -31,6 +33,7 @@ def export(
     form: str = "plain",
     like: Table | None = None,
     partial: bool = False,
+    people: dict[str, Member] | None = None,
 ) -> tuple[str, list[str]]:
     """(CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
 
@@ -38,13 +41,18 @@ def export(
     partial: write the points so far of submissions that need manual grading; else their field is empty, so
     that nobody takes a part of the points for the grade.
     like: the platform's own export, whose people and columns then stand in the table as it names them.
+    people: the roster; students who are not in it any more are left out. None: there is no roster.
     """
     worth, rows, waiting = finals(book, names)
+    dropped = [one.id for one, _ in rows if people is not None and one.id not in people]
+    rows = [(one, final) for one, final in rows if one.id not in dropped]
+    waiting = [(user, name) for user, name in waiting if user not in dropped]
     field = "the file has the points so far" if partial else "its field is empty (--partial: points so far)"
     warnings = [
         f"{user}, {name}: needs manual grading, in Formgrader › Manual Grading; {field}"
         for user, name in waiting
     ]
+    warnings += [f"{user}: not in the roster any more, so left out" for user in dropped]
     if not partial:
         rows = [
             (one, [None if (one.id, name) in waiting else x for name, x in zip(worth, final, strict=True)])
@@ -57,7 +65,7 @@ def export(
             if most > MOODLES_MOST
         ]
     if like:
-        made, more = filled(rows, worth, form, like)
+        made, more = filled(rows, worth, form, like, people)
         warnings += more
     else:
         made = FORMAT[form](rows, worth)
@@ -129,7 +137,11 @@ def blackboard(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 
 def filled(
-    rows: list[Row], worth: dict[str, float], form: str, like: Table
+    rows: list[Row],
+    worth: dict[str, float],
+    form: str,
+    like: Table,
+    people: dict[str, Member] | None = None,
 ) -> tuple[list[list[Field]], list[str]]:
     """(the platform's own table with these points, [warnings]): its names, numbers and columns as they stand.
 
@@ -152,11 +164,11 @@ def filled(
         made.append([*first, *worth.values()])
     here = {person.id: final for person, final in rows}
     for entry in like.people:
-        if entry.user not in here:
-            warnings.append(f"{entry.user}: not in the gradebook, so left out")
+        if (user := user_of(entry, people)) not in here:
+            warnings.append(f"{user}: not in the gradebook, so left out")
             continue
         none = NOTHING.get(form)
-        marks = [none if x is None else x for x in here.pop(entry.user)]
+        marks = [none if x is None else x for x in here.pop(user)]
         made.append([*(entry.fields[i] for i in like.identity), *marks])
     warnings += [f"{name}: not in the platform's export, so left out" for name in sorted(here)]
     return made, warnings

@@ -85,7 +85,7 @@ def _status(args: argparse.Namespace, state: Path) -> int:
 
 
 def _roster(args: argparse.Namespace, state: Path) -> int:
-    text = roster.of_platform(args.export)
+    text = roster.of_platform(args.export, args.prefix or states.settings(state).user_prefix)
     if args.to is None:
         sys.stdout.write(text)
         return 0
@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
         if name == "start":
-            text = "the people, as CSV (name, user, role, extension, platform); default: the last"
+            text = "the people, as CSV (name, user, role, extension, platform, section); default: the last"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
             text = "a TOML file; default: what was last started (cluster/staff/hub/settings.py lists them)"
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)
@@ -226,6 +226,8 @@ def _parser() -> argparse.ArgumentParser:
             )
         if name == "roster":
             command.add_argument("export", type=Path, metavar="EXPORT", help="the file, CSV or tab-separated")
+            text = "before the name of a user whose login begins with a digit (default: user_prefix)"
+            command.add_argument("--prefix", default="", metavar="LETTER", help=text)
             text = "where to write (default: it is printed)"
             command.add_argument("--to", type=Path, metavar="FILE", help=text)
         if name == "own":

@@ -13,14 +13,18 @@ from pathlib import Path
 
 
 def enrol(root: Path, people: list[dict]) -> list[str]:
-    """people: dicts of user, first, last, days (more for each assignment). Returns what was changed."""
+    """Bring the gradebook to the roster; returns what was changed.
+
+    people: dicts of user, role, first, last, days (more for each assignment), platform, section.
+    """
     from nbgrader.api import Gradebook
 
-    from ..classes import due_dates, notices
+    from ..classes import due_dates, notices, roster_file
     from ..course import Course
 
     course, changes = Course(root), []
-    wanted = {p["user"]: p for p in people}
+    roster_file.write(course, people)
+    wanted = {p["user"]: p for p in people if p["role"] == "student"}
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
         there = {s.id: (s.first_name or "", s.last_name or "") for s in book.students}
         for user, person in wanted.items():

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,12 +15,15 @@ from .. import platforms, spreadsheet
 from ..course import CourseError
 from .settings import HubError
 
-COLUMNS = ("name", "user", "role", "extension", "platform")
+COLUMNS = ("name", "user", "role", "extension", "platform", "section")
 ROLES = ("student", "instructor")
 USER = re.compile(
     r"[a-z_][a-z0-9_.-]{0,31}"
 )  # as the one-machine Slurm takes them; a digit in front it does not
-USERS = "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
+USERS = (
+    "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
+    " Logins that begin with a digit: user_prefix in the hub's settings, or `hub roster --prefix s`."
+)
 TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # Unicode's embeddings and overrides
 EXAMPLE = """\
 name,user,role,extension
@@ -34,6 +38,7 @@ class Person:
     """One line: the name as people write it, the Unix user, the role, days more for each assignment.
 
     platform: what a learning management system calls this person, by LTI; empty: as the user.
+    section: the group of the class that this student is in, or that this grader marks; empty: all.
     line: of the file, for messages.
     """
 
@@ -42,6 +47,7 @@ class Person:
     role: str
     extension: int = 0
     platform: str = ""
+    section: str = ""
     line: int = field(default=0, compare=False)
 
     @property
@@ -111,15 +117,25 @@ def is_an_export(text: str) -> bool:
         return False
 
 
-def of_platform(path: Path) -> str:
-    """The roster, as CSV, of an export of Moodle, Canvas or Blackboard: everybody in it is a student."""
+def of_platform(path: Path, prefix: str = "") -> str:
+    """The roster, as CSV, of an export of Moodle, Canvas or Blackboard: everybody in it is a student.
+
+    The column platform has each login that is not a user's name: of numbers, which get the prefix, of
+    capitals, and of e-mail addresses. Addresses that differ after the @ only become users as a whole.
+    """
     try:
         table = platforms.read(path)
     except (CourseError, OSError) as error:
         raise HubError(str(error)) from None
+    users = [platforms.user(entry.login, prefix) for entry in table.people]
+    several = {user for user, count in Counter(users).items() if count > 1}
+    users = [
+        re.sub("[^a-z0-9_.-]", ".", entry.login.lower()) if user in several and "@" in entry.login else user
+        for user, entry in zip(users, table.people, strict=True)
+    ]
     rows = [
-        [" ".join(filter(None, e.names)), e.user, "student", "", "" if e.login == e.user else e.login]
-        for e in table.people
+        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login, ""]
+        for user, e in zip(users, table.people, strict=True)
     ]
     lines = [e.line for e in table.people]
     _people(
@@ -147,7 +163,8 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
         if wrong or value["user"] in people:
             continue
         days, platform = int(value.get("extension") or 0), value.get("platform", "")
-        person = Person(value["name"], value["user"], value["role"].lower(), days, platform, line)
+        section = value.get("section", "")
+        person = Person(value["name"], value["user"], value["role"].lower(), days, platform, section, line)
         people[person.user] = person
         if (other := called.setdefault(person.called, person.user)) != person.user:
             words = f"the platform calls both {other} and {person.user} {person.called!r}"
@@ -178,3 +195,6 @@ def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
     platform = value.get("platform", "")
     if len(platform) > 254 or not platform.isprintable():
         yield f"platform = {platform!a}", "an e-mail address or a user name of the platform."
+    section = value.get("section", "")
+    if len(section) > 64 or not section.isprintable():
+        yield f"section = {section!a}", "the name of a group, at most 64 characters."

@@ -72,6 +72,7 @@ class Settings:
     database: str = (
         "sqlite"  # sqlite; postgresql: one in the state folder; or URL of a server, without a database
     )
+    user_prefix: str = ""  # of users whose login on the platform begins with a digit: s makes s1234567
     idle_minutes: int = 120  # a server without activity for so long is stopped; 0: never
     servers: int = 100  # at most so many at one time
     checks: int = 3  # official checks an hour, of each student and assignment; 0: none at all
@@ -108,6 +109,10 @@ class Settings:
                     f"{key} = {getattr(self, key)!r}: a lower-case letter (a to z) or '_', then also digits "
                     "and '-', at most 32 characters in all."
                 )
+        if self.user_prefix and not re.fullmatch("[a-z_][a-z0-9_]{0,7}", str(self.user_prefix)):
+            raise HubError(
+                f"user_prefix = {self.user_prefix!r}: a lower-case letter, then digits too, at most 8."
+            )
         if not isinstance(self.folder, str) or (self.folder and not FOLDER.fullmatch(self.folder)):
             raise HubError(
                 f"folder = {self.folder!r}: the name of a folder in each home, of letters, digits, '.', '_' "

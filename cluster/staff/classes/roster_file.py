@@ -1,0 +1,48 @@
+"""What the course keeps of the roster, people.json: who takes part, as of the hub's last sync.
+
+A course without a hub has no such file: everybody in the gradebook takes part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..course import Course
+from . import grading_folder
+
+if TYPE_CHECKING:
+    from ..platforms import Entry
+
+NAME = "people.json"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A person of the roster. platform: the login on the learning platform, "" if it is the same."""
+
+    user: str
+    role: str = "student"
+    platform: str = ""
+    section: str = ""
+
+
+def write(course: Course, people: Iterable[dict[str, Any]]) -> None:
+    """Keep these people; each has the keys of Member, others are ignored."""
+    keys = Member.__dataclass_fields__
+    rows = [asdict(Member(**{key: one[key] for key in keys if key in one})) for one in people]
+    grading_folder.write(course.private / NAME, json.dumps(rows, indent=1))
+
+
+def read(course: Course) -> dict[str, Member] | None:
+    """{user: Member}, or None for a course without a roster."""
+    rows = grading_folder.load(course.private / NAME)
+    return None if rows is None else {row["user"]: Member(**row) for row in rows}
+
+
+def user_of(entry: Entry, people: dict[str, Member] | None) -> str:
+    """The user of a row of the platform's table: by the roster's column `platform`, else by the login."""
+    called = {one.platform.casefold(): one.user for one in (people or {}).values() if one.platform}
+    return called.get(entry.login.casefold(), entry.user)
