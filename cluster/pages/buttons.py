@@ -8,18 +8,18 @@ from tornado.web import HTTPError, authenticated
 
 from cluster.system import files
 
-from . import course_map
+from . import corrections, course_map
 from .course_pages import Page
 
 BESIDE = ("figures", "runs")  # what a lecture shows, and the records that its cells read
 
 
 class Act(Page):
-    """POST course/act with copy=LECTURE, fetch= or feedback=ASSIGNMENT; answers with what to open."""
+    """POST course/act with copy=LECTURE, fetch=, again= or feedback=ASSIGNMENT; answers with what to open."""
 
     @authenticated
     async def post(self) -> None:
-        form = {key: self.get_argument(key, "") for key in ("copy", "fetch", "feedback")}
+        form = {key: self.get_argument(key, "") for key in ("copy", "fetch", "again", "feedback")}
         (do, name), *more = [(key, value) for key, value in form.items() if value] or [("", "")]
         if more or not do:
             raise HTTPError(400, reason="One action at a time")
@@ -39,7 +39,24 @@ class Act(Page):
 
     async def fetch(self, name: str) -> str:
         """The address of an assignment's notebook, which is fetched as Assignment List does it."""
-        return self.lab(self.by_nbgrader("fetch_assignment", name).path)
+        path = self.by_nbgrader("fetch_assignment", name).path
+        if original := course_map.released_notebook(self.exchange()[2], name):
+            await self.in_thread(corrections.keep_release, original, name)
+        return self.lab(path)
+
+    async def again(self, name: str) -> str:
+        """The address of the notebook of a corrected assignment, which has the answers that were there."""
+        root, _, released = self.exchange()
+        one = next((one for one in self.mine() if one.name == name and one.corrected), None)
+        original = course_map.released_notebook(released, name)
+        if one is None or original is None:
+            raise HTTPError(404, reason="No correction of this assignment")
+        try:
+            await self.in_thread(corrections.fetch_again, root / one.path, original, name)
+        except OSError as error:
+            self.log.error("%s could not be fetched again: %s", name, error)
+            raise HTTPError(507, reason=f"Nothing was changed: {error.strerror}") from None
+        return self.lab(course_map.below(root, (root / one.path).with_name(original.name)))
 
     async def feedback(self, name: str) -> str:
         """The address of the newest feedback on an assignment."""

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from . import receipts
+from . import corrections, receipts
 from .receipts import moment
 
 HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
@@ -58,6 +58,7 @@ class Assignment:
     due: datetime.datetime | None = None
     extended_from: datetime.datetime | None = None  # the due date of all others
     received: datetime.datetime | None = None  # of what the course has collected
+    corrected: datetime.datetime | None = None  # when a correction was released that is not in the notebook
     given_back: datetime.datetime | None = None  # when feedback was last put there to be fetched
     hand_ins: list[receipts.HandIn] = field(default_factory=list)
     points: str = ""
@@ -138,6 +139,8 @@ def assignments(
                 title, _, filled, cells = head(notebook)
                 title, path = bare(title) or spoken(given.name), below(root, notebook)
                 one = Assignment(given.name, given.name[:2], title, path, filled, cells)
+                original = released_notebook(released, given.name)
+                one.corrected = corrections.corrected(notebook, original, given.name)
                 found[given.name] = one
     for given in handed_out(released):
         if given.name not in found:

@@ -138,7 +138,7 @@ def test_handing_out_is_whole_or_not(exchange, capsys):
     assert (out / NAME / "doubling.ipynb").read_bytes() == before
     (twin.parent / "notes.txt").unlink()
     twin.write_text(text.replace("# # Doubling", "# # Doubling numbers"))
-    assert "handed out anew" in give.hand_out(exchange.course, NAME)
+    assert "released again" in give.hand_out(exchange.course, NAME)
     assert b"Doubling numbers" in (out / NAME / "doubling.ipynb").read_bytes()
     assert [p.name for p in out.iterdir()] == [NAME]
 

@@ -35,7 +35,10 @@ def hand_out(course: Course, assignment: str) -> str:
     count = sum(path.is_file() for path in there.rglob("*"))
     written = f"{count} file{'s' * (count != 1)} in {there}"
     if again:
-        return f"handed out anew, {written}; who has fetched it keeps that"
+        return (
+            f"released again, {written}; students who have fetched it read on their start page that it was"
+            " corrected, and keep their answers when they fetch it again"
+        )
     return f"handed out, {written}; students can fetch it"
 
 

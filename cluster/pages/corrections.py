@@ -1,0 +1,128 @@
+"""An assignment that was corrected after a student had fetched it: seen, and fetched again with the answers.
+
+What a student has fetched is known by the checksums that nbgrader writes into the course's cells, and by the
+copy of the release that fetching on the start page keeps in the user's data.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import shutil
+from functools import lru_cache
+from pathlib import Path
+
+import nbformat
+from jupyter_core.paths import jupyter_data_dir
+from nbformat import NotebookNode
+
+from cluster import pasted_cells
+from cluster.system import files
+
+BEFORE = "before the correction"  # the folder of the notebook as it was
+
+
+def kept_release(assignment: str) -> Path:
+    """Where the release that this user fetched is kept."""
+    return Path(jupyter_data_dir(), "course_fetched", f"{assignment}.ipynb")
+
+
+def keep_release(released: Path, assignment: str) -> None:
+    """Keep the release that is being fetched."""
+    target = kept_release(assignment)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    files.write(target, released.read_bytes())
+
+
+def corrected(notebook: Path, released: Path | None, assignment: str) -> datetime.datetime | None:
+    """When the assignment was corrected, if that is not in this user's notebook yet; else None."""
+    if released is None:
+        return None
+    kept = kept_release(assignment)
+    try:
+        same = texts(released) == texts(kept) if kept.is_file() else not newer_cells(notebook, released)
+        return None if same else datetime.datetime.fromtimestamp(released.stat().st_mtime, datetime.UTC)
+    except Exception:  # a notebook that cannot be read: Validate and Hand in say so
+        return None
+
+
+def newer_cells(notebook: Path, released: Path) -> bool:
+    """Whether a cell of the course has another checksum in the release than in a student's notebook."""
+    mine = checksums(notebook)
+    return any(mine.get(name, checksum) != checksum for name, checksum in checksums(released).items())
+
+
+def texts(path: Path) -> list[tuple[str, str]]:
+    """[(name, text)] of the cells of a notebook."""
+    return _read(path, path.stat().st_mtime_ns)[0]
+
+
+def checksums(path: Path) -> dict[str, str]:
+    """{name: checksum} of the cells that the course has given, as they were when they were released."""
+    return _read(path, path.stat().st_mtime_ns)[1]
+
+
+@lru_cache(64)
+def _read(path: Path, _changed: int) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    cells = nbformat.read(path, as_version=4).cells
+    roles = [cell.metadata["nbgrader"] for cell in cells if pasted_cells.name_of(cell)]
+    found = {role["grade_id"]: role["checksum"] for role in roles if role.get("checksum")}
+    return [(pasted_cells.name_of(cell), cell.source) for cell in cells], found
+
+
+def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:
+    """Bring a notebook to the corrected release, with its student's answers and own cells; return it.
+
+    The notebook as it was is kept in the folder BEFORE next to it. Other files of the release are written if
+    they are missing or have changed; runs and files of the student's own stay.
+    """
+    folder, kept = notebook.parent, kept_release(assignment)
+    mine, new = nbformat.read(notebook, as_version=4), nbformat.read(released, as_version=4)
+    old = nbformat.read(kept, as_version=4) if kept.is_file() else None
+    old_copy = folder / BEFORE / f"{datetime.datetime.now():%Y-%m-%d %H.%M.%S}" / notebook.name
+    old_copy.parent.mkdir(parents=True)
+    shutil.copy2(notebook, old_copy)
+    merged = merge(mine, new, old)
+    for path in sorted(released.parent.rglob("*")):
+        target = folder / path.relative_to(released.parent)
+        if path.is_file() and path != released:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.is_file() or target.read_bytes() != path.read_bytes():
+                files.write(target, path.read_bytes())
+    files.write(folder / released.name, nbformat.writes(merged).encode())
+    keep_release(released, assignment)
+    return folder / released.name
+
+
+def merge(mine: NotebookNode, new: NotebookNode, old: NotebookNode | None) -> NotebookNode:
+    """The release `new` with the answers and the own cells of `mine`.
+
+    old: the release that `mine` was made from; None if unknown. A cell without a name is the student's own if
+    neither release has its text; it stays behind the cell that it stood behind.
+    """
+    merged, course = copy.deepcopy(new), [cell for cell in new.cells if pasted_cells.name_of(cell)]
+    mine = copy.deepcopy(mine)
+    pasted_cells.restore_names(mine, course)
+    cells = {pasted_cells.name_of(cell): cell for cell in merged.cells if pasted_cells.name_of(cell)}
+    given = {cell.source.strip() for release in (new, old) if release for cell in release.cells}
+    behind = merged.cells[0] if merged.cells else None
+    for cell in mine.cells:
+        there = cells.get(pasted_cells.name_of(cell))
+        if there is not None:
+            behind = there
+            if there.metadata["nbgrader"].get("solution"):
+                there.source = cell.source
+        elif cell.source.strip() not in given:
+            cell.metadata.pop("nbgrader", None)
+            at = next((i + 1 for i, one in enumerate(merged.cells) if one is behind), 0)
+            merged.cells.insert(at, cell)
+            behind = cell
+        else:
+            same = [one for one in merged.cells if one.source.strip() == cell.source.strip()]
+            behind = same[0] if same else behind
+    seen: set[str] = set()
+    for cell in merged.cells:
+        if cell.get("id") in seen:
+            cell["id"] = nbformat.v4.new_code_cell().id
+        seen.add(cell.get("id", ""))
+    return merged
