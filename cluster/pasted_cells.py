@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,47 +48,53 @@ def set_apart(
     return said
 
 
-def restore_names(notebook: NotebookNode, course: Sequence[NotebookNode]) -> list[str]:
+def restore_names(
+    notebook: NotebookNode, course: Sequence[NotebookNode], unnamed: Collection[str] = ()
+) -> list[str]:
     """Give cells that have lost their metadata, as some exports do, their names again; returns the names.
 
-    course: the named cells of the release, in order. A cell with the course's text is that cell. An answer
-    is found by its neighbours: it lies between the two named cells between which the course has it, if there
-    are as many unnamed cells of its kind as answers, or it defines the same functions.
+    course: the named cells of the release, in order; unnamed: the texts of its other cells. A cell with the
+    course's text is that cell. An answer is found by its neighbours: it lies between the two named cells
+    between which the course has it, if there are as many other cells of its kind as answers, or it defines
+    the same functions.
     """
     given = [name_of(cell) for cell in course]
     taken = {name_of(cell) for cell in notebook.cells}
-    absent = [cell for cell in course if name_of(cell) not in taken]
-    restored = []
+    absent = {name_of(cell): cell for cell in course if name_of(cell) not in taken}
+    restored: list[str] = []
 
-    def name(cell: NotebookNode, known: NotebookNode) -> None:
-        cell.metadata["nbgrader"] = copy.deepcopy(known.metadata["nbgrader"])
-        restored.append(name_of(known))
-        absent.remove(known)
+    def give_name(cell: NotebookNode, name: str) -> None:
+        cell.metadata["nbgrader"] = copy.deepcopy(absent.pop(name).metadata["nbgrader"])
+        restored.append(name)
 
-    for known in list(absent):
+    for name, known in list(absent.items()):
         text = known.source.strip()
         same = (c for c in notebook.cells if not name_of(c) and c.source.strip() == text)
         if text and (cell := next(same, None)):
-            name(cell, known)
-    for known in [cell for cell in absent if cell.metadata["nbgrader"].get("solution")]:
-        if known not in absent:
+            give_name(cell, name)
+    answers = {name: known for name, known in absent.items() if known.metadata["nbgrader"].get("solution")}
+    for name, known in answers.items():
+        if name not in absent:
             continue
-        names = [name_of(cell) for cell in notebook.cells]
-        at = given.index(name_of(known))
+        names, at = [name_of(cell) for cell in notebook.cells], given.index(name)
         first = max((names.index(one) for one in given[:at] if one in names), default=-1) + 1
-        last = min((names.index(one) for one in given[at:] if one in names), default=len(names))
-        free = [c for c in notebook.cells[first:last] if not name_of(c) and c.cell_type == known.cell_type]
         end = next((i for i in range(at, len(given)) if given[i] in names), len(given))
-        wanted = [one for one in course[at:end] if one in absent and one.cell_type == known.cell_type]
-        pairs = list(zip(free, wanted, strict=False)) if len(free) == len(wanted) else []
+        last = names.index(given[end]) if end < len(given) else len(names)
+        free = [
+            cell
+            for cell in notebook.cells[first:last]
+            if not name_of(cell) and cell.cell_type == known.cell_type and cell.source.strip() not in unnamed
+        ]
+        wanted = [
+            one for one in given[at:end] if one in answers and answers[one].cell_type == known.cell_type
+        ]
         functions = set(DEFINED.findall(known.source))
-        pairs = (
-            pairs
-            or [(c, known) for c in free if functions and functions <= set(DEFINED.findall(c.source))][:1]
-        )
-        for cell, one in pairs:
-            if one.metadata["nbgrader"].get("solution"):
-                name(cell, one)
+        defining = [c for c in free if functions and functions <= set(DEFINED.findall(c.source))]
+        if len(free) == len(wanted):
+            for cell, one in zip(free, wanted, strict=True):
+                give_name(cell, one)
+        elif defining:
+            give_name(defining[-1], name)
     return restored
 
 

@@ -102,7 +102,8 @@ def merge(mine: NotebookNode, new: NotebookNode, old: NotebookNode | None) -> No
     """
     merged, course = copy.deepcopy(new), [cell for cell in new.cells if pasted_cells.name_of(cell)]
     mine = copy.deepcopy(mine)
-    pasted_cells.restore_names(mine, course)
+    unnamed = {cell.source.strip() for cell in new.cells if not pasted_cells.name_of(cell)}
+    pasted_cells.restore_names(mine, course, unnamed)
     cells = {pasted_cells.name_of(cell): cell for cell in merged.cells if pasted_cells.name_of(cell)}
     given = {cell.source.strip() for release in (new, old) if release for cell in release.cells}
     behind = merged.cells[0] if merged.cells else None

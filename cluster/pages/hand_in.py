@@ -117,10 +117,10 @@ def hindrances(folder: Path, released: Path, largest: int, whole: int, old: Sequ
 def readable(notebook: Path) -> bool:
     """Whether a file is a notebook."""
     try:
-        nbformat.validate(nbformat.read(notebook, as_version=4))
+        nbformat.validate(found := nbformat.read(notebook, as_version=4))
     except Exception:  # whatever it holds, it is not ours to take
         return False
-    return True
+    return bool(found.cells)
 
 
 def in_words(error: str) -> str:

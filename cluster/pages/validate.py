@@ -83,8 +83,8 @@ class Checks(Validator):
         folder, name = os.path.split(os.path.abspath(filename))
         with utils.chdir(folder):
             notebook = nbformat.read(name, as_version=nbformat.current_nbformat)
-            replaced, course = encodable_cells(notebook), released_cells(released)
-            notes = restore_names(notebook, course)
+            replaced, (course, unnamed) = encodable_cells(notebook), released_cells(released)
+            notes = restore_names(notebook, course, unnamed)
             twins = set_apart(notebook)
             notes += [pasted_cells.sentence(cell, what) for cell, what in twins.items()]
             notes += put_back(notebook, course)
@@ -143,13 +143,14 @@ def encodable_cells(notebook: NotebookNode) -> bool:
     return before != [cell.source for cell in notebook.cells]
 
 
-def released_cells(path: str) -> list[NotebookNode]:
-    """The named cells of the notebook as it was released; none if there is no path."""
+def released_cells(path: str) -> tuple[list[NotebookNode], set[str]]:
+    """(the named cells of the notebook as it was released, the texts of the others); none without a path."""
     cells = nbformat.read(path, as_version=4).cells if path else []
-    return [cell for cell in cells if pasted_cells.name_of(cell)]
+    named = [cell for cell in cells if pasted_cells.name_of(cell)]
+    return named, {cell.source.strip() for cell in cells if not pasted_cells.name_of(cell)}
 
 
-def restore_names(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
+def restore_names(notebook: NotebookNode, course: list[NotebookNode], unnamed: set[str]) -> list[str]:
     """Give each cell the metadata that the course has for its name, as grading does; sentences about it."""
     if not course:
         return []
@@ -159,7 +160,7 @@ def restore_names(notebook: NotebookNode, course: list[NotebookNode]) -> list[st
         name = role.get("grade_id") if isinstance(role, dict) else None
         if isinstance(name, str) and name in roles:
             cell.metadata["nbgrader"] = copy.deepcopy(roles[name])
-    restored = pasted_cells.restore_names(notebook, course)
+    restored = pasted_cells.restore_names(notebook, course, unnamed)
     return [pasted_cells.names_restored(len(restored))] if restored else []
 
 

@@ -21,9 +21,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from cluster.pages import course_map, hand_in, official_check
 from cluster.staff.classes import prepare
-from cluster.staff.course import Course
+from cluster.staff.course import Course, SubmissionError
 from cluster.staff.engine import Engine
-from cluster.staff.official_check.checker import Checker, NotChecked
+from cluster.staff.official_check.checker import Checker
 from cluster.staff.official_check.limits import Limits as Attempts
 from cluster.staff.official_check.limits import Records
 from cluster.staff.release.release import release
@@ -312,7 +312,7 @@ class Found:
         wrong = []
         for name, passed in self.graded.items():
             expected = passed or name in self.hidden
-            if self.validate.get(name) != expected:
+            if bool(self.validate.get(name)) != expected:  # it lists no checks if the kernel died
                 wrong.append(f"Validate: {name} {self.validate.get(name)}, grading: {passed}")
         if self.check != self.grading:
             wrong.append(f"Check: {self.check} points, grading: {self.grading}")
@@ -368,7 +368,7 @@ class Desk:
     def check(self, folder):
         try:
             return self.checker.check("student", ASSIGNMENT, official_check.pack(folder))["points"]
-        except NotChecked:
+        except SubmissionError:
             return None
 
     def hand_in(self, folder):

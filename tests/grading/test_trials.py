@@ -42,13 +42,13 @@ def engine():
         yield engine
 
 
-def graded(engine, check, answer=DOUBLE, last="made = [1]"):
+def graded(engine, check, answer=DOUBLE, more="made = [1]"):
     cells = [
         cell(GIVEN, "given", locked=True),
         cell(OBJECT, "object", locked=True),
         cell(answer, "double", solution=True),
+        cell(more),
         cell(check, "check", locked=True, grade=True, points=2),
-        cell(last),
     ]
     verdict = engine.grade(nbformat.v4.new_notebook(cells=cells))
     assert verdict.outcome == "graded", verdict.why
@@ -72,7 +72,7 @@ def test_a_provided_function_is_called(engine, check):
 
 
 def test_a_patched_process_answers_for_no_provided_function(engine):
-    """Has an unsolved submission no points whose last cell patches what answers the test process?"""
+    """Has an unsolved submission no points if a cell patches what answers the test process?"""
     unsolved = "def double(x):\n    raise NotImplementedError"
     check = graded(engine, "assert twice_over(3) == 12", unsolved, PATCH)
     assert check.score == 0 and check.error.startswith("NotImplementedError")

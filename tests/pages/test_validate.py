@@ -194,7 +194,7 @@ def test_what_hinders_a_hand_in(tmp_path, spoil, words):
     mine, released = tmp_path / "mine", tmp_path / "released"
     for folder in (mine, released):
         folder.mkdir()
-        (folder / "x.ipynb").write_text(writes(new_notebook()))
+        (folder / "x.ipynb").write_text(writes(new_notebook(cells=[new_markdown_cell("text")])))
     spoil(mine)
     found = hand_in.hindrances(mine, released, 20_000, 50_000)
     assert len(found) == len(words)

@@ -82,6 +82,7 @@ class Source:
         self.points = {cell.name: cell.max_score for cell in self.kinds["grade_cells"]}
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
         self.released: dict[str, str] = {}
+        self.unnamed: set[str] = set()  # the texts of the released cells without a name
         self.measured: set[str] = set()  # the texts of free cells that only measure
 
     @classmethod
@@ -140,7 +141,9 @@ class Source:
             for cell in nbformat.read(path, as_version=4).cells:
                 if name := cell.metadata.get("nbgrader", {}).get("grade_id"):
                     self.released[name] = cell.source
-                elif MEASURED in cell.metadata.get("tags", ()):
+                    continue
+                self.unnamed.add(cell.source.strip())
+                if MEASURED in cell.metadata.get("tags", ()):
                     self.measured.add(cell.source.strip())
 
     def find_notebook(self, name: str, assignment: str) -> SimpleNamespace:
@@ -264,7 +267,7 @@ def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
         name = role.get("grade_id") if isinstance(role, dict) else None
         if isinstance(name, str) and name in source.cells:
             cell.metadata["nbgrader"] = from_dict(source.role(name))
-    return pasted_cells.restore_names(notebook, source.released_cells())
+    return pasted_cells.restore_names(notebook, source.released_cells(), source.unnamed)
 
 
 def differences(notebook: NotebookNode, source: Source) -> list[str]:
