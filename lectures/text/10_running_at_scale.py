@@ -310,9 +310,9 @@ claim("all four end bit-equal", ways["bit-equal"].all())
 # %% [markdown]
 # A rank that exits with an error may have a bug, and a job that is restarted with its bug would run
 # forever. Slurm therefore marks it as failed, and its owner decides. After `scontrol requeue`, a preemption
-# or a node failure, the job returns to the queue, after some 20 s here. Of these a lost node takes longest,
-# because Slurm must first detect it. (Where `scontrol` requeues, Slurm's default delay is two minutes.) The
-# results cannot be distinguished from an uninterrupted run: all four end bit-equal.
+# or a node failure, the job returns to the queue, and resumes after tens of seconds here. Of these a lost
+# node takes longest, because Slurm must first detect it. (Where `scontrol` requeues, Slurm's default delay
+# is two minutes.) The results cannot be distinguished from an uninterrupted run: all four end bit-equal.
 #
 # What must a checkpoint contain for that? Everything that the next step reads: weights, *momentum*, the
 # state of the random number generator, and the position in the data. It is written to a temporary file and
@@ -408,10 +408,10 @@ plt.show()
 # ## 10.5 Resuming on another number of ranks
 #
 # One of four nodes is lost, or two more become free. Should the job wait for four nodes, or continue with
-# what there is? Three things must change then. **The shards**: an epoch of 1,200 images was dealt to 4
-# ranks in batches of 10 and was interrupted after 12 steps. We count how often each image is seen in the
-# epoch if 3 or 6 ranks resume it in three ways. **Guess** how many images are never seen if each of 6 ranks
-# takes its *new* shard from step 12 on.
+# what there is? Two things must change then. **The shards**: an epoch of 1,200 images was dealt to 4 ranks
+# in batches of 10 and was interrupted after 12 steps. We count how often each image is seen in the epoch if
+# 3 or 6 ranks resume it in three ways. **Guess** how many images are never seen if each of 6 ranks takes
+# its *new* shard from step 12 on.
 
 # %%
 guess("images of 1,200 never seen by 6 ranks, new shards from step 12 on")
@@ -742,8 +742,8 @@ print(f"MFU of a P100 on PCIe (9.3 TFLOP/s): {flops / 9.3e12:.0%}")
 #
 # The last line gives the number that is compared today, the **model FLOP utilisation** (MFU): the
 # arithmetic that the model needs, divided by what the GPUs could do at their peak. MFU says how well a
-# running job uses its GPUs; goodput says how much of the time it runs. Their product is the answer to this
-# lecture's question.
+# running job uses its GPUs; goodput says how much of the time it runs. Their product is what you get of the
+# machine.
 #
 # ## What was learned
 #
