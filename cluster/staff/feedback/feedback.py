@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
     from traitlets.config import Config
 
-SECONDS = 20  # of CPU time for a page; the longest honest one takes two
+SECONDS = 20  # of CPU time for a page
 INSTEAD = "# (hidden checks)"
 NOT_GRADED = "NotGraded: "
 NOTHING = "No response."  # what nbgrader says of an empty answer
