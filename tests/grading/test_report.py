@@ -50,6 +50,31 @@ def test_misunderstandings_from_checks_that_fail_together(failed, shown):
     assert class_report.shows({name: explain.Failure.from_error(WRONG) for name in failed}, MUTANTS) == shown
 
 
+def test_students_with_the_same_failed_checks_are_one_group():
+    """Is a group who fails exactly the same, with what all of it show, the largest first?"""
+    students = [
+        {"student": name, "name": name.title(), "failed": dict.fromkeys(failed, WRONG), "shows": shows}
+        for name, failed, shows in [
+            ("ada", "qr", [B]),
+            ("bob", "rq", [B, class_report.UNKNOWN]),
+            ("cem", "q", []),
+            ("dora", "", []),
+            ("eve", "st", [C]),
+            ("finn", "st", [D]),
+            ("gil", "st", []),
+        ]
+    ]
+    found = class_report.groups(students)
+    assert [(one["checks"], one["students"], one["shows"]) for one in found] == [
+        (["s", "t"], ["eve", "finn", "gil"], []),
+        (["q", "r"], ["ada", "bob"], [B]),
+    ]
+    assert all(one["error"] == WRONG for one in found)
+    page = "".join(report_page.same_failures({"groups": found, "assignment": "99_doubling"}))
+    assert "<td>q, r</td>" in page and "Ada, Bob" in page and "regrade 99 --check" in page
+    assert report_page.same_failures({"groups": [], "assignment": "99"}) == []
+
+
 def test_an_empty_hole_is_no_misunderstanding():
     """Does a check that met an empty hole point to nothing, and not speak against what others show?"""
     empty, wrong = explain.Failure.from_error("NotImplementedError: "), explain.Failure.from_error(WRONG)

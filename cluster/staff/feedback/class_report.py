@@ -53,6 +53,7 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
         "students": students,
         "checks": [check(name, worth[name], students) for name in names],
         "misunderstandings": counted(students),
+        "groups": groups(students),
         "time": time_used(where, students),
     }
 
@@ -123,6 +124,32 @@ def counted(students: list[dict[str, Any]]) -> list[tuple[str, int]]:
     empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
     known = [(text, n) for text, n in counts.most_common() if text != UNKNOWN]
     return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a hole left empty", empty)] if n]
+
+
+def groups(students: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Students with the same failed checks, the largest group first; who is alone is in no group.
+
+    One remark, or one corrected check, serves all of a group.
+    """
+    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in students:
+        if row["failed"]:
+            found.setdefault(tuple(sorted(row["failed"])), []).append(row)
+    made = []
+    for checks, rows in found.items():
+        errors = Counter(first_line(row["failed"][checks[0]]) for row in rows)
+        shown = Counter(text for row in rows for text in set(row["shows"]) - {UNKNOWN})
+        made.append(
+            {
+                "checks": list(checks),
+                "students": [row["student"] for row in rows],
+                "names": [row["name"] for row in rows],
+                "error": errors.most_common(1)[0][0][:200],
+                "shows": [text for text, count in shown.most_common() if count == len(rows)],
+            }
+        )
+    made.sort(key=lambda group: (-len(group["students"]), group["checks"]))
+    return [group for group in made if len(group["students"]) > 1]
 
 
 def check(name: str, worth: float, students: list[dict[str, Any]]) -> dict[str, Any]:

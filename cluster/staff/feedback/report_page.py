@@ -59,6 +59,7 @@ def page(found: dict[str, Any]) -> str:
         "<p>From the checks that failed together, by the assignment's wrong solutions; a student may show"
         " more than one.</p>",
         table(["misunderstanding", "students"], found["misunderstandings"]),
+        *same_failures(found),
         "<h2>Students</h2>",
         table(
             ["student", "account", "points", "late days", "penalty", "final", "s", "shows"],
@@ -79,6 +80,30 @@ def page(found: dict[str, Any]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><style>{STYLE}</style>'
     )
     return head + "\n".join(parts) + "</html>\n"
+
+
+def same_failures(found: dict[str, Any]) -> list[str]:
+    """The groups of students with the same failed checks, and how a corrected check is graded again."""
+    if not found["groups"]:
+        return []
+    rows = [
+        [
+            ", ".join(group["checks"]),
+            len(group["students"]),
+            ", ".join(group["names"]),
+            group["error"],
+            "; ".join(group["shows"]),
+        ]
+        for group in found["groups"]
+    ]
+    number = html.escape(found["assignment"][:2])
+    return [
+        "<h2>Same failed checks</h2>",
+        "<p>One remark serves all students of a row. If a check is wrong, correct it, release the assignment,"
+        " and grade that check again for everybody:"
+        f" <code>python -m cluster grade regrade {number} --check NAME</code>.</p>",
+        table(["failed checks", "number", "students", "most frequent error", "shows"], rows),
+    ]
 
 
 def table(columns: list[str], rows: Sequence[Sequence[str | float | None]]) -> str:
