@@ -26,7 +26,6 @@ class Member:
     user: str
     role: str = "student"
     platform: str = ""
-    section: str = ""
 
 
 def write(course: Course, people: Iterable[dict[str, Any]]) -> None:

@@ -199,7 +199,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
         if name == "start":
-            text = "the people, as CSV (name, user, role, extension, platform, section); default: the last"
+            text = "the people, as CSV (name, user, role, extension, platform); default: the last"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
             text = "a TOML file; default: what was last started (cluster/staff/hub/settings.py lists them)"
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)

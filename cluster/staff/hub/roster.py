@@ -15,7 +15,7 @@ from .. import platforms, spreadsheet
 from ..course import CourseError
 from .settings import HubError
 
-COLUMNS = ("name", "user", "role", "extension", "platform", "section")
+COLUMNS = ("name", "user", "role", "extension", "platform")
 ROLES = ("student", "instructor")
 USER = re.compile(
     r"[a-z_][a-z0-9_.-]{0,31}"
@@ -38,7 +38,6 @@ class Person:
     """One line: the name as people write it, the Unix user, the role, days more for each assignment.
 
     platform: what a learning management system calls this person, by LTI; empty: as the user.
-    section: the group of the class that this student is in, or that this grader marks; empty: all.
     line: of the file, for messages.
     """
 
@@ -47,7 +46,6 @@ class Person:
     role: str
     extension: int = 0
     platform: str = ""
-    section: str = ""
     line: int = field(default=0, compare=False)
 
     @property
@@ -134,7 +132,7 @@ def of_platform(path: Path, prefix: str = "") -> str:
         for user, entry in zip(users, table.people, strict=True)
     ]
     rows = [
-        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login, ""]
+        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login]
         for user, e in zip(users, table.people, strict=True)
     ]
     lines = [e.line for e in table.people]
@@ -163,8 +161,7 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
         if wrong or value["user"] in people:
             continue
         days, platform = int(value.get("extension") or 0), value.get("platform", "")
-        section = value.get("section", "")
-        person = Person(value["name"], value["user"], value["role"].lower(), days, platform, section, line)
+        person = Person(value["name"], value["user"], value["role"].lower(), days, platform, line)
         people[person.user] = person
         if (other := called.setdefault(person.called, person.user)) != person.user:
             words = f"the platform calls both {other} and {person.user} {person.called!r}"
@@ -195,6 +192,3 @@ def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
     platform = value.get("platform", "")
     if len(platform) > 254 or not platform.isprintable():
         yield f"platform = {platform!a}", "an e-mail address or a user name of the platform."
-    section = value.get("section", "")
-    if len(section) > 64 or not section.isprintable():
-        yield f"section = {section!a}", "the name of a group, at most 64 characters."
