@@ -28,10 +28,6 @@ LAB_OFF = (
     "@jupyterlab/notebook-extension:language-server",
     "@jupyterlab/fileeditor-extension:language-server",
 )
-LOG_IN = (
-    "Your instructor gave you a user name and a first password. "
-    "Is the password forgotten? Your instructor can give you a new one."
-)
 TEMPLATES = Path(__file__).parent / "templates"  # of the hub's own pages: the course's colours and words
 
 
@@ -39,6 +35,7 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
     """{path in the state folder: text}."""
     made = {"etc/jupyterhub_config.py": hub(settings, state, python)}
     made |= {f"etc/templates/{path.name}": path.read_text() for path in sorted(TEMPLATES.glob("*.html"))}
+    made["etc/proxy/error.html"] = made.pop("etc/templates/unavailable.html")
     for role, names in EXTENSIONS.items():
         made |= {f"etc/{role}/{name}": text for name, text in jupyter(role, names, settings).items()}
         name = "class_page" if role == "grader" else "course_panel"
@@ -46,7 +43,7 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
         made[f"etc/{role}/jupyter_{name}_config.json"] = text
     limits = {"an_hour": settings.checks, "in_all": settings.checks_in_all}
     made |= {"etc/check.json": json.dumps(limits) + "\n"} if settings.checks else {}
-    own = ("prefork.py", "spawner.py", "slurm_spawner.py", *(["lti_login.py"] if settings.lti else []))
+    own = ("prefork.py", "spawner.py", "slurm_spawner.py", "lti_login.py" if settings.lti else "passwords.py")
     for name in own:  # the hub's Python has no package `cluster`
         made[f"etc/{name}"] = (Path(__file__).parent / name).read_text()
     exchange = f'c.Exchange.root = "{state}/exchange"\n'
@@ -133,7 +130,10 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         "state": str(state),
         "python": python,
         "queued": settings.spawner == "slurm",
-        "log_in": "" if settings.lti else LOG_IN,
+        "passwords": ""
+        if settings.lti
+        else PASSWORDS.format(state=state, students=STUDENTS, instructors=INSTRUCTORS),
+        "with_passwords": settings.lti is None,
         "authenticator": LTI.format(state=state, lti=settings.lti) if settings.lti else PAM,
         "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
         "news": news(settings),
@@ -189,10 +189,21 @@ c.Spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
 c.Spawner.environment = {env}
 c.Spawner.env_keep = ["TZ"]  # nothing of root's own environment
 c.Spawner.default_url = "/lab"
-c.JupyterHub.template_paths = ["{state}/etc/templates"]
-c.JupyterHub.template_vars = {{"announcement_login": {log_in!r}, "course": "{course}",
-                               "queued": {queued}}}
 
+
+def instructors(user):
+    """Their names, which the log-in page shows, whoever looks; `sync` writes them."""
+    try:
+        return json.loads((state / "etc/instructors.json").read_text())
+    except FileNotFoundError:
+        return []
+
+
+c.JupyterHub.template_paths = ["{state}/etc/templates"]
+c.JupyterHub.template_vars = {{
+    "course": "{course}", "queued": {queued}, "passwords": {with_passwords}, "instructors": instructors
+}}
+{passwords}
 
 def role(spawner):
     """The extensions of nbgrader that fit the role."""
@@ -246,6 +257,16 @@ c.RosterAuthenticator.authorize_url = {lti.authorize_url!r}
 c.RosterAuthenticator.jwks_endpoint = {lti.jwks_url!r}
 c.RosterAuthenticator.username_key = {lti.claim!r}
 c.LTI13LaunchValidator.time_leeway = 60  # seconds that the clocks of platform and hub may differ
+"""
+
+PASSWORDS = """
+import sys
+
+sys.path.insert(0, "{state}/etc")
+import passwords
+
+given = {{"accounts": "{state}/accounts.json", "students": "{students}", "instructors": "{instructors}"}}
+c.JupyterHub.extra_handlers = [("/course/passwords", passwords.Passwords, given)]
 """
 
 # Parts of it for the official check, where the settings have it: students' servers may ask the service.

@@ -60,7 +60,7 @@ def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
     proxy = [
         "node", str(proxy_program()), "--ip", "127.0.0.1", "--port", str(settings.port),
         "--api-ip", "127.0.0.1", "--api-port", str(settings.port + 1),
-        "--default-target", settings.hub, "--error-target", f"{settings.hub}/hub/error",
+        "--default-target", settings.hub, "--error-path", str(state / "etc" / "proxy"),
         "--no-x-forward",  # so the hub hears from the web server in front of it that there is TLS
     ]  # fmt: skip
     path = f"{Path(shutil.which('node') or '/usr/bin/node').parent}:{small['PATH']}"

@@ -30,7 +30,13 @@ from .settings import HubError, Settings
 
 READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
     "servers": ("etc/prefork.py",),
-    "hub": ("etc/jupyterhub_config.py", "etc/spawner.py", "etc/slurm_spawner.py", "etc/lti_login.py"),
+    "hub": (
+        "etc/jupyterhub_config.py",
+        "etc/spawner.py",
+        "etc/slurm_spawner.py",
+        "etc/lti_login.py",
+        "etc/passwords.py",
+    ),
     "formgrader": ("etc/grader/",),
     "check": ("etc/check.json",),
     "culler": (),

@@ -72,6 +72,8 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
             changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")
         users.acting(person.user, lambda p=person: _link(Path(pwd.getpwnam(p.user).pw_dir), state, settings))
     course_files.people(state, settings, people)
+    instructors = [person.name for person in people if person.role == "instructor"]
+    files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
     for user in sorted(book.all().keys() - {p.user for p in people} - {settings.grader}):
         if user in elsewhere:  # the hub's own log-in is closed all the same
             continue

@@ -1,0 +1,83 @@
+"""The hub's page on which an instructor gives a student a new password.
+
+The hub, which is root, reads it as a file of its own in the state folder; it imports nothing of this package.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pwd
+import secrets
+from pathlib import Path
+
+from jupyterhub.auth import PAMAuthenticator
+from jupyterhub.handlers.base import BaseHandler
+from tornado.web import HTTPError, authenticated
+
+ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
+
+
+class Passwords(BaseHandler):
+    """Lists the students whose Unix users were made for this hub; a POST gives one of them a new password.
+
+    accounts: the file with these users; students, instructors: groups of the hub.
+    command: takes USER:PASSWORD.
+    """
+
+    def initialize(self, accounts: str, students: str, instructors: str, command: str = "chpasswd") -> None:
+        self.accounts, self.groups = Path(accounts), (students, instructors)
+        self.command = command
+
+    @authenticated
+    async def get(self) -> None:
+        await self.show()
+
+    @authenticated
+    async def post(self) -> None:
+        user = self.get_body_argument("user")
+        if user not in self.students():
+            raise HTTPError(404, "No student of this course with a password of this hub.")
+        password = "-".join("".join(secrets.choice(ALPHABET) for _ in range(4)) for _ in range(3))
+        process = await asyncio.create_subprocess_exec(
+            self.command, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        _, errors = await process.communicate(f"{user}:{password}\n".encode())
+        if process.returncode:
+            self.log.error("No new password for %s: %s", user, errors.decode(errors="replace"))
+            raise HTTPError(500, "The password could not be set; the hub's log says why. The old one holds.")
+        self.log.warning("%s gave %s a new password", self.current_user.name, user)
+        await self.show(user, password)
+
+    async def show(self, user: str = "", password: str = "") -> None:
+        """The page, with a new password once."""
+        found = self.students()
+        self.set_header("Cache-Control", "no-store")
+        self.finish(
+            await self.render_template("passwords.html", students=found, given=user, password=password)
+        )
+
+    def students(self) -> list[str]:
+        """The students. 403 for who does not teach, 404 if people do not log in with a Unix password."""
+        learning, teaching = ({user.name for user in self.members(group)} for group in self.groups)
+        if self.current_user.name not in teaching:
+            raise HTTPError(403, "Instructors give new passwords.")
+        if not isinstance(self.authenticator, PAMAuthenticator):
+            raise HTTPError(404, "People of this hub log in without a Unix password.")
+        made = json.loads(self.accounts.read_text())
+        return sorted(user for user in learning - teaching if made.get(user) == number(user) is not None)
+
+    def members(self, group: str) -> list:
+        """The users of a group of the hub."""
+        from jupyterhub import orm
+
+        found = orm.Group.find(self.db, group)
+        return list(found.users) if found else []
+
+
+def number(user: str) -> int | None:
+    """The number of a Unix user, None if there is none."""
+    try:
+        return pwd.getpwnam(user).pw_uid
+    except KeyError:
+        return None

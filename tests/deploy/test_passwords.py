@@ -1,0 +1,132 @@
+"""The hub's page of new passwords, in a real JupyterHub without servers: who may give whom one?"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+import requests
+
+from cluster.staff.hub import INSTRUCTORS, STUDENTS, config_files
+
+from .. import ROOT, ports
+from .test_lti_login import CONFIG, up
+
+pytestmark = pytest.mark.servers
+PAGES = """
+from jupyterhub.auth import PAMAuthenticator
+
+class Anybody(PAMAuthenticator):
+    async def authenticate(self, handler, data):
+        return data["username"]
+
+    def system_user_exists(self, user):
+        return True
+
+c.JupyterHub.authenticator_class = {authenticator}
+c.Authenticator.allow_all = True
+c.JupyterHub.load_groups = {{
+    "{students}": {{"users": ["nobody", "daemon", "ada", "ines"]}}, "{instructors}": {{"users": ["ines"]}}
+}}
+c.JupyterHub.template_paths = ["{templates}"]
+given = {{"accounts": "{folder}/accounts.json", "students": "{students}", "instructors": "{instructors}",
+         "command": "{folder}/chpasswd"}}
+import sys
+sys.path.insert(0, "{modules}")
+import passwords
+c.JupyterHub.extra_handlers = [("/course/passwords", passwords.Passwords, given)]
+names = lambda user: ["Ines <b>Example</b>", "Kim Example"]
+c.JupyterHub.template_vars = {{"passwords": True, "instructors": names, "course": "", "queued": False}}
+"""
+SET = """#!/bin/sh
+[ -e {folder}/fails ] && {{ echo "cannot lock /etc/passwd" >&2; exit 1; }}
+cat >>{folder}/set
+"""
+
+
+@pytest.fixture(scope="module", params=["Anybody", '"dummy"'])
+def hub(request, tmp_path_factory):
+    """(its address, its folder, whether people log in with a Unix password)."""
+    folder, url = tmp_path_factory.mktemp("hub"), f"http://127.0.0.1:{ports.free()}"
+    (folder / "accounts.json").write_text(json.dumps({"nobody": 65534, "ada": 1001, "ines": None}))
+    (folder / "chpasswd").write_text(SET.format(folder=folder))
+    (folder / "chpasswd").chmod(0o755)
+    values = {"folder": folder, "students": STUDENTS, "instructors": INSTRUCTORS}
+    values |= {"templates": config_files.TEMPLATES, "modules": ROOT / "cluster/staff/hub"}
+    text = CONFIG.format(lti="", url=url) + PAGES.format(authenticator=request.param, **values)
+    (folder / "config.py").write_text(text)
+    with open(folder / "log", "wb") as log:
+        command = [sys.executable, "-P", "-m", "jupyterhub", "-f", str(folder / "config.py")]
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+    try:
+        until = time.monotonic() + 600
+        while not up(url):
+            assert process.poll() is None and time.monotonic() < until, (folder / "log").read_text()
+            time.sleep(0.3)
+        yield f"{url}/hub", folder, request.param == "Anybody"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def logged_in(url, user):
+    """A browser of this user."""
+    browser = requests.Session()
+    page = browser.get(f"{url}/login", timeout=60)
+    form = {"username": user, "password": "x", "_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
+    assert page.ok and browser.post(f"{url}/login?next=/hub/token", data=form, timeout=60).ok
+    return browser
+
+
+def ask(browser, url, **form):
+    """The answer to a page of new passwords, or to its form."""
+    token = {"_xsrf": browser.cookies.get("_xsrf", path="/hub/")}
+    if form:
+        return browser.post(f"{url}/course/passwords", data=token | form, timeout=60)
+    return browser.get(f"{url}/course/passwords", timeout=60)
+
+
+def test_an_instructor_gives_a_student_a_new_password(hub):
+    """Students whose users were made here alone, by instructors alone, with the token, shown once?"""
+    url, folder, by_password = hub
+    ines = logged_in(url, "ines")
+    page = ask(ines, url)
+    if not by_password:
+        assert page.status_code == 404 and ask(ines, url, user="nobody").status_code == 404
+        return
+    assert re.findall(r'<option value="(.+?)">', page.text) == ["nobody"], page.text
+    for user in ("daemon", "ada", "ines", "root", "nobody:x\nroot"):
+        assert ask(ines, url, user=user).status_code == 404
+    assert (
+        ines.post(f"{url}/course/passwords", data={"user": "nobody", "_xsrf": "x"}, timeout=60).status_code
+        == 403
+    )
+    assert not (folder / "set").exists()
+    answer = ask(ines, url, user="nobody")
+    (password,) = re.findall(r"<code>([a-z2-9-]{14})</code>", answer.text)
+    assert (folder / "set").read_text() == f"nobody:{password}\n"
+    assert answer.headers["Cache-Control"] == "no-store" and password not in ask(ines, url).text
+    log = (folder / "log").read_text()
+    assert "ines gave nobody a new password" in log and password not in log
+    (folder / "fails").touch()
+    assert "The old one holds" in ask(ines, url, user="nobody").text
+
+
+def test_nobody_else_gives_passwords(hub):
+    """Is a student refused, and who has not logged in?"""
+    url, folder, _ = hub
+    before = (folder / "set").read_text() if (folder / "set").exists() else ""
+    student = logged_in(url, "ada")
+    assert ask(student, url).status_code == 403 and ask(student, url, user="nobody").status_code == 403
+    stranger = requests.Session()
+    assert "/login" in ask(stranger, url).url
+    assert ask(stranger, url, user="nobody").status_code == 403
+    assert ((folder / "set").read_text() if (folder / "set").exists() else "") == before
+
+
+def test_the_log_in_page_names_who_can_give_one(hub):
+    """Are the instructors named, as text?"""
+    page = requests.get(f"{hub[0]}/login", timeout=60).text
+    assert "Ines &lt;b&gt;Example&lt;/b&gt; or Kim Example can give you a new one." in " ".join(page.split())
