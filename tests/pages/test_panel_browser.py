@@ -155,6 +155,7 @@ def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
     """Of a notebook as it was fetched: is it saved when its kernel has come, and unsaved after a key?"""
     with browser() as page:
         page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
+        page.click(".jp-Dialog .jp-mod-accept")  # the kernel that is offered: the notebook names none
         kernel_ready(page)
         page.wait_for_timeout(2000)  # what a kernel tells of itself has come
         unsaved = page.locator(".lm-TabBar-tab.jp-mod-dirty")
