@@ -25,7 +25,9 @@ class Passwords(BaseHandler):
     command: takes USER:PASSWORD.
     """
 
-    def initialize(self, accounts: str, students: str, instructors: str, command: str = "chpasswd") -> None:
+    def initialize(
+        self, accounts: str, students: str, instructors: str, command: str = "/usr/sbin/chpasswd"
+    ) -> None:
         self.accounts, self.groups = Path(accounts), (students, instructors)
         self.command = command
 
