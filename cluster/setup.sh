@@ -199,7 +199,8 @@ make_venv() {
         case $VENV in /*) named=$VENV ;; *) named=$here/$VENV ;; esac
         printf '%s\n' "$here" "$named" >"$mine" && "$python" -m venv "$VENV" || return
         mkdir -p "$VENV/share/jupyter/lab/settings"  # no question about Jupyter news before the first lecture
-        echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}' \
+        echo '{"@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false},' \
+            '"@jupyterlab/apputils-extension:themes": {"adaptive-theme": true}}' \
             >"$VENV/share/jupyter/lab/settings/overrides.json"
     fi
     pip install 'setuptools<70' wheel 'cmake<4' packaging

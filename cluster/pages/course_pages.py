@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -53,7 +54,8 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         self.finish(
             self.render_template(
                 template, base=base, lab=self.lab, job_url=self.job_url,
-                static=self.static_url, when=when, until=until, exactly=exactly, chart=drawings.chart,
+                static=self.static_url, when=marked(when), when_text=when, until=until,
+                exactly=marked(exactly), chart=drawings.chart,
                 state_class=state_class, coded=coded, form=self.xsrf_form_html, receipt_url=self.receipt_url,
                 feedback_url=self.feedback_url,
                 class_page=self.settings["course_panel"].class_page,
@@ -328,6 +330,18 @@ def when(moment: datetime.datetime | float) -> str:
     local = moment.astimezone()
     year = "" if local.year == datetime.date.today().year else f" {local.year}"
     return f"{local:%a} {local.day} {local:%b}{year}, {local:%H:%M %Z}"
+
+
+def marked(write: Callable[..., str]) -> Callable[..., Markup]:
+    """Return a function that writes a moment as `write` does, and a mark for live.js: there the reader's own
+    time zone is added."""
+
+    def with_mark(moment: datetime.datetime | float) -> Markup:
+        if isinstance(moment, (int, float)):
+            moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
+        return Markup('{}<time datetime="{}"></time>').format(write(moment), moment.isoformat())
+
+    return with_mark
 
 
 def exactly(moment: datetime.datetime) -> str:

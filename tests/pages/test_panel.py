@@ -59,8 +59,8 @@ def test_start_page_tells_where_one_is(server):
     assert status == 200
     assert "From <b>loops</b> to GEMM Why so slow?" in words
     assert "Loops handed in with 0 of 2 cells filled 50 % 1 of 2 cells filled was due Sat 31 Jan" in words
-    assert "handed in Fri 30 Jan, 20:04 UTC, in time ; 2 hand-ins, receipt of assignment 01" in words
-    assert "4.5 of 7 points for the hand-in of Thu 29 Jan, 08:00 UTC, feedback" in words
+    assert "handed in Fri 30 Jan, 20:04 UTC , in time ; 2 hand-ins, receipt of assignment 01" in words
+    assert "4.5 of 7 points for the hand-in of Thu 29 Jan, 08:00 UTC , feedback" in words
     assert "Make it data-parallel not started 0 % 0 of 1 cells filled 4 hours your extension: until" in words
     assert words.count("feedback is there") == 1, "of what was not fetched"
     assert "Next: read the feedback on assignment 07 It is back." in words

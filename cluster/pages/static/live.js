@@ -15,6 +15,29 @@ export async function fetched(url, options = {}) {
   return { page: parse(await answer.text()), url: answer.url, status: answer.status };
 }
 
+// A moment is written in the course's time zone, with a mark behind it: it gets the reader's own, if that differs.
+const MOMENT = /\w{3} \d{1,2} \w{3}(?: \d{4})?, \d\d:\d\d(?::\d\d)? \S+$/;
+
+export function localise(root) {
+  for (const mark of root.querySelectorAll("time[datetime]:empty")) {
+    const text = mark.previousSibling;
+    const course = text?.nodeType === Node.TEXT_NODE && text.data.match(MOMENT)?.[0];
+    if (!course) continue;
+    const [day, clock] = course.split(", ");
+    const [hours, zone] = clock.split(" ");
+    const fields = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+    if (/\d{4}$/.test(day)) fields.year = "numeric";
+    if (hours.length > 5) fields.second = "2-digit";
+    const format = new Intl.DateTimeFormat("en-GB", { ...fields, timeZoneName: "short" });
+    const part = Object.fromEntries(format.formatToParts(new Date(mark.dateTime)).map((one) => [one.type, one.value]));
+    const ownDay = [part.weekday, part.day, part.month, part.year].filter(Boolean).join(" ");
+    const ownHours = [part.hour, part.minute, part.second].filter(Boolean).join(":");
+    if (ownDay === day && ownHours === hours) continue;
+    text.data = text.data.slice(0, -course.length);
+    mark.textContent = `${ownDay}, ${ownHours} ${part.timeZoneName} (${ownDay === day ? "" : `${day}, `}${hours} ${zone})`;
+  }
+}
+
 const answers = new WeakMap(); // of each part the server's last copy: a script may have changed what is shown
 
 export function renew(root, page) {
@@ -29,6 +52,7 @@ export function renew(root, page) {
     const atEnd = old.scrollTop + old.clientHeight >= old.scrollHeight - 4;
     const within = root.activeElement ?? document.activeElement;
     const focused = old.contains(within) && within !== old ? within.id : "";
+    localise(now);
     const places = [...old.querySelectorAll(".scrolled")].map((part) => [part.scrollLeft, part.scrollTop]);
     old.replaceChildren(...now.childNodes);
     old.querySelectorAll(".scrolled").forEach((part, n) => places[n] && part.scrollTo(...places[n]));

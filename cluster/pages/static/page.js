@@ -1,8 +1,9 @@
 // A page of the course in a browser tab of its own.
-import { follow } from "./live.js";
+import { follow, localise } from "./live.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const paint = () => document.body.classList.toggle("dark", dark.matches);
 dark.addEventListener("change", paint);
 paint();
+localise(document);
 follow(document, () => location.href, () => true);

@@ -20,6 +20,7 @@ SHELL = {"shell_command": ["/bin/bash"]}
 LAB_SETTINGS = {  # what JupyterLab is told by default; each user can set it otherwise for themselves
     # A course's machine may reach no other host, and its users install nothing.
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},  # light or dark as the system
 }
 LAB_OFF = (
     "@jupyterlab/extensionmanager-extension",

@@ -53,6 +53,7 @@
         this.url = url;
         this.tree.innerHTML = `<link rel="stylesheet" href="${base}static/course_panel/panel.css">
           <div class="course${dark}${this.side ? " side" : ""}">${html}</div>`;
+        live.localise(this.tree);
         this.node.scrollTop = 0;
         this.tree.querySelector("main")?.focus({ preventScroll: true });
       }
@@ -135,10 +136,10 @@
     const { toolbar, context } = notebook;
     context.ready.then(() => {
       // By what it was made with: what it shows comes later, on a busy machine after this.
-      let place = [...toolbar.children()].findIndex((one) => one.props?.className === "validate-button");
-      if (place >= 0) [...toolbar.children()][place].dispose();
+      const nbgraders = [...toolbar.children()].findIndex((one) => one.props?.className === "validate-button");
+      if (nbgraders >= 0) [...toolbar.children()][nbgraders].dispose();
       if (!isAssignment(context.model)) return;
-      if (place < 0) place = [...toolbar.children()].findIndex((one) => one.node.classList.contains("jp-Toolbar-spacer"));
+      let place = 0; // on a narrow screen JupyterLab folds what comes last
       for (const [name, label, tooltip, onClick] of actions) {
         const button = new ToolbarButton({ label, tooltip, onClick: () => onClick(context) });
         button.addClass(`course-${name}`);
