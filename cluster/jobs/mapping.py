@@ -22,7 +22,7 @@ from .folder.run_folder import LOCK, RunFolder
 from .job import say
 from .state import attempts
 from .state.status import settled_status, status_of
-from .submission import FORMAT, Plan, discard, now, plan
+from .submission import FORMAT, Plan, discard, now, plan, say_large
 from .sweep import Sweep
 
 DAMAGED = (JobError, OSError, ValueError, LookupError, TypeError)  # what reading a damaged folder raises
@@ -95,6 +95,8 @@ def map(
             discard(round_folder if sweep.last > 1 else folder)
             raise
     say(f"{sweep.id}: {_told(requested, sweep, run)} on the {backend} backend{why}{note}")
+    if run:
+        say_large(requested.plans[run[0]], len(run))
     return sweep
 
 

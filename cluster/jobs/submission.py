@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import json
@@ -31,6 +32,7 @@ from .state import attempts
 from .state.status import settled_status
 
 FORMAT = 1  # of the job folder
+LARGE = 10_000_000  # bytes from which on a value that is sent with a job is named
 
 
 def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) -> Job:
@@ -90,6 +92,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
                 raise
         p = job.ranks
         say(f"{job.id}: {p} rank{'s' * (p > 1)} on the {backend} backend{why}{note}")
+        say_large(requested)
     return job
 
 
@@ -162,6 +165,7 @@ class Plan:
     code: str
     arguments: dict[str, Any]
     name: str
+    large: dict[str, int]  # {value that is sent with the job: bytes}, of those from `LARGE` on
 
     def run_json(self, backend: str, **more: Any) -> dict[str, Any]:
         """Its run.json on a backend."""
@@ -241,11 +245,11 @@ def plan(
     given, arguments = split_keywords(target, keywords, caller, own)
     options = check_options(given)
     if callable(target):
-        call, form, code, arguments, name = _function(target, args, arguments, caller)
+        call, form, code, arguments, name, large = _function(target, args, arguments, caller)
     else:
-        call, form, code, arguments, name = _script(target, args)
+        call, form, code, arguments, name, large = *_script(target, args), {}
     key = fingerprint.digest([FORMAT, form, options.resources()])
-    return Plan(options, layout.root(options.folder), key, call, code, arguments, name)
+    return Plan(options, layout.root(options.folder), key, call, code, arguments, name, large)
 
 
 def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str) -> tuple:
@@ -269,7 +273,31 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str
     constants = [f"{k} = {provenance.short(v)}\n" for k, v in closure.constants.items()]
     code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
     call = {"script": None, "function": function, "cells": closure.cells, "modules": closure.texts}
-    return call, closure.form, code, arguments, _name(target)
+    values = {f"variable `{k}`": v for k, v in closure.constants.items()}
+    values |= {f"argument `{k}`": v for k, v in arguments.items()}
+    large = _large(values) if len(function) >= LARGE else {}
+    return call, closure.form, code, arguments, _name(target), large
+
+
+def _large(values: dict[str, Any]) -> dict[str, int]:
+    """{name: bytes} of the values that are large when they are sent."""
+    import cloudpickle
+
+    sizes = {}
+    for name, value in values.items():
+        with contextlib.suppress(Exception):
+            sizes[name] = len(cloudpickle.dumps(value))
+    return {name: size for name, size in sizes.items() if size >= LARGE}
+
+
+def say_large(requested: Plan, copies: int = 1) -> None:
+    """Name the large values that are sent with a job, or with each item of a sweep, and what to do."""
+    for name, size in requested.large.items():
+        total = f" for each of {copies} items, {copies * size / 1e6:.0f} MB in all" if copies > 1 else ""
+        say(
+            f"The {name} ({size / 1e6:.0f} MB) is stored in the job's folder{total}. Load such data inside "
+            f"{requested.name}(), for example with np.load(path), and pass the path."
+        )
 
 
 def _script(target: str, args: tuple) -> tuple:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 import cluster
@@ -362,3 +363,21 @@ def test_importing_is_quick_and_light():
     said = [subprocess.run(command, capture_output=True, text=True).stdout for _ in range(3)]
     assert min(float(s.split()[0]) for s in said) < 0.3 and all(s.split()[1] == "set()" for s in said)
     assert {"submit", "jobs", "attach", "doctor"} <= set(dir(cluster))
+
+
+def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
+    """Are its name, its size and what to do printed, once for a sweep, and nothing for a small variable?"""
+    images, labels = np.ones(12_000_000, np.uint8), np.ones(10)
+
+    def count(scale):
+        return float(images[0] + labels[0]) * scale
+
+    sweep = cluster.map(count, [1, 2])
+    printed = capsys.readouterr().out
+    assert printed.count("The variable `images` (12 MB)") == 1 and "24 MB in all" in printed
+    assert "np.load(path)" in printed and "labels" not in printed
+    assert sweep.results(progress=False) == [2.0, 4.0]
+    cluster.map(count, [1, 2])
+    assert "images" not in capsys.readouterr().out  # it is recorded: nothing is sent
+    submit(lambda array: int(array[0]), images).wait(progress=False)
+    assert "The argument `array` (12 MB)" in capsys.readouterr().out
