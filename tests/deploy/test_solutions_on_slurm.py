@@ -21,6 +21,7 @@ SOLUTIONS = sorted(p for p in (ROOT / "solutions").glob("*/*.py") if SUBMITS.sea
 
 pytestmark = [
     pytest.mark.slurm,
+    pytest.mark.ranks,  # the trials of 07 and 10 start ranks on this machine
     pytest.mark.skipif(not ALL, reason="minutes per unit: make test-all (CLUSTER_TEST_ALL=1)"),
 ]
 
