@@ -164,7 +164,7 @@ def _own(args: argparse.Namespace, state: Path) -> int:
     chosen = settings.from_toml(args.settings) if args.settings else states.settings(state)
     fragment = place(chosen, state, CHECKOUT, args.roster.absolute(), say)
     say("Add this at the end of your jupyterhub_config.py, and restart your hub:")
-    say(f"\n  load_subconfig({str(fragment)!r})")
+    say(f"\n  exec(open({str(fragment)!r}).read())")
     return 0
 
 

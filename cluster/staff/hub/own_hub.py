@@ -98,7 +98,7 @@ def _exists(user: str) -> bool:
 TEXT = '''\
 """Made by `python -m cluster.staff.hub own`: the course on this JupyterHub. At the end of its configuration:
 
-    load_subconfig("{state}/etc/course_hub.py")
+    exec(open("{state}/etc/course_hub.py").read())  # not load_subconfig, which hides what was set before
 
 Servers of people who are in none of the two groups start as before.
 """
