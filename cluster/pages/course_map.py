@@ -13,6 +13,7 @@ import re
 import tomllib
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +160,11 @@ def assignments(
 
 
 def released_notebook(released: str, assignment: str) -> Path | None:
-    """The notebook of an assignment as it was released; None if it is not there, or not the only one."""
-    found = sorted(Path(released, assignment).glob("*.ipynb")) if released and assignment else []
-    return found[0] if len(found) == 1 else None
+    """The notebook of an assignment as it was released; None if it cannot be read, or is not the only one."""
+    if not (released and assignment):
+        return None
+    found = glob(os.path.join(escape(released), escape(assignment), "*.ipynb"))  # Path.glob raises on EACCES
+    return Path(found[0]) if len(found) == 1 else None
 
 
 def graded_notebook(folder: Path, released: str) -> Path | None:
