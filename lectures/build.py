@@ -123,7 +123,9 @@ def claim_faults(notebook):
                 if line.startswith(("✗", "WARNING")):
                     found.append(f"prints {line!r}")
                 elif line.startswith("✓ ") and plain(line[2:]) not in text:
-                    found.append(f"claims {line[2:]!r}, which the section's text does not contain")
+                    found.append(
+                        f"claims {line[2:]!r}, which the section's text does not contain: change one of them"
+                    )
             section = []
         section.append(cell)
     return found
