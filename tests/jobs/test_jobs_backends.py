@@ -9,6 +9,7 @@ from cluster import jobs
 from cluster.jobs import backends
 from cluster.jobs.backends import local, slurm
 from cluster.jobs.backends.protocol import Backend
+from cluster.jobs.state import status
 
 from . import programs, sweeps
 
@@ -57,6 +58,7 @@ def test_nothing_else_is_called_on_a_backend(runs, tmp_path, monkeypatch):
     """Does a backend of these functions alone do for jobs and sweeps, from submission to the end?"""
     only = Only(local)
     monkeypatch.setattr(backends, "get", lambda name: only)
+    monkeypatch.setattr(status, "_backend", lambda name: only)  # which would import the module itself
     job = jobs.submit(programs.sleeps, 60)
     assert "local_launcher" not in job.script() and job.script(backend="slurm") and job.status == "running"
     assert job.cancel().status == "cancelled"
