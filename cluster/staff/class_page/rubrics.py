@@ -43,6 +43,7 @@ def shown(
     from nbformat.v4 import new_markdown_cell
 
     rubrics = of(root, resources["assignment_id"], resources["notebook_id"])
+    resources["rubrics"] = {PANEL.format(text) for text in rubrics.values()}
     cells = []
     for cell in notebook.cells:
         cells.append(cell)

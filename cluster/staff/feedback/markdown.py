@@ -37,37 +37,46 @@ class Attachments(dict):
 def in_cell(context: Context, source: str) -> str:
     """The filter `markdown2html` of a page: HTML of the text of the cell that the page is at.
 
-    Only headings of the course's own cells can be linked to.
+    Only headings of the course's own cells can be linked to. resources["rubrics"]: texts of the course whose
+    boxes keep their classes.
     """
     cell = context.get("cell") or {}
     course = bool(cell.get("metadata", {}).get("course"))
-    return markdown(source, cell.get("attachments"), course)
+    rubric = source in (context.get("resources") or {}).get("rubrics", ())
+    return markdown(source, cell.get("attachments"), course, rubric)
 
 
-def markdown(source: str, attachments: dict[str, dict[str, str]] | None = None, course: bool = True) -> str:
+def markdown(
+    source: str,
+    attachments: dict[str, dict[str, str]] | None = None,
+    course: bool = True,
+    boxes: bool = False,
+) -> str:
     """HTML of a Markdown text that anybody may have written: no script, formulas as MathML.
 
     attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own text.
+    boxes: whether its boxes keep their classes.
     """
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
 
     renderer = IPythonRenderer(escape=False, attachments=Attachments(attachments or {}))
     html = ALIGN.sub(r'\1 align="\2"', MarkdownWithMath(renderer=renderer).render(source))
-    html = cleaned(html, ids=course)  # the alignment is the only style that a table has
+    html = cleaned(html, ids=course, boxes=boxes)  # the alignment is the only style that a table has
     html = html.replace("<table>", '<table class="table table-condensed">')  # Formgrader's own have no space
     parts = CODE.split(html)
     return "".join(part if CODE.match(part) else FORMULA.sub(formula, part) for part in parts)
 
 
-def cleaned(html: str, ids: bool = False) -> str:
+def cleaned(html: str, ids: bool = False, boxes: bool = False) -> str:
     """HTML that anybody may have written, such as an output's table: what texts have, nothing that runs.
 
     Nothing in it has a class or an id of the page's, by which it could look like the page's own words. The
-    colours of code stay. ids: keep those of headings.
+    colours of code stay. ids: keep those of headings. boxes: keep the classes of boxes.
     """
     import bleach
 
     attributes = {"*": ["title", "align"], "a": ["href"], "img": picture, "span": coloured, "div": coloured}
+    attributes |= {"div": ["class", "title", "align"]} if boxes else {}
     attributes |= {f"h{level}": ["title", "align", "id"] for level in range(1, 7)} if ids else {}
     protocols = ["http", "https", "mailto", "data"]
     return bleach.clean(NO_TEXT.sub("", html), TAGS, attributes, protocols=protocols, strip=True)
