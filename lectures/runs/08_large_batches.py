@@ -56,6 +56,8 @@ RUNS = [  # variant, ranks; five seeds each
     ("gradual", 128),
     ("plain", 8),
     ("sqrt, gradual", 32),
+    ("sqrt", 8),
+    ("linear", 8),
 ]
 RATES = {1: "plain"} | {f: name for name, f in (PARTS | FACTORS).items()}
 SWEEP = {  # ranks: {rate that is reached / B: variant}, seven of each
