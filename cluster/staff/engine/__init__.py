@@ -3,11 +3,8 @@
 engine       starts the processes, watches the clock, writes the verdict
 pace         whether a limit of time was the submission's own, or others had the processors
 submission   one submission on its way through it; inputs, outputs: the files it gets, the cells' outputs
-sandbox/     bubblewrap around each process; unprivileged: never as root; cgroups: limits of all together
-             leftovers: what an engine that was killed has left, removed by the next
-             fork_client: the fork server that holds the libraries imported, as the engine sees it
+sandbox/     the sandboxes: bubblewrap, the fork server, their limits (its own docstring lists the modules)
 inside/      what runs in the sandboxes
-             fork_server, namespaces: each child of the fork server makes itself a sandbox of its own
              student: the notebook's cells but the checks, then what the referee asks for
              referee: in a second sandbox, on the instructor's text only: the checks
              ranks: in a third, where a check needs some: functions of the notebook on ranks

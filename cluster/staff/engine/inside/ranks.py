@@ -30,7 +30,8 @@ from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 from cluster.jobs.rank import rendezvous
 
-from . import names, namespaces
+from ..sandbox import namespaces
+from . import names
 from .ask_ranks import MEETING, no_data
 from .channel import Channel, Late, Lost
 from .codec import Tree, pack, unpack

@@ -23,7 +23,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from cluster.jobs.backends import forked_ranks
 
-from . import names, namespaces
+from ..sandbox import namespaces
+from . import names
 from . import shell as shells
 from .channel import Channel
 from .codec import Tree, arrays_in, pack, unpack

@@ -10,7 +10,7 @@ import os
 import select
 import sys
 
-from . import namespaces
+from ..sandbox import namespaces
 from .channel import Channel
 from .ranks import notebook
 from .student import Server, limit, warm_ranks, within

@@ -23,8 +23,9 @@ from ..verdict import Limits
 from . import leftovers, unprivileged
 from .cgroups import Group
 
-# Of the engine itself only what runs inside; the rest would tell a student nothing, but is not needed.
-INSIDE = ("cluster", "staff", "engine", "inside")
+# The modules of the engine that run inside a sandbox. The others are not needed there.
+ENGINE = ("cluster", "staff", "engine")
+INSIDE = ("inside/*.py", "sandbox/__init__.py", "sandbox/fork_server.py", "sandbox/namespaces.py")
 SYSTEM = [
     *("--unshare-all", "--unshare-user", "--hostname", "sandbox", "--die-with-parent", "--new-session"),
     *("--clearenv", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr", "--proc", "/proc", "--dev", "/dev"),
@@ -123,12 +124,12 @@ class Sandbox:
             if inside.parts[0] == "cluster":
                 (package / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, package / inside)
-        inside = package / Path(*INSIDE)
-        inside.mkdir(parents=True)
-        for folder in (inside, inside.parent, inside.parents[1]):
+        source, engine = root / Path(*ENGINE), package / Path(*ENGINE)
+        for path in (path for pattern in INSIDE for path in source.glob(pattern)):
+            (engine / path.parent.name).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, engine / path.parent.name / path.name)
+        for folder in (engine, engine.parent):
             (folder / "__init__.py").touch()
-        for path in (root / Path(*INSIDE)).glob("*.py"):
-            shutil.copyfile(path, inside / path.name)
         # Nothing can write there later, and each rank of a job would compile all of it again.
         compileall.compile_dir(
             package, quiet=2, stripdir=package, prependdir="/course", invalidation_mode=UNCHECKED

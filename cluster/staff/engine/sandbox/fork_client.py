@@ -76,7 +76,7 @@ class Server:
         self.limits, self.lock, self.process = sandbox.limits, threading.Lock(), None
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = sandbox.command(
-            "cluster.staff.engine.inside.fork_server", theirs.fileno(), *modules, nested=True
+            "cluster.staff.engine.sandbox.fork_server", theirs.fileno(), *modules, nested=True
         )
         started = threading.Event()
         threading.Thread(target=self._hold, args=(command, theirs, started), daemon=True).start()

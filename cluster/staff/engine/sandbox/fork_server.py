@@ -18,7 +18,8 @@ import socket
 import sys
 from typing import Any, NoReturn
 
-from . import namespaces, shell
+from ..inside import shell
+from . import namespaces
 
 PRIVATE = ("/dev/shm", "/tmp", "/submission")
 MOST = 10  # file descriptors
