@@ -318,16 +318,14 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
 
 def report(root: Path, options: argparse.Namespace) -> list[str]:
     """Write the report."""
-    from .classes import grading_folder
-    from .feedback import class_report as reporting
-    from .feedback import report_page
+    from .classes import class_report, grading_folder, report_page
 
     [assignment] = assignments(root, options.assignment)
     course = Course(root)
-    found = reporting.facts(root, course, assignment)
+    found = class_report.facts(root, course, assignment)
     folder = Path(options.to or course.private / "reports" / assignment)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in (reporting.tables(found) | {"report.html": report_page.page(found)}).items():
+    for name, text in (class_report.tables(found) | {"report.html": report_page.page(found)}).items():
         grading_folder.write(folder / name, text)
         say(f"{folder / name}")
     return []

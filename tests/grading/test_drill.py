@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from cluster.jobs.folder import provenance
-from cluster.staff.classes import grade, on_slurm
+from cluster.staff.classes import core_hours, grade, on_slurm
 from cluster.staff.classes.grading_folder import GradingFolder, load, runs
 from cluster.staff.course import CourseError
 from cluster.staff.engine import Engine
-from cluster.staff.feedback import core_hours
 from tests.grading import sample_class
 
 from .. import ROOT, slurm

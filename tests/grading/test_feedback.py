@@ -13,9 +13,10 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from cluster.checks import compare
 from cluster.staff import failures
-from cluster.staff.classes import gradebook
+from cluster.staff.classes import gradebook, misconceptions
+from cluster.staff.classes.misconceptions import Failure
 from cluster.staff.course import Course, SubmissionError, assignments
-from cluster.staff.feedback import explain, feedback, markdown
+from cluster.staff.feedback import feedback, markdown
 from cluster.staff.hidden import hidden_lines
 from cluster.staff.release.wrong_solutions import fill, points
 
@@ -132,7 +133,7 @@ def in_feedback(cell):
 def test_a_visible_failure_survives_whatever_it_says(assignment):
     """Even if it quotes any line of the hidden part, a lone bracket too; and is a hidden one never shown?"""
     tried = 0
-    for check in explain.source_of(ROOT, assignment).cells:
+    for check in misconceptions.source_of(ROOT, assignment).cells:
         lines = zip(check.source.split("\n"), hidden_lines(check.source), strict=True)
         for line in {text.strip() for text, secret in lines if secret} - {""}:
             for message in (line, f"your code says {line!r}", f"first\n{line}\nlast ) "):
@@ -196,15 +197,13 @@ VALUE = "AssertionError: dw has 3 of 9 values wrong, the first at [0, 0], where 
 
 def explained(assignment, errors, hidden=()):
     """{check: what stands below it} of failed checks {check: error}."""
-    failed = {
-        name: explain.Failure.from_error(error, hidden=name in hidden) for name, error in errors.items()
-    }
-    return {name: explain.explain(ROOT, assignment, name, failed) for name in failed}
+    failed = {name: Failure.from_error(error, hidden=name in hidden) for name, error in errors.items()}
+    return {name: misconceptions.explain(ROOT, assignment, name, failed) for name in failed}
 
 
 def test_what_fits_alone_is_said():
     """Is it the mutant whose checks these are, below each of them, with the places to read again?"""
-    wrong = {m.name: m for m in explain.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
+    wrong = {m.name: m for m in misconceptions.mutants_of(ROOT, THIRD)}["relu_before_the_block"]
     found = explained(THIRD, dict.fromkeys(wrong.fails, VALUE), hidden={"block-changes-shape"})
     assert set(found) == {"block-order", "block-changes-shape"}
     for words in found.values():
@@ -258,7 +257,7 @@ def test_nobody_is_accused_of_what_is_not_known(assignment, errors):
 
 def test_all_failed_is_no_pattern():
     """Does somebody whose checks all fail think nothing in particular?"""
-    every = set().union(*(m.fails for m in explain.mutants_of(ROOT, FIRST)))
+    every = set().union(*(m.fails for m in misconceptions.mutants_of(ROOT, FIRST)))
     assert not any("Perhaps" in words for words in explained(FIRST, dict.fromkeys(every, VALUE)).values())
 
 
@@ -305,11 +304,11 @@ def test_a_hash_says_that_a_float_has_the_wrong_form():
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_places_exist(assignment):
     """Does each check lead to a section of its notebook, and each `see` to one of a lecture?"""
-    source = explain.source_of(ROOT, assignment)
+    source = misconceptions.source_of(ROOT, assignment)
     if source is None:
         pytest.skip("its notebook has not been made yet")
     for check in points(source):
-        assert "above" in explain.where(ROOT, assignment, check)
+        assert "above" in misconceptions.where(ROOT, assignment, check)
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_large_notebooks_are_bounded(reader, tmp_path, change, words):
 
 def test_files_of_odd_names_from_hand_in_to_report(many):
     """Does no command stumble over a file's name, from grading by either way to feedback and report?"""
-    from cluster.staff.feedback import class_report
+    from cluster.staff.classes import class_report
 
     many.hand_in("ada")
     folder = many.course.folder("submitted", "ada", NAME)

@@ -8,10 +8,10 @@ import shutil
 import nbformat
 import pytest
 
-from cluster.staff.classes import prove_checks
+from cluster.staff.classes import misconceptions, prove_checks
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine
-from cluster.staff.feedback import explain, feedback
+from cluster.staff.feedback import feedback
 from cluster.staff.release import release, wrong_solutions
 from cluster.staff.release.twins import notebook
 
@@ -300,7 +300,7 @@ def feedback_is_true(assignment, path):
     if path.stem.startswith("combined_"):
         return
     failed = dict(feedback.failed_checks(shown))
-    mutants = explain.mutants_of(ROOT, assignment)
+    mutants = misconceptions.mutants_of(ROOT, assignment)
     believes = [mutant.misunderstanding.rstrip(".") for mutant in mutants if mutant.name == path.stem]
-    for found in explain.misunderstandings(failed, mutants):  # of the stub and the solution, none at all
+    for found in misconceptions.find(failed, mutants):  # none of the stub and the solution
         assert (found.told and path.stem != wrong_solutions.STUB) or [found.words] == believes, path

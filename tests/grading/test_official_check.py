@@ -17,9 +17,9 @@ from tornado.testing import bind_unused_port
 
 from cluster.pages import official_check as pages
 from cluster.staff import failures
+from cluster.staff.classes import misconceptions
 from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
-from cluster.staff.feedback import explain
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
 from cluster.staff.official_check import answers, service, uploads
 from cluster.staff.official_check.checker import Checker
@@ -44,7 +44,7 @@ def packed(files):
 
 
 def source_of(assignment):
-    return explain.source_of(ROOT, assignment)
+    return misconceptions.source_of(ROOT, assignment)
 
 
 def verdict_of(notebook, fails, rng=None):
@@ -86,7 +86,7 @@ def with_hidden(notebook):
 def test_nothing_of_a_hidden_part_is_said(assignment):
     """1,000 times, of all assignments together, hidden parts fail with their own text in the error: is the
     answer always the same, and does it hold no line and no number that only the hidden part has?"""
-    notebook, mutants = source_of(assignment), explain.mutants_of(ROOT, assignment)
+    notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     names, rng = with_hidden(notebook), random.Random(assignment)
     assert names
     shown = "\n".join(as_released(cell.source) for cell in notebook.cells)
@@ -118,7 +118,7 @@ def test_nothing_of_a_hidden_part_is_said(assignment):
 def test_a_misunderstanding_is_one_of_the_written_ones():
     """Does a shown failure name the mutant it fits, and never words that are the student's own?"""
     assignment = assignments(ROOT)[0]
-    notebook, mutants = source_of(assignment), explain.mutants_of(ROOT, assignment)
+    notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
     graded = verdict_of(notebook, ())
     named = 0
     for mutant in mutants:
@@ -142,7 +142,7 @@ def test_a_misunderstanding_is_one_of_the_written_ones():
 def test_a_crash_in_hidden_parts_accuses_nobody():
     """Two checks fail in hidden parts alone, as one mutant does: is nothing concluded?"""
     for assignment in assignments(ROOT):
-        notebook, mutants = source_of(assignment), explain.mutants_of(ROOT, assignment)
+        notebook, mutants = source_of(assignment), misconceptions.mutants_of(ROOT, assignment)
         names = set(with_hidden(notebook))
         for mutant in [mutant for mutant in mutants if mutant.fails <= names][:4]:
             found = answers.answer(verdict_of(notebook, mutant.fails), mutants)

@@ -10,10 +10,11 @@ import pytest
 from cluster.slurm import client
 from cluster.staff import __main__ as command
 from cluster.staff import platforms, spreadsheet
-from cluster.staff.classes import grade, regrade, roster_file
+from cluster.staff.classes import class_report, grade, misconceptions, regrade, report_page, roster_file
+from cluster.staff.classes.core_hours import used
+from cluster.staff.classes.misconceptions import Failure
 from cluster.staff.course import CourseError, assignments
-from cluster.staff.feedback import class_report, explain, export, report_page
-from cluster.staff.feedback.core_hours import used
+from cluster.staff.feedback import export
 from cluster.staff.release.wrong_solutions import Mutant
 
 from .. import ROOT
@@ -47,7 +48,7 @@ WRONG = "AssertionError: f(1) is 3, which is not the expected value"
 )
 def test_misunderstandings_from_checks_that_fail_together(failed, shown):
     """Is the one named that fits alone, and is what none fits, or more than one, unknown?"""
-    assert class_report.shows({name: explain.Failure.from_error(WRONG) for name in failed}, MUTANTS) == shown
+    assert class_report.shows({name: Failure.from_error(WRONG) for name in failed}, MUTANTS) == shown
 
 
 def test_students_with_the_same_failed_checks_are_one_group():
@@ -77,7 +78,10 @@ def test_students_with_the_same_failed_checks_are_one_group():
 
 def test_an_empty_hole_is_no_misunderstanding():
     """Does a check that met an empty hole point to nothing, and not speak against what others show?"""
-    empty, wrong = explain.Failure.from_error("NotImplementedError: "), explain.Failure.from_error(WRONG)
+    empty, wrong = (
+        Failure.from_error("NotImplementedError: "),
+        Failure.from_error(WRONG),
+    )
     assert class_report.shows({"q": empty}, MUTANTS) == []
     assert class_report.shows({"p": empty, "q": wrong, "r": wrong}, MUTANTS) == [
         class_report.UNKNOWN
@@ -103,10 +107,10 @@ def test_an_answer_that_nobody_has_read_is_not_lost(scores, shown):
 def test_the_report_says_what_the_feedback_says():
     """For each pattern of failed checks of each assignment: do report and feedback name the same, if any?"""
     for assignment in assignments(ROOT):
-        mutants = explain.mutants_of(ROOT, assignment)
+        mutants = misconceptions.mutants_of(ROOT, assignment)
         for mutant in mutants:
-            failed = {name: explain.Failure.from_error(WRONG) for name in sorted(mutant.fails)}
-            explained = {name: explain.explain(ROOT, assignment, name, failed) for name in failed}
+            failed = {name: Failure.from_error(WRONG) for name in sorted(mutant.fails)}
+            explained = {name: misconceptions.explain(ROOT, assignment, name, failed) for name in failed}
             [shown] = class_report.shows(failed, mutants)
             if shown == class_report.UNKNOWN:
                 assert not any("Perhaps" in words for words in explained.values())

@@ -204,8 +204,8 @@ class Sheets:
 
     def _sheet(self, course: Any, book: Any, name: str) -> Sheet:
         from ..classes import due_dates
+        from ..classes.class_report import title
         from ..course import CourseError
-        from ..feedback.class_report import title
 
         sheet = Sheet(name, title(self.root, name))
         folder = course.private / "reports" / name

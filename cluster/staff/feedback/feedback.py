@@ -20,9 +20,9 @@ from nbgrader.preprocessors import GetGrades
 from traitlets import Bool
 
 from .. import failures, limited
+from ..classes.misconceptions import Failure, explain, source_of
 from ..course import SubmissionError
 from ..hidden import has_hidden, hidden_lines, replaced
-from .explain import Failure, explain, source_of
 from .markdown import cleaned, in_cell, in_line
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from cluster.system.text import printable
 
 from ..classes import grading_folder
+from ..classes.class_report import title
+from ..classes.report_page import STYLE, drawing, picture
 from ..course import Course, CourseError
-from .class_report import title
-from .report_page import STYLE, drawing, picture
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import html
 
 from cluster.system.text import printable
 
-from .report_page import STYLE, table
+from ..classes.report_page import STYLE, table
 from .similarity import SHARE, TOKENS, Comparison, Pair, Work
 
 SHOWN = 50  # pairs whose sides the page shows

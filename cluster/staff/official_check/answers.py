@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import failures
-from ..feedback import explain, feedback
+from ..classes import misconceptions
+from ..feedback import feedback
 from ..hidden import as_released, has_hidden
 
 if TYPE_CHECKING:
@@ -114,11 +115,11 @@ def misunderstandings(
     failed = {}
     for name, how in states.items():
         if how == HIDDEN:
-            failed[name] = explain.Failure("", failures.VALUE, hidden=True)
+            failed[name] = misconceptions.Failure("", failures.VALUE, hidden=True)
         elif how in (SHOWN, TO_DO):
-            failed[name] = explain.Failure.from_error(checks[name].error, checks[name].kind)
+            failed[name] = misconceptions.Failure.from_error(checks[name].error, checks[name].kind)
     found = {}
-    for one in explain.misunderstandings(failed, mutants):
+    for one in misconceptions.find(failed, mutants):
         seen = any(states[n] == SHOWN and failed[n].kind == failures.VALUE for n in one.checks if n in failed)
         if one.words.rstrip(".") not in written or not (one.told or seen):
             continue

@@ -9,10 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from ..classes import exchange, grade, grading_folder, prepare
+from ..classes import exchange, grade, grading_folder, misconceptions, prepare
 from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Engine, Limits
-from ..feedback import explain
 from ..work_files import copy_work
 from . import answers, uploads
 from .limits import STEP, Records, told
@@ -87,7 +86,7 @@ class Checker:
         else:
             raise SubmissionError("The course's machine has too much to do, and the check came to no end.")
         void = grading_folder.load(self.root / ".grading" / "runs" / assignment / "void.json") or ()
-        return answers.answer(verdict, explain.mutants_of(self.root, assignment), void)
+        return answers.answer(verdict, misconceptions.mutants_of(self.root, assignment), void)
 
     def _running(self) -> Engine:
         with self._guard:

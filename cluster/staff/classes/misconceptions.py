@@ -1,13 +1,13 @@
-"""What failed checks say about their author: the misunderstanding behind them, and where to read again.
+"""What failed checks say about their author: the misconception behind them, and where to read again.
 
-A wrong accusation is worse than none. So a misunderstanding is named only
+A wrong accusation is worse than none. So a misconception is named only
 
 - in the check's own words ("Likely: …"), where a result *is* the one that it leads to (values.expect), or
 - where at least two checks found wrong values, and the checks that failed are those of one mutant and of no
   other: each entry of tests/wrong_solutions/ names the checks that fail together with this misconception.
 
 Nothing is concluded from an error, another shape or dtype, or a time limit, nor from checks that fail
-together with one of these. Feedback and class report both ask `misunderstandings`. Places to read are the
+together with one of these. Feedback and class report both ask `find`. Places to read are the
 section of the assignment, and the section of the lecture that the check's `see` names.
 """
 
@@ -54,7 +54,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Misunderstanding:
+class Misconception:
     """What the author of these checks' failures thinks; `told`: a check has said so in its own message."""
 
     words: str
@@ -62,19 +62,19 @@ class Misunderstanding:
     told: bool
 
 
-def misunderstandings(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misunderstanding]:
+def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconception]:
     """What the failed checks {name: Failure} show, in their order; one of which nothing is known is in none.
 
     Checks that one mutant loses together are looked at together: where one of them has recognised a
-    misunderstanding, the mutants say nothing of the others.
+    misconception, the mutants say nothing of the others.
     """
     mutants, found = tuple(mutants), []
     for group in groups(failed, mutants):
         told = {failed[name].likely: None for name in failed if name in group and failed[name].likely}
         if told:
-            found += [Misunderstanding(words, group, True) for words in told]
+            found += [Misconception(words, group, True) for words in told]
         elif (mutant := fitting(group, failed, mutants)) is not None:
-            found.append(Misunderstanding(mutant.misunderstanding.rstrip("."), group, False))
+            found.append(Misconception(mutant.misunderstanding.rstrip("."), group, False))
     return found
 
 
@@ -109,7 +109,7 @@ def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure])
     if failure.kind == failures.EMPTY:
         lines.append("**The hole is still empty**, or calls a function whose hole is.")
     else:
-        found = misunderstandings(failed, mutants_of(root, assignment))
+        found = find(failed, mutants_of(root, assignment))
         words = [one.words for one in found if check in one.checks and not one.told]
         lines += [f"**Perhaps you think:** {belief}." for belief in words]
     if passages := where(root, assignment, check):

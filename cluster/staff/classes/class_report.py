@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import failures
-from ..classes import due_dates, grading_folder
 from ..course import Course, CourseError
 from ..spreadsheet import text
-from . import core_hours, explain
+from . import core_hours, due_dates, grading_folder, misconceptions
 
 if TYPE_CHECKING:
     from nbgrader.api import Gradebook, Student, SubmittedAssignment
@@ -30,7 +29,7 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
     from nbgrader.api import Gradebook
 
     where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
-    mutants = explain.mutants_of(root, assignment)
+    mutants = misconceptions.mutants_of(root, assignment)
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:
         rows = sorted(book.assignment_submissions(assignment), key=lambda row: row.student_id)
         policy = due_dates.LatePenalty.of(course)
@@ -85,7 +84,7 @@ def student(
     grades = {grade.cell.name: grade for work in row.notebooks for grade in work.grades}
     penalty = row.late_submission_penalty or 0.0
     failed = {
-        name: explain.Failure(check["error"], check["kind"], check["hidden"])
+        name: misconceptions.Failure(check["error"], check["kind"], check["hidden"])
         for name, check in verdict["checks"].items()
         if check["error"]
     }
@@ -110,9 +109,9 @@ def waits(grade: Any) -> bool:
     return grade.auto_score is None and grade.manual_score is None
 
 
-def shows(failed: dict[str, explain.Failure], mutants: Iterable[Mutant]) -> list[str]:
+def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) -> list[str]:
     """What the failed checks {name: Failure} point to, in words: what the feedback says, else UNKNOWN."""
-    found = explain.misunderstandings(failed, mutants)
+    found = misconceptions.find(failed, mutants)
     known = frozenset().union(*(one.checks for one in found))
     wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}
     return [*dict.fromkeys(one.words for one in found), *([UNKNOWN] if wrong - known else [])]
