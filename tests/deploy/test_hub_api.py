@@ -9,8 +9,8 @@ import requests
 
 from cluster.staff.hub import INSTRUCTORS, STUDENTS
 from cluster.staff.hub.api import Api
+from cluster.staff.hub.hub_settings import Settings
 from cluster.staff.hub.roster import Person
-from cluster.staff.hub.settings import Settings
 
 from .. import ports
 from .test_lti_login import CONFIG, up

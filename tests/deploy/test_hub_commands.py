@@ -17,9 +17,20 @@ import pytest
 
 from cluster.staff import services
 from cluster.staff.hub import __main__ as hub_commands
-from cluster.staff.hub import backup, daemons, preflight, roster, settings, start, status, stop, units, users
+from cluster.staff.hub import (
+    backup,
+    daemons,
+    hub_settings,
+    hub_status,
+    preflight,
+    roster,
+    start_hub,
+    stop_hub,
+    units,
+    users,
+)
 from cluster.staff.hub import state as states
-from cluster.staff.hub.settings import HubError, Settings
+from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.one_machine_slurm.description import Cluster
 from cluster.system import processes
 
@@ -229,15 +240,15 @@ def started(tmp_path, monkeypatch):
     """A state folder as `start` leaves it, with two parts that are sleeping processes; their ledger."""
     state = tmp_path / "hub"
     state.mkdir()
-    about = {"settings": settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
+    about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
     (state / states.RECORD).write_text(json.dumps(about))
     parts = [
         services.Daemon(name, ["sleep", "600"], {}, state / f"{name}.out", lambda: True)
         for name in ("proxy", "hub")
     ]
     monkeypatch.setattr(daemons, "all_daemons", lambda settings, state: parts)
-    monkeypatch.setattr(status.course_files, "exchange_troubles", lambda *words: [])
-    monkeypatch.setattr(status, "Api", lambda *words: SimpleNamespace(users=list))
+    monkeypatch.setattr(hub_status.course_files, "exchange_troubles", lambda *words: [])
+    monkeypatch.setattr(hub_status, "Api", lambda *words: SimpleNamespace(users=list))
     monkeypatch.setattr(daemons, "tokens", lambda *words: {"sync": "x"})
     ledger = services.process_ledger(state)
     for part in parts:
@@ -249,34 +260,34 @@ def started(tmp_path, monkeypatch):
 @as_root
 def test_died_is_not_stopped(started, monkeypatch):
     """All at once, one alone, before the first was there: 1, which the watch mends; stopped: 3, with when?"""
-    assert status.report(started)[0] == 0
+    assert hub_status.report(started)[0] == 0
     ledger = services.process_ledger(started)
     for name in ("hub", "proxy"):
         processes.end([ledger.all()[name]])
-        code, text = status.report(started)
+        code, text = hub_status.report(started)
         assert code == 1 and re.search(rf"{name} +dead", text) and "start it again" in text, text
     assert "on purpose" not in text
     for name in ("hub", "proxy"):  # as a start that ended at its first part
         ledger.drop(name)
-    assert status.report(started)[0] == 1
-    stop.stop_hub(started, lambda line: None)
-    code, text = status.report(started)
+    assert hub_status.report(started)[0] == 1
+    stop_hub.stop_hub(started, lambda line: None)
+    code, text = hub_status.report(started)
     assert code == 3 and re.search(r"hub +stopped", text) and "dead" not in text
     assert f"stopped on purpose on {time.strftime('%Y-%m-%d')}" in text
     assert states.settings(started).grader == "nobody-like-that"
     monkeypatch.setattr(daemons, "missing", lambda: None)
     with pytest.raises(HubError, match="is not there"):  # as at boot, after the stop of the shutdown
-        start.start_hub(states.settings(started), started, started, started / "people.csv")
-    assert status.report(started)[0] == 1
+        start_hub.start_hub(states.settings(started), started, started, started / "people.csv")
+    assert hub_status.report(started)[0] == 1
 
 
 @as_root
 def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
     """What still lives is named, and the watch does not start the rest again?"""
-    monkeypatch.setattr(stop, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(stop_hub, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        stop.stop_hub(started, lambda line: None)
-    code, text = status.report(started)
+        stop_hub.stop_hub(started, lambda line: None)
+    code, text = hub_status.report(started)
     assert code == 3 and "proxy, hub" in text.splitlines()[-1] and "stop it again" in text.splitlines()[-1]
 
 
@@ -307,7 +318,7 @@ def test_stop_knows_every_part(tmp_path, monkeypatch):
         daemons.postgres, "daemon", lambda state: services.Daemon("postgres", [], {}, state, all)
     )
     names = {part.name for part in daemons.all_daemons(chosen, tmp_path)}
-    assert names == set(stop.ORDER + stop.LATER) and "check" in names
+    assert names == set(stop_hub.ORDER + stop_hub.LATER) and "check" in names
 
 
 @as_root
@@ -368,4 +379,4 @@ def test_the_settings_of_the_readme_are_settings(tmp_path):
     text = next(block for block in blocks("toml") if "idle_minutes" in block)
     text = text.replace("/etc/course/hub.py", str(ROOT / "nbgrader_config.py")).replace(" or ", " # or ")
     (tmp_path / "hub.toml").write_text(text.partition("[lti]")[0])
-    assert settings.from_toml(tmp_path / "hub.toml").servers == Settings().servers
+    assert hub_settings.from_toml(tmp_path / "hub.toml").servers == Settings().servers

@@ -11,7 +11,7 @@ import pytest
 
 from cluster.staff import services
 from cluster.staff.hub import config_files, postgres, users
-from cluster.staff.hub.settings import HubError, Settings
+from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.services import start_group
 from cluster.system import processes
 from tests.bench.classroom import ASSIGNMENT, tiny

@@ -27,17 +27,17 @@ from cluster.staff.hub import (
     config_files,
     course_files,
     environment,
+    hub_settings,
     neighbours,
     preflight,
     roster,
-    settings,
     sync,
     units,
     users,
 )
 from cluster.staff.hub import __main__ as hub_commands
 from cluster.staff.hub import state as states
-from cluster.staff.hub.settings import HubError, Settings
+from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.system import processes
 
 HEAD = "name,user,role,extension\n"
@@ -174,7 +174,7 @@ def test_a_wrong_roster_is_refused_by_line(text, words):
 def test_a_wrong_setting_is_refused(values, words):
     """Does the message name the setting, its value and what would do?"""
     with pytest.raises(HubError, match=words.replace("(", r"\(")):
-        settings.from_values(values)
+        hub_settings.from_values(values)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_idle_kernels_are_culled_with_a_tab_open():
 def test_settings_survive_the_state_folder():
     """Is what was started with what is read again?"""
     chosen = Settings(port=9000, database="postgresql", slurm="machine", spawner="slurm")
-    assert settings.from_values(json.loads(json.dumps(settings.as_values(chosen)))) == chosen
+    assert hub_settings.from_values(json.loads(json.dumps(hub_settings.as_values(chosen)))) == chosen
 
 
 @pytest.fixture
@@ -453,7 +453,7 @@ def hubs(tmp_path, monkeypatch):
     def make(name, users, **values):
         state = tmp_path / name
         state.mkdir()
-        about = {"settings": settings.as_values(Settings(**values)), "root": "/"}
+        about = {"settings": hub_settings.as_values(Settings(**values)), "root": "/"}
         (state / states.RECORD).write_text(json.dumps(about))
         (state / states.ROSTER).write_text(HEAD + "".join(f"{u.title()},{u},student,\n" for u in users))
         (state / "accounts.json").write_text(json.dumps(dict.fromkeys(users, 1)))
@@ -677,7 +677,7 @@ def test_a_purge_asks(tmp_path):
     """Without a terminal and --yes: is it said what would go, and does all of it stay?"""
     state = tmp_path / "hub"
     state.mkdir()
-    about = {"settings": settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
+    about = {"settings": hub_settings.as_values(Settings(grader="nobody-like-that")), "root": "/"}
     (state / "started.json").write_text(json.dumps(about))
     (state / "accounts.json").write_text('{"ada-who-is-not": 1}')
     command = [sys.executable, "-m", "cluster.staff.hub", "stop", "--purge", "--state", str(state)]

@@ -20,8 +20,8 @@ from jupyterhub.handlers.login import LoginHandler
 from ltiauthenticator.lti13.handlers import LTI13CallbackHandler
 from tornado.web import HTTPError
 
-from cluster.staff.hub import config_files, lti, lti_login, roster, stop
-from cluster.staff.hub.settings import HubError, Settings, from_values
+from cluster.staff.hub import config_files, lti, lti_login, roster, stop_hub
+from cluster.staff.hub.hub_settings import HubError, Settings, from_values
 
 from .. import ROOT, ports
 from ..lti_platform import CLAIM, Platform
@@ -147,7 +147,7 @@ def test_the_hubs_own_form_logs_nobody_in(log_in):
 def test_a_purge_takes_it_along(log_in, tmp_path):
     """Is nothing of it left in the state folder, and so the folder removed?"""
     log_in.user_of(claims())
-    stop._remove(tmp_path)
+    stop_hub._remove(tmp_path)
     assert not tmp_path.exists()
 
 
@@ -186,7 +186,7 @@ def test_a_wrong_setting_is_refused(values, words):
 
 def test_settings_survive_the_state_folder():
     """Is the table read again as it was written, and is there none by default?"""
-    from cluster.staff.hub.settings import as_values
+    from cluster.staff.hub.hub_settings import as_values
 
     chosen = from_values({"lti": GOOD})
     assert chosen.lti.claim == "email"

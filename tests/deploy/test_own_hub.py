@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from cluster.staff.hub import daemons, own_hub, users
+from cluster.staff.hub.hub_settings import HubError, Settings
 from cluster.staff.hub.roster import Person as OnRoster
-from cluster.staff.hub.settings import HubError, Settings
 from cluster.system import processes
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Person, ports, tiny, wait
 

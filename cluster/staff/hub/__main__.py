@@ -9,9 +9,9 @@ from pathlib import Path
 
 from cluster.system import files
 
-from . import daemons, default_state, preflight, roster, settings, units
+from . import daemons, default_state, hub_settings, preflight, roster, units
 from . import state as states
-from .settings import HubError, Settings
+from .hub_settings import HubError, Settings
 
 CHECKOUT = Path(__file__).parents[3]
 NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
@@ -45,16 +45,16 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _start(args: argparse.Namespace, state: Path) -> int:
-    chosen = settings.from_toml(args.settings) if args.settings else states.settings(state)
+    chosen = hub_settings.from_toml(args.settings) if args.settings else states.settings(state)
     if args.slurm:
-        chosen = settings.from_values(settings.as_values(chosen) | {"slurm": "machine"})
+        chosen = hub_settings.from_values(hub_settings.as_values(chosen) | {"slurm": "machine"})
     people, course = (args.roster or state / states.ROSTER).absolute(), (args.course or CHECKOUT).absolute()
     if args.roster is None and os.getuid() == 0 and not people.exists():
         raise HubError(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
     if args.check:
         preflight.check(chosen, state, course, people)
         return 0
-    from .start import start_hub  # not before: it needs the course's packages
+    from .start_hub import start_hub  # not before: it needs the course's packages
 
     say(f"The course on JupyterHub, in {state}")
     start_hub(chosen, state, course, people, say, args.yes)
@@ -68,7 +68,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
 
 
 def _stop(args: argparse.Namespace, state: Path) -> int:
-    from .stop import confirm_purge, stop_hub
+    from .stop_hub import confirm_purge, stop_hub
 
     if args.purge and not args.yes:
         confirm_purge(state)
@@ -77,7 +77,7 @@ def _stop(args: argparse.Namespace, state: Path) -> int:
 
 
 def _status(args: argparse.Namespace, state: Path) -> int:
-    from .status import report
+    from .hub_status import report
 
     code, text = report(state)
     print(text)
@@ -161,7 +161,7 @@ def _own(args: argparse.Namespace, state: Path) -> int:
 
     if os.getuid() != 0:
         raise HubError("Only root can place the course for other users (sudo).")
-    chosen = settings.from_toml(args.settings) if args.settings else states.settings(state)
+    chosen = hub_settings.from_toml(args.settings) if args.settings else states.settings(state)
     fragment = place(chosen, state, CHECKOUT, args.roster.absolute(), say)
     say("Add this at the end of your jupyterhub_config.py, and restart your hub:")
     say(f"\n  exec(open({str(fragment)!r}).read())")
@@ -201,7 +201,9 @@ def _parser() -> argparse.ArgumentParser:
         if name == "start":
             text = "the people, as CSV (name, user, role, extension, platform); default: the last"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
-            text = "a TOML file; default: what was last started (cluster/staff/hub/settings.py lists them)"
+            text = (
+                "a TOML file; default: what was last started (cluster/staff/hub/hub_settings.py lists them)"
+            )
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)
             text = "the course's repository (default: the one of this command)"
             command.add_argument("--course", type=Path, metavar="FOLDER", help=text)

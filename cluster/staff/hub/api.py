@@ -10,8 +10,8 @@ import urllib.request
 from typing import Any
 
 from . import INSTRUCTORS, STUDENTS
+from .hub_settings import HubError, Settings
 from .roster import Person
-from .settings import HubError, Settings
 
 STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
 PAGE = 200  # users in one answer: the hub lists no more, whatever is asked for

@@ -28,8 +28,8 @@ from .. import services, work_files
 from ..services import Say, start_group, step
 from . import COURSE, course_files, daemons, postgres, sync, users
 from . import state as states
+from .hub_settings import HubError, Settings
 from .roster import read_people
-from .settings import HubError, Settings
 
 FORMAT = 1
 BOOK = "gradebook.db"

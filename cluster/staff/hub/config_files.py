@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from . import COURSE, INSTRUCTORS, STUDENTS
-from .settings import Settings
+from .hub_settings import Settings
 
 EXTENSIONS = {  # Jupyter's server extensions, by role
     "student": ("assignment_list", "validate_assignment"),

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from cluster.system import files
 
+from .hub_settings import HubError, Settings
 from .roster import Person
-from .settings import HubError, Settings
 from .users import acting
 
 GRADERS = (

@@ -18,7 +18,7 @@ from cluster.system import files
 
 from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
-from .settings import HubError, Settings
+from .hub_settings import HubError, Settings
 
 # What a hub gives to a service that it starts itself.
 OF_THE_HUB = {

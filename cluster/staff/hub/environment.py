@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cluster.system import files
 
-from .settings import HubError
+from .hub_settings import HubError
 
 STAMP = "made-of.json"
 LEFT_OUT = (

@@ -21,8 +21,8 @@ from cluster.system import files
 from cluster.system.text import printable
 
 from ..feedback import grade_passback
+from .hub_settings import HubError, Settings
 from .roster import Person
-from .settings import HubError, Settings
 
 PACKAGES = ("jwcrypto", "ltiauthenticator", "pylti1p3")
 MODE = 0o640  # of what the grader may read

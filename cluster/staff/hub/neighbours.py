@@ -16,8 +16,8 @@ from cluster.system.settings import text as setting
 from .. import services
 from . import roster
 from . import state as states
+from .hub_settings import HubError, Settings
 from .roster import Person
-from .settings import HubError, Settings
 
 PORTS = 5  # that a hub listens on, one after the other
 

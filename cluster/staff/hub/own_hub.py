@@ -14,7 +14,7 @@ from .. import services
 from ..services import Say, step
 from . import COURSE, INSTRUCTORS, STUDENTS, config_files, course_files, daemons, environment, roster, sync
 from . import state as states
-from .settings import HubError, Settings
+from .hub_settings import HubError, Settings
 
 FRAGMENT = "etc/course_hub.py"
 
@@ -24,7 +24,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
 
     Placing it again brings course and roster up to date. All people need a Unix user on this machine.
     """
-    from . import start
+    from . import start_hub
 
     people = roster.read_people(list_)
     if absent := [person.user for person in people if not _exists(person.user)]:
@@ -37,9 +37,9 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
     with services.locked(state, say):
         with step("environment of the course", say) as note:
             note("made" if environment.make(state) else "as it was")
-        start.ensure_grader(state, settings)
+        start_hub.ensure_grader(state, settings)
         with step("course", say) as note:
-            note(start.place_course(root, state, settings))
+            note(start_hub.place_course(root, state, settings))
         states.configure(state, settings, root)
         (state / "etc/jupyterhub_config.py").unlink()  # that hub has its own
         sync.unix(state, settings, people)

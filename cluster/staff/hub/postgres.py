@@ -10,7 +10,7 @@ from pathlib import Path
 from cluster.system import files
 
 from ..services import Daemon
-from .settings import HubError, Settings
+from .hub_settings import HubError, Settings
 
 OWNER = "postgres"  # Debian's package makes this user
 ROLES = ("hub", "gradebook")  # each with a database of the same name

@@ -13,9 +13,9 @@ from cluster.system import processes
 from .. import services
 from . import course_files, neighbours, roster, users
 from . import state as states
+from .hub_settings import HubError, Settings
 from .neighbours import PORTS
 from .roster import Person
-from .settings import HubError, Settings
 
 
 def check(settings: Settings, state: Path, root: Path, list_: Path) -> list[Person]:

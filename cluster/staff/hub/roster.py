@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .. import platforms, spreadsheet
 from ..course import CourseError
-from .settings import HubError
+from .hub_settings import HubError
 
 COLUMNS = ("name", "user", "role", "extension", "platform")
 ROLES = ("student", "instructor")

@@ -12,8 +12,8 @@ from cluster.system import processes
 from .. import services
 from ..one_machine_slurm import slurm_folder
 from ..services import Say
+from .hub_settings import HubError, Settings
 from .roster import Person
-from .settings import HubError, Settings
 
 
 def slurm_state(state: Path) -> Path:

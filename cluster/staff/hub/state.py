@@ -12,7 +12,7 @@ from cluster.system.settings import given
 
 from ..services import locked
 from . import config_files, environment, users
-from .settings import HubError, Settings, as_values, from_values
+from .hub_settings import HubError, Settings, as_values, from_values
 
 if TYPE_CHECKING:
     import psutil

@@ -15,8 +15,8 @@ from cluster.system import files
 from . import course_files, daemons, environment, lti, neighbours, slurm_accounts, users
 from . import state as states
 from .api import Api
+from .hub_settings import HubError, Settings
 from .roster import Person, read_people
-from .settings import HubError, Settings
 
 KEPT = states.ROSTER
 

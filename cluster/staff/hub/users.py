@@ -14,8 +14,8 @@ from pathlib import Path
 
 from cluster.system import files
 
+from .hub_settings import HubError
 from .roster import Person
-from .settings import HubError
 
 LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits

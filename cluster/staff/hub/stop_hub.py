@@ -13,7 +13,7 @@ from .. import services
 from ..services import Say, step
 from . import COURSE, daemons, environment, neighbours, slurm_accounts, users
 from . import state as states
-from .settings import HubError, Settings
+from .hub_settings import HubError, Settings
 
 ORDER = ("culler", "hub", "servers", "formgrader", "check")  # then the servers, then the rest
 LATER = ("proxy", "postgres")

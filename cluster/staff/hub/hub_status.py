@@ -13,7 +13,7 @@ from ..one_machine_slurm.operate import report as slurm_report
 from . import COURSE, backup, course_files, daemons, lti, slurm_accounts
 from . import state as states
 from .api import Api
-from .settings import HubError
+from .hub_settings import HubError
 
 
 def report(state: Path) -> tuple[int, str]:

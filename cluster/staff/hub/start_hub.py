@@ -25,8 +25,8 @@ from . import (
 )
 from . import state as states
 from .api import Api
+from .hub_settings import HubError, Settings
 from .roster import Person
-from .settings import HubError, Settings
 
 READ = {  # the parts that are Python, and how the generated files begin that each reads when it starts
     "servers": ("etc/prefork.py",),
