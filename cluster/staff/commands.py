@@ -430,7 +430,7 @@ def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
 
 def checks(root: Path, options: argparse.Namespace) -> list[str]:
     """Set or show the limits of the official check, and what was tried."""
-    from .official_check.limits import Records
+    from .official_check.attempt_limits import Records
 
     [assignment] = assignments(root, options.assignment)
     records = Records(Course(root).private / "checks", assignment)

@@ -23,9 +23,9 @@ from cluster.pages import course_map, hand_in, official_check
 from cluster.staff.classes import prepare
 from cluster.staff.course import Course, SubmissionError
 from cluster.staff.engine import Engine
+from cluster.staff.official_check.attempt_limits import Limits as Attempts
+from cluster.staff.official_check.attempt_limits import Records
 from cluster.staff.official_check.checker import Checker
-from cluster.staff.official_check.limits import Limits as Attempts
-from cluster.staff.official_check.limits import Records
 from cluster.staff.release.release import release
 from cluster.staff.release.wrong_solutions import fill
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from cluster.staff import commands as staff_commands
-from cluster.staff.class_page import actions, app, commands, sheets
+from cluster.staff.class_page import actions, app, form_commands, sheets
 from cluster.staff.class_page import queue as slurm
-from cluster.staff.classes import due_dates, give, notices, progress
+from cluster.staff.classes import due_dates, give, grading_progress, notices
 from cluster.staff.classes import exchange as exchange_
 from cluster.staff.classes.give import HandOut
 from cluster.staff.course import Course, CourseError
@@ -280,7 +280,7 @@ def test_what_a_form_cannot_ask_for(form, words):
     sheet = sheets.Sheet(NAME, "Doubling", due=WHEN, rows=[sheets.Row("ada", "Ada")])
     empty = dict.fromkeys(("do", "date", "time", "zone", "student", "days"), "")
     with pytest.raises(actions.ActionError, match=words):
-        commands.grade_command(sheet, empty | form)
+        form_commands.grade_command(sheet, empty | form)
 
 
 def test_the_next_step_is_named():
@@ -289,7 +289,8 @@ def test_the_next_step_is_named():
     sheet = sheets.Sheet(NAME, "Doubling", rows=[row])
 
     def said():
-        return commands.next_step(sheet), [do for do in commands.BUTTONS if commands.hindrance(sheet, do)]
+        off = [do for do in form_commands.BUTTONS if form_commands.hindrance(sheet, do)]
+        return form_commands.next_step(sheet), off
 
     assert said() == ("hand-out", ["collect", "grade", "give-back", "report", "similar"])
     sheet.handed_out = True
@@ -327,13 +328,13 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
 def test_a_grading_that_runs_says_how_far_it_is(tmp_path):
     """Also to another process; and does one that was killed, or has ended, say nothing?"""
     path = tmp_path / "progress.json"
-    with progress.Progress(3, path=path) as shown:
+    with grading_progress.Progress(3, path=path) as shown:
         shown.done = 2
         shown.show()
-        assert (progress.running(path).done, progress.running(path).total) == (2, 3)
+        assert (grading_progress.running(path).done, grading_progress.running(path).total) == (2, 3)
         path.write_text(path.read_text().replace('"start": ', '"start": 1'))  # another process of this number
-        assert progress.running(path) is None
-    assert not path.exists() and progress.running(path) is None
+        assert grading_progress.running(path) is None
+    assert not path.exists() and grading_progress.running(path) is None
 
 
 def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
@@ -348,7 +349,7 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
         desk.stop(NAME, "ines")
     process, until = many.start(), time.monotonic() + 300
     while not (
-        (found := progress.running(path))
+        (found := grading_progress.running(path))
         and [step.student for step in found.steps] in (["s3", "s4"], ["s4", "s3"])
     ):
         assert time.monotonic() < until and process.poll() is None
@@ -356,9 +357,9 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
     sheet = sheets.Sheets(many.root, None).one(NAME)
     assert (sheet.grading.done, sheet.grading.total, sheet.step.what) == (3, 6, "code cell 1 of 2")
     assert (sheet.step.limit, sheet.step.budget) == (60, 180) and sheet.step.began <= time.time()
-    assert "terminal" in commands.hindrance(sheet, "grade")
+    assert "terminal" in form_commands.hindrance(sheet, "grade")
     desk.stop(NAME, "ines")
-    assert process.wait(120) == 0 and progress.running(path) is None
+    assert process.wait(120) == 0 and grading_progress.running(path) is None
     assert many.points() == {name: FULL for name in names[:3]}
     assert not list((path.parent / "dispatches").iterdir()), "no worker is left"
     (many.seen / "hang").unlink()
@@ -369,7 +370,7 @@ def test_a_grading_is_stopped_by_the_page(many, monkeypatch):
 
 def test_a_stopped_action_says_who_stopped_it(many, monkeypatch):
     """Is the name on the page, also after the action has ended, and gone with the next one?"""
-    monkeypatch.setattr(actions.progress, "stop", lambda path: True)
+    monkeypatch.setattr(actions.grading_progress, "stop", lambda path: True)
     desk = actions.Actions(many.root)
     folder = many.root / ".grading/actions" / NAME
     folder.mkdir(parents=True)

@@ -22,8 +22,8 @@ from cluster.staff.course import SubmissionError, assignments
 from cluster.staff.engine import Check, Verdict
 from cluster.staff.hidden import as_released, has_hidden, hidden_lines
 from cluster.staff.official_check import answers, service, uploads
+from cluster.staff.official_check.attempt_limits import HOUR, Limits, Records, Refused, curve, told
 from cluster.staff.official_check.checker import Checker
-from cluster.staff.official_check.limits import HOUR, Limits, Records, Refused, curve, told
 from cluster.staff.release.wrong_solutions import fill
 
 from .. import ROOT

@@ -9,7 +9,7 @@ import time
 import nbformat
 import pytest
 
-from cluster.staff.official_check.limits import Records
+from cluster.staff.official_check.attempt_limits import Records
 
 from .. import ROOT
 from ..browser import browser, needs_browser, overflows, violations

@@ -22,7 +22,7 @@ from typing import BinaryIO
 from cluster.system import files
 from cluster.system.errors import ClusterError
 
-from ..classes import grading_folder, progress
+from ..classes import grading_folder, grading_progress
 
 TAIL = 30_000  # bytes of a log that are shown
 COUNTED = re.compile(r"\b(\d+)/(\d+) \[")  # of a line of Progress
@@ -120,7 +120,7 @@ class Actions:
 
     def stop(self, assignment: str, by: str) -> None:
         """Ask the grading of an assignment to end, also one from a terminal. Raises ActionError."""
-        if not progress.stop(self.root / ".grading" / "runs" / assignment / "progress.json"):
+        if not grading_progress.stop(self.root / ".grading" / "runs" / assignment / "progress.json"):
             raise ActionError("There is nothing to stop: no submission is being graded.", status=409)
         folder = self.folder / assignment
         if not (begun := grading_folder.load(folder / "action.json")):  # it was started in a terminal

@@ -17,7 +17,7 @@ from traitlets import Bool, Unicode
 from cluster import pages
 
 from ..feedback.markdown import cleaned
-from . import handlers, links, rubrics
+from . import formgrader_links, handlers, rubrics
 from .actions import Actions
 from .queue import Queue
 from .sheets import Sheets
@@ -58,7 +58,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
     def initialize_handlers(self) -> None:
         """The class's pages, and one script of Formgrader's."""
         self.handlers.extend(handlers.PAGES)
-        self.handlers.append((r"/formgrader/static/js/utils\.js", links.Links))
+        self.handlers.append((r"/formgrader/static/js/utils\.js", formgrader_links.Links))
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
         """Formgrader is there now: its menu gets a link, its page of a work rubrics, and names as text."""

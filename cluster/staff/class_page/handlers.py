@@ -15,9 +15,9 @@ from tornado.web import HTTPError, authenticated
 from cluster.pages import drawings
 from cluster.pages.course_pages import Page
 
-from ..official_check.limits import Records, curve
+from ..official_check.attempt_limits import Records, curve
 from .actions import Action, ActionError, duration
-from .commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
+from .form_commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
 from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}

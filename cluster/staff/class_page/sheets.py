@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..classes import exchange, progress
-from ..classes.progress import Running, Step
+from ..classes import exchange, grading_progress
+from ..classes.grading_progress import Running, Step
 
 FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
 PATIENCE = 1.5  # seconds for which a page waits for newer facts, if there are older ones
@@ -187,7 +187,7 @@ class Sheets:
                 self._known[name] = reading.result()
         sheet = self._known[name][1]
         sheet.older, before = name in self._reading, sheet.grading
-        sheet.grading = progress.running(self.root / ".grading" / "runs" / name / "progress.json")
+        sheet.grading = grading_progress.running(self.root / ".grading" / "runs" / name / "progress.json")
         if before and not sheet.grading:  # a grading has ended that was begun in a terminal, or by the button
             self._known[name] = 0.0, sheet
         return sheet

@@ -16,7 +16,7 @@ from cluster.system.text import printable
 from ..course import Course, CourseError
 from ..release import release
 from .exchange import course_folder, no_exchange
-from .progress import Progress
+from .grading_progress import Progress
 
 
 def hand_out(course: Course, assignment: str) -> str:

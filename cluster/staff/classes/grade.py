@@ -22,9 +22,9 @@ from cluster.system.text import printable
 from ..course import Course, CourseError, say
 from . import due_dates, gradebook, grading_folder, prepare
 from .dispatch import ATTEMPTS, Backend, Dispatch
+from .grading_progress import Progress, to_stop
 from .on_slurm import Array
 from .on_this_machine import Local
-from .progress import Progress, to_stop
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

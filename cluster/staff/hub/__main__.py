@@ -201,9 +201,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "start":
             text = "the people, as CSV (name, user, role, extension, platform); default: the last"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
-            text = (
-                "a TOML file; default: what was last started (cluster/staff/hub/hub_settings.py lists them)"
-            )
+            text = "a TOML file (its keys: hub_settings.py); default: what was last started"
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)
             text = "the course's repository (default: the one of this command)"
             command.add_argument("--course", type=Path, metavar="FOLDER", help=text)

@@ -14,7 +14,7 @@ from ..course import Course, CourseError, SubmissionError, assignments
 from ..engine import Engine, Limits
 from ..work_files import copy_work
 from . import answers, uploads
-from .limits import STEP, Records, told
+from .attempt_limits import STEP, Records, told
 
 LIMITS = Limits(check=60)  # a check's is shorter than grading's: others wait behind it
 ALONE = 2  # times that a check is graded which was starved by others

@@ -32,8 +32,8 @@ from cluster.system import files
 
 from ..course import SubmissionError
 from . import uploads
+from .attempt_limits import STEP, Limits, Records, Refused, told
 from .checker import Checker
-from .limits import STEP, Limits, Records, Refused, told
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
