@@ -16,7 +16,7 @@ import pytest
 
 from cluster.staff.course import CourseError
 from cluster.staff.engine import Engine, Limits
-from cluster.staff.engine.inside.channel import Late
+from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
 from cluster.staff.engine.submission import GradedNotebook
 
@@ -208,9 +208,9 @@ def test_no_points_before_the_hidden_part_has_passed():
         def receive(self, seconds, more=None):
             for message in messages:
                 return message
-            raise Late("no answer in time")
+            raise AnswerTimeoutError("no answer in time")
 
-    with pytest.raises(Late):
+    with pytest.raises(AnswerTimeoutError):
         work.judge(Slow())
     work.fail("grading took longer than 60 s")
     assert work.checks["check"].score == 0 and "longer than 60 s" in work.checks["check"].error

@@ -10,7 +10,8 @@ import pytest
 
 from cluster.staff.classes import gradebook
 from cluster.staff.engine import Engine, Limits
-from cluster.staff.engine.inside.channel import Channel, Late
+from cluster.staff.engine.inside.channel import Channel
+from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.outputs import Outputs
 
 from .sandboxes import PatientEngine, need, patiently, tiny
@@ -78,7 +79,7 @@ def test_what_has_arrived_is_not_late():
     channel = Channel(source, target)
     channel.send({"answer": 42})
     assert channel.receive(0) == {"answer": 42}
-    with pytest.raises(Late):
+    with pytest.raises(AnswerTimeoutError):
         channel.receive(0)
 
 
@@ -86,7 +87,7 @@ def test_a_message_that_trickles_is_late():
     """Does the part of a message that has arrived not hold the reader beyond the deadline?"""
     source, target = os.pipe()
     os.write(target, (100).to_bytes(4, "big") + b"{")
-    with pytest.raises(Late):
+    with pytest.raises(AnswerTimeoutError):
         Channel(source, target).receive(0.05)
 
 

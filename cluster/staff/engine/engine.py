@@ -12,12 +12,23 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from .inputs import TooLarge, files_of
-from .inside.channel import Channel, Late, Lost
+from .inputs import files_of
+from .inside.channel import Channel
+from .inside.errors import (
+    ChannelError,
+    CheckHeldUpError,
+    EngineError,
+    FilesTooLargeError,
+    InfrastructureError,
+    NotebookEndedError,
+    ProcessLostError,
+    StarvedError,
+)
+from .inside.messages import NotebookTask
 from .inside.own_time import STRETCH
 from .sandbox.bubblewrap import Child, Sandbox
 from .sandbox.fork_client import STARTING, Forked, Servers
-from .submission import Again, Ended, GradedNotebook, HeldUp, OnStep, Starved, ignore_step
+from .submission import GradedNotebook, OnStep, ignore_step
 from .verdict import Limits, Verdict
 
 INSIDE = "cluster.staff.engine.inside"
@@ -35,7 +46,8 @@ class Engine:
     def __init__(self, workers: int = 2, limits: Limits | None = None, warm: bool = True):
         self.limits, self.warm = limits or Limits(), warm
         self.cold, self.trying = None if warm else "not asked for", threading.Lock()
-        self.sandbox = self.servers = None
+        self.sandbox: Sandbox
+        self.servers: Servers | None = None
         self.free = threading.BoundedSemaphore(workers)
 
     def __enter__(self) -> Engine:
@@ -80,10 +92,11 @@ class Engine:
         work = GradedNotebook(copy.deepcopy(notebook), source, self.limits, patience, on_step)
         try:
             self._grade(work, files)
-        except HeldUp:
+        except CheckHeldUpError:
             return self._verdict(notebook, files, source, on_step, STRETCH)
-        except (Again, OSError) as error:
-            return Verdict("again", str(error), alone=isinstance(error, Starved))
+        except (InfrastructureError, OSError) as error:
+            why = error.what if isinstance(error, EngineError) else str(error)
+            return Verdict("again", why, alone=isinstance(error, StarvedError))
         return Verdict(
             "graded", "", work.checks, work.notebook,
             output_cut=work.outputs.cut, output_replaced=work.outputs.replaced, slow=work.slow,
@@ -98,16 +111,16 @@ class Engine:
                 for part in files_of(files, self.limits.files):
                     channel.send(part)
                 work.run_cells(channel)
-            except TooLarge as error:
-                return work.fail(str(error))
-            except (Ended, Lost) as error:
+            except FilesTooLargeError as error:
+                return work.fail(error.what)
+            except (NotebookEndedError, ProcessLostError) as error:
                 if student.killed():
-                    raise Again("the sandbox was killed from outside") from error
-                return work.fail(str(error))
+                    raise InfrastructureError("the sandbox was killed from outside") from error
+                return work.fail(error.what)
             others = [*self._trials(work, stack), *self._ranks(work, stack)]
             gone = self._judge(work, [student, *others], stack)
             if gone and any(child.killed() for child in (student, *others)):
-                raise Again("the sandbox was killed from outside")
+                raise InfrastructureError("the sandbox was killed from outside")
 
     def _ranks(self, work: GradedNotebook, stack: ExitStack) -> list[Child | Forked]:
         """[the sandbox for ranks that knows the notebook's cells], where a check asks for ranks; or []."""
@@ -127,38 +140,40 @@ class Engine:
         given = dict(work.given)
         named = [(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source) for cell in work.cells]
         last = max(work.before.values(), default=0)  # a cell below all checks changes none of them
-        cells = [[text, name in given] for name, text in named[:last]]
-        task = {"cells": cells, "provided": work.provided}
-        hello(child).send(task | {"limits": self.limits.of_process(), "cell": self.limits.cell})
+        cells = [(text, name in given) for name, text in named[:last]]
+        limits, cell = self.limits.of_process(), self.limits.cell
+        hello(child).send(NotebookTask(cells=cells, provided=work.provided, limits=limits, cell=cell))
         return child
 
-    def _judge(self, work: GradedNotebook, sandboxes: list[Child | Forked], stack: ExitStack) -> bool | None:
+    def _judge(self, work: GradedNotebook, sandboxes: list[Child | Forked], stack: ExitStack) -> bool:
         """Let a referee run the checks, which ask other sandboxes; True where one of these has gone."""
         fds = [stream.fileno() for child in sandboxes for stream in (child.stdout, child.stdin)]
         referee = self._start(stack, "referee", work, fds)
         channel = hello(referee)
         try:
             return work.judge(channel)
-        except (Lost, Late) as error:
+        except ChannelError as error:
             if time.monotonic() < work.end:
-                raise Again(f"the checks' process ended: {error}") from error
+                raise InfrastructureError(f"the checks' process ended: {error}") from error
             work.fail(work.out_of_time())
+            return False
 
     def _start(
         self, stack: ExitStack, module: str, work: GradedNotebook, fds: Sequence[int] = ()
     ) -> Child | Forked:
         """A sandbox that runs a module of the engine, until the stack is left."""
-        text = work.text()
+        text, name = work.text(), f"{INSIDE}.{module}"
+        child: Child | Forked
         try:
             with self.trying:
-                if self.cold is None:  # tried with the server that is needed, not with one more
+                if self.servers and self.cold is None:  # tried with the server that is needed, not one more
                     self.cold = self.servers.trial(text)
-            if self.cold:
-                child = self.sandbox.start(f"{INSIDE}.{module}", fds, first=module == "ranks")
+            if self.servers and not self.cold:
+                child = self.servers.server_for(text).start(name, fds)
             else:
-                child = self.servers.server_for(text).start(f"{INSIDE}.{module}", fds)
-        except (Lost, Late) as error:
-            raise Again(str(error)) from error
+                child = self.sandbox.start(name, fds, first=module == "ranks")
+        except ChannelError as error:
+            raise InfrastructureError(str(error)) from error
         stack.callback(child.stop)
         return child
 
@@ -168,8 +183,8 @@ def hello(child: Child | Forked, largest: int = 2**26) -> Channel:
     channel = Channel(child.stdout.fileno(), child.stdin.fileno(), largest)
     try:
         channel.receive(STARTING)
-    except (Lost, Late) as error:
+    except ChannelError as error:
         child.stop_now()
         words = child.stderr.read(2000).decode(errors="replace").strip()
-        raise Again(f"the sandbox did not start: {words or error}") from error
+        raise InfrastructureError(f"the sandbox did not start: {words or error}") from error
     return channel

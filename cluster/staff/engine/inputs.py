@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .inside.channel import PART
-
-
-class TooLarge(Exception):
-    """There is more than is allowed."""
+from .inside.errors import FilesTooLargeError
 
 
 def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]]:
     """{"file": relative path, "data": base64}, … of the regular files in a folder, no link followed.
 
-    A file comes in parts of PART bytes. Raises TooLarge where all together have more than `largest` bytes.
+    A file comes in parts of PART bytes. Raises FilesTooLargeError if all together have more than `largest`
+    bytes.
     """
     room = largest
     for here, _, names in os.walk(folder) if folder else ():
@@ -34,5 +32,5 @@ def files_of(folder: Path | str | None, largest: int) -> Iterator[dict[str, str]
                 while (data := file.read(PART)) or first:
                     room, first = room - len(data), False
                     if room < 0:
-                        raise TooLarge(f"the files handed in have more than {largest >> 20} MiB")
+                        raise FilesTooLargeError(f"the files handed in have more than {largest >> 20} MiB")
                     yield {"file": path, "data": base64.b64encode(data).decode()}

@@ -54,7 +54,7 @@ class Pace:
         Where the kernel does not tell how long tasks waited, the answer is no.
         """
         now, pids = self.now(), self.family()
-        waited = None if None in (now.waited, since.waited) else now.waited - since.waited
+        waited = None if now.waited is None or since.waited is None else now.waited - since.waited
         used = self.used(since)
         delayed = max(now.delayed - since.delayed, *map(delay, pids[1:]), 0.0)
         return judged(limit, now.at - since.at, used, delayed, waited)

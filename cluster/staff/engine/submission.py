@@ -16,8 +16,17 @@ from nbformat import NotebookNode
 from .. import failures
 from ..hidden import without_hidden
 from .inside import names
-from .inside.channel import Channel, Late, Lost
+from .inside.channel import Channel
+from .inside.errors import (
+    AnswerTimeoutError,
+    CheckHeldUpError,
+    InfrastructureError,
+    NotebookEndedError,
+    ProcessLostError,
+    StarvedError,
+)
 from .inside.figures import NOT_DRAWN
+from .inside.messages import BrokenChecks, CheckReply
 from .inside.own_time import STRETCH
 from .outputs import Outputs
 from .pace import Moment, Pace
@@ -34,22 +43,6 @@ OnStep = Callable[
 
 def ignore_step(what: str, limit: float, budget: float) -> None:
     """Tell nobody which cell or check begins."""
-
-
-class Again(Exception):
-    """The infrastructure failed: nothing is known of the student's work."""
-
-
-class Starved(Again):
-    """A limit was met because the machine was busy with others: to be graded again, alone."""
-
-
-class HeldUp(Exception):
-    """A check's limit was met because the machine was busy: it may take longer by the clock."""
-
-
-class Ended(Exception):
-    """The student's process ended, or did not react: there is nothing to ask the checks about."""
 
 
 class GradedNotebook:
@@ -158,13 +151,13 @@ class GradedNotebook:
         return self.end - now
 
     def out_of_time(self) -> str:
-        """Why there are no more points: the budget is used up. Raises Starved where others have used it."""
+        """Why there are no more points: the budget is used up. Raises StarvedError if others used it."""
         self.own(self.began, self.limits.total)
         why = f"; before that {', '.join(self.slow)}" if self.slow else ""
         return f"grading took longer than {self.limits.total:g} s, the budget of a submission{why}"
 
     def own(self, since: Moment, limit: float) -> None:
-        """Raise Starved where this limit, met since a Moment, was not the student's own."""
+        """Raise StarvedError where this limit, met since a Moment, was not the student's own."""
         if time.monotonic() - since.at >= limit and self.pace.starved(since, limit):
             raise starved(limit)
 
@@ -180,7 +173,7 @@ class GradedNotebook:
         yield self.rest(GRACE)
 
     def run_cells(self, channel: Channel) -> None:
-        """Have the student's side run all cells but the checks. Raises Ended, Starved."""
+        """Have the student's side run all cells but the checks. Raises NotebookEndedError, StarvedError."""
         task = {"limits": self.limits.of_process(), "output": self.limits.output, "cell": self.limits.cell}
         undrawn = self.notebook.metadata.get("undrawn", ())
         task["undrawn"] = [i for i, cell in enumerate(self.cells) if cell.get("id") in undrawn]
@@ -206,15 +199,17 @@ class GradedNotebook:
                 cell.outputs = self.outputs_of(number - 1, reply, not_run)
             where = "after its last cell"
             channel.receive(self.rest(self.limits.cell + GRACE))
-        except Lost as error:
-            raise Ended(f"your notebook's process ended {where}: {error}") from error
-        except Late as error:
+        except ProcessLostError as error:
+            raise NotebookEndedError(f"your notebook's process ended {where}: {error}") from error
+        except AnswerTimeoutError as error:
             self.own(since, self.limits.cell)
             if time.monotonic() >= self.end:
                 self.slow.append(f"the budget of {self.limits.total:g} s was used up {where}")
-                raise Ended(f"your notebook used up its budget: {self.out_of_time()}") from error
+                raise NotebookEndedError(f"your notebook used up its budget: {self.out_of_time()}") from error
             self.slow.append(f"the notebook met the limit of {self.limits.cell:g} s {where}")
-            raise Ended(f"your notebook took too long {where} and could not be interrupted") from error
+            raise NotebookEndedError(
+                f"your notebook took too long {where} and could not be interrupted"
+            ) from error
 
     def judge(self, channel: Channel) -> bool:
         """Have the referee run the checks and keep what it says; True where the student's side had gone.
@@ -240,12 +235,12 @@ class GradedNotebook:
         """One message of the referee's; no points yet where the check's hidden part is still to come."""
         since = self.pace.now()
         self.on_step(f"check {name}", self.limits.check, self.limits.total)
-        reply = channel.receive(self.rest(self.limits.total), self.more_time)
-        self.hold_to_limit(reply, since)
-        if str(reply.get("error", "")).startswith("TimeLimit"):
-            self.slow.append(f"check {name} met its limit of {self.limits.check:g} s")
+        reply: CheckReply | BrokenChecks = channel.receive(self.rest(self.limits.total), self.more_time)
         if "broken" in reply:
-            raise Again(f"the checks cannot be run: {reply['broken']}")
+            raise InfrastructureError(f"the checks cannot be run: {reply['broken']}")
+        self.hold_to_limit(reply, since)
+        if reply["error"].startswith("TimeLimit"):
+            self.slow.append(f"check {name} met its limit of {self.limits.check:g} s")
         check, cell = self.checks[name], self.graded[name]
         check.error, check.hidden = self.outputs.encodable(reply["error"]), hidden and bool(reply["error"])
         check.kind = failures.kind(reply["error"], reply["students"])
@@ -260,13 +255,16 @@ class GradedNotebook:
             cell.metadata["hidden_failure"] = True
         return bool(reply["gone"])
 
-    def hold_to_limit(self, reply: dict[str, Any], since: Moment) -> None:
-        """Have a check that began at a Moment fail where its own time is over. Raises HeldUp, Starved."""
+    def hold_to_limit(self, reply: CheckReply, since: Moment) -> None:
+        """Have a check that began at a Moment fail if its own time is over.
+
+        Raises CheckHeldUpError, StarvedError.
+        """
         limit = self.limits.check
-        if time.monotonic() - since.at < limit or "broken" in reply:
+        if time.monotonic() - since.at < limit:
             return
         if reply["error"] and self.pace.starved(since, limit):
-            raise HeldUp if self.patience == 1 else starved(limit)
+            raise CheckHeldUpError("the machine was busy") if self.patience == 1 else starved(limit)
         late = reply["error"].startswith("TimeLimit") or self.pace.used(since) >= limit
         if late and self.patience > 1:
             reply["error"] = f"TimeLimit: the check took longer than {limit:g} s"
@@ -282,9 +280,9 @@ class GradedNotebook:
         return max(0.1, min(seconds, self.end - time.monotonic()))
 
 
-def starved(limit: float) -> Starved:
+def starved(limit: float) -> StarvedError:
     """The exception that says so."""
-    return Starved(f"a limit of {limit:g} s was met while others used the processors")
+    return StarvedError(f"a limit of {limit:g} s was met while others used the processors")
 
 
 def definitions(text: str) -> str:
@@ -295,4 +293,6 @@ def definitions(text: str) -> str:
     except SyntaxError:  # a magic of IPython's
         return ""
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
-    return "\n\n".join(ast.get_source_segment(text, node) for node in tree.body if isinstance(node, kinds))
+    return "\n\n".join(
+        ast.get_source_segment(text, node) or "" for node in tree.body if isinstance(node, kinds)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict, cast
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -42,6 +42,31 @@ class Check:
     kind: str = ""
 
 
+class CheckRecord(TypedDict):
+    """A Check as plain data."""
+
+    score: float
+    max_score: float
+    error: str
+    hidden: bool
+    seconds: float
+    kind: str
+
+
+class VerdictRecord(TypedDict):
+    """A Verdict as plain data: what the grading folder keeps."""
+
+    outcome: str
+    why: str
+    checks: dict[str, CheckRecord]
+    notebook: NotebookNode | None
+    seconds: float
+    output_cut: bool
+    output_replaced: bool
+    alone: bool
+    slow: list[str]
+
+
 @dataclass
 class Verdict:
     """outcome: "graded", or "again" where the infrastructure failed; `why` says how.
@@ -59,12 +84,12 @@ class Verdict:
     alone: bool = False
     slow: list[str] = field(default_factory=list)  # which cells and checks met a limit of time, as text
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> VerdictRecord:
         """As plain data."""
         return {
             "outcome": self.outcome,
             "why": self.why,
-            "checks": {name: asdict(check) for name, check in self.checks.items()},
+            "checks": {name: cast(CheckRecord, asdict(check)) for name, check in self.checks.items()},
             "notebook": self.notebook,
             "seconds": round(self.seconds, 3),
             "output_cut": self.output_cut,

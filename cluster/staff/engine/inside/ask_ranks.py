@@ -9,15 +9,12 @@ from typing import Any, NoReturn
 
 from cluster.checks.ranks import SLOWEST, Outcome
 
-from .channel import Channel, Late, Lost
+from .channel import Channel
 from .codec import pack, unpack
-from .remote import Gone
+from .errors import ChannelError, NoAnswerError, RanksNotMetError
+from .messages import RankAnswer, RankInputs, RankRequest, RankResult
 
 MEETING = 120  # seconds that ranks have to find each other
-
-
-class Unmet(BaseException):
-    """The ranks could not be started: nothing is known of the student's work. No check may catch it."""
 
 
 class Ranks:
@@ -31,10 +28,11 @@ class Ranks:
     def __call__(
         self, function: Callable, inputs: list[dict[str, Any]], seconds: float, again: bool, instead: str
     ) -> list[Outcome]:
-        """As `on_ranks` says. Raises Gone where no ranks can be asked, TypeError where data is not plain."""
+        """As `on_ranks` says. Raises NoAnswerError, or TypeError if data is not plain."""
         given = [self.message(each) for each in inputs]
-        request = {"function": self.name_of(function), "ranks": len(inputs), "seconds": seconds}
-        request |= {"instead": instead, "sizes": []}
+        request = RankRequest(
+            function=self.name_of(function), ranks=len(inputs), seconds=seconds, instead=instead, sizes=[]
+        )
         key = json.dumps([request, given])
         if again or key not in self.known:
             found = self.ask(request, given, outcomes)
@@ -45,7 +43,7 @@ class Ranks:
 
     def relayed(
         self, function: Callable, cases: list[list[list[Any]]], seconds: float, instead: str
-    ) -> tuple[list[dict[int, dict[str, Any]]], list[list[str]]]:
+    ) -> tuple[list[dict[int, RankResult]], list[list[str]]]:
         """What `recorded_on_ranks` asks for: each case is a call, with its arguments on each of its ranks.
 
         Returns of each call {rank: {"value" or "error", "notes"}}, and the names of each rank's files.
@@ -55,14 +53,14 @@ class Ranks:
             self.message({"calls": [[c, len(x), x[rank]] for c, x in enumerate(cases) if rank < len(x)]})
             for rank in range(max(sizes))
         ]
-        request = {"function": self.name_of(function), "ranks": max(sizes), "seconds": seconds}
-        request |= {"instead": instead, "sizes": sizes}
+        name = self.name_of(function)
+        request = RankRequest(function=name, ranks=max(sizes), seconds=seconds, instead=instead, sizes=sizes)
         key = json.dumps([request, given])
         if key not in self.known:
             self.known[key] = self.ask(request, given, functools.partial(calls, sizes))
         return self.known[key]
 
-    def message(self, inputs: dict[str, Any]) -> dict[str, Any]:
+    def message(self, inputs: dict[str, Any]) -> RankInputs:
         """The inputs of one rank."""
         functions = {name: self.name_of(value) for name, value in inputs.items() if callable(value)}
         data = {name: value for name, value in inputs.items() if not callable(value)}
@@ -70,44 +68,42 @@ class Ranks:
 
     def ask(
         self,
-        request: dict[str, Any],
-        given: list[dict[str, Any]],
-        read: Callable[[Callable[[], dict[str, Any]]], Any],
+        request: RankRequest,
+        given: list[RankInputs],
+        read: Callable[[Callable[[], Any]], Any],
     ) -> Any:
         """What `read` makes of the replies, of which it gets one by each call of a function."""
         if self.gone:
-            raise Gone(self.gone)
+            raise NoAnswerError(self.gone)
         self.gone = "the check before this one was stopped while ranks worked for it"
         try:
             self.channel.send(request)
             for message in given:
                 self.channel.send(message)
             found = read(functools.partial(self.reply, MEETING + SLOWEST * request["seconds"] + 60))
-        except (Lost, Late, KeyError, TypeError, ValueError) as error:
+        except (ChannelError, KeyError, TypeError, ValueError) as error:
             self.gone = f"the ranks' process cannot be asked any more: {error}"
-            raise Gone(self.gone) from error
+            raise NoAnswerError(self.gone) from error
         self.gone = ""
         return found
 
-    def reply(self, seconds: float) -> dict[str, Any]:
+    def reply(self, seconds: float) -> Any:
         reply = self.channel.receive(seconds)
         if "unmet" in reply:
-            raise Unmet(reply["unmet"])
+            raise RanksNotMetError(reply["unmet"])
         return reply
 
 
-def outcomes(reply: Callable[[], dict[str, Any]]) -> list[Outcome]:
+def outcomes(reply: Callable[[], Any]) -> list[Outcome]:
     return [outcome(one) for one in reply()["ranks"]]
 
 
-def calls(
-    sizes: list[int], reply: Callable[[], dict[str, Any]]
-) -> tuple[list[dict[int, dict[str, Any]]], list[list[str]]]:
+def calls(sizes: list[int], reply: Callable[[], Any]) -> tuple[list[dict[int, RankResult]], list[list[str]]]:
     found = [{rank: of_rank(reply()) for rank in range(size)} for size in sizes]
     return found, [sorted(files) for files in reply()["files"]]
 
 
-def of_rank(answer: dict[str, Any]) -> dict[str, Any]:
+def of_rank(answer: RankAnswer) -> RankResult:
     """A rank's part of a call, whatever the student made of that rank."""
     try:
         notes = [[name, *(unpack(x, no_data) for x in rest)] for name, *rest in answer["notes"]]
@@ -118,7 +114,7 @@ def of_rank(answer: dict[str, Any]) -> dict[str, Any]:
         return {"error": "RankEnded: what the rank's process sent is no value", "notes": []}
 
 
-def outcome(answer: dict[str, Any]) -> Outcome:
+def outcome(answer: RankAnswer) -> Outcome:
     """The Outcome that a rank's answer says, whatever the student made of that rank."""
     files = {str(name): tuple(about) for name, about in answer["files"].items()}
     if "value" in answer:

@@ -133,10 +133,10 @@ def build_array(name: str, shape: list[int], data: str, writeable: bool = True) 
     dtype = element(name)
     if not all(isinstance(n, int) and n >= 0 for n in shape) or len(shape) > 32:
         raise ValueError("what arrived has no shape")
-    data = base64.b64decode(data, validate=True)
-    if math.prod(shape) * dtype.itemsize != len(data):
+    elements = base64.b64decode(data, validate=True)
+    if math.prod(shape) * dtype.itemsize != len(elements):
         raise ValueError("an array arrived whose elements do not fit its shape")
-    made = np.frombuffer(bytearray(data), dtype) if data else np.empty(0, dtype)
+    made = np.frombuffer(bytearray(elements), dtype) if elements else np.empty(0, dtype)
     made = made.reshape(shape)
     made.flags.writeable = bool(writeable)
     return made

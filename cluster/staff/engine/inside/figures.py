@@ -4,6 +4,7 @@ Drawing takes as long as most notebooks compute, and nothing is graded by it.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 NOT_DRAWN = "bm90IGRyYXdu"  # stands for a picture's base64
 
@@ -14,7 +15,7 @@ def leave_undrawn(is_undrawn: Callable[[], bool]) -> None:
 
     draw = pylabtools.print_figure
 
-    def print_figure(figure, *args, **kwargs):
+    def print_figure(figure: Any, *args: Any, **kwargs: Any) -> Any:
         return NOT_DRAWN if is_undrawn() else draw(figure, *args, **kwargs)
 
-    pylabtools.print_figure = print_figure
+    pylabtools.print_figure = print_figure  # type: ignore[assignment]

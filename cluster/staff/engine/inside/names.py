@@ -72,11 +72,12 @@ def provided(cells: Iterable[Sequence[str]]) -> set[str]:
 def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
     """The statements of cells [(name, text)] that need only each other, and the names that others bind."""
     found = [statement for number, (_, text) in enumerate(cells) for statement in statements(number, text)]
-    of_cell = defaultdict(set)
+    of_cell: defaultdict[int, set[str]] = defaultdict(set)
     for number, _, binds, _ in found:
         of_cell[number] |= binds or set()
     ours = set(vars(builtins)) | {"__name__", "__class__"}
-    left, before = set(), -1
+    left: set[str] = set()
+    before = -1
     while len(left) != before:
         before, known, chosen = len(left), set(ours), []
         for number, code, binds, uses in found:
@@ -95,7 +96,8 @@ def needed_by(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> list[tup
     statement that binds a name counts, not only the last; a cell that is no Python has none.
     """
     found = [statement for number, cell in enumerate(cells) for statement in statements(number, cell[0])]
-    needed, chosen, before = set(wanted), set(), -1
+    needed, before = set(wanted), -1
+    chosen: set[int] = set()
     while len(chosen) != before:
         before = len(chosen)
         for i, (_, _, binds, uses) in enumerate(found):

@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from cluster.checks.ranks import GRACE, attempt, crowding, files_in
 from cluster.jobs.backends.forked_ranks import LIBRARIES
@@ -33,8 +33,10 @@ from cluster.jobs.rank import rendezvous
 from ..sandbox import namespaces
 from . import names
 from .ask_ranks import MEETING, no_data
-from .channel import Channel, Late, Lost
+from .channel import Channel
 from .codec import Tree, pack, unpack
+from .errors import AnswerTimeoutError, ProcessLostError
+from .messages import NotebookTask, RankAnswer, RankInputs, RankRequest
 from .relay import Relay, work_off
 from .student import TimeLimit, limit
 
@@ -86,7 +88,7 @@ def end_all() -> None:
                 os.unlink(entry.path)
 
 
-def supervise(channel: Channel, task: dict[str, Any]) -> NoReturn:
+def supervise(channel: Channel, task: NotebookTask) -> NoReturn:
     """One call, in a process of its own, which ends with 0 when it has answered."""
     status = 1
     try:
@@ -96,13 +98,13 @@ def supervise(channel: Channel, task: dict[str, Any]) -> NoReturn:
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
         (relay if request["sizes"] else call)(channel, ranks, request)
         status = 0
-    except Lost:
+    except ProcessLostError:
         pass
     finally:
         os._exit(status)
 
 
-def call(channel: Channel, ranks: list[Rank], request: dict[str, Any]) -> None:
+def call(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
     """Send what each of the ranks came to, as one message."""
     if not begun(channel, ranks):
         return
@@ -113,7 +115,7 @@ def call(channel: Channel, ranks: list[Rank], request: dict[str, Any]) -> None:
     channel.send({"ranks": found})
 
 
-def relay(channel: Channel, ranks: list[Rank], request: dict[str, Any]) -> None:
+def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
     """Hand on the ranks' messages; send what each call came to on each rank, and then the ranks' files."""
     if not begun(channel, ranks):
         return
@@ -138,7 +140,7 @@ def begun(channel: Channel, ranks: list[Rank]) -> bool:
         channel.send({"unmet": f"the ranks have not met in {MEETING} s: {met}"})
         return False
     for rank, given in zip(ranks, inputs, strict=True):
-        with contextlib.suppress(Lost):  # it has ended, and its answer will say so
+        with contextlib.suppress(ProcessLostError):  # it has ended, and its answer will say so
             rank.channel.send(given)
     return True
 
@@ -153,7 +155,7 @@ def left(ranks: list[Rank]) -> list[dict[str, tuple[int, str, int]]]:
 class Rank:
     """A rank as its supervisor sees it."""
 
-    def __init__(self, number: int, request: dict[str, Any], task: dict[str, Any], folder: Path):
+    def __init__(self, number: int, request: RankRequest, task: NotebookTask, folder: Path):
         """Fork it, before the supervisor has seen anybody's inputs."""
         self.folder = folder / f"rank-{number}"
         self.folder.mkdir()
@@ -166,19 +168,21 @@ class Rank:
         os.close(theirs_in)
         os.close(theirs_out)
 
-    def answer(self, end: float) -> dict[str, Any]:
+    def answer(self, end: float) -> RankAnswer:
         """Its next message, a dict, or why there is none. Waits until `end` on the clock."""
         try:
             reply = self.channel.receive(max(0.0, end - time.monotonic()))
-        except Late:
+        except AnswerTimeoutError:
             return {"unfinished": "a function"}
-        except Lost as error:
+        except ProcessLostError as error:
             return {"error": f"RankEnded: the rank cannot be asked any more: {error}"}
-        return reply if isinstance(reply, dict) else {"error": "RankEnded: what the rank sent is no answer"}
+        if not isinstance(reply, dict):
+            return {"error": "RankEnded: what the rank sent is no answer"}
+        return cast(RankAnswer, reply)
 
 
 def work(
-    channel: Channel, number: int, request: dict[str, Any], task: dict[str, Any], folder: Path, own: Path
+    channel: Channel, number: int, request: RankRequest, task: NotebookTask, folder: Path, own: Path
 ) -> NoReturn:
     """In the rank: meet the others, learn the inputs, call the function, say what came of it, and stay."""
     try:
@@ -220,14 +224,14 @@ def meet(folder: Path, number: int, ranks: int) -> None:
     stop()
 
 
-def run(request: dict[str, Any], given: dict[str, Any], cells: Sequence[Sequence[Any]]) -> Tree:
+def run(request: RankRequest, given: RankInputs, cells: Sequence[Sequence[Any]]) -> Tree:
     """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
     function, functions = function_of(request, given["functions"], cells)
     return pack(function(**unpack(given["inputs"], no_data), **functions), no_data)
 
 
 def function_of(
-    request: dict[str, Any], arguments: dict[str, str], cells: Sequence[Sequence[Any]]
+    request: RankRequest, arguments: dict[str, str], cells: Sequence[Sequence[Any]]
 ) -> tuple[Any, dict[str, Any]]:
     """(the function of the notebook that is asked for, {argument: function} of those that it is given)."""
     instead = compile(request["instead"], "<instead>", "exec")

@@ -19,9 +19,11 @@ from typing import Any, NoReturn
 from cluster.checks.calls import ENGINE
 
 from . import names
-from .ask_ranks import Ranks, Unmet
+from .ask_ranks import Ranks
 from .channel import Channel
-from .remote import GRACE, Gone, Provided, Student, TooLong, Trials
+from .errors import CheckTimeoutError, NoAnswerError, RanksNotMetError
+from .messages import CheckReply
+from .remote import GRACE, Provided, Student, Trials
 
 LONGEST = 4000  # characters of an error's text
 PRINTED = 20_000  # characters that a check may print
@@ -54,7 +56,7 @@ def main(fds: list[int]) -> None:
         try:
             student.begin_check(task["seconds"], task["before"][name])
             message = judge(name, text, known, student, task["seconds"])
-        except Unmet as error:
+        except RanksNotMetError as error:
             engine.send({"broken": str(error)})
             return
         if message["error"]:
@@ -63,7 +65,7 @@ def main(fds: list[int]) -> None:
 
 
 def too_long(signum: int, frame: FrameType | None) -> NoReturn:
-    raise TooLong
+    raise CheckTimeoutError
 
 
 def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
@@ -75,7 +77,7 @@ def given(cells: Iterable[Sequence[str]], student: Student) -> dict[str, Any]:
     return known
 
 
-def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> dict[str, Any]:
+def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds: float) -> CheckReply:
     """The message about one check."""
     printed, start, error, students = io.StringIO(), time.monotonic(), "", False
     # What computes here and not in a call has the grace as well, so that a call's own limit comes first.
@@ -83,11 +85,11 @@ def judge(name: str, text: str, known: dict[str, Any], student: Student, seconds
     try:
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             run(name, text, known, student)
-    except TooLong:
+    except CheckTimeoutError:
         error = f"TimeLimit: the check took longer than {seconds:g} s"
-    except Gone as raised:
+    except NoAnswerError as raised:
         error = f"NoAnswer: {raised}"
-    except Unmet:
+    except RanksNotMetError:
         raise
     except BaseException as raised:
         error = f"{type(raised).__name__}: {text_of(raised)}"[:LONGEST]

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -23,8 +23,10 @@ from cluster.network.ranks import RealRank, Receive
 from cluster.network.recorded import MOST
 
 from .ask_ranks import no_data
-from .channel import Channel, Late, Lost
+from .channel import Channel
 from .codec import Tree, pack, unpack
+from .errors import ChannelError, ProcessLostError
+from .messages import RankAnswer
 
 SENDS = {"send": 2, "isend": 2, "sendreceive": 3}  # by the name of a call: how many arguments it has
 CALLS = SENDS | {"receive": 1, "ireceive": 1, "wait": 1, "add": 1, "compute": 1}
@@ -57,7 +59,7 @@ class RelayedRank(RealRank):
         self._tell("isend", tree_of(x), self._check(dest))
         return self._request(None, None)
 
-    def ireceive(self, source: int, into: Any = None) -> _Request:
+    def ireceive(self, source: int, into: Any = None) -> Any:
         self._tell("ireceive", self._check(source))
         return self._request(source, into)
 
@@ -78,7 +80,7 @@ class RelayedRank(RealRank):
                 )
             with self._writing:
                 self._channel.send({"call": self._call, "note": [name, *arguments]})
-            answer = self._channel.receive() if name in ASKS else {"value": None}
+            answer: dict[str, Any] = self._channel.receive() if name in ASKS else {"value": None}
         if "deadlock" in answer:
             raise Deadlock(answer["deadlock"])
         return answer["value"] and unpack(answer["value"], no_data)
@@ -95,7 +97,8 @@ class RelayedRank(RealRank):
     def _expect(self, request: Receive) -> None:
         """The relay has the requests."""
 
-    _look = _expect
+    def _look(self, source: int) -> None:
+        """The relay gives a message when it is asked for one."""
 
 
 class _Request:
@@ -191,7 +194,7 @@ class Relay:
                 raise ValueError("it goes on while it waits")
             else:
                 self.note(rank, call, message["note"])
-        except (Lost, Late, ValueError, TypeError, LookupError) as error:
+        except (ChannelError, ValueError, TypeError, LookupError) as error:
             self.lose(rank, error)
 
     def note(self, rank: int, call: int, note: Note) -> None:
@@ -255,15 +258,16 @@ class Relay:
     def send(self, rank: int, message: dict[str, Any]) -> None:
         try:
             self.ranks[rank].send(message)
-        except Lost as error:
+        except ProcessLostError as error:
             self.lose(rank, error)
 
     def lose(self, rank: int, why: Exception) -> None:
         self.lost[rank] = f"RankEnded: the rank cannot be asked any more: {why}"
         self.waiting.pop(rank, None)
 
-    def found(self, call: int, rank: int) -> dict[str, Any]:
+    def found(self, call: int, rank: int) -> RankAnswer:
         """What came of a call on a rank: {"value" or "error", "notes"}."""
-        found = self.ended[call].get(rank, {"error": self.lost.get(rank, LATE)})
+        found: Any = self.ended[call].get(rank, {"error": self.lost.get(rank, LATE)})
         right = isinstance(found, dict) and {"value", "error"} & set(found)
-        return (found if right else {"error": LATE}) | {"notes": self.notes[call][rank]}
+        answer: Any = (found if right else {"error": LATE}) | {"notes": self.notes[call][rank]}
+        return cast(RankAnswer, answer)

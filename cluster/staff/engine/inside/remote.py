@@ -14,8 +14,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .channel import Channel, Late, Lost
+from .channel import Channel
 from .codec import Tree, arrays_in, pack, unpack
+from .errors import AnswerTimeoutError, CheckStopped, CheckTimeoutError, NoAnswerError, ProcessLostError
 
 LONGEST = 300  # characters of what is said of a student's names
 GRACE = 5  # seconds beyond a limit that the student's side has for saying that the limit was met
@@ -23,21 +24,17 @@ GRACE = 5  # seconds beyond a limit that the student's side has for saying that 
 NEVER = (StopIteration, StopAsyncIteration)
 
 
-class Gone(BaseException):
-    """The student's process cannot be asked any more. Not an Exception: no check may take it for one."""
-
-
-class TooLong(BaseException):
-    """The time of this check is over."""
-
-
 class Student:
     """The student's process, asked over a channel."""
 
     def __init__(self, channel: Channel):
-        self.channel, self.gone, self.end, self.functions = channel, "", 0.0, []
-        self.in_place, self.calls, self.replaced = False, 0, []
-        self.named, self.failed, self.ranks = {}, set(), None  # see inside/ask_ranks.py
+        self.channel, self.gone, self.end = channel, "", 0.0
+        self.functions: list[Callable] = []  # of the check, which the student's code may call
+        self.in_place, self.calls = False, 0
+        self.replaced: list[tuple[str, Any, Callable]] = []
+        self.named: dict[int, str] = {}  # by the number of a handle
+        self.failed: set[str] = set()
+        self.ranks: Any = None  # an ask_ranks.Ranks
         self.trials: Trials | None = None
 
     def begin_check(self, seconds: float, before: int) -> None:
@@ -45,24 +42,24 @@ class Student:
         self.until(seconds)
         if self.trials:
             self.trials.until(seconds)
-        with contextlib.suppress(Gone, TooLong, Exception):  # which the check's own questions will meet
+        with contextlib.suppress(CheckStopped, Exception):  # which the check's own questions will meet
             self.ask("go_back", cells=before)
 
     def until(self, seconds: float) -> None:
         """A new check begins, with so much time."""
         self.end, self.functions = time.monotonic() + seconds, []
         self.in_place, self.calls = False, 0
-        with contextlib.suppress(Gone, TooLong, Exception):  # which the check's own questions will meet
+        with contextlib.suppress(CheckStopped, Exception):  # which the check's own questions will meet
             while self.replaced:  # by a check that was ended
                 self.put_back()
 
     def ask(self, do: str, **request: Any) -> dict[str, Any]:
         """The reply (dict) to a request; the student's exceptions are raised here by name."""
         if self.gone:
-            raise Gone(self.gone)
+            raise NoAnswerError(self.gone)
         rest = self.end - time.monotonic()
         if rest <= 0:
-            raise TooLong
+            raise CheckTimeoutError
         why, self.gone = "", "the check before this one was stopped in the middle of a call"
         try:
             self.channel.send({"do": do, "seconds": rest, **request})
@@ -71,14 +68,14 @@ class Student:
                 self.channel.send(self.called_back(reply))
                 reply = self.channel.receive(max(0, self.end - time.monotonic()) + GRACE)
             if not isinstance(reply, dict) or not {"value", "error", "missing"} & set(reply):
-                raise Lost("what it sent is no answer")
-        except Late:
+                raise ProcessLostError("what it sent is no answer")
+        except AnswerTimeoutError:
             why = "your notebook's process did not answer in time, and did not react to being interrupted"
-        except Lost as error:
+        except ProcessLostError as error:
             why = f"your notebook's process cannot be asked any more: {error}"
         self.gone = why
         if why:
-            raise Gone(why)
+            raise NoAnswerError(why)
         if "error" in reply:
             self.raise_as_named(reply["error"])
         return reply
@@ -86,7 +83,7 @@ class Student:
     def raise_as_named(self, error: Any) -> NoReturn:
         name, text = map(str, error) if isinstance(error, list) and len(error) == 2 else ("?", "")
         if name == "TimeLimit":
-            raise TooLong
+            raise CheckTimeoutError
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception) and not issubclass(kind, NEVER):
             try:
@@ -95,14 +92,16 @@ class Student:
                 raised = RuntimeError(f"{name}: {text[:4000]}")
         else:
             raised = RuntimeError(f"{name}: {text[:4000]}")
-        raised.students = True  # told from what the check itself raises (failures.py)
+        raised.students = True  # type: ignore[attr-defined]  # told from what the check itself raises (failures.py)
         raise raised
 
     def called_back(self, request: dict[str, Any]) -> dict[str, Any]:
         """The student's code calls a function that the check handed to it."""
         try:
             number = request["back"]
-            function = self.functions[number] if isinstance(number, int) and number >= 0 else None
+            if not isinstance(number, int) or number < 0:
+                raise LookupError("the check has handed over no such function")
+            function = self.functions[number]
             args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
             held, self.gone = self.gone, ""
             try:
@@ -188,9 +187,9 @@ class Student:
         except (ValueError, LookupError) as error:
             raise self.forged() from error
 
-    def forged(self) -> Gone:
+    def forged(self) -> NoAnswerError:
         self.gone = "your notebook's process cannot be asked any more: what it sent is no value"
-        return Gone(self.gone)
+        return NoAnswerError(self.gone)
 
     def pack(self, value: Any) -> Tree:
         return pack(value, self.wrap)
@@ -252,7 +251,7 @@ class Remote:
     """An object that stays in the student's process."""
 
     __slots__ = ("_kind", "_number", "_student")
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
     __array_ufunc__ = None
 
     def __init__(self, student: Student, number: int, kind: str):

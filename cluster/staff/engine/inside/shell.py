@@ -21,7 +21,8 @@ class Record:
     """The outputs of the running cell, as nbformat writes them."""
 
     def __init__(self, room: int):
-        self.room, self.cut, self.outputs = room, False, []
+        self.room, self.cut = room, False
+        self.outputs: list[dict[str, Any]] = []
         self.undrawn = False  # the figures of this cell need not be drawn
 
     def add(self, output: dict[str, Any]) -> None:
@@ -81,6 +82,8 @@ class Stream:
 class Result(DisplayHook):
     """Keeps the value of a cell's last expression."""
 
+    shell: Any  # a Shell
+
     def write_output_prompt(self) -> None:
         """The number of the result is written with it."""
 
@@ -113,7 +116,7 @@ class Shell(InteractiveShell):
 
     displayhook_class = Result
     display_pub_class = Publisher
-    record: Record | None = None
+    record = Record(0)
 
     def _showtraceback(self, etype: type, evalue: BaseException, stb: Iterable[str]) -> None:
         self.record.add(

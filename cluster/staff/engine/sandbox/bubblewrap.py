@@ -188,6 +188,7 @@ class Child:
     """A process in a sandbox; `stdin`, `stdout` and `stderr` are the engine's ends of its pipes."""
 
     def __init__(self, process: subprocess.Popen[bytes], group: Group):
+        assert process.stdin and process.stdout and process.stderr  # pipes, all three
         self.process, self.group, self.pid = process, group, process.pid
         self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
 

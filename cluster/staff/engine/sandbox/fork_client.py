@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import select
@@ -14,10 +13,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from queue import SimpleQueue
+from typing import IO
 
 from cluster.jobs.backends.forked_ranks import LIBRARIES
 
-from ..inside.channel import Late, Lost
+from ..inside.errors import AnswerTimeoutError, ProcessLostError
 from ..verdict import Limits
 from .bubblewrap import WRITABLE, Sandbox, close, within
 from .cgroups import Group
@@ -42,7 +43,7 @@ class Servers:
     def trial(self, text: str) -> str:
         """Why no sandbox can be forked on this machine, or "". The server is that for a notebook's `text`.
 
-        Raises Late where nothing can be said, because the machine is too busy.
+        Raises AnswerTimeoutError if the machine is too busy to tell.
         """
         for path in self.sandbox.python:
             if within(path, WRITABLE):  # which each child covers by an empty folder of its own
@@ -50,11 +51,11 @@ class Servers:
         try:
             self.server_for(text).start("cluster.staff.engine.inside.student").stop()
             return ""
-        except Lost as error:
+        except ProcessLostError as error:
             return str(error)
 
     def server_for(self, text: str) -> Server:
-        """The server for a notebook with this code. Raises Lost or Late."""
+        """The server for a notebook with this code. Raises ProcessLostError or AnswerTimeoutError."""
         modules = LIGHT + HEAVY if any(name in text for name in NEED_HEAVY) else LIGHT
         with self.lock:
             server = self.running.get(modules)
@@ -73,44 +74,32 @@ class Server:
     """One fork server; `modules` are what it holds imported."""
 
     def __init__(self, sandbox: Sandbox, modules: tuple[str, ...]):
-        self.limits, self.lock, self.process = sandbox.limits, threading.Lock(), None
+        self.limits, self.lock = sandbox.limits, threading.Lock()
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = sandbox.command(
             "cluster.staff.engine.sandbox.fork_server", theirs.fileno(), *modules, nested=True
         )
-        started = threading.Event()
-        threading.Thread(target=self._hold, args=(command, theirs, started), daemon=True).start()
-        started.wait()
-        if self.process is None:
+        started: SimpleQueue[subprocess.Popen[bytes] | None] = SimpleQueue()
+        threading.Thread(target=hold, args=(command, theirs, started), daemon=True).start()
+        process = started.get()
+        if process is None:
             self.socket.close()
-            raise Lost("the fork server could not be started")
+            raise ProcessLostError("the fork server could not be started")
+        assert process.stderr
+        self.process, self.stderr = process, process.stderr
         self.socket.settimeout(STARTING)
         try:
             reply = self.socket.recv(100)
         except TimeoutError as error:
             self.close()
-            raise Late(f"the fork server has not imported its modules in {STARTING} s") from error
+            raise AnswerTimeoutError(
+                f"the fork server has not imported its modules in {STARTING} s"
+            ) from error
         if reply != b"ready":
             self.process.kill()
-            why = self.process.stderr.read().decode(errors="replace").strip()
+            why = self.stderr.read().decode(errors="replace").strip()
             self.close()
-            raise Lost(f"the fork server did not start: {why}")
-
-    def _hold(self, command: list[str], theirs: socket.socket, started: threading.Event) -> None:
-        # The sandbox ends with the thread that started it, so that thread stays until the sandbox has ended.
-        try:
-            self.process = subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env={"PATH": os.environ.get("PATH", os.defpath)},
-            )
-        finally:
-            theirs.close()
-            started.set()
-        self.process.wait()
+            raise ProcessLostError(f"the fork server did not start: {why}")
 
     def alive(self) -> bool:
         return self.process.poll() is None
@@ -131,7 +120,7 @@ class Server:
                 socket.send_fds(self.socket, [request], [*theirs, *fds])
         except OSError as error:
             child.stop()
-            raise Lost(f"the fork server has ended: {error}") from error
+            raise ProcessLostError(f"the fork server has ended: {error}") from error
         finally:
             for fd in theirs:
                 os.close(fd)
@@ -146,32 +135,59 @@ class Server:
         """End the server and all its children."""
         self.process.kill()
         self.process.wait()
-        self.process.stderr.close()
+        self.stderr.close()
         self.socket.close()
+
+
+def hold(
+    command: list[str], theirs: socket.socket, started: SimpleQueue[subprocess.Popen[bytes] | None]
+) -> None:
+    """Start a fork server, hand it to `started`, and wait for its end.
+
+    A sandbox ends with the thread that started it, so that thread stays until the sandbox has ended.
+    """
+    process = None
+    try:
+        process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ.get("PATH", os.defpath)},
+        )
+    finally:
+        theirs.close()
+        started.put(process)
+    process.wait()
 
 
 class Forked:
     """A child of a fork server, as `sandbox.Child`. Its first process is known by a handle, not a number."""
 
-    def __init__(self, told: socket.socket, streams: list[io.FileIO], limits: Limits):
+    def __init__(self, told: socket.socket, streams: Sequence[IO[bytes]], limits: Limits):
         self.limits = limits
-        self.told, self.handle, self.pid, self.group = told, None, None, Group([])
+        self.told, self.pid, self.group = told, 0, Group([])
+        self.handle: int | None = None
         self.stdin, self.stdout, self.stderr = streams
 
     def meet(self) -> None:
-        """Learn from the kernel which process this is, and limit it. Raises Lost or Late."""
+        """Learn from the kernel which process this is, and limit it.
+
+        Raises ProcessLostError or AnswerTimeoutError.
+        """
         self.told.settimeout(STARTING)
         try:
             reply, extra, _, _ = self.told.recvmsg(100, socket.CMSG_SPACE(CREDENTIALS.size))
         except TimeoutError as error:
-            raise Late("the fork server made no child") from error
+            raise AnswerTimeoutError("the fork server made no child") from error
         if reply != b"here":
             why = (
                 self.stderr.read(2000).decode(errors="replace")
                 if select.select([self.stderr], [], [], 1)[0]
                 else ""
             )
-            raise Lost(f"the fork server made no child: {why or 'it has ended'}")
+            raise ProcessLostError(f"the fork server made no child: {why or 'it has ended'}")
         self.pid = next(CREDENTIALS.unpack(data[: CREDENTIALS.size])[0] for _, _, data in extra)
         self.handle = os.pidfd_open(self.pid)
         self.group = Group.make(self.limits)

@@ -36,7 +36,7 @@ CALLS = {
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def call(name: str, *arguments: int | bytes | None) -> None:
+def call(name: str, *arguments: int | bytes | ctypes.c_char_p | None) -> None:
     """A function of libc. Raises OSError."""
     if getattr(libc, name)(*arguments) == -1:
         number = ctypes.get_errno()
