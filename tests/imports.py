@@ -26,7 +26,7 @@ def arrows(root: Path) -> set[Arrow]:
     return {
         (name, target)
         for name, path in known.items()
-        for target in imported(path.read_text(encoding="utf-8"), package_of(name, path), known)
+        for target in imported(ast.parse(path.read_text(encoding="utf-8")), package_of(name, path), known)
         if target != name
     }
 
@@ -36,9 +36,9 @@ def package_of(name: str, path: Path) -> str:
     return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 
-def imported(text: str, package: str, known: Iterable[str]) -> Iterator[str]:
+def imported(tree: ast.AST, package: str, known: Iterable[str]) -> Iterator[str]:
     """The modules among `known` that code imports, also by `import_module` and `from . import x`."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             targets = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

@@ -9,6 +9,11 @@ from . import ROOT, verify
 from .grading.courses import make_course, write_mutant
 
 SENTENCE = '    raise ValueError(f"{x} is no number")\n'
+TYPES = """\
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from .distributed import RANKS
+"""
 COURSE = {  # a second unit, and a package; unit 99 is the assignment of `make_course`
     "lectures/text/98_other.py": "# %% [markdown]\n# # Other\n\n# %%\nimport cluster.training.data as data\n",
     "lectures/text/99_topic.py": "# %% [markdown]\n# # Topic\n\n# %%\n%matplotlib inline\n"
@@ -20,7 +25,8 @@ COURSE = {  # a second unit, and a package; unit 99 is the assignment of `make_c
     "cluster/checks/__init__.py": "from .compare import close\n",
     "cluster/checks/compare.py": f"def close(x):\n    return x\n    # as is\n{SENTENCE}",
     "cluster/training/__init__.py": "",
-    "cluster/training/data.py": "from cluster.jobs import log\n\nSIZE = 28\n",
+    "cluster/training/data.py": "from cluster.jobs import log\n\nSIZE = 28\n\n\n"
+    "def load(n=1): ...\n\n\nclass Part:\n    size: int\n    start: int = 0\n",
     "cluster/training/distributed.py": "RANKS = 2\n",
     "cluster/network/__init__.py": "",
     "cluster/jobs/__init__.py": "def log(): ...\n",
@@ -35,6 +41,14 @@ CHANGES = [  # file, old text, new text, units that are out of date then
     ("cluster/checks/compare.py", "is no number", "is not a number", ""),
     ("cluster/checks/compare.py", "return x", "return 2 * x", "99"),
     ("cluster/training/data.py", "28", "32", "98"),
+    ("cluster/training/data.py", "SIZE = 28", "SIZE: int = 28", ""),
+    ("cluster/training/data.py", "load(n=1)", "load(n: int = 1) -> None", ""),
+    ("cluster/training/data.py", "load(n=1)", "load(n=2)", "98"),
+    ("cluster/training/data.py", "size: int", "size: float", ""),
+    ("cluster/training/data.py", "size: int", "length: int", "98"),
+    ("cluster/training/data.py", "start: int = 0", "start = 0", "98"),  # no field any more
+    ("cluster/training/data.py", "start: int = 0", "start: ClassVar[int] = 0", "98"),
+    ("cluster/training/data.py", "SIZE =", f"{TYPES}\nSIZE =", ""),
     ("cluster/training/distributed.py", "2", "3", ""),  # no unit imports it
     ("cluster/lecture.py", "guess(): ...", "guess(n): ...", "99"),
     ("cluster/system/processes.py", "1", "2", ""),

@@ -10,8 +10,8 @@ which commit, in how many minutes, and a digest of each thing that its results d
     pins                    of LIBRARIES
 
 The platform (jobs, slurm, system, pages, staff) and the machine are left out: they have tests of their own,
-and `make test` grades a few submissions of each unit on them. Comments, docstrings, Markdown cells and the
-messages of assertions and errors are no part of a digest of code: a corrected sentence costs nothing.
+and `make test` grades a few submissions of each unit on them. Comments, docstrings, Markdown cells, type
+annotations and the messages of assertions and errors are not part of a digest of code: they change no result.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ ROOMS = re.compile(r"cluster\.(checks|training|network)(\.|$)|cluster\.lecture$"
 RUN = re.compile(r"\bruns/([\w.-]+\.\w+)")
 # Lines that are no Python, or comments with a meaning: they become statements.
 MARK = re.compile(r"(?m)^(\s*)([%!?].*|#.*(?:AUTOTEST|BEGIN (?:SOLUTION|HIDDEN)|END (?:SOLUTION|HIDDEN)).*)$")
+TYPING = ("__future__", "collections.abc", "types", "typing")  # imported for annotations, or read by a name
+READ = re.compile(r"\b(ClassVar|InitVar|KW_ONLY)\b")  # annotations that make no field of a dataclass
 FILE = Path("tests", "verified.toml")
 HEAD = """\
 # The units that were verified as a whole, with a digest of each thing that they depend on (tests/verify.py).
@@ -119,7 +121,7 @@ def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[An
 def modules(root: Path, code: Iterable[str]) -> list[Path]:
     """The modules of ROOMS that code imports, directly or by way of others of ROOMS."""
     files, targets = package(root)
-    todo = [name for source in code for name in imports.imported(_marked(source), "", files)]
+    todo = [name for source in code for name in imports.imported(_without_types(_marked(source)), "", files)]
     found: set[str] = set()
     while todo:
         name = todo.pop()
@@ -131,11 +133,12 @@ def modules(root: Path, code: Iterable[str]) -> list[Path]:
 
 @cache
 def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
-    """The package's modules, and what each imports: ({module: file}, {module: modules})."""
-    targets: dict[str, list[str]] = {}
-    for name, target in imports.arrows(root):
-        targets.setdefault(name, []).append(target)
-    return imports.modules(root), targets
+    """The package's modules, and what each imports when it runs: ({module: file}, {module: modules})."""
+    files = imports.modules(root)
+    return files, {
+        name: [*imports.imported(_without_types(path.read_text()), imports.package_of(name, path), files)]
+        for name, path in files.items()
+    }
 
 
 def pins(root: Path) -> Digests:
@@ -160,15 +163,62 @@ def cell_of(cell: Any) -> Any:
 
 
 def tree_of(source: str) -> Any:
-    """Python source as a syntax tree without docstrings and messages; the lines of what is no Python."""
+    """Python source as a tree without docstrings, messages and types; the lines of what is no Python."""
     try:
-        return _plain(ast.parse(_marked(source)))
+        return _plain(_without_types(_marked(source)))
     except SyntaxError:
         return source.splitlines()
 
 
 def _marked(source: str) -> str:
     return MARK.sub(lambda line: f"{line[1]}__line__({line[2]!r})", source)
+
+
+def _without_types(source: str) -> ast.AST:
+    return _TypesRemover().visit(ast.parse(source))
+
+
+class _TypesRemover(ast.NodeTransformer):
+    """Removes annotations, and imports that only they use.
+
+    A class keeps the names that it annotates, because they are the fields of a dataclass or a named tuple.
+    """
+
+    in_class = False
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+        node.returns = None
+        return self._visit_body(node, in_class=False)
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._visit_body(node, in_class=True)
+
+    def _visit_body(self, node: ast.AST, in_class: bool) -> ast.AST:
+        before, self.in_class = self.in_class, in_class
+        self.generic_visit(node)
+        self.in_class = before
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
+        self.generic_visit(node)
+        if self.in_class:
+            if not READ.search(ast.unparse(node.annotation)):
+                node.annotation = ast.Constant(None)
+            return node
+        return ast.Assign([node.target], node.value, lineno=node.lineno) if node.value else None
+
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        return node.orelse if ast.unparse(node.test).endswith("TYPE_CHECKING") else node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.AST | None:
+        return None if node.module in TYPING and not node.level else node
 
 
 def _plain(node: Any) -> Any:
