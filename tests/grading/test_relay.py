@@ -141,6 +141,104 @@ def get(rank):
         if name.startswith(f"r{rank}:"):
             return float(name[3:])
 """,
+    "the folder of the notebook": """
+import time
+def put(rank, x):
+    with open(f"/submission/here-{rank}", "w") as file: file.write(str(x[0]))
+def get(rank):
+    try:
+        with open(f"/submission/here-{rank}") as file: return float(file.read())
+    except (OSError, ValueError):
+        return None
+""",
+    "free space": """
+import os, time
+def put(rank, x):
+    if rank == 1:
+        with open("filled", "wb") as file: file.write(bytes(int(x[0]) * 2**20))
+def get(rank):
+    if rank == 0:
+        return 0.0
+    disk = os.statvfs(".")
+    used = (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+    return used // 2**20 or None
+""",
+    "keys": """
+import ctypes, time
+libc = ctypes.CDLL(None)
+def put(rank, x):
+    text = str(x[0]).encode()
+    for ring in (-3, -4, -5):
+        libc.syscall(248, b"user", f"here-{rank}".encode(), text, len(text), ring)
+def get(rank):
+    for ring in (-3, -4, -5):
+        key = libc.syscall(250, 10, ring, b"user", f"here-{rank}".encode(), 0)
+        made = ctypes.create_string_buffer(100)
+        if key > 0 and libc.syscall(250, 11, key, made, 100, 0) > 0:
+            return float(made.value)
+""",
+    "a terminal": """
+import glob, os, time, tty
+found = {}
+def put(rank, x):
+    try:
+        master, slave = os.openpty()
+    except OSError:
+        return
+    tty.setraw(slave)
+    os.write(master, f"{rank}:{x[0]};".encode() * 20)
+def get(rank):
+    for path in glob.glob("/dev/pts/[0-9]*"):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
+            parts = [part.split(":") for part in os.read(fd, 30).decode().split(";")]
+            found.update((int(p[0]), float(p[1])) for p in parts if len(p) == 2 and "." in p[1])
+        except (OSError, ValueError):
+            pass
+    return found.get(rank)
+""",
+    "numbers of signals": """
+import ctypes, os, signal, time
+libc, found = ctypes.CDLL(None), {}
+def put(rank, x):
+    signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+    time.sleep(0.5)
+    for pid in range(os.getpid() - 3, os.getpid() + 4):
+        if pid > 1 and pid not in (os.getpid(), os.getppid()):
+            libc.sigqueue(pid, 40, ctypes.c_void_p(rank * 1000 + int(x[0])))
+def get(rank):
+    info, mask, now = (ctypes.c_int * 32)(), (ctypes.c_ulong * 16)(1 << 39), (ctypes.c_long * 2)(0, 0)
+    while libc.sigtimedwait(mask, info, now) == 40:
+        found[info[6] // 1000] = float(info[6] % 1000)
+    return found.get(rank)
+""",
+    "limits of a process": """
+import resource, time
+RT = resource.RLIMIT_RTTIME
+def put(rank, x): resource.setrlimit(RT, (10**6 + rank * 1000 + int(x[0]), resource.getrlimit(RT)[1]))
+def get(rank):
+    for pid in range(1, 400):
+        try:
+            kept = resource.prlimit(pid, RT)[0] - 10**6 - rank * 1000
+        except OSError:
+            continue
+        if 0 <= kept < 1000:
+            return float(kept)
+""",
+    "locks on a file that all read": """
+import fcntl, os, struct, time
+fds = [os.open("/etc/passwd", os.O_RDONLY) for _ in range(2)]
+def put(rank, x): lock(fds[0], 37, fcntl.F_RDLCK, 10_000 * (rank + 1) + int(x[0]), 1)
+def get(rank):
+    found = lock(fds[1], 36, fcntl.F_WRLCK, 10_000 * (rank + 1), 9_999)
+    return float(found[2] % 10_000) if found[0] != fcntl.F_UNLCK else None
+def lock(fd, how, kind, start, size):
+    try:
+        made = fcntl.fcntl(fd, how, struct.pack("hhqqi4x", kind, 0, start, size, 0))
+    except OSError:
+        return [fcntl.F_UNLCK, 0, 0]
+    return struct.unpack("hhqqi4x", made)
+""",
 }
 
 

@@ -41,7 +41,8 @@ from .relay import Relay, work_off
 from .student import TimeLimit, limit
 
 DUMPABLE = 4  # of prctl(2)
-PRIVATE = ("/tmp", "/dev/shm")
+PRIVATE = ("/tmp", "/dev/shm", "/submission")
+TERMINALS = "/dev/pts"
 CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle machine
 
 
@@ -95,6 +96,8 @@ def supervise(channel: Channel, task: NotebookTask) -> NoReturn:
         request = channel.receive()
         request["seconds"] *= crowding()
         folder = Path(tempfile.mkdtemp())
+        with contextlib.suppress(PermissionError):  # what is mounted here ends with this process
+            namespaces.call("unshare", namespaces.MOUNTS)
         ranks = [Rank(r, request, task, folder) for r in range(request["ranks"])]
         (relay if request["sizes"] else call)(channel, ranks, request)
         status = 0
@@ -162,11 +165,21 @@ class Rank:
         source, theirs_out = os.pipe()
         theirs_in, target = os.pipe()
         self.channel = Channel(source, target)
-        self.pid = os.fork()
+        self.pid = self.fork(task["limits"]["size"] if request["sizes"] else 0)
         if self.pid == 0:
             work(Channel(theirs_in, theirs_out), number, request, task, folder, self.folder)
         os.close(theirs_in)
         os.close(theirs_out)
+
+    def fork(self, size: int) -> int:
+        """As os.fork(); with a size, on a disk of that size and with process ids of its own."""
+        try:
+            if size:
+                namespaces.empty(size, [str(self.folder)])
+                return namespaces.fork_apart()
+        except PermissionError:  # a sandbox without the fork server: see the README
+            pass
+        return os.fork()
 
     def answer(self, end: float) -> RankAnswer:
         """Its next message, a dict, or why there is none. Waits until `end` on the clock."""
@@ -194,9 +207,11 @@ def work(
                     os.close(fd)
         limit(**task["limits"])
         if request["sizes"]:
-            with contextlib.suppress(PermissionError):  # a sandbox without the fork server: see the README
-                namespaces.part(own, task["limits"]["size"], PRIVATE)
+            with contextlib.suppress(PermissionError):
+                namespaces.part(own, task["limits"]["size"], (*PRIVATE, TERMINALS))
         namespaces.drop()
+        if request["sizes"]:
+            namespaces.deny_meeting()
         os.chdir(own)
         if not request["sizes"]:
             meet(folder, number, request["ranks"])

@@ -13,26 +13,39 @@ import os
 import resource
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 NEW = (
     0x00020000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 )  # mount uts ipc user pid net
 PART = 0x00020000 | 0x08000000 | 0x40000000  # mount ipc net
+MOUNTS, PROCESS_IDS = 0x00020000, 0x20000000
 NO_SUID, NO_DEV, NO_EXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18  # of mount(2)
 DEATH_SIGNAL, NO_NEW_PRIVS, DROP_BOUND = 1, 38, 24  # of prctl(2)
 CAPABILITIES = 64
-KEYCTL = {"x86_64": 250, "aarch64": 219}
 UP = 0x1  # IFF_UP
 SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 SET_SECCOMP, SECCOMP, FILTER = 22, 22, 2  # of prctl(2)
 ALLOW, DENY = 0x7FFF0000, 0x00050001  # of seccomp(2): all is well; EPERM
-# By the name of an architecture: its number, and the numbers of seccomp, ptrace, setrlimit, prlimit64, prctl.
+LOAD, EQUAL, ABOVE, END = 0x20, 0x15, 0x35, 0x06  # instructions of a filter
+ARGUMENTS = 16  # offset of a call's arguments in the kernel's struct seccomp_data, eight bytes each
+Instruction = tuple[int, int, int, int]  # instruction, jumps if true and if false, value
+LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # of fcntl(2): locks, leases, watches
+FAMILIES = (1, 2, 10, 16)  # of socket(2): unix, inet, inet6, netlink
+# The numbers of system calls, by the name of an architecture.
 CALLS = {
-    "x86_64": (0xC000003E, 317, 101, 160, 302, 157),
-    "aarch64": (0xC00000B7, 277, 117, 164, 261, 167),
-}
+    "x86_64": {
+        "architecture": 0xC000003E, "seccomp": 317, "ptrace": 101, "setrlimit": 160, "prlimit": 302,
+        "prctl": 157, "socket": 41, "fcntl": 72, "flock": 73, "add_key": 248, "request_key": 249,
+        "keyctl": 250, "inotify_add_watch": 254, "fanotify_init": 300,
+    },
+    "aarch64": {
+        "architecture": 0xC00000B7, "seccomp": 277, "ptrace": 117, "setrlimit": 164, "prlimit": 261,
+        "prctl": 167, "socket": 198, "fcntl": 25, "flock": 32, "add_key": 217, "request_key": 218,
+        "keyctl": 219, "inotify_add_watch": 27, "fanotify_init": 262,
+    },
+}  # fmt: skip
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -83,7 +96,7 @@ def empty(disk: int, folders: Iterable[str]) -> None:
 
 
 def part(own: Path, disk: int, folders: Iterable[str]) -> None:
-    """Share no network, no files and no objects in memory with other ranks; see no other process.
+    """Share no network, no files and no objects in memory with other ranks.
 
     own: the folder in one of `folders` that this process keeps. Raises PermissionError without the right.
     """
@@ -98,6 +111,22 @@ def part(own: Path, disk: int, folders: Iterable[str]) -> None:
     raise_loopback()
 
 
+def fork_apart() -> int:
+    """As os.fork(), but the child is the first process of a namespace of process ids of its own.
+
+    Raises PermissionError without the right.
+    """
+    ours = os.open("/proc/self/ns/pid", os.O_RDONLY)
+    try:
+        call("unshare", PROCESS_IDS)
+        pid = os.fork()
+        if pid:
+            call("setns", ours, PROCESS_IDS)
+        return pid
+    finally:
+        os.close(ours)
+
+
 def raise_loopback() -> None:
     """127.0.0.1, the only address there is, for ranks that have to meet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -106,9 +135,8 @@ def raise_loopback() -> None:
 
 def forget_keys() -> None:
     """A session keyring of its own: the one that a fork inherits is shared."""
-    number = KEYCTL.get(os.uname().machine)
-    if number:
-        libc.syscall(number, 1, None)
+    if calls := CALLS.get(os.uname().machine):
+        libc.syscall(calls["keyctl"], 1, None)
 
 
 def drop() -> None:
@@ -124,27 +152,57 @@ def deny_own_kill() -> None:
     """Deny this process and its children the calls by which they could have the kernel kill it.
 
     These are strict seccomp, a limit of CPU time that it sets for itself, and a tracer that kills on exit.
-    A SIGKILL of a sandbox's first process is then never its own doing. Architectures that CALLS lacks have
-    no such filter.
+    A SIGKILL of a sandbox's first process is then never its own doing. Nor are there sockets of kinds that no
+    network namespace holds, such as those to a virtual machine's host.
     """
-    if os.uname().machine not in CALLS:
-        return
-    machine, seccomp, ptrace, setrlimit, prlimit, prctl = CALLS[os.uname().machine]
-    number, arch, first, second, third = 0, 4, 16, 24, 32  # offsets in the kernel's struct seccomp_data
-    load, equal, above, end = 0x20, 0x15, 0x35, 0x06
-    rules = [
-        (load, 0, 0, arch), (equal, 1, 0, machine), (end, 0, 0, DENY),
-        (load, 0, 0, number), (above, 0, 1, 0x40000000), (end, 0, 0, DENY),  # x32
-        *((equal, 0, 1, seccomp), (end, 0, 0, DENY)),
-        *((equal, 0, 1, ptrace), (end, 0, 0, DENY)),
-        *((equal, 0, 4, setrlimit), (load, 0, 0, first), (equal, 0, 1, resource.RLIMIT_CPU)),
-        *((end, 0, 0, DENY), (end, 0, 0, ALLOW)),
-        *((equal, 0, 8, prlimit), (load, 0, 0, second), (equal, 0, 5, resource.RLIMIT_CPU)),
-        *((load, 0, 0, third), (equal, 0, 2, 0), (load, 0, 0, third + 4), (equal, 1, 0, 0)),
-        *((end, 0, 0, DENY), (end, 0, 0, ALLOW)),
-        *((equal, 0, 3, prctl), (load, 0, 0, first), (equal, 0, 1, SET_SECCOMP), (end, 0, 0, DENY)),
-        (end, 0, 0, ALLOW),
-    ]  # fmt: skip
-    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *rule) for rule in rules))
-    program = struct.pack("@HP", len(rules), ctypes.addressof(code))
+    if calls := CALLS.get(os.uname().machine):
+        cpu = resource.RLIMIT_CPU
+        deny(
+            calls,
+            *(denied(calls["seccomp"]), denied(calls["ptrace"]), denied(calls["setrlimit"], 0, [cpu])),
+            [
+                *((EQUAL, 0, 8, calls["prlimit"]), (LOAD, 0, 0, ARGUMENTS + 8), (EQUAL, 0, 5, cpu)),
+                *((LOAD, 0, 0, ARGUMENTS + 16), (EQUAL, 0, 2, 0)),
+                *((LOAD, 0, 0, ARGUMENTS + 20), (EQUAL, 1, 0, 0)),
+                *((END, 0, 0, DENY), (END, 0, 0, ALLOW)),
+            ],
+            denied(calls["prctl"], 0, [SET_SECCOMP]),
+            denied(calls["socket"], 0, FAMILIES, unless=True),
+        )
+
+
+def deny_meeting() -> None:
+    """Deny a rank the calls by which it could meet others that share the kernel and read-only files with it.
+
+    These are keys, locks on files, watches of files, and sockets of kinds that no network namespace holds.
+    """
+    if calls := CALLS.get(os.uname().machine):
+        names = ("add_key", "request_key", "keyctl", "flock", "inotify_add_watch", "fanotify_init")
+        locks, sockets = denied(calls["fcntl"], 1, LOCKS), denied(calls["socket"], 0, FAMILIES, unless=True)
+        deny(calls, locks, sockets, *(denied(calls[name]) for name in names))
+
+
+def denied(
+    number: int, argument: int = 0, values: Sequence[int] = (), unless: bool = False
+) -> list[Instruction]:
+    """Instructions that deny a call: always, or if an argument is one of `values` (unless: if it is none)."""
+    if not values:
+        return [(EQUAL, 0, 1, number), (END, 0, 0, DENY)]
+    ends = [(END, 0, 0, DENY if unless else ALLOW), (END, 0, 0, ALLOW if unless else DENY)]
+    compared = [(EQUAL, len(values) - i, 0, value) for i, value in enumerate(values)]
+    body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, *ends]
+    return [(EQUAL, 0, len(body), number), *body]
+
+
+def deny(calls: dict[str, int], *rules: list[Instruction]) -> None:
+    """Install a filter of system calls, for this process and its children. Other architectures have none."""
+    number, arch = 0, 4  # offsets in the kernel's struct seccomp_data
+    instructions = [
+        *((LOAD, 0, 0, arch), (EQUAL, 1, 0, calls["architecture"]), (END, 0, 0, DENY)),
+        *((LOAD, 0, 0, number), (ABOVE, 0, 1, 0x40000000), (END, 0, 0, DENY)),  # x32
+        *(instruction for rule in rules for instruction in rule),
+        (END, 0, 0, ALLOW),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *line) for line in instructions))
+    program = struct.pack("@HP", len(instructions), ctypes.addressof(code))
     call("prctl", SECCOMP, FILTER, ctypes.c_char_p(program), 0, 0)
