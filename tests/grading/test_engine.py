@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from cluster.staff.engine.inside.errors import AnswerTimeoutError
 from cluster.staff.engine.sandbox import bubblewrap, fork_client, leftovers, unprivileged
 from cluster.staff.engine.submission import GradedNotebook
 
-from .. import ALL
+from .. import ALL, ROOT
 from .sandboxes import STUB, PatientEngine, assignment, cell, filled, need, patiently, tiny
 
 CANARY = "canary-8c1f"
@@ -372,6 +373,8 @@ try:
     with open("large", "wb") as file: file.truncate(2**33)
     seen["large"] = "written"
 except OSError as error: seen["large"] = type(error).__name__
+disks = [os.statvfs(folder) for folder in ("/submission", "/tmp", "/dev/shm")]
+seen["disks"] = [disk.f_blocks * disk.f_frsize for disk in disks]
 for name in ("DATA", "NPROC", "FSIZE", "CPU", "CORE"):
     seen[name] = resource.getrlimit(getattr(resource, "RLIMIT_" + name))
 print(repr(seen))
@@ -395,6 +398,31 @@ def test_the_barriers_of_a_sandbox(engine, cold, how):
     assert seen["large"] == "OSError"
     data = {"DATA": LIMITS.memory, "NPROC": LIMITS.processes, "FSIZE": LIMITS.disk, "CORE": 0}
     assert {name: seen[name] for name in data} == {name: (most, most) for name, most in data.items()}
+
+
+def test_the_default_limits_hold():
+    """Are the limits of a sandbox those that the README states if an instructor sets none?
+
+    Whoever changes a default changes what a submission may use: here, in the README, and for every course.
+    """
+    need()
+    MIB = 2**20
+    stated = {"cell": 60, "check": 180, "total": 300, "processes": 1024, "memory": 4096 * MIB}
+    stated |= {"disk": 256 * MIB, "files": 200 * MIB, "output": 2 * MIB}
+    assert dataclasses.asdict(Limits()) == stated
+    with PatientEngine(workers=1) as engine:
+        verdict = engine.grade(tiny(RIGHT, before=BARRIERS))
+    assert outcome(verdict).score == 2
+    seen = ast.literal_eval(verdict.notebook.cells[1].outputs[0]["text"])
+    held = {"DATA": 4096 * MIB, "NPROC": 1024, "FSIZE": 256 * MIB, "CPU": 1200, "CORE": 0}
+    assert {name: seen[name] for name in held} == {name: (most, most) for name, most in held.items()}
+    assert seen["disks"] == [256 * MIB] * 3
+    readme = (ROOT / "cluster" / "staff" / "engine" / "README.md").read_text(encoding="utf-8")
+    for row in (
+        "| `memory` | 4 GiB |", "| `processes` | 1,024 |", "| `disk` | 256 MiB |", "| `output` | 2 MiB |",
+        "| `cell`, `check`, `total` | 60 s, 180 s, 300 s |", "| `files` | 200 MiB |",
+    ):  # fmt: skip
+        assert row in readme, row
 
 
 TRACES = """
