@@ -115,7 +115,11 @@ def call(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
     found = [rank.answer(end) for rank in ranks]
     for answer, files in zip(found, left(ranks), strict=True):
         answer["files"] = files
-    channel.send({"ranks": found})
+    try:
+        channel.send({"ranks": found})
+    except ValueError as error:  # too large together
+        why = f"RankEnded: the results of the ranks cannot be sent: {error}"
+        channel.send({"ranks": [{"error": why, "files": answer["files"]} for answer in found]})
 
 
 def relay(channel: Channel, ranks: list[Rank], request: RankRequest) -> None:
