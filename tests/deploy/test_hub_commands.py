@@ -84,15 +84,19 @@ def test_one_rule_for_users(user):
 
 
 @as_root
-def test_a_user_with_a_dot_can_be_made(tmp_path):
-    """Does this system's useradd take it, and its other commands, too?"""
+def test_a_user_with_a_dot_can_be_made(tmp_path, monkeypatch):
+    """Does this system's useradd take it, and its other commands, too? Do these run only if they must?"""
     user = f"t{os.getpid() % 100000}.x-1"
     assert roster.USER.fullmatch(user)
     book = users.Accounts(tmp_path, tmp_path)
     try:
         assert book.ensure(roster.Person("A", user, "student"))
         assert users.acting(user, os.getuid) == users.unix_user(user).pw_uid == book.all()[user]
-        assert book.lock(user) and not book.ensure(roster.Person("A", user, "student"))
+        assert book.lock(user) and users.is_locked(user) and not book.lock(user)
+        assert not book.ensure(roster.Person("A", user, "student")) and not users.is_locked(user)
+        with monkeypatch.context() as here:
+            here.setattr(users, "_do", lambda *command, given="": pytest.fail(" ".join(command)))
+            assert not book.ensure(roster.Person("A", user, "student"))
         assert users.unix_user(user).pw_dir == str(tmp_path / user)
     finally:
         book.remove()

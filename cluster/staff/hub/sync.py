@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -74,13 +73,13 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     course_files.people(state, settings, people)
     instructors = [person.name for person in people if person.role == "instructor"]
     files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
-    for user in sorted(book.all().keys() - {p.user for p in people} - {settings.grader}):
-        if user in elsewhere:  # the hub's own log-in is closed all the same
-            continue
-        if not _locked(user) and book.lock(user):
-            states.end_users([user])
-            changes.append(f"{user}: locked, the home is kept")
-    return changes
+    off = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
+    # Who is on another hub's roster stays a user; this hub's own log-in is closed all the same.
+    gone = [user for user in off if user not in elsewhere]
+    locked = [user for user in gone if book.lock(user)]
+    if gone:
+        states.end_users(gone)
+    return changes + [f"{user}: locked, the home is kept" for user in locked]
 
 
 def gradebook(state: Path, settings: Settings, people: list[Person]) -> list[str]:
@@ -124,10 +123,3 @@ def _link(home: Path, state: Path, settings: Settings) -> None:
         link.unlink()
     if not os.path.lexists(link):
         link.symlink_to(state / "course")
-
-
-def _locked(user: str) -> bool:
-    result = subprocess.run(
-        [shutil.which("chage") or "chage", "-l", user], capture_output=True, text=True, env={"LANG": "C"}
-    )
-    return "Jan 02, 1970" in result.stdout

@@ -18,6 +18,7 @@ from .hub_settings import HubError
 from .roster import Person
 
 LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
+SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the day on which an account expires
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
 
 
@@ -43,7 +44,8 @@ class Accounts:
             return False
         if there and mine[person.user] is not None:
             self._same(person.user, there)
-            _do("usermod", "--expiredate", "", person.user)
+            if is_locked(person.user):
+                _do("usermod", "--expiredate", "", person.user)
             return False
         self._note(mine | {person.user: None})  # before it is made: what is interrupted here is gone on with
         if not there:
@@ -65,12 +67,12 @@ class Accounts:
         return True
 
     def lock(self, user: str) -> bool:
-        """Keep the user and the home, let nobody in. False for a user that was not made here."""
+        """Keep the user and the home, let nobody in. False for one not made here, or locked already."""
         there = unix_user(user)
-        if there is None or user not in self.all():
+        if there is None or user not in self.all() or is_locked(user):
             return False
         self._same(user, there)
-        _do("usermod", "--expiredate", "1", user)
+        _do("usermod", "--expiredate", LOCKED, user)
         return True
 
     def remove(self) -> list[str]:
@@ -107,6 +109,12 @@ def is_system(user: str) -> bool:
     """Whether there is such a user, and it is one of the system's own."""
     there = unix_user(user)
     return there is not None and (there.pw_uid < LOWEST or there.pw_uid == NOBODY)
+
+
+def is_locked(user: str) -> bool:
+    """Whether the account has expired as `Accounts.lock` sets it; runs no command, as it is asked of all."""
+    entries = (line.split(":") for line in SHADOW.read_text().splitlines())
+    return any(entry[0] == user and entry[EXPIRES : EXPIRES + 1] == [LOCKED] for entry in entries)
 
 
 def unix_user(user: str) -> pwd.struct_passwd | None:
