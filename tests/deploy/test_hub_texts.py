@@ -261,8 +261,38 @@ for thing in gc.get_objects():
                 if isinstance(one, (str, bytes, os.PathLike)) and sys.argv[2] in str(one):
                     print("kept:", part)
 """
+OWN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import prefork
+prefork.load(prefork.MODULES)
+held, clients = {name.partition(".")[0] for name in sys.modules}, []
+import httpx
+from jupyter_server.serverapp import ServerApp
+httpx.AsyncClient.__init__ = lambda self, *_, **__: clients.append(self)
+server = ServerApp.instance()
+server.initialize(argv=["--port=0", "--allow-root", "--no-browser"])
+print(*sorted({name.partition(".")[0] for name in sys.modules} - held), *clients)
+print(*(name for name, one in server.extension_manager.extensions.items() if one.enabled))
+"""
 GIVEN = ["HOME", "USER", "CLUSTER_STATE", "JUPYTER_CONFIG_PATH"]
 OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SERVICE_URL", "CLIENT_ID"]
+
+
+@pytest.mark.servers
+def test_a_server_starts_with_what_is_held_for_it(tmp_path):
+    """What does each server of a class still import, is there a client of PyPI, a search for programs?"""
+    for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    env = os.environ | {"HOME": str(tmp_path), "CLUSTER_HUB": str(tmp_path)}
+    env |= {"JUPYTER_CONFIG_PATH": str(tmp_path / "etc/student")}
+    command = [sys.executable, "-W", "ignore", "-c", OWN, str(Path(units.__file__).parent)]
+    result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-3000:]
+    imported, extensions = map(str.split, result.stdout.splitlines())
+    assert set(imported) <= {"async_lru", "cluster", "jupyterhub", "jupyterlab_jupytext", "notebook"}
+    assert "jupyterlab" in extensions and "jupyter_lsp" not in extensions
 
 
 @pytest.mark.parametrize("seconds", [90, 900])

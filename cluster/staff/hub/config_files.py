@@ -61,12 +61,16 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
     shown -= {"validate_assignment"}  # the course has a button of that name itself
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
     on |= {f"nbgrader.server_extensions.{name}": name in names for name in LAB if name != "create_assignment"}
+    on |= {"jupyter_lsp": False}  # it looks for 20 language servers whenever a server starts
     on |= {"cluster.pages": True}
     on |= {"cluster.staff.class_page": True} if role == "grader" else {}
     off = {f"@jupyter/nbgrader:{word}": True for name, word in LAB.items() if name not in shown}
     off |= dict.fromkeys(LAB_OFF, True)
     made = {
-        "jupyter_server_config.json": {"ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL}},
+        "jupyter_server_config.json": {
+            "ServerApp": {"jpserver_extensions": on, "terminado_settings": SHELL},
+            "LabApp": {"extension_manager": "readonly"},  # PyPI's makes a TLS client whenever a server starts
+        },
         "labconfig/page_config.json": {"disabledExtensions": off},
         "labconfig/default_setting_overrides.json": LAB_SETTINGS,
     }

@@ -45,6 +45,18 @@ MODULES = (
     "oauthlib.oauth2",
     "certipy",
     "pamela",
+    "cryptography.fernet",
+    "httpx",
+    "IPython.display",
+    "jinja2.ext",
+    "jupyter_server.services.contents.handlers",
+    "jupyter_server.services.kernels.handlers",
+    "jupyter_server.services.sessions.handlers",
+    "jupyter_server_terminals.app",
+    "packaging.specifiers",
+    "rich.console",
+    "unittest.mock",
+    "xmlrpc.client",
 )
 DUMPABLE, NAME = 4, 15  # of prctl
 
