@@ -44,7 +44,7 @@ def export(
     people: the roster; students who are not in it any more are left out. None: there is no roster.
     """
     worth, rows, waiting = finals(book, names)
-    dropped = [one.id for one, _ in rows if people is not None and one.id not in people]
+    dropped = dict.fromkeys(one.id for one, _ in rows if people is not None and one.id not in people)
     rows = [(one, final) for one, final in rows if one.id not in dropped]
     waiting = [(user, name) for user, name in waiting if user not in dropped]
     field = "the file has the points so far" if partial else "its field is empty (--partial: points so far)"
@@ -54,8 +54,9 @@ def export(
     ]
     warnings += [f"{user}: not in the roster any more, so left out" for user in dropped]
     if not partial:
+        unknown = set(waiting)
         rows = [
-            (one, [None if (one.id, name) in waiting else x for name, x in zip(worth, final, strict=True)])
+            (one, [None if (one.id, name) in unknown else x for name, x in zip(worth, final, strict=True)])
             for one, final in rows
         ]
     if form == "moodle":
