@@ -12,18 +12,23 @@ from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, ROOT, Hub, Person, ports, wait
 
 __all__ = ["COURSE", "PREFIX", "ROOT", "STUDENTS", "Hub", "Person"]
-__all__ += ["grading", "kill", "mended", "opened", "person", "ports", "wait"]
+__all__ += ["grading", "kill", "mended", "opened", "person", "ports", "skip_or_fail", "wait"]
 
 STUDENTS = ("ada", "ben", "cem")
+
+
+def skip_or_fail(why):
+    """Skip the test if there is a reason why no hub can be started here; in CI it is a failure."""
+    if why and os.environ.get("CI") == "true":
+        pytest.fail(f"the hub is part of CI: {why}")
+    if why:
+        pytest.skip(f"no such hub can be started here: {why}")
 
 
 @contextlib.contextmanager
 def opened(course, why=None, **settings):
     """A hub with a class whose assignment is released. Skipped where none can be; in CI it is a failure."""
-    if why := why or daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no such hub can be started here: {why}")
+    skip_or_fail(why or daemons.missing())
     hub = Hub(course, **settings)
     try:
         hub.enrol(**dict.fromkeys(STUDENTS, "student"), ines="instructor")

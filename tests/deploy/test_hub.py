@@ -24,7 +24,7 @@ from cluster.staff.hub import daemons
 from cluster.staff.services import locked
 from tests.bench.classroom import ASSIGNMENT, tiny
 
-from .hub import COURSE, PREFIX, ROOT, Hub, Person, wait
+from .hub import COURSE, PREFIX, ROOT, Hub, Person, skip_or_fail, wait
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
 
@@ -41,10 +41,7 @@ def course(tmp_path_factory):
 @pytest.fixture(scope="module")
 def hub(course):
     """A hub with three students and an instructor. Skipped where none can be; in CI it is a failure."""
-    if why := daemons.missing():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the hub is part of CI: {why}")
-        pytest.skip(f"no hub can be started here: {why}")
+    skip_or_fail(daemons.missing())
     own = Hub(course)
     try:
         own.enrol(**dict.fromkeys(("ada", "ben", EVE), "student"), ines="instructor")

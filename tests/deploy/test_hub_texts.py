@@ -21,6 +21,7 @@ from cluster.staff.classes import grading_folder
 from cluster.staff.course import CourseError
 from cluster.staff.hub import (
     COURSE,
+    GRADERS,
     INSTRUCTORS,
     api,
     backup,
@@ -407,7 +408,8 @@ def test_the_pages_are_told_what_their_role_may_know():
     assert "class_page" not in student and instructor["class_page"] == f"/services/{COURSE}/course/class"
     assert student["people"] == "/state/hub/people" and not told("student", "class_page")
     page = told("grader", "class_page")["ClassPage"]
-    assert page == {"account": "course", "people": "/state/hub/people", "progress": True}
+    page_settings = {"account": "course", "people": "/state/hub/people", "progress": True}
+    assert page == page_settings | {"instructors": INSTRUCTORS}
     on = [role for role in ("student", "instructor", "grader")
           if "cluster.staff.class_page" in made[f"etc/{role}/jupyter_server_config.json"]]  # fmt: skip
     assert on == ["grader"]
@@ -451,6 +453,7 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
         return Path(spawner.environment["JUPYTER_CONFIG_PATH"]).name
 
     assert [role(INSTRUCTORS), role(), role(f"nbgrader-{COURSE}")] == ["instructor", "student", "student"]
+    assert role(GRADERS) == "instructor", "graders have the link to the class page"
 
 
 def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):

@@ -15,7 +15,8 @@ import pytest
 from cluster.staff import commands as staff_commands
 from cluster.staff.class_page import actions, app, form_commands, sheets
 from cluster.staff.class_page import queue as slurm
-from cluster.staff.classes import due_dates, give, grading_progress, notices
+from cluster.staff.class_page.shares import shares
+from cluster.staff.classes import due_dates, give, grading_progress, notices, roster_file
 from cluster.staff.classes import exchange as exchange_
 from cluster.staff.classes.give import HandOut
 from cluster.staff.course import Course, CourseError
@@ -87,6 +88,50 @@ def test_a_students_way(exchange):
     assert (sheet.handed_in, sheet.count("graded"), sheet.count("waiting")) == (3, 2, 1)
     assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.max_points == sum(FULL.values())
     assert [row.student for row in sheet.rows] == ["bob", ME, "ada"], "late before in time"
+
+
+def test_written_answers_are_shared_among_graders():
+    """Has each student one grader, by the section, in shares that differ little and stay as they are?"""
+    students = {f"s{n:02}": ("A", "B", "")[n % 3] for n in range(60)}
+    graders = {"gus": "A", "gaby": "B", "gil": "B"}
+    found = shares("01_x", students, graders)
+    assert found.keys() == students.keys()
+    for section, pool in (("A", ["gus"]), ("B", ["gaby", "gil"]), ("", ["gaby", "gil", "gus"])):
+        those = [found[student] for student, own in students.items() if own == section]
+        assert sorted(set(those)) == pool
+        assert max(those.count(grader) for grader in pool) <= -(-len(those) // len(pool))
+    assert found == shares("01_x", dict(reversed(students.items())), dict(reversed(graders.items())))
+    assert found != shares("02_x", students, graders), "not always the same students"
+    later = shares("01_x", students | {"late": "B"}, graders)
+    assert sum(later[student] != grader for student, grader in found.items()) <= 3
+    assert shares("01_x", students, {}) == {} == shares("01_x", {}, graders)
+
+
+def test_a_graders_section_and_share(exchange):
+    """Are the rows of a grader's section first, and does the sheet say whose the written answers are?"""
+    people = [
+        {"user": name, "role": "student", "section": section}
+        for name, section in (("ada", "A"), ("bob", "B"))
+    ]
+    people += [
+        {"user": "gus", "role": "grader", "section": "B"},
+        {"user": "gaby", "role": "grader", "section": "A"},
+    ]
+    roster_file.write(exchange.course, people)
+    for name in ("ada", "bob"):
+        exchange.hand_in(name)
+    exchange.run()
+    sheet = sheets.Sheets(exchange.root, None).one(NAME)
+    for row in sheet.rows:
+        row.look = True
+    assert sheet.ordered("gus")[0].student == "bob"
+    assert sheet.ordered("gaby")[0].student == "ada"
+    assert sheet.ordered("ines") == sheet.rows and sheet.student_sections == ["A", "B"]
+    mine = {row.student: row.grader for row in sheet.rows}
+    assert mine["ada"] == "gaby" and mine["bob"] == "gus" and mine[ME] in ("gus", "gaby")
+    assert sheet.looks("gus") + sheet.looks("gaby") == 3
+    [bob] = [row for row in sheet.rows if row.student == "bob"]
+    assert {"look gus", "section B"} <= set(bob.facts)
 
 
 def test_how_long_and_how_far(monkeypatch):

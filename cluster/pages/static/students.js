@@ -51,8 +51,8 @@ students.addEventListener("click", (event) => {
     extension.querySelector("[name=days]").focus();
   }
 });
-document.getElementById("no-extension").addEventListener("click", () => extension.close());
-if (extension.open) { // the answer to a form with an error: above the page from now on
+document.getElementById("no-extension")?.addEventListener("click", () => extension.close());
+if (extension?.open) { // the answer to a form with an error: above the page from now on
   extension.close();
   extension.showModal();
 }

@@ -17,7 +17,7 @@ from traitlets import Bool, Unicode
 from cluster import pages
 
 from ..feedback.markdown import cleaned
-from . import formgrader_links, handlers, rubrics
+from . import formgrader_links, handlers, roles, rubrics
 from .actions import Actions
 from .queue import Queue
 from .sheets import Sheets
@@ -43,6 +43,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
     people = Unicode("", help="the folder of the folders that students share with the course").tag(
         config=True
     )
+    instructors = Unicode("", help="the hub's group with all rights; empty: everybody").tag(config=True)
     progress = Bool(False, help="show how many cells students have filled").tag(config=True)
 
     def initialize_settings(self) -> None:
@@ -53,7 +54,10 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
             "class_sheets": Sheets(root, Path(self.people) if self.people and self.progress else None),
             "class_actions": Actions(root),
             "class_queue": Queue(self.account),
+            "class_instructors": self.instructors,
         }
+        if self.instructors:
+            roles.limit(self.serverapp.identity_provider, self.instructors, self.serverapp.base_url)
 
     def initialize_handlers(self) -> None:
         """The class's pages, and one script of Formgrader's."""

@@ -16,6 +16,7 @@ from cluster.pages import drawings
 from cluster.pages.course_pages import Page
 
 from ..official_check.attempt_limits import Records, curve
+from . import roles
 from .actions import Action, ActionError, duration
 from .form_commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
 from .sheets import REPORT_FILES, Sheet
@@ -42,11 +43,27 @@ class ClassHandler(Page):
 
     pool = "class_pool"
 
+    @property
+    def instructs(self) -> bool:
+        """Whether the user may do more than a grader."""
+        return roles.instructs(self.current_user, self.settings["class_instructors"])
+
+    @property
+    def me(self) -> str:
+        """The user's name."""
+        return getattr(self.current_user, "username", "")
+
+    def buttons(self) -> dict[str, Button]:
+        """The buttons that the user may press."""
+        return {do: button for do, button in BUTTONS.items() if self.instructs or do in roles.ACTIONS}
+
     def show(self, template: str, **values: Any) -> None:
         """Answer with a page of the class."""
         super().show(
             template,
-            buttons=BUTTONS,
+            buttons=self.buttons(),
+            instructs=self.instructs,
+            me=self.me,
             hindrance=hindrance,
             next_step=next_step,
             sheet_url=self.sheet_url,
@@ -57,6 +74,11 @@ class ClassHandler(Page):
             elapsed=lambda since: duration(time.time() - since),
             **values,
         )
+
+    def check_role(self, do: str) -> None:
+        """403 for a grader whose action is for instructors."""
+        if not self.instructs and do not in roles.ACTIONS:
+            raise HTTPError(403, reason=roles.REFUSED)
 
     def sheet_url(self, name: str, page: str = "assignment", **more: str) -> str:
         """The address of an assignment's page, or of another page about it."""
@@ -138,6 +160,7 @@ class Ask(ClassHandler):
         button = BUTTONS.get(self.get_argument("do"))
         if button is None or not button.asks:
             raise HTTPError(404, reason="No such action")
+        self.check_role(self.get_argument("do"))
         self.show("ask.html", sheet=sheet, last=last, button=button, do=self.get_argument("do"))
 
 
@@ -151,7 +174,8 @@ class Do(ClassHandler):
             name: self.get_body_argument(name, "")
             for name in ("do", "date", "time", "zone", "student", "days", "an_hour", "in_all", "sure")
         }
-        who = getattr(self.current_user, "username", "") or "an instructor"
+        self.check_role(form["do"])
+        who = self.me or "an instructor"
         try:
             if form["do"] == "stop":
                 await self.in_thread(self.settings["class_actions"].stop, sheet.name, who)

@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from ..classes import exchange, grading_progress
 from ..classes.grading_progress import Running, Step
+from .shares import shares
 
 FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
 PATIENCE = 1.5  # seconds for which a page waits for newer facts, if there are older ones
@@ -31,6 +32,8 @@ class Row:
 
     student: str
     name: str
+    section: str = ""
+    grader: str = ""  # to whom the written answers fall, "" if the course has no graders
     due: datetime.datetime | None = None
     extended: bool = False
     days: int = 0  # more for each assignment, by the roster
@@ -62,6 +65,8 @@ class Row:
             "collect": self.waiting,
             "grade": self.collected and not self.graded,
             "look": self.look,
+            f"section {self.section}": bool(self.section),
+            f"look {self.grader}": self.look,
         }
         return [fact for fact, holds in found.items() if holds] + [f"failed {name}" for name in self.failed]
 
@@ -83,6 +88,7 @@ class Sheet:
     rows: list[Row] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     trouble: str = ""  # why the exchange cannot be read, in words
+    sections: dict[str, str] = field(default_factory=dict)  # {grader: section}
     grading: Running | None = None  # a `grade run` that runs
     reports: frozenset[str] = frozenset()  # those of REPORT_FILES that there are
     read: float = 0.0  # when, in seconds of the clock
@@ -100,6 +106,20 @@ class Sheet:
     def count(self, what: str) -> int:
         """How many rows have this fact, such as 'graded'."""
         return sum(bool(getattr(row, what)) for row in self.rows)
+
+    def looks(self, grader: str) -> int:
+        """How many submissions with answers to grade manually fall to a grader."""
+        return sum(row.look and row.grader == grader for row in self.rows)
+
+    def ordered(self, grader: str) -> list[Row]:
+        """The rows, those of the grader's section first."""
+        section = self.sections.get(grader)
+        return sorted(self.rows, key=lambda row: row.section != section) if section else self.rows
+
+    @property
+    def student_sections(self) -> list[str]:
+        """The names of all sections with students."""
+        return sorted({row.section for row in self.rows if row.section})
 
     @property
     def failed_checks(self) -> list[str]:
@@ -220,11 +240,14 @@ class Sheets:
         newest, sheet.refused = inbox(course, name)
         pages, looks, failed = in_formgrader(book, name), to_look_at(book, name), failed_checks(book, name)
         marks, notebooks = graded(book, name), [one.name for one in known.notebooks] if known else []
+        sections, sheet.sections = sections_of(course, [student.id for student in book.students])
+        graders = shares(name, sections, sheet.sections)
         for student in book.students:
             words = " ".join(filter(None, [student.first_name, student.last_name]))
             due = aware(deadline(student.id))
             days = each.get(student.id, {}).get("days", 0)
-            row = Row(student.id, words or student.id, due, due != sheet.due, days)
+            row = Row(student.id, words or student.id, sections[student.id], graders.get(student.id, ""))
+            row.due, row.extended, row.days = due, due != sheet.due, days
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
             row.failed = failed.get(student.id, ()) if row.graded else ()
@@ -235,6 +258,15 @@ class Sheets:
             key=lambda row: (["not yet", "late", "in time"].index(row.status), row.name, row.student)
         )
         return sheet
+
+
+def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """({student: section}, {grader: section}) by the roster, with these students; "" for no section."""
+    from ..classes import roster_file
+
+    people = roster_file.read(course) or {}
+    found = {student: people[student].section if student in people else "" for student in students}
+    return found, {one.user: one.section for one in people.values() if one.role == "grader"}
 
 
 def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, notebooks: list[str]) -> None:

@@ -21,11 +21,16 @@ NAME = "people.json"
 
 @dataclass(frozen=True)
 class Member:
-    """A person of the roster. platform: the login on the learning platform, "" if it is the same."""
+    """A person of the roster.
+
+    platform: the login on the learning platform, "" if it is the same. section: the part of the class that a
+    student belongs to, or that a grader grades first; "" for none.
+    """
 
     user: str
     role: str = "student"
     platform: str = ""
+    section: str = ""
 
 
 def write(course: Course, people: Iterable[dict[str, Any]]) -> None:

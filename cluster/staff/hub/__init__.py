@@ -10,12 +10,12 @@ from pathlib import Path
 from cluster.system.settings import text as setting
 
 COURSE = "convolution-to-cluster"  # nbgrader's course_id; Formgrader's service has to have the same name
-STUDENTS, INSTRUCTORS = (
-    f"nbgrader-{COURSE}",
-    f"formgrade-{COURSE}",
-)  # groups, as nbgrader names them
+STUDENTS = f"nbgrader-{COURSE}"  # groups of the hub, as nbgrader names them
+INSTRUCTORS = f"formgrade-{COURSE}"
+GRADERS = f"graders-{COURSE}"
+GROUPS = {"student": STUDENTS, "grader": GRADERS, "instructor": INSTRUCTORS}  # {role in the roster: group}
 
-__all__ = ["COURSE", "INSTRUCTORS", "STUDENTS", "default_state"]
+__all__ = ["COURSE", "GRADERS", "GROUPS", "INSTRUCTORS", "STUDENTS", "default_state"]
 
 
 def default_state() -> Path:

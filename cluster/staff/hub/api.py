@@ -9,14 +9,13 @@ import urllib.parse
 import urllib.request
 from typing import Any
 
-from . import INSTRUCTORS, STUDENTS
+from . import GROUPS
 from .hub_settings import HubError, Settings
 from .roster import Person
 
 STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
 PAGE = 200  # users in one answer: the hub lists no more, whatever is asked for
 PAGED = "application/jupyterhub-pagination+json"
-GROUPS = {"student": STUDENTS, "instructor": INSTRUCTORS}
 
 
 class Api:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from . import COURSE, INSTRUCTORS, STUDENTS
+from . import COURSE, GRADERS, GROUPS, INSTRUCTORS, STUDENTS
 from .hub_settings import Settings
 
 EXTENSIONS = {  # Jupyter's server extensions, by role
@@ -83,7 +83,8 @@ def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
     """What the course's own pages are told: the grader's server has the class page, others the start page."""
     if role == "grader":
         account = "" if settings.slurm == "none" else settings.account
-        return {"ClassPage": {"account": account, "people": f"{state}/people", "progress": settings.progress}}
+        own = {"account": account, "people": f"{state}/people", "progress": settings.progress}
+        return {"ClassPage": own | {"instructors": INSTRUCTORS}}
     panel = {
         "lectures": "course/lectures",
         "copies": "lectures",
@@ -129,9 +130,7 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         "settings": settings,
         "check": CHECK.format(settings=settings) if settings.checks else "",
         "checks": CHECKS if settings.checks else "",
-        "checking": CHECKING.format(settings=settings, students=STUDENTS, instructors=INSTRUCTORS)
-        if settings.checks
-        else "",
+        "checking": CHECKING.format(groups=json.dumps([*GROUPS.values()])) if settings.checks else "",
         "state": str(state),
         "python": python,
         "queued": settings.spawner == "slurm",
@@ -143,8 +142,8 @@ def hub(settings: Settings, state: Path, python: Path) -> str:
         "env": environment(settings, state, python) | {"JUPYTERHUB_ACTIVITY_INTERVAL": str(news(settings))},
         "news": news(settings),
         "course": COURSE,
-        "students": STUDENTS,
-        "instructors": INSTRUCTORS,
+        "teaching": json.dumps([INSTRUCTORS, GRADERS]),
+        "groups": json.dumps({group: {"users": []} for group in GROUPS.values()}),
         "spawner": SPAWNERS[settings.spawner].format(
             account=settings.account,
             ip="0.0.0.0" if settings.slurm == "site" else "127.0.0.1",
@@ -212,8 +211,8 @@ c.JupyterHub.template_vars = {{
 
 def role(spawner):
     """The extensions of nbgrader that fit the role."""
-    instructs = any(group.name == "{instructors}" for group in spawner.user.groups)
-    path = state / "etc" / ("instructor" if instructs else "student")
+    teaches = any(group.name in {teaching} for group in spawner.user.groups)
+    path = state / "etc" / ("instructor" if teaches else "student")
     spawner.environment = spawner.environment | {{"JUPYTER_CONFIG_PATH": str(path)}}
 {folder}
 
@@ -224,8 +223,9 @@ c.Spawner.server_token_scopes = [
     "access:services!service={course}",{checks}
 ]
 
-# Formgrader is a server of the user {settings.grader}, in front of which stands the hub: instructors alone.
-c.JupyterHub.load_groups = {{"{instructors}": {{"users": []}}, "{students}": {{"users": []}}}}
+# Formgrader is a server of the user {settings.grader}. Instructors and graders may enter it; the class page
+# limits what graders may do there.
+c.JupyterHub.load_groups = {groups}
 c.JupyterHub.services = [
     {{"name": "{course}", "url": "{settings.formgrader}", "api_token": secrets["formgrader"],
      "oauth_no_confirm": True}},{check}
@@ -233,7 +233,7 @@ c.JupyterHub.services = [
     {{"name": "idle-culler", "api_token": secrets["culler"]}},
 ]
 c.JupyterHub.load_roles = [
-    {{"name": "formgrade", "groups": ["{instructors}"],
+    {{"name": "formgrade", "groups": {teaching},
      "scopes": ["access:services!service={course}", "list:services", "read:services!service={course}"]}},
     {{"name": "sync", "services": ["sync"],
      "scopes": ["admin:users", "admin:groups", "admin:servers", "list:users", "list:groups", "read:hub",
@@ -280,7 +280,7 @@ CHECK = """
 CHECKS = """
     "access:services!service=check","""
 CHECKING = """
-    {{"name": "check", "groups": ["{students}", "{instructors}"],
+    {{"name": "check", "groups": {groups},
       "scopes": ["access:services!service=check"]}},"""
 FOLDER = """\
     # A server of another hub, of the same user, has its own folder, list of hand-ins, and open tabs.

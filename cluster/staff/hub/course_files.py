@@ -193,7 +193,7 @@ def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
     root.chmod(0o711)
     for person in everybody:
         who = pwd.getpwnam(person.user)
-        if person.role == "student" and grader.pw_gid in os.getgrouplist(person.user, who.pw_gid):
+        if person.role != "instructor" and grader.pw_gid in os.getgrouplist(person.user, who.pw_gid):
             raise HubError(
                 f"{person.user} is in the group of {settings.grader} ({grader.pw_gid}), and could read what "
                 f"is others': give {settings.grader} a group of its own (usermod -g)."

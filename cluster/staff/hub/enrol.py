@@ -15,7 +15,7 @@ from pathlib import Path
 def enrol(root: Path, people: list[dict]) -> list[str]:
     """Bring the gradebook to the roster; returns what was changed.
 
-    people: dicts of user, role, first, last, days (more for each assignment); platform.
+    people: dicts of user, role, first, last, days (more for each assignment); platform, section.
     """
     from nbgrader.api import Gradebook
 

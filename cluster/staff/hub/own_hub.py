@@ -12,7 +12,19 @@ from cluster.system import files
 
 from .. import services
 from ..services import Say, step
-from . import COURSE, INSTRUCTORS, STUDENTS, config_files, course_files, daemons, environment, roster, sync
+from . import (
+    COURSE,
+    GRADERS,
+    GROUPS,
+    INSTRUCTORS,
+    STUDENTS,
+    config_files,
+    course_files,
+    daemons,
+    environment,
+    roster,
+    sync,
+)
 from . import state as states
 from .hub_settings import HubError, Settings
 
@@ -45,9 +57,9 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         sync.unix(state, settings, people)
         sync.gradebook(state, settings, people)
         sync.keep(state, list_)
-        groups = {STUDENTS: [], INSTRUCTORS: []}
+        groups = {group: [] for group in GROUPS.values()}
         for person in people:
-            groups[STUDENTS if person.role == "student" else INSTRUCTORS].append(person.user)
+            groups[GROUPS[person.role]].append(person.user)
         files.write(state / FRAGMENT, fragment(settings, state, groups), mode=0o644)
     return state / FRAGMENT
 
@@ -75,14 +87,14 @@ def fragment(settings: Settings, state: Path, groups: dict[str, list[str]]) -> s
         })  # fmt: skip
     scopes = [f"access:services!service={name}" for name in commands]
     roles = [
-        {"name": "formgrade", "groups": [INSTRUCTORS],
+        {"name": "formgrade", "groups": [INSTRUCTORS, GRADERS],
          "scopes": [scopes[0], "list:services", f"read:services!service={COURSE}"]},
-        *({"name": "check", "groups": [STUDENTS, INSTRUCTORS], "scopes": [scope]} for scope in scopes[1:]),
+        *({"name": "check", "groups": [*GROUPS.values()], "scopes": [scope]} for scope in scopes[1:]),
     ]  # fmt: skip
     return TEXT.format(
         state=state, python=python, servers=servers, services=added, roles=roles, course=COURSE,
-        groups={name: {"users": users} for name, users in groups.items()}, instructors=INSTRUCTORS,
-        students=STUDENTS, scopes=[*scopes, "list:services", f"read:services!service={COURSE}"],
+        groups={name: {"users": users} for name, users in groups.items()}, students=STUDENTS,
+        teaching={INSTRUCTORS, GRADERS}, scopes=[*scopes, "list:services", f"read:services!service={COURSE}"],
         folder=config_files.FOLDER.format(folder=settings.folder) if settings.folder else "",
     )  # fmt: skip
 
@@ -100,7 +112,7 @@ TEXT = '''\
 
     exec(open("{state}/etc/course_hub.py").read())  # not load_subconfig, which hides what was set before
 
-Servers of people who are in none of the two groups start as before.
+Servers of people who are in none of the three groups start as before.
 """
 import os
 from pathlib import Path
@@ -118,9 +130,9 @@ async def course(spawner):
         if hasattr(done, "__await__"):
             await done
     groups = {{group.name for group in spawner.user.groups}}
-    if not groups & {{"{students}", "{instructors}"}}:
+    if not groups & {{"{students}", *{teaching}}}:
         return
-    role = "instructor" if "{instructors}" in groups else "student"
+    role = "instructor" if groups & {teaching} else "student"
     spawner.environment = spawner.environment | servers | {{"JUPYTER_CONFIG_PATH": f"{{state}}/etc/{{role}}"}}
     spawner.cmd = ["{python.parent}/jupyterhub-singleuser"]
     spawner.default_url = "/lab"

@@ -15,8 +15,8 @@ from .. import platforms, spreadsheet
 from ..course import CourseError
 from .hub_settings import HubError
 
-COLUMNS = ("name", "user", "role", "extension", "platform")
-ROLES = ("student", "instructor")
+COLUMNS = ("name", "user", "role", "extension", "platform", "section")
+ROLES = ("student", "grader", "instructor")
 USER = re.compile(
     r"[a-z_][a-z0-9_.-]{0,31}"
 )  # as the one-machine Slurm takes them; a digit in front it does not
@@ -38,6 +38,7 @@ class Person:
     """One line: the name as people write it, the Unix user, the role, days more for each assignment.
 
     platform: what a learning management system calls this person, by LTI; empty: as the user.
+    section: the part of the class that a student belongs to, or that a grader grades first.
     line: of the file, for messages.
     """
 
@@ -46,6 +47,7 @@ class Person:
     role: str
     extension: int = 0
     platform: str = ""
+    section: str = ""
     line: int = field(default=0, compare=False)
 
     @property
@@ -132,7 +134,7 @@ def of_platform(path: Path, prefix: str = "") -> str:
         for user, entry in zip(users, table.people, strict=True)
     ]
     rows = [
-        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login]
+        [" ".join(filter(None, e.names)), user, "student", "", "" if e.login == user else e.login, ""]
         for user, e in zip(users, table.people, strict=True)
     ]
     lines = [e.line for e in table.people]
@@ -161,7 +163,8 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
         if wrong or value["user"] in people:
             continue
         days, platform = int(value.get("extension") or 0), value.get("platform", "")
-        person = Person(value["name"], value["user"], value["role"].lower(), days, platform, line)
+        role, section = value["role"].lower(), value.get("section", "")
+        person = Person(value["name"], value["user"], role, days, platform, section, line)
         people[person.user] = person
         if (other := called.setdefault(person.called, person.user)) != person.user:
             words = f"the platform calls both {other} and {person.user} {person.called!r}"
@@ -192,3 +195,6 @@ def _faults(value: dict[str, str]) -> Iterator[tuple[str, str]]:
     platform = value.get("platform", "")
     if len(platform) > 254 or not platform.isprintable():
         yield f"platform = {platform!a}", "an e-mail address or a user name of the platform."
+    section = value.get("section", "")
+    if len(section) > 40 or not section.isprintable() or "|" in section:
+        yield f"section = {section!a}", "at most 40 characters, no '|'."

@@ -1,0 +1,208 @@
+"""Graders on a real hub, over HTTP: what they see, what they change, what the server refuses."""
+
+import re
+
+import pytest
+import requests
+
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Hub, tiny
+
+from .hub import skip_or_fail
+from .test_hub import press
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(1200)]
+
+ROSTER = f"""\
+name,user,role,extension,section
+Ada Example,{PREFIX}ada,student,,Monday
+Ben Example,{PREFIX}ben,student,,Friday
+Gus Example,{PREFIX}gus,grader,,Monday
+Gaby Example,{PREFIX}gaby,grader,,Friday
+Ines Example,{PREFIX}ines,instructor,,
+"""
+PAGE = f"/course/class/assignment?of={ASSIGNMENT}"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """A hub with two students, each with a grader, and an instructor; both submissions are graded."""
+    skip_or_fail(daemons.missing())
+    own = Hub(tiny(tmp_path_factory.mktemp("repository")))
+    try:
+        own.roster.write_text(ROSTER)
+        own.start()
+        ines = logged_in(own, "ines")
+        ines.release()
+        for name in ("ada", "ben"):
+            student = logged_in(own, name).spawn()
+            student.solve("return 2 * x if x < 10 else 0")
+            student.assignment("submit", ASSIGNMENT)
+        yield own
+    finally:
+        own.remove()
+
+
+def logged_in(hub, name):
+    person = hub.person(name)
+    assert person.log_in().url.endswith("/hub/home")
+    assert name in ("ada", "ben") or person.formgrader("GET", "/course/class").ok
+    return person
+
+
+@pytest.fixture(scope="module")
+def ines(hub):
+    return logged_in(hub, "ines")
+
+
+@pytest.fixture(scope="module")
+def gus(hub):
+    return logged_in(hub, "gus")
+
+
+def acting(person, **form):
+    """The answer to a button of the class page."""
+    token = re.search(r'name="_xsrf" value="([^"]+)"', person.formgrader("GET", PAGE).text)[1]
+    answer = person.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data={"_xsrf": token, **form})
+    return answer.status_code
+
+
+def test_a_grader_collects_and_grades(gus):
+    """Do the actions that change neither roster, dates nor releases work for a grader?"""
+    press(gus, "collect")
+    press(gus, "grade")
+    text = press(gus, "report")
+    assert "begun" in text and gus.user in text
+    assert gus.formgrader("GET", f"/course/class/report?of={ASSIGNMENT}").ok
+
+
+def test_a_grader_marks_in_formgrader(gus):
+    """Can a grader open each page of Formgrader and change points and comments?"""
+    pages = ("manage_assignments", "gradebook", f"gradebook/{ASSIGNMENT}", "manage_students")
+    for page in (*pages, f"manage_submissions/{ASSIGNMENT}"):
+        assert gus.formgrader("GET", f"/formgrader/{page}").ok, page
+    [ada] = [
+        one
+        for one in gus.formgrader("GET", f"/formgrader/api/submitted_notebooks/{ASSIGNMENT}/doubling").json()
+        if one["student"].endswith("ada")
+    ]
+    assert gus.formgrader("GET", f"/formgrader/submissions/{ada['id']}/").ok
+    asked = {"params": {"submission_id": ada["id"]}}
+    grade = gus.formgrader("GET", "/formgrader/api/grades", **asked).json()[0]
+    answer = gus.formgrader("PUT", f"/formgrader/api/grade/{grade['id']}", json={"manual_score": 0.5})
+    assert answer.ok and answer.json()["manual_score"] == 0.5
+    gus.formgrader("PUT", f"/formgrader/api/grade/{grade['id']}", json={"manual_score": None})
+    comment = gus.formgrader("GET", "/formgrader/api/comments", **asked).json()[0]
+    answer = gus.formgrader(
+        "PUT", f"/formgrader/api/comment/{comment['id']}", json={"manual_comment": "Good"}
+    )
+    assert answer.ok and answer.json()["manual_comment"] == "Good"
+
+
+FORBIDDEN = (
+    ("POST", f"assignment/{ASSIGNMENT}/assign"),
+    ("POST", f"assignment/{ASSIGNMENT}/release"),
+    ("POST", f"assignment/{ASSIGNMENT}/unrelease"),
+    ("POST", f"assignment/{ASSIGNMENT}/generate_feedback"),
+    ("POST", f"assignment/{ASSIGNMENT}/release_feedback"),
+    ("POST", f"assignment/{ASSIGNMENT}/{PREFIX}ada/release_feedback"),
+    ("PUT", f"assignment/{ASSIGNMENT}"),
+    ("PUT", f"student/{PREFIX}ada"),
+    ("PUT", "student/somebody"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), FORBIDDEN)
+def test_formgraders_other_changes_are_refused(gus, method, path):
+    """Does the server answer 403 to each change of the roster, a date or a release in Formgrader's API?"""
+    body = {"duedate_notimezone": "2030-01-01T00:00", "duedate_timezone": "+0000", "first_name": "A"}
+    answer = gus.formgrader(method, f"/formgrader/api/{path}", json=body)
+    assert answer.status_code == 403 and "instructors" in answer.text, answer.text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"do": "hand-out"},
+        {"do": "give-back"},
+        {"do": "due", "date": "2099-12-01", "time": "12:00", "zone": "UTC"},
+        {"do": "no-due"},
+        {"do": "extend", "student": f"{PREFIX}ada", "days": "3"},
+        {"do": "checks", "an_hour": "0", "in_all": "0"},
+        {"do": "anything"},
+    ],
+    ids=lambda form: form["do"],
+)
+def test_the_class_pages_other_actions_are_refused(gus, form):
+    """Does the server answer 403 to actions that are for instructors, and are their forms not shown?"""
+    assert acting(gus, **form) == 403
+    text = gus.formgrader("GET", PAGE).text
+    assert f'value="{form["do"]}"' not in text and f'id="do-{form["do"]}"' not in text
+
+
+def test_the_question_before_a_release_is_refused(gus, ines):
+    """Is the page that asks before a release closed to graders, and open to instructors?"""
+    page = f"/course/class/ask?of={ASSIGNMENT}&do=give-back"
+    assert (gus.formgrader("GET", page).status_code, ines.formgrader("GET", page).status_code) == (403, 200)
+
+
+def test_the_graders_files_are_closed(gus, ines):
+    """Are JupyterLab, files, kernels and terminals of the course's owner refused to a grader?"""
+    pages = (
+        "/lab",
+        "/api/contents",
+        "/api/contents/nbgrader_config.py",
+        "/files/nbgrader_config.py",
+        "/tree",
+    )
+    pages += (
+        "/api/terminals",
+        "/api/kernels",
+        "/api/sessions",
+        "/view/a",
+        "/lab/api/settings",
+        "/course/jobs",
+    )
+    for page in pages:
+        assert gus.formgrader("GET", page).status_code == 403, page
+    for page in ("/api/terminals", "/api/kernels", "/api/sessions", "/api/contents", "/api/shutdown"):
+        assert gus.formgrader("POST", page, json={}).status_code == 403, page
+    made = ines.formgrader("POST", "/api/terminals").json()["name"]
+    assert ines.connect(f"/services/{COURSE}/terminals/websocket/{made}")
+    with pytest.raises(Exception, match="403"):
+        gus.connect(f"/services/{COURSE}/terminals/websocket/{made}")
+    assert ines.formgrader("DELETE", f"/api/terminals/{made}").ok
+
+
+def test_a_graders_token_is_a_graders(hub, gus):
+    """Has the token of a grader's own server the same limits?"""
+    _, printed = gus.spawn().cell("import os; print(os.environ['JUPYTERHUB_API_TOKEN'])")
+    token = printed.strip()
+
+    def asked(method, path):
+        url = f"{gus.base}/services/{COURSE}{path}"
+        return requests.request(
+            method, url, headers={"Authorization": f"token {token}"}, timeout=60
+        ).status_code
+
+    assert asked("GET", "/course/class") == 200
+    assert asked("GET", "/api/contents") == 403
+    assert asked("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/release") == 403
+
+
+def test_a_graders_pages_have_no_links_that_are_refused(gus):
+    """Do the hub's home and the class page lead a grader only where graders may go?"""
+    home = gus.get(f"{gus.base}/hub/home").text
+    assert 'id="class-page"' in home and 'id="passwords"' not in home
+    assert gus.get(f"{gus.base}/hub/course/passwords").status_code == 403
+    text = gus.formgrader("GET", "/course/class").text
+    for link in sorted(set(re.findall(rf'href="(/services/{COURSE}/[^"#]*)"', text))):
+        assert gus.get(gus.base + link.replace("&amp;", "&")).ok, link
+
+
+def test_a_student_who_becomes_a_grader(hub, gus):
+    """Is the role the roster's: does it end when the roster says so?"""
+    hub.roster.write_text(ROSTER.replace("gus,grader", "gus,student"))
+    assert f"{PREFIX}gus: now student" in hub.do("sync", hub.roster)
+    hub.roster.write_text(ROSTER)
+    assert f"{PREFIX}gus: now grader" in hub.do("sync", hub.roster)
