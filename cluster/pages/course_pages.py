@@ -176,16 +176,11 @@ class Receipt(Page):
 
 
 class Feedback(Page):
-    """The newest feedback on an assignment, in a frame, with the ways back above it."""
+    """A page with the newest feedback on an assignment in a frame."""
 
     @property
     def content_security_policy(self) -> str:
         return super().content_security_policy + "; frame-src 'self'"
-
-    @authenticated
-    async def get(self) -> None:
-        one, _ = await self.in_thread(self.found)
-        self.show("feedback.html", one=one)
 
     def found(self) -> tuple[course_map.Assignment, Path]:
         """(the assignment, its page of feedback). 404 where there is none."""
@@ -299,7 +294,7 @@ class Nowhere(Page):
 
 PAGES = [
     (r"/course/?", Start), (r"/course/receipt", Receipt), (r"/course/jobs/?", Jobs), (r"/course/job", Job),
-    (r"/course/cancel", Cancel), (r"/course/feedback", Feedback), (r"/course/feedback/page", FeedbackAlone),
+    (r"/course/cancel", Cancel), (r"/course/feedback/page", FeedbackAlone),
 ]  # fmt: skip
 
 

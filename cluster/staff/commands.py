@@ -62,6 +62,7 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     c.add_argument("assignment", help=ONE)
     c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
     void = c.add_mutually_exclusive_group()
+    void.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     void.add_argument("--void", action="store_const", const=True, help="it counts as passed for everybody")
     void.add_argument("--count", dest="void", action="store_const", const=False, help="takes --void back")
     c.set_defaults(run=regrade, backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
@@ -309,7 +310,7 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
 
     [assignment] = assignments(root, options.assignment)
     this = grade.Head(Course(root), assignment, chosen_backend(options, {}))
-    result, anew = again.regrade(this, options.check, options.void)
+    result, anew = again.regrade(this, options.check, options.void, options.student)
     executed = [name for name in result.graded if name not in anew]
     say(f"{assignment}, {options.check}: {len(result.students)} students; {len(executed)} executed again")
     say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")

@@ -12,6 +12,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from cluster.checks import compare
+from cluster.pages import regrade_form
 from cluster.staff import failures
 from cluster.staff.classes import gradebook, misconceptions
 from cluster.staff.classes.misconceptions import Failure
@@ -377,6 +378,8 @@ def test_what_failed_comes_first(many):
     assert failed < fold < page.index('class="got"') and "1 check passed" in seen
     assert page.count("</h1>") == 1 and "2 of 3 points" not in seen
     assert re.search(r"1\s+of 3 points", seen) and "double-of-o" not in seen
+    names = regrade_form.checks(many.course.folder("feedback", "ada", "99_doubling") / "doubling.html")
+    assert names == {"double-of-others": "Other numbers", "double-of-one": "2 · 1 is 2"}, "to be requested"
 
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR4nGNgYGBgAAAABQABh6FO1AAAAABJRU5ErkJggg=="

@@ -73,6 +73,8 @@ def test_students_with_the_same_failed_checks_are_one_group():
     assert all(one["error"] == WRONG for one in found)
     page = "".join(report_page.same_failures({"groups": found, "assignment": "99_doubling"}))
     assert "<td>q, r</td>" in page and "Ada, Bob" in page and "regrade 99 --check" in page
+    line = "python -m cluster grade regrade 99 --check {} --student ada --student bob"
+    assert line.format("q") in page and line.format("r") in page
     assert report_page.same_failures({"groups": [], "assignment": "99"}) == []
 
 
@@ -330,9 +332,9 @@ def test_moodle_is_said_to_refuse_more_than_100_points(graded):
         assert not [w for w in export.export(book, [NAME], "canvas")[1] if "points;" in w]
 
 
-def again(graded, check="double-of-others", void=None):
+def again(graded, check="double-of-others", void=None, students=None):
     this = grade.Head(graded.course, NAME, grade.Local(2), engine=ENGINE)
-    return regrade.regrade(this, check, void)
+    return regrade.regrade(this, check, void, students)
 
 
 def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
@@ -367,6 +369,21 @@ def test_other_points_are_counted_and_another_text_is_executed(graded):
     result, anew = again(graded)
     assert anew == [] and sorted(result.graded) == ["=cmd|x", "ada"] and "bob" in result.notes
     assert graded.points()["ada"]["double-of-one"] == 0.25
+
+
+def test_only_some_students_are_regraded(graded, monkeypatch, capsys):
+    """Does a corrected check count for the chosen students, and do all others keep their points?"""
+    before = graded.points()
+    graded.change_check("double-of-others", lambda text: re.sub("assert .*", "assert True", text))
+    result, anew = again(graded, students=["bob"])
+    assert (result.graded, anew) == (["bob"], [])
+    assert graded.points() == before | {"bob": FULL}
+    with pytest.raises(CourseError, match="nobody: nothing handed in"):
+        again(graded, students=["nobody"])
+    monkeypatch.chdir(graded.root)
+    with pytest.raises(SystemExit):
+        command.main(["regrade", "99", "--check", "double-of-others", "--void", "--student", "bob"])
+    assert "not allowed with" in capsys.readouterr().err
 
 
 def test_a_check_that_is_none(graded):

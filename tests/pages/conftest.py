@@ -8,6 +8,11 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 from .servers import notebook, people, serving, solution
 
+FEEDBACK = """<html><head><title>Assignment 01: 4.5 of 7 points</title></head><body>
+<table class="checks">
+<tr class="lost"><td>✗</td><td><a href="#loops-right">The <code>loops</code> are right</a></td></tr>
+<tr class="got"><td>✓</td><td><a href="#fast">Fast &amp; small</a></td></tr>
+</table><main><tr class="got"><td>✓</td><td><a href="#no">None</a></td></tr></main></body></html>"""
 EVIL = "net <img src=x onerror=alert(1)>"
 
 
@@ -48,7 +53,7 @@ def course(tmp_path_factory):
     filled, stub = solution("y = x"), solution("# YOUR CODE HERE\nraise NotImplementedError")
     first.write_text(notebook(new_markdown_cell("# Assignment 01: loops"), filled, stub, new_code_cell("1")))
     second.write_text(notebook(new_markdown_cell("# 07 Make it data-parallel"), stub))
-    page.write_text("<html><head><title>Assignment 01: 4.5 of 7 points</title></head></html>")
+    page.write_text(FEEDBACK)
     facts = {
         "01_loops": {"due": "2026-01-31T22:59:00+00:00", "received": "2026-01-30T20:04:11.5+00:00"},
         "07_ranks": {

@@ -20,6 +20,7 @@ from ..feedback.markdown import cleaned
 from . import formgrader_links, handlers, roles, rubrics
 from .actions import Actions
 from .queue import Queue
+from .regrade_requests import Requests
 from .sheets import Sheets
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
             "class_sheets": Sheets(root, Path(self.people) if self.people and self.progress else None),
             "class_actions": Actions(root),
             "class_queue": Queue(self.account),
+            "class_requests": Requests(root, Path(self.people) if self.people else None),
             "class_instructors": self.instructors,
         }
         if self.instructors:
@@ -68,6 +70,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         """Formgrader is there now: its menu gets a link, its page of a work rubrics, and names as text."""
         self.settings["class_pool"].submit(self.settings["class_sheets"].all)  # the first page waits less
         self.settings["class_pool"].submit(tell_students, Path(serverapp.root_dir), self.log)
+        self.settings["class_pool"].submit(self.settings["class_requests"].deliver_all)
         settings = serverapp.web_app.settings
         if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)

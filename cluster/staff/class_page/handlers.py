@@ -6,6 +6,7 @@ import datetime
 import math
 import time
 import zoneinfo
+from collections import Counter
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,6 +20,7 @@ from ..official_check.attempt_limits import Records, curve
 from . import roles
 from .actions import Action, ActionError, duration
 from .form_commands import BUTTONS, Button, grade_command, hindrance, moment, next_step
+from .regrade_requests import Request
 from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
@@ -107,6 +109,17 @@ class ClassHandler(Page):
         charts = check_charts(some(counted), some(shares)) if len(counted) >= FEWEST else []
         return {"limits": records.limits, "tries": tries, "charts": charts}
 
+    def about(self, sheet: Sheet) -> dict[str, Any]:
+        """What the page of an assignment shows besides its sheet: official checks, regrade requests."""
+        requests = [one for one in self.requests([sheet]) if one.assignment == sheet.name]
+        return self.checks(sheet.name) | {"requests": requests}
+
+    def requests(self, sheets: list[Sheet]) -> list[Request]:
+        """All regrade requests, those included that these sheets' students have just made."""
+        kept = self.settings["class_requests"]
+        kept.take({row.student for sheet in sheets for row in sheet.rows})
+        return kept.all()
+
     def look(self, name: str) -> tuple[Sheet | None, Action | None]:
         """The assignment of this name with its last action; (None, None) where there is none."""
         sheets, actions = self.settings["class_sheets"], self.settings["class_actions"]
@@ -124,13 +137,15 @@ class Class(ClassHandler):
         sheets, last = await self.in_thread(self.sheets_and_actions)
         jobs, trouble = await self.in_thread(self.settings["class_queue"].look)
         names = {row.student: row.name for sheet in sheets for row in sheet.rows}
+        requests = await self.in_thread(self.requests, sheets)
+        waiting = Counter(one.assignment for one in requests if not one.answer)
         queue = {"jobs": jobs, "trouble": trouble, "account": self.settings["class_queue"].account}
         points = {
             "forms": FORMS,
             "any_graded": any(sheet.points for sheet in sheets),
             "to_look_at": sum(sheet.count("look") for sheet in sheets),
         }
-        self.show("class.html", sheets=sheets, last=last, names=names, **queue, **points)
+        self.show("class.html", sheets=sheets, last=last, names=names, waiting=waiting, **queue, **points)
 
     def sheets_and_actions(self) -> tuple[list[Sheet], dict[str, Action | None]]:
         """All assignments, and the last action of each by its name."""
@@ -147,7 +162,7 @@ class Assignment(ClassHandler):
     @authenticated
     async def get(self) -> None:
         sheet, last = await self.sheet()
-        given = {"trouble": "", "given": {}} | await self.in_thread(self.checks, sheet.name)
+        given = {"trouble": "", "given": {}} | await self.in_thread(self.about, sheet)
         self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
 
 
@@ -189,10 +204,28 @@ class Do(ClassHandler):
             await self.in_thread(self.settings["class_actions"].start, sheet.name, title, command, who)
         except ActionError as error:
             self.set_status(error.status)
-            given = {"trouble": str(error), "given": form} | await self.in_thread(self.checks, sheet.name)
+            given = {"trouble": str(error), "given": form} | await self.in_thread(self.about, sheet)
             return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
         self.settings["class_sheets"].renew()
         self.redirect(self.sheet_url(sheet.name) + "#action", status=303)
+
+
+class Answer(ClassHandler):
+    """Answers a regrade request, and shows the assignment's page."""
+
+    @authenticated
+    async def post(self) -> None:
+        sheet, last = await self.sheet()
+        form = {name: self.get_body_argument(name, "") for name in ("student", "key", "answer")}
+        answer = self.settings["class_requests"].answer
+        try:
+            await self.in_thread(answer, *form.values(), self.me or "an instructor")
+        except ActionError as error:
+            self.set_status(error.status)
+            given = {"trouble": str(error), "given": form | {"do": "answer"}}
+            given |= await self.in_thread(self.about, sheet)
+            return self.show("assignment.html", sheet=sheet, last=last, **given, **dates())
+        self.redirect(self.sheet_url(sheet.name) + "#requests-head", status=303)
 
 
 class Report(ClassHandler):
@@ -290,5 +323,6 @@ def zone() -> str:
 
 PAGES = [
     (r"/course/class/?", Class), (r"/course/class/assignment", Assignment), (r"/course/class/ask", Ask),
-    (r"/course/class/do", Do), (r"/course/class/points", Points), (r"/course/class/(report|similar)", Report),
+    (r"/course/class/do", Do), (r"/course/class/answer", Answer), (r"/course/class/points", Points),
+    (r"/course/class/(report|similar)", Report),
 ]  # fmt: skip

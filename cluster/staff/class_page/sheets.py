@@ -32,8 +32,6 @@ class Row:
 
     student: str
     name: str
-    section: str = ""
-    grader: str = ""  # to whom the written answers fall, "" if the course has no graders
     due: datetime.datetime | None = None
     extended: bool = False
     days: int = 0  # more for each assignment, by the roster
@@ -48,6 +46,8 @@ class Row:
     cells: tuple[int, int] | None = None  # filled, to fill, where students say so
     failed: tuple[str, ...] = ()  # names of the checks with less than their points
     work: str = ""  # address of what was handed in, below the server's: graded, or as it was collected
+    section: str = ""
+    grader: str = ""  # who grades the written answers, "" if the course has no graders
 
     @property
     def status(self) -> str:
@@ -137,9 +137,14 @@ class Sheet:
         """Of a grading that runs, the submission that has taken longest."""
         return self.grading.steps[0] if self.grading and self.grading.steps else None
 
+    def row(self, student: str) -> Row | None:
+        """The row of a student."""
+        return next((row for row in self.rows if row.student == student), None)
+
     def named(self, student: str) -> str:
         """The name of a student."""
-        return next((row.name for row in self.rows if row.student == student), student)
+        row = self.row(student)
+        return row.name if row else student
 
     @property
     def handed_in(self) -> int:
@@ -246,8 +251,8 @@ class Sheets:
             words = " ".join(filter(None, [student.first_name, student.last_name]))
             due = aware(deadline(student.id))
             days = each.get(student.id, {}).get("days", 0)
-            row = Row(student.id, words or student.id, sections[student.id], graders.get(student.id, ""))
-            row.due, row.extended, row.days = due, due != sheet.due, days
+            row = Row(student.id, words or student.id, due, due != sheet.due, days)
+            row.section, row.grader = sections[student.id], graders.get(student.id, "")
             follow(course, row, name, newest.get(student.id), marks.get(student.id), notebooks)
             row.work = pages.get(student.id, "") if row.graded else collected_at(course, student.id, name)
             row.failed = failed.get(student.id, ()) if row.graded else ()
@@ -363,15 +368,21 @@ def inbox(course: Any, assignment: str) -> tuple[dict[str, datetime.datetime], d
 def filled(people: Path, student: str, assignment: str) -> tuple[int, int] | None:
     """(cells filled, cells to fill) as the student's server has written it; no other's file is believed."""
     try:
-        path, owner = people / student / "progress.json", pwd.getpwnam(student).pw_uid
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
-            about = os.fstat(file.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != owner or about.st_size > LARGEST:
-                return None
-            done, whole = json.load(file)[assignment]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        done, whole = students_file(people / student / "progress.json", student, LARGEST)[assignment]
+    except (ValueError, KeyError, TypeError):
         return None
     return (done, whole) if type(done) is type(whole) is int and 0 <= done <= whole < 1000 else None
+
+
+def students_file(path: Path, student: str, largest: int) -> Any:
+    """The JSON of a file that a student's server writes; None for a link, another owner's or a large file."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+            about = os.fstat(file.fileno())
+            own = stat.S_ISREG(about.st_mode) and about.st_uid == pwd.getpwnam(student).pw_uid
+            return json.load(file) if own and about.st_size <= largest else None
+    except (OSError, ValueError, KeyError, RecursionError):
+        return None
 
 
 def aware(when: datetime.datetime | None) -> datetime.datetime | None:

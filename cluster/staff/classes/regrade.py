@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ..course import CourseError
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
     from .grade import Head, Result
 
 
-def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, list[str]]:
+def regrade(
+    head: Head, check: str, void: bool | None = None, students: Collection[str] | None = None
+) -> tuple[Result, list[str]]:
     """Grade one check anew; returns (Result, students whose verdict was counted anew).
 
     head: a Head that has not run. void: True or False, whether the check counts as passed for everybody from
-    now on; None leaves that as it is. Who was not graded yet, or handed in anew since, is left out.
+    now on; None leaves that as it is. students: only these, all by default. Who was not graded yet, or handed
+    in again since, is left out.
     """
     known = head.source.points
     if check not in known:
@@ -35,18 +39,18 @@ def regrade(head: Head, check: str, void: bool | None = None) -> tuple[Result, l
         if void is not None:
             names = set(head.on_disk.void()) - {check} | ({check} if void else set())
             grading_folder.write(head.on_disk.folder / "void.json", json.dumps(sorted(names)))
-        students = []
-        for student in head.chosen(None):
+        regraded = []
+        for student in head.chosen(students):
             with head.apart(student):
                 old = head.on_disk.recorded(student).get("key")
                 found = submission_of(head, student)
                 if not old or not found.notebook or not same_answers(head, found, old):
                     head.result.notes[student] = ["not graded yet, or handed in anew: grade run"]
                     continue
-                students.append(student)
+                regraded.append(student)
                 if recount(head, found, old):
                     anew.append(student)
-        return students
+        return regraded
 
     return head.grade(before=before), anew
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; width: 100%; margin: 1rem 0 2rem; font-size: 0.9rem; }
 th, td { text-align: left; padding: 0.25rem 0.6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-img { max-width: 100%; } code { font-size: 0.9em; }
+img { max-width: 100%; } code { font-size: 0.9em; } pre { white-space: pre-wrap; }
 """
 
 
@@ -103,7 +104,18 @@ def same_failures(found: dict[str, Any]) -> list[str]:
         " and grade that check again for everybody:"
         f" <code>python -m cluster grade regrade {number} --check NAME</code>.</p>",
         table(["failed checks", "number", "students", "most frequent error", "shows"], rows),
+        "<details><summary>Commands that regrade one row only: all others keep their points until the next"
+        " <i>Grade</i></summary>",
+        *(f"<pre>{html.escape(command(found, group))}</pre>" for group in found["groups"]),
+        "</details>",
     ]
+
+
+def command(found: dict[str, Any], group: dict[str, Any]) -> str:
+    """The commands that grade the failed checks of a group again, for its students only."""
+    students = " ".join(f"--student {shlex.quote(student)}" for student in group["students"])
+    start = f"python -m cluster grade regrade {found['assignment'][:2]}"
+    return "\n".join(f"{start} --check {shlex.quote(check)} {students}" for check in group["checks"])
 
 
 def table(columns: list[str], rows: Sequence[Sequence[str | float | None]]) -> str:

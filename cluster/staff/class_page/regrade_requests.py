@@ -1,0 +1,133 @@
+"""Students' regrade requests: taken into the course, shown to graders, answered.
+
+    .grading/requests/<student>.json    {key: {"reason", "at"}}, with "answer", "by", "answered" once answered
+
+A request is copied here when a class page first sees it: from then on the student cannot change it, and the
+backup holds it. `cluster.pages.regrade_form` describes the files that course and student share.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cluster.pages.regrade_form import ANSWERS, LONGEST, REQUESTS
+from cluster.system import files
+
+from ..classes import notices
+from .actions import ActionError
+from .sheets import students_file
+
+LARGEST = 2**20  # bytes of a student's file
+MOST = 20  # open requests of one student; the next are taken once these are answered
+NAMES = 300  # characters of a key
+
+
+@dataclass
+class Request:
+    """A request as the class page shows it. at, answered: seconds of the clock."""
+
+    student: str
+    key: str
+    reason: str
+    at: float
+    answer: str = ""
+    by: str = ""
+    answered: float = 0.0
+
+    @property
+    def assignment(self) -> str:
+        """The assignment's name."""
+        return self.key.split("+", 2)[0]
+
+    @property
+    def check(self) -> str:
+        """The name of the check or written answer."""
+        return self.key.split("+", 2)[2]
+
+
+class Requests:
+    """The requests of the course at `root`. people: the folder of students' folders, None without one."""
+
+    def __init__(self, root: Path, people: Path | None):
+        self.folder, self.people = root / ".grading" / "requests", people
+
+    def take(self, students: Iterable[str]) -> None:
+        """Copy the new requests of these students into the course."""
+        for student in students if self.people else ():
+            given = students_file(self.people / student / REQUESTS, student, LARGEST)
+            if not isinstance(given, dict):
+                continue
+            kept = self._kept(student)
+            new = {key: fitting(key, one) for key, one in given.items() if key not in kept}
+            room = MOST - sum("answer" not in one for one in kept.values())
+            taken = [(key, one) for key, one in new.items() if one][: max(0, room)]
+            if taken:
+                self._keep(student, kept | dict(taken))
+
+    def all(self) -> list[Request]:
+        """All requests that were taken, open ones first, then the newest."""
+        found = [
+            Request(path.stem, key, **one)
+            for path in sorted(self.folder.glob("*.json"))
+            for key, one in self._kept(path.stem).items()
+        ]
+        return sorted(found, key=lambda one: (bool(one.answer), -one.at))
+
+    def answer(self, student: str, key: str, text: str, by: str) -> None:
+        """Answer a request: in the course first, then where the student reads it. Raises ActionError."""
+        kept, text = self._kept(student), text.strip().replace("\r\n", "\n")
+        if key not in kept:
+            raise ActionError(f"{student} has made no such request.", status=404)
+        if known := kept[key].get("answer"):
+            raise ActionError(f"{kept[key]['by']} has answered it already: {known}", status=409)
+        if not text or len(text) > LONGEST:
+            raise ActionError(f"Write an answer of at most {LONGEST:,} characters; it has {len(text):,}.")
+        kept[key] |= {"answer": text, "by": by, "answered": time.time()}
+        self._keep(student, kept)
+        self.deliver(student)
+
+    def deliver(self, student: str) -> None:
+        """Write a student's answers where the student reads them. Raises ActionError."""
+        if not self.people or not (own := self.people / student).is_dir():
+            return
+        answers = {
+            key: {"answer": one["answer"], "by": one["by"], "at": one["answered"]}
+            for key, one in self._kept(student).items()
+            if "answer" in one
+        }
+        try:
+            notices.put(own, json.dumps(answers), ANSWERS)
+        except OSError as error:
+            raise ActionError(
+                f"The answer is kept, but {student} cannot read it yet: {own} could not be written"
+                f" ({error.strerror}). It is written again when this server starts.",
+                status=500,
+            ) from None
+
+    def deliver_all(self) -> None:
+        """Write all students' answers again, as after a restore."""
+        for path in self.folder.glob("*.json"):
+            self.deliver(path.stem)
+
+    def _kept(self, student: str) -> dict[str, dict[str, Any]]:
+        return files.read_json(self.folder / f"{student}.json") or {}
+
+    def _keep(self, student: str, requests: dict[str, dict[str, Any]]) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.write_json(self.folder / f"{student}.json", requests, mode=0o600, sync=True)
+
+
+def fitting(key: str, one: Any) -> dict[str, Any] | None:
+    """What is kept of a student's entry; None if it is not a request."""
+    reason = one.get("reason") if isinstance(one, dict) else None
+    if not isinstance(reason, str) or not 0 < len(reason) <= LONGEST:
+        return None
+    if key.count("+") < 2 or len(key) > NAMES or not key.isprintable():
+        return None
+    at, now = one.get("at"), time.time()
+    return {"reason": reason, "at": at if isinstance(at, float) and 0 < at < now else now}
