@@ -1,10 +1,12 @@
 """Graders on a real hub, over HTTP: what they see, what they change, what the server refuses."""
 
+import html
 import re
 
 import pytest
 import requests
 
+from cluster.staff.class_page import roles
 from cluster.staff.hub import daemons
 from tests.bench.classroom import ASSIGNMENT, COURSE, PREFIX, Hub, tiny
 
@@ -17,8 +19,8 @@ ROSTER = f"""\
 name,user,role,extension,section
 Ada Example,{PREFIX}ada,student,,Monday
 Ben Example,{PREFIX}ben,student,,Friday
-Gus Example,{PREFIX}gus,grader,,Monday
-Gaby Example,{PREFIX}gaby,grader,,Friday
+Gus Example,{PREFIX}gus,grader,,Friday
+Gaby Example,{PREFIX}gaby,grader,,Monday
 Ines Example,{PREFIX}ines,instructor,,
 """
 PAGE = f"/course/class/assignment?of={ASSIGNMENT}"
@@ -62,9 +64,13 @@ def gus(hub):
 
 def acting(person, **form):
     """The answer to a button of the class page."""
-    token = re.search(r'name="_xsrf" value="([^"]+)"', person.formgrader("GET", PAGE).text)[1]
-    answer = person.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data={"_xsrf": token, **form})
-    return answer.status_code
+    form["_xsrf"] = xsrf(person.formgrader("GET", PAGE).text)
+    return person.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form).status_code
+
+
+def xsrf(text):
+    """The token of a page's forms."""
+    return re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
 
 
 def test_a_grader_collects_and_grades(gus):
@@ -117,7 +123,7 @@ def test_formgraders_other_changes_are_refused(gus, method, path):
     """Does the server answer 403 to each change of the roster, a date or a release in Formgrader's API?"""
     body = {"duedate_notimezone": "2030-01-01T00:00", "duedate_timezone": "+0000", "first_name": "A"}
     answer = gus.formgrader(method, f"/formgrader/api/{path}", json=body)
-    assert answer.status_code == 403 and "instructors" in answer.text, answer.text
+    assert (answer.status_code, answer.reason) == (403, roles.REFUSED), answer.text
 
 
 @pytest.mark.parametrize(
@@ -198,6 +204,41 @@ def test_a_graders_pages_have_no_links_that_are_refused(gus):
     text = gus.formgrader("GET", "/course/class").text
     for link in sorted(set(re.findall(rf'href="(/services/{COURSE}/[^"#]*)"', text))):
         assert gus.get(gus.base + link.replace("&amp;", "&")).ok, link
+
+
+def test_a_graders_section_comes_first(gus, ines):
+    """Are the students of the own section at the top, with a filter for each section?"""
+    found = {person: person.formgrader("GET", PAGE).text for person in (gus, ines)}
+    for text in found.values():
+        assert {'value="section Monday"', 'value="section Friday"'} <= set(
+            re.findall('value="section [^"]*"', text)
+        )
+    rows = re.findall(r'<tr data-find="(\w+) ', found[gus])
+    assert rows == ["ben", "ada"], "gus has the section Friday"
+
+
+def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
+    """Does a request reach the class page, the answer its student, and neither of them another student?"""
+    press(ines, "give-back", sure="1")
+    ada, ben = (logged_in(hub, name) for name in ("ada", "ben"))
+    ada.assignment("fetch_feedback", ASSIGNMENT)
+    page = f"/course/feedback?of={ASSIGNMENT}"
+    form = {"_xsrf": xsrf(ada.mine("GET", page).text), "check": "double-of-others", "reason": "17 is <odd>"}
+    answer = ada.mine("POST", page, data=form)
+    assert answer.ok and "not answered yet" in answer.text, answer.text
+    text = gus.formgrader("GET", PAGE).text
+    assert "17 is &lt;odd&gt;" in text and "double-of-others" in text
+    assert "1 regrade request" in gus.formgrader("GET", "/course/class").text
+    key = html.unescape(re.search(r'name="key" value="([^"]+)"', text)[1])
+    form = {"_xsrf": xsrf(text), "student": ada.user, "key": key, "answer": "34 was asked"}
+    answer = gus.formgrader("POST", f"/course/class/answer?of={ASSIGNMENT}", data=form)
+    assert answer.ok and "1 answered" in answer.text, answer.text
+    text = ada.mine("GET", page).text
+    assert "34 was asked" in text and f"by {gus.user}" in text
+    shared = hub.state / "people" / ada.user
+    for name in ("requests.json", "answers.json"):
+        assert hub.run(ben.user, "cat", shared / name, check=False).returncode
+        assert hub.run(ben.user, "cp", "/etc/hostname", shared / name, check=False).returncode
 
 
 def test_a_student_who_becomes_a_grader(hub, gus):
