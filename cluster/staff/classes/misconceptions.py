@@ -1,13 +1,10 @@
 """What failed checks say about their author: the misconception behind them, and where to read again.
 
-A wrong accusation is worse than none. So a misconception is named only
+A wrong accusation is worse than none. So a misconception is named only if the check has recognised it by a
+value ("Likely: …"): a result *is* the one that it leads to (values.expect). Which checks fail together proves
+nothing, because many mistakes fail the same checks.
 
-- in the check's own words ("Likely: …"), where a result *is* the one that it leads to (values.expect), or
-- where at least two checks found wrong values, and the checks that failed are those of one mutant and of no
-  other: each entry of tests/wrong_solutions/ names the checks that fail together with this misconception.
-
-Nothing is concluded from an error, another shape or dtype, or a time limit, nor from checks that fail
-together with one of these. Feedback and class report both ask `find`. Places to read are the
+Feedback and class report both ask `find`. Places to read are the
 section of the assignment, and the section of the lecture that the check's `see` names.
 """
 
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from ..release.wrong_solutions import Mutant
 
 MARKS = "?/:@!$&'()*+,;="  # that nbconvert leaves as they are in the id of a heading
-LEAST = 2  # wrong values of which the pattern says something: one has too many causes
 LIKELY = re.compile(r" Likely: (.+)", re.DOTALL)  # as values.expect says it
 
 
@@ -55,26 +51,21 @@ class Failure:
 
 @dataclass(frozen=True)
 class Misconception:
-    """What the author of these checks' failures thinks; `told`: a check has said so in its own message."""
+    """What a check has recognised, and the failed checks that some mutant fails together with it."""
 
     words: str
     checks: frozenset[str]
-    told: bool
 
 
 def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconception]:
-    """What the failed checks {name: Failure} show, in their order; one of which nothing is known is in none.
+    """What the failed checks {name: Failure} have recognised, in their order.
 
-    Checks that one mutant loses together are looked at together: where one of them has recognised a
-    misconception, the mutants say nothing of the others.
+    mutants: their checks, if they fail together, are a group, whose other failures need no explanation.
     """
     mutants, found = tuple(mutants), []
     for group in groups(failed, mutants):
-        told = {failed[name].likely: None for name in failed if name in group and failed[name].likely}
-        if told:
-            found += [Misconception(words, group, True) for words in told]
-        elif (mutant := fitting(group, failed, mutants)) is not None:
-            found.append(Misconception(mutant.misunderstanding.rstrip("."), group, False))
+        likely = {failed[name].likely: None for name in failed if name in group and failed[name].likely}
+        found += [Misconception(words, group) for words in likely]
     return found
 
 
@@ -89,15 +80,6 @@ def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozen
     return found
 
 
-def fitting(group: frozenset[str], failed: dict[str, Failure], mutants: Iterable[Mutant]) -> Mutant | None:
-    """The one mutant that loses all of this group of wrong values and nothing that was right; else None."""
-    if len(group) < LEAST or any(failed[name].kind != failures.VALUE for name in group):
-        return None
-    empty = {name for name, failure in failed.items() if failure.kind == failures.EMPTY}
-    fit = [m for m in mutants if m.fails <= group | empty and group <= m.fails | m.may_fail]
-    return fit[0] if len(fit) == 1 else None
-
-
 def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure]) -> str:
     """What a student is told below a failed check, as Markdown; "" where there is nothing to say.
 
@@ -108,10 +90,6 @@ def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure])
         return ""
     if failure.kind == failures.EMPTY:
         lines.append("**The hole is still empty**, or calls a function whose hole is.")
-    else:
-        found = find(failed, mutants_of(root, assignment))
-        words = [one.words for one in found if check in one.checks and not one.told]
-        lines += [f"**Perhaps you think:** {belief}." for belief in words]
     if passages := where(root, assignment, check):
         lines.append(f"**Read again:** {passages}.")
     return "\n\n".join(lines)

@@ -3,8 +3,7 @@
 The form of their files is described in release/wrong_solutions.py. Stub, solution and these are prepared and
 graded as students' submissions are, as many at a time as there are cores. The table shows what each lost. A
 defect of the checks (a stub with points, a solution or an alternative one that loses any, a wrong one that
-keeps what it should lose, or loses what it should keep) makes the exit status non-zero. Feedback and class
-report conclude a student's misconception from the checks that fail together in one of these files.
+keeps what it should lose, or loses what it should keep) makes the exit status non-zero.
 """
 
 from __future__ import annotations

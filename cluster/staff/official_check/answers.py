@@ -107,24 +107,16 @@ def trouble(checks: dict[str, Check]) -> str:
 def misunderstandings(
     checks: dict[str, Check], states: dict[str, str], written: Collection[str], mutants: Iterable[Mutant]
 ) -> dict[str, str]:
-    """{check: one of the `written` sentences}.
-
-    A hidden failure counts as one, however it failed. So of checks that failed in hidden parts alone nothing
-    is concluded, because nobody knows whether a value was wrong: one has a wrong value in its shown part.
-    """
-    failed = {}
-    for name, how in states.items():
-        if how == HIDDEN:
-            failed[name] = misconceptions.Failure("", failures.VALUE, hidden=True)
-        elif how in (SHOWN, TO_DO):
-            failed[name] = misconceptions.Failure.from_error(checks[name].error, checks[name].kind)
+    """{check: one of the `written` sentences}: what the visible part of this check has recognised."""
+    failed = {
+        name: misconceptions.Failure.from_error(checks[name].error, checks[name].kind)
+        for name, how in states.items()
+        if how in (SHOWN, TO_DO)
+    }
     found = {}
     for one in misconceptions.find(failed, mutants):
-        seen = any(states[n] == SHOWN and failed[n].kind == failures.VALUE for n in one.checks if n in failed)
-        if one.words.rstrip(".") not in written or not (one.told or seen):
-            continue
         for name in one.checks & failed.keys():
-            if not one.told or failed[name].likely == one.words:
+            if one.words in written and failed[name].likely == one.words:
                 found[name] = one.words
     return found
 
