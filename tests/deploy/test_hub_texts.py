@@ -1,5 +1,6 @@
 """The hub's settings, roster and generated files, and whose work is left alone. No hub is started."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -329,16 +330,23 @@ def test_each_page_of_the_hub_has_a_heading():
 
 
 def test_the_hubs_home_page_leads_who_teaches_to_the_class():
-    """Is the class page linked for who may see its service, and for nobody else?"""
+    """Are class page and passwords linked only for those who may see them? Rendered as the hub does."""
     stock = jinja2.DictLoader({"templates/home.html": "{% block main %}{% endblock %}"})
     loader = jinja2.ChoiceLoader([jinja2.FileSystemLoader(config_files.TEMPLATES), stock])
-    home = jinja2.Environment(loader=loader).get_template("home.html")
-    service = types.SimpleNamespace(name=COURSE, href=f"/services/{COURSE}/")
-    other = types.SimpleNamespace(name="other", href="/services/other/")
-    for seen, there in (([], 0), ([other], 0), ([other, service], 1)):
-        text = home.render(default_server={}, url="/lab", course=COURSE, services=seen)
-        assert text.count("href=") == 1 + there and "Your server" in text
-        assert text.count(f'href="/services/{COURSE}/course/class"') == there
+    home = jinja2.Environment(loader=loader, enable_async=True).get_template("home.html")
+    own, other = (types.SimpleNamespace(name=n, href=f"/services/{n}/") for n in (COURSE, "other"))
+    values = {"default_server": {}, "url": "/lab", "course": COURSE, "passwords": True}
+    for group, seen, links in (
+        (f"nbgrader-{COURSE}", [], 0),
+        (f"nbgrader-{COURSE}", [other], 0),
+        (GRADERS, [other, own], 1),
+        (INSTRUCTORS, [other, own], 2),
+    ):
+        user = types.SimpleNamespace(groups=[types.SimpleNamespace(name=group)])
+        text = asyncio.run(home.render_async(user=user, services=seen, **values))
+        assert text.count("href=") == 1 + links and "Your server" in text
+        assert text.count(f'href="/services/{COURSE}/course/class"') == (links > 0)
+        assert text.count('id="passwords"') == (links > 1)
     assert f'"course": "{COURSE}"' in config_files.hub(Settings(), STATE, PYTHON)
 
 
