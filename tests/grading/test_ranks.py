@@ -183,6 +183,7 @@ CRASHES = {
     "the parents killed": "import os, signal\ndef total(number):\n    os.kill(os.getppid(), signal.SIGKILL)",
     "an object": "def total(number):\n    return hvd",
     "a large array": "import numpy as np\ndef total(number):\n    return np.zeros(20_000_000)",
+    "arrays too large together": "import numpy as np\ndef total(number):\n    return np.zeros(4_000_000)",
     "its folder removed": "import os\ndef total(number):\n    os.rmdir(os.getcwd())",
     "its folder a link": """
 import os
