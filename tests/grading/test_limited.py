@@ -161,3 +161,39 @@ def test_a_code_too_long_to_be_compared_is_said():
     long = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("x = 1\n" * 50_000)])
     with pytest.raises(SubmissionError, match="at most 100,000 are compared"):
         similarity.cells_of_student(long, nbformat.v4.new_notebook())
+
+
+def test_formgraders_page_of_a_submission_has_limits(tmp_path):
+    """Is a page that takes too long shown without the student's text, with all fields of points?"""
+    from nbgrader.server_extensions.formgrader import handlers
+    from traitlets.config import Config
+
+    from cluster.staff.class_page.submission_page import SubmissionPage
+
+    config = Config()
+    config.HTMLExporter.template_name = "formgrade"
+    config.HTMLExporter.extra_template_basedirs = [handlers.template_path]
+    config.HTMLExporter.filters = {"markdown2html": "cluster.staff.feedback.markdown.in_cell"}
+    answer = nbformat.v4.new_markdown_cell("Because it is **so**.")
+    answer.metadata.nbgrader = {
+        "grade_id": "why", "grade": True, "solution": True, "locked": False, "points": 2, "schema_version": 3,
+    }  # fmt: skip
+    notebook, path = nbformat.v4.new_notebook(cells=[answer]), tmp_path / "doubling.ipynb"
+    names = ("base_url", "notebook_path", "submission_id", "student", "last_name", "first_name")
+    about = dict.fromkeys(names, "<b>") | {
+        "assignment_id": "none",
+        "notebook_id": "none",
+        "index": 0,
+        "total": 1,
+    }
+    page = SubmissionPage(config, tmp_path, seconds=5)
+    nbformat.write(notebook, path)
+    shown, _ = page.from_filename(str(path), dict(about))
+    assert "Because it is" in shown and 'id="why"' in shown and "&lt;b&gt;" in shown
+    notebook.cells.append(nbformat.v4.new_markdown_cell("[" * 50_000))
+    notebook.cells.append(nbformat.v4.new_code_cell("-" * 200_000 + "1"))
+    nbformat.write(notebook, path)
+    began = time.process_time()
+    shown, _ = page.from_filename(str(path), dict(about))
+    assert "takes more than 5 s" in shown and 'id="why"' in shown and "Because it is" not in shown
+    assert time.process_time() - began < 4, "rendered in the server's own process"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from jinja2 import BaseLoader, Environment
 from jupyter_server.extension.application import ExtensionApp, ExtensionAppJinjaMixin
@@ -16,15 +13,12 @@ from traitlets import Bool, Unicode
 
 from cluster import pages
 
-from ..feedback.markdown import cleaned
-from . import formgrader_links, handlers, roles, rubrics
+from . import formgrader_links, handlers, roles
 from .actions import Actions
 from .queue import Queue
 from .regrade_requests import Requests
 from .sheets import Sheets
-
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
+from .submission_page import SubmissionPage
 
 HERE = Path(__file__).parent
 SIDEBAR = "{%- block sidebar -%}"
@@ -75,9 +69,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
         if environment := settings.get("nbgrader_jinja2_env"):
             environment.loader = WithLink(environment.loader)
         if exporter := settings.get("nbgrader_exporter"):
-            exporter.register_filter("clean_html", cleaned)  # of tables in outputs: as in the feedback
-            exporter.register_preprocessor(names_as_text, enabled=True)
-            exporter.register_preprocessor(partial(rubrics.shown, Path(serverapp.root_dir)), enabled=True)
+            settings["nbgrader_exporter"] = SubmissionPage(exporter.config, Path(serverapp.root_dir))
 
     async def stop_extension(self) -> None:
         """With the server end its threads."""
@@ -100,13 +92,6 @@ def tell_students(root: Path, log: logging.Logger) -> None:
     else:
         for student, why in failed.items():
             log.warning("%s: %s", student, why)
-
-
-def names_as_text(notebook: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
-    """The names in the head of Formgrader's page of a submission, whose template would take them for HTML."""
-    for name in ("student", "first_name", "last_name"):
-        resources[name] = escape(resources.get(name) or "")
-    return notebook, resources
 
 
 class WithLink(BaseLoader):

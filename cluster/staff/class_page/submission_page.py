@@ -1,0 +1,66 @@
+"""Formgrader's page of a submission, rendered in a process with limits.
+
+Formgrader shows all submissions, and the class page is in the same process: neither may depend on how long
+one student's text takes to render.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .. import limited
+from ..course import SubmissionError
+from . import rubrics
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+    from traitlets.config import Config
+
+SECONDS = 20  # of CPU time for a page
+
+
+class SubmissionPage:
+    """Stands for the HTMLExporter that Formgrader asks for pages; config: that exporter's."""
+
+    def __init__(self, config: Config, root: Path, seconds: int = SECONDS):
+        self.config, self.root, self.seconds = config, root, seconds
+
+    def from_filename(self, filename: str, resources: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+        """The page (HTML) of a graded notebook. If it meets a limit, it comes without the student's text."""
+        limited.preload(__name__, "nbconvert.exporters")
+        try:
+            page = limited.call(rendered, self.config, self.root, filename, resources, seconds=self.seconds)
+        except SubmissionError as why:
+            page = limited.call(rendered, self.config, self.root, filename, resources, str(why))
+        return page, resources
+
+
+def rendered(config: Config, root: Path, filename: str, resources: dict[str, Any], left_out: str = "") -> str:
+    """The page of a graded notebook. left_out: why the student's text and outputs are not in it, or ""."""
+    import nbformat
+    from nbconvert.exporters import HTMLExporter
+
+    from ..feedback.markdown import cleaned
+
+    exporter = HTMLExporter(config=config)
+    exporter.register_filter("clean_html", cleaned)  # of tables in outputs: as in the feedback
+    notebook = nbformat.read(filename, as_version=4)
+    if left_out:
+        for cell in notebook.cells:
+            leave_out(cell, f"Not shown here: the page with it {left_out}. Open the notebook itself.")
+    for name in ("student", "first_name", "last_name"):  # the template would take them for HTML
+        resources[name] = escape(resources.get(name) or "")
+    notebook, resources = rubrics.shown(root, notebook, resources)
+    return exporter.from_notebook_node(notebook, resources=resources)[0]
+
+
+def leave_out(cell: NotebookNode, instead: str) -> None:
+    """Replace what a student wrote, and what the student's code has shown."""
+    role = cell.metadata.get("nbgrader", {})
+    if not role.get("locked") or role.get("solution"):
+        cell.source = f"# {instead}" if cell.cell_type == "code" else instead
+        cell.pop("attachments", None)
+    if cell.cell_type == "code":
+        cell.outputs = []
