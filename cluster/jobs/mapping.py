@@ -18,7 +18,7 @@ from . import backends
 from .code import fingerprint
 from .errors import JobError, NotPicklable, OptionError, OptionValueError, Refused, StillRunning
 from .folder import layout, provenance, sweeps
-from .folder.run_folder import LOCK, RunFolder
+from .folder.run_folder import LOCK, RunFolder, RunRecord
 from .job import say
 from .state import attempts
 from .state.status import settled_status, status_of
@@ -114,20 +114,18 @@ class SweepPlan:
     def rerun(self) -> bool:
         return self.plans[0].options.rerun
 
-    def run_json(self, backend: str) -> dict[str, Any]:
+    def run_json(self, backend: str) -> RunRecord:
         """The sweep's run.json."""
         first = self.plans[0]
         given = [f"max_parallel={self.max_parallel}"] if self.max_parallel else []
         one = first.run_json(backend)
         (parameter, _), *others = first.arguments.items()  # the first is the item
         rest = provenance.keywords(dict(others), one["options"])
-        return one | {
-            "key": self.key,
-            "items": self.items,
-            "keys": [p.key for p in self.plans],
-            "parameter": parameter if isinstance(parameter, str) and parameter.isidentifier() else "item",
-            "command": f"map({', '.join([first.name, provenance.short(self.items), *given, *rest])})",
-        }
+        one["key"] = self.key
+        one["items"], one["keys"] = self.items, [p.key for p in self.plans]
+        one["parameter"] = parameter if isinstance(parameter, str) and parameter.isidentifier() else "item"
+        one["command"] = f"map({', '.join([first.name, provenance.short(self.items), *given, *rest])})"
+        return one
 
 
 def survey(target: Any, items: Any, max_parallel: int | None, keywords: dict[str, Any]) -> SweepPlan:
@@ -233,7 +231,7 @@ def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list
     if former:
         held = layout.hold(target)
         os.rename(made, RunFolder(target).round(number))
-        begun = files.read_json(RunFolder(target).run_json)["submitted"]
+        begun = RunFolder(target).read_run()["submitted"]
         files.write_json(RunFolder(target).run_json, run | {"submitted": begun, "resumed": run["submitted"]})
     else:
         RunFolder(made).run_json.write_text(json.dumps(run, indent=1) + "\n")
@@ -283,7 +281,7 @@ def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in layout.folders(runs):
         try:
-            run = files.read_json(RunFolder(layout.check_owner(folder)).run_json)
+            run = RunFolder(layout.check_owner(folder)).read_run()
             if "items" in run:
                 jobs = sweeps.items(folder, sweeps.latest(folder))
                 at = {k: jobs[i] for i, k in enumerate(run["keys"]) if k in keys and i in jobs}

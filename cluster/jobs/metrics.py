@@ -96,7 +96,8 @@ class Tail:
     """The metrics of a run as they grow: each `new_rows()` returns the lines added since the last one."""
 
     def __init__(self, folder: Path):
-        self._folder, self._at = folder, {}
+        self._folder = folder
+        self._at: dict[Path, int] = {}
 
     def new_rows(self) -> list[dict[str, Any]]:
         """New lines of all ranks, in the order of their time; a half-written line is left for later."""

@@ -7,7 +7,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from cluster.slurm import site, words
 from cluster.system import settings
@@ -158,7 +158,7 @@ def size(v: Any) -> int:
     return int(float(m[1]) * UNITS[m[2].upper()] * 2**20) if m else 0
 
 
-def number_set(name: str, least: int = 0) -> int | None:
+def number_set(name: str, least: int = 0) -> int:
     """The number that a variable of this site sets, or its default; raises OptionValueError for no number."""
     try:
         return settings.whole_number(name, least)
@@ -166,7 +166,7 @@ def number_set(name: str, least: int = 0) -> int | None:
         raise OptionValueError(e.what, e.next_step) from None
 
 
-def _bad(name: str, value: Any, form: str) -> None:
+def _bad(name: str, value: Any, form: str) -> NoReturn:
     raise OptionValueError(f"{name}={value!r} is not valid.", f"{name} must be {form}.")
 
 

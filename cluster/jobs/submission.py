@@ -12,6 +12,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from io import BufferedWriter
@@ -25,7 +26,7 @@ from . import backends
 from .code import fingerprint
 from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
 from .folder import layout, provenance
-from .folder.run_folder import CALL, CODE, RUN_JSON, SCRIPT
+from .folder.run_folder import CALL, CODE, RUN_JSON, SCRIPT, RunRecord
 from .job import Job, say
 from .options import Options, bind_arguments, check_options, split_keywords
 from .state import attempts
@@ -96,7 +97,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
     return job
 
 
-def make(requested: Plan, run: dict[str, Any]) -> tuple[Job, BufferedWriter | None]:
+def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
     """(job, lock): the folder of a run that is to be started by the one who holds the lock, and by no other.
 
     Where another process has made it in the meantime, the lock is None and the job is that one's.
@@ -116,8 +117,8 @@ def make(requested: Plan, run: dict[str, Any]) -> tuple[Job, BufferedWriter | No
         if former:
             _set_aside(former)
         files = requested.files(run, requested.runs / layout.name(run["name"], requested.key), backend)
-        folder, held = layout.create(requested.runs, run["name"], requested.key, files)
-        return Job(folder), held
+        folder, lock = layout.create(requested.runs, run["name"], requested.key, files)
+        return Job(folder), lock
 
 
 def recorded(requested: Plan) -> Job | None:
@@ -167,33 +168,34 @@ class Plan:
     name: str
     large: dict[str, int]  # {value that is sent with the job: bytes}, of those from `LARGE` on
 
-    def run_json(self, backend: str, **more: Any) -> dict[str, Any]:
-        """Its run.json on a backend."""
+    def run_json(self, backend: str, item: int | None = None) -> RunRecord:
+        """Its run.json on a backend; item: its number in a sweep."""
         options = asdict(self.options) | {"env": None}
-        return (
-            {
-                "format": FORMAT,
-                "key": self.key,
-                "own": secrets.token_hex(8),  # tells this run from others with the same key
-                "name": self.options.name or self.name,
-                "target": self.name,
-                "arguments": {k: provenance.short(v) for k, v in self.arguments.items()},
-                "command": provenance.command(self.name, self.arguments, options),
-                "options": options,
-                "env": sorted(self.options.env or {}),
-                "ranks": self.options.ranks,
-                "backend": backend,
-                "controller": "gloo" if self.options.controller == "auto" else self.options.controller,
-                "submitted": now(),
-                "attempt": 1,
-                "versions": provenance.versions(),
-                "machine": provenance.machine(),
-            }
-            | (_site(self.options) if backend == "slurm" else {})
-            | more
-        )
+        record: RunRecord = {
+            "format": FORMAT,
+            "key": self.key,
+            "own": secrets.token_hex(8),
+            "name": self.options.name or self.name,
+            "target": self.name,
+            "arguments": {k: provenance.short(v) for k, v in self.arguments.items()},
+            "command": provenance.command(self.name, self.arguments, options),
+            "options": options,
+            "env": sorted(self.options.env or {}),
+            "ranks": self.options.ranks,
+            "backend": backend,
+            "controller": "gloo" if self.options.controller == "auto" else self.options.controller,
+            "submitted": now(),
+            "attempt": 1,
+            "versions": provenance.versions(),
+            "machine": provenance.machine(),
+        }
+        if backend == "slurm":
+            record["site"] = _site(self.options)
+        if item is not None:
+            record["item"] = item
+        return record
 
-    def files(self, run: dict[str, Any], folder: Path, backend: backends.Backend) -> dict[str, str | bytes]:
+    def files(self, run: RunRecord, folder: Path, backend: backends.Backend) -> dict[str, str | bytes]:
         """What the job folder holds before the job starts."""
         call = self.call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}
         return {
@@ -210,7 +212,7 @@ def _site(options: Options) -> dict[str, Any]:
         found = site.load()
     except site.SiteError as e:
         raise OptionValueError(e.what, e.next_step) from None
-    requested = {"nodes": options.nodes, "ranks": options.ranks, "time": options.time}
+    requested = {"nodes": options.nodes, "ranks": options.ranks, "time": int(options.time)}
     for name, most in found.limits.items():
         if requested[name] > most:
             shown = clock if name == "time" else str
@@ -218,7 +220,7 @@ def _site(options: Options) -> dict[str, Any]:
                 f"{name}: this site allows {shown(most)} for one job, not {shown(requested[name])}.",
                 f"Ask for at most {shown(most)}.",
             )
-    return {"site": found.record()}
+    return found.record()
 
 
 def now() -> str:
@@ -323,9 +325,9 @@ def _culprit(
     import cloudpickle
 
     name, f = _name(target), getattr(target, "__wrapped__", target)
-    code, suspects = getattr(f, "__code__", None), [(f"its argument {k!r}", v) for k, v in arguments.items()]
-    if code is not None:
-        names = sorted(fingerprint.global_names(code))
+    suspects = [(f"its argument {k!r}", v) for k, v in arguments.items()]
+    if isinstance(f, types.FunctionType):
+        names = sorted(fingerprint.global_names(f.__code__))
         suspects += [(f"the variable {n!r}", f.__globals__[n]) for n in names if n in f.__globals__]
         suspects += [(f"the variable {n!r}", v) for n, v in fingerprint.closed_over(f).items()]
     searched = (*searched, target)

@@ -12,7 +12,7 @@ from cluster.system import files
 from . import backends
 from .errors import BackendError, CanNeverRun, JobFailed, NoSuchJob, NotFinished, SweepFailed
 from .folder import layout, sweeps
-from .folder.run_folder import RunFolder
+from .folder.run_folder import RunFolder, RunRecord
 from .job import POLL, Job
 from .state.status import Status
 
@@ -30,7 +30,7 @@ class Sweep:
 
     def __init__(self, folder: Path):
         self.folder = layout.check_owner(Path(folder).absolute())
-        self.spec: dict[str, Any] = files.read_json(RunFolder(self.folder).run_json)
+        self.spec: RunRecord = RunFolder(self.folder).read_run()
         self.key, self.name, self.items = self.spec["key"], self.spec["name"], self.spec["items"]
         self.ranks, self.backend = self.spec["ranks"], self.spec["backend"]
         self.last = sweeps.latest(self.folder)

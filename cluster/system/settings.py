@@ -107,14 +107,14 @@ def required(name: str, env: Mapping[str, str] = os.environ) -> str:
     raise SettingError(f"{name} is not set.", f"Set it: {who}.")
 
 
-def whole_number(name: str, least: int = 0, env: Mapping[str, str] = os.environ) -> int | None:
-    """The value of a variable as a number; None where there is none.
+def whole_number(name: str, least: int = 0, env: Mapping[str, str] = os.environ) -> int:
+    """The value of a variable as a number; 0 where there is none.
 
     Raises SettingError, with the variable and its value, for what is no whole number, `least` or more.
     """
     value = text(name, env)
     if not value:
-        return None
+        return 0
     if not value.strip().isdecimal() or int(value) < least:
         unit = f" ({SETTINGS[name].unit})" if SETTINGS[name].unit else ""
         raise SettingError(

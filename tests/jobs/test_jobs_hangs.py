@@ -3,11 +3,14 @@
 import html
 import re
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from cluster import jobs
 from cluster.jobs import errors, submit
 from cluster.jobs.backends import forked_ranks
 from cluster.jobs.rank import main as rank_main
@@ -36,11 +39,16 @@ def warm():
         yield
 
 
-def stuck(job, monkeypatch):
-    """Wait until the status names both ranks, then cancel: (what it said, error, error at the time limit)."""
+def stuck(job, monkeypatch, table=False):
+    """Wait until the status names both ranks, then cancel: (what it said, error, error at the time limit).
+
+    table: whether `jobs()` has to show it, too.
+    """
     monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 0.0)
     what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
-    assert what in html.unescape(job._repr_html_())
+    waits = re.compile(re.sub(r"\d+ s", r"\\d+ s", re.escape(what)))
+    assert waits.search(html.unescape(job._repr_html_()))
+    assert not table or waits.search(html.unescape(jobs(active=True)._repr_html_()))
     job.cancel()
     cancelled = job.wait().error()
     late = Path(shutil.copytree(job.folder, job.folder.with_name("late")))
@@ -70,6 +78,82 @@ def test_a_rank_that_sleeps_is_waited_for(runs, monkeypatch):
     assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
     assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
     assert all("Rank 0 was idle" in e.what for e in ended) and "one_sleeps" in job.stacks(0)
+
+
+SPINS = """
+import pathlib, sys, sysconfig
+from cluster.jobs.rank import stacks
+
+def compiled(file, text):
+    names = {}
+    exec(compile(text, file, "exec"), names)
+    return names["allreduce"]
+
+folder = pathlib.Path(sys.argv[1])
+stacks.register(folder, 0)
+text = "def allreduce(left):\\n    while not left.exists(): pass"
+compiled(sysconfig.get_path("purelib") + "/horovod/tensorflow/mpi_ops.py", text)(folder / "left")
+while True: pass
+"""
+
+
+@pytest.fixture
+def spinning(tmp_path, monkeypatch):
+    """(folder, the location of a rank that looks for messages all the time in a collective) when called."""
+    monkeypatch.setattr(stacks, "QUIET", 0.4)
+    monkeypatch.setattr(stacks, "WINDOW", 0.2)
+    files.write_json(tmp_path / "ready-0.json", {"time": 0.0})
+    command = [sys.executable, "-c", SPINS, str(tmp_path)]
+    with subprocess.Popen(command, start_new_session=True) as rank:
+        wait_until((tmp_path / "stacks-0.txt").exists)
+        watch = stacks.Watch(tmp_path, 0, 2, rank.pid)
+
+        def look():
+            watch.look()
+            return files.read_json(tmp_path / "location-0.json")
+
+        yield tmp_path, look
+        rank.kill()
+
+
+def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
+    """Does a rank that uses a whole core in `allreduce` wait there, until it has left it?"""
+    folder, look = spinning
+    first = wait_until(look)
+    assert first["calls"] == ["allreduce"] and not first["computing"]
+    for _ in range(15):
+        time.sleep(0.1)
+        assert look() == first
+    (folder / "left").touch()
+    wait_until(lambda: not look())
+
+
+def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
+    """Is a rank outside of any collective computing while another waits, and in one not?"""
+    folder, look = spinning
+    others = {"since": 0.0, "where": "line 9 of a.py, in f", "calls": ["allreduce"], "computing": False}
+    files.write_json(folder / "location-1.json", others)
+    assert not wait_until(look)["computing"]
+    (folder / "left").touch()
+    wait_until(lambda: (found := look()) and found["computing"])
+    (folder / "location-1.json").unlink()
+    wait_until(lambda: not look())
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_path, monkeypatch, controller):
+    """On Slurm, do card, table and error say who waits for whom, though Horovod's threads use a core?"""
+    cluster.enter(monkeypatch)
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
+    job = submit(hangs.one_sleeps, ranks_per_node=2, backend="slurm", controller=controller)
+    what, *ended = stuck(job, monkeypatch, table=True)
+    assert re.search(r"Rank 1 has waited \d+ s for rank 0 in `allreduce`", what)
+    assert re.search(r"Rank 0 has been idle for \d+ s at line \d+ of hangs.py, in one_sleeps", what)
+    assert [type(e) for e in ended] == [errors.Cancelled, errors.OutOfTime]
+    for error in ended:
+        assert re.search(r"Rank 1 waited \d+ s for rank 0 in `allreduce`", error.what)
+        assert "computing" not in error.what
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from cluster.slurm.words import clock, ranges
 
 from ..folder.layout import slug
 from ..folder.provenance import variables
-from ..folder.run_folder import JOB_LOG
+from ..folder.run_folder import JOB_LOG, RunRecord
 
 
-def script(run: dict[str, Any], folder: Path, python: str = sys.executable) -> str:
+def script(run: RunRecord, folder: Path, python: str = sys.executable) -> str:
     """The sbatch script of a run. `run` is its run.json, `folder` its job folder."""
     mpi = "pmix" if run["controller"] == "mpi" else "none"
     launcher = run.get("site", {}).get("launcher", site.LAUNCHER).replace("{mpi}", mpi)
@@ -36,7 +36,7 @@ exit $code
 """
 
 
-def array(run: dict[str, Any], folder: Path, items: list[int], at_once: int | None) -> str:
+def array(run: RunRecord, folder: Path, items: list[int], at_once: int | None) -> str:
     """The sbatch script of a round of a sweep: each task of the array is one item, and runs its job.sh.
 
     run: the sweep's run.json; folder: the round's; items: the numbers that run, in ascending order.
@@ -48,7 +48,7 @@ exec bash {shlex.quote(str(folder))}/"$SLURM_ARRAY_TASK_ID"/job.sh
 """
 
 
-def header(run: dict[str, Any], **special: Any) -> str:
+def header(run: RunRecord, **special: Any) -> str:
     """The lines that say what a job asks for; `special` are further options of sbatch."""
     return "\n".join(
         f"#SBATCH --{k}" + ("" if v is None else f"={shlex.quote(str(v))}")
@@ -56,7 +56,7 @@ def header(run: dict[str, Any], **special: Any) -> str:
     )
 
 
-def requests(run: dict[str, Any], **special: Any) -> list[tuple[str, Any, str]]:
+def requests(run: RunRecord, **special: Any) -> list[tuple[str, Any, str]]:
     """(option of sbatch, value, where it comes from), in the order of the script."""
     o, wishes = run["options"], run.get("site", {})
     lines: dict[str, Any] = {
@@ -102,12 +102,12 @@ def _gpus(o: dict[str, Any], form: str, kind: str) -> dict[str, Any]:
     return {form: f"{'gpu:' if form == 'gres' else ''}{named}{n * o['ranks_per_node']}"}
 
 
-def _before(run: dict[str, Any]) -> str:
+def _before(run: RunRecord) -> str:
     """The site's own lines, such as those that load modules."""
     return "".join(f"{line}\n" for line in run.get("site", {}).get("before", []))
 
 
-def _attempt(run: dict[str, Any], quoted: str, python: str) -> str:
+def _attempt(run: RunRecord, quoted: str, python: str) -> str:
     """What a job does first when Slurm may start it more than once."""
     first = run.get("attempt", 1)
     if not run["options"].get("requeue"):
@@ -119,7 +119,7 @@ fi
 """
 
 
-def exports(run: dict[str, Any]) -> str:
+def exports(run: RunRecord) -> str:
     """The lines that set the variables of every rank; values from `env` come with the submission instead."""
     fixed = variables(str(run["options"]["cpus_per_rank"]))
     text = "\n".join(f"export {k}={v}" for k, v in fixed.items() if k not in run["env"])

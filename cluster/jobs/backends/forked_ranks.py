@@ -127,7 +127,7 @@ def _attend(line: socket.socket) -> None:
         os._exit(_run_rank(Path(request["folder"]), request["env"]))
     line.send(str(child).encode())
     handle = os.pidfd_open(child)
-    if line in select.select([line, handle], [], [])[0]:
+    if line.fileno() in select.select([line.fileno(), handle], [], [])[0]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)
     status = os.waitpid(child, 0)[1]

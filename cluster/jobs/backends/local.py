@@ -19,7 +19,7 @@ from cluster.system import files
 
 from ..errors import BackendError, TooManyRanks
 from ..folder import layout, sweeps
-from ..folder.run_folder import RunFolder
+from ..folder.run_folder import RunFolder, RunRecord
 from ..options import number_set
 from ..state import waiting
 from ..state.status import Status, ended, lost
@@ -33,7 +33,7 @@ def max_ranks() -> int:
     return number_set("CLUSTER_MAX_RANKS", least=1) or max(4, len(os.sched_getaffinity(0)))
 
 
-def check(run: dict[str, Any]) -> None:
+def check(run: RunRecord) -> None:
     """Refuse what this machine cannot run: TooManyRanks or BackendError."""
     if run["ranks"] > max_ranks():
         raise TooManyRanks(
@@ -64,7 +64,7 @@ def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
     return ""
 
 
-def at_once(run: dict[str, Any], requested: int | None) -> int | None:
+def at_once(run: RunRecord, requested: int | None) -> int | None:
     """How many items of a sweep run at a time: as requested, but no more ranks than `max_ranks`.
 
     Where nothing is requested, as many as there are cores for.
@@ -112,7 +112,7 @@ def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> Non
         cancel(RunFolder(folder).item(i), backend)
 
 
-def script(run: dict[str, Any], folder: Path) -> str:
+def script(run: RunRecord, folder: Path) -> str:
     """What the local backend runs, as a shell script."""
     from .batch_script import exports, rank_command
 
@@ -123,7 +123,7 @@ def script(run: dict[str, Any], folder: Path) -> str:
     return f"{head}\n{exports(run)}\n{start}{rank_command(folder)}{times}\n"
 
 
-def array(run: dict[str, Any], folder: Path, items: list[int], requested: int | None) -> str:
+def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
     """What the local backend runs for a round of a sweep, as a shell script."""
     from cluster.slurm.words import ranges
 

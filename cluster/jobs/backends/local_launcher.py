@@ -13,12 +13,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from cluster.system import files, settings
 from cluster.system.processes import die_with_parent
 
-from ..folder.run_folder import RunFolder
+from ..folder.run_folder import RunFolder, RunRecord
 from ..state import status
 from . import forked_ranks
 
@@ -30,7 +29,7 @@ def main(folder: Path, lock: int) -> int:
     """Detach, run the ranks, write the end; `lock` is the descriptor of the lock that the submission took."""
     if (code := detach(folder, lock)) is not None:
         return code
-    run = files.read_json(RunFolder(folder).run_json)
+    run = RunFolder(folder).read_run()
     signals: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: signals.append(number))
     processes = [
@@ -57,7 +56,7 @@ def detach(folder: Path, lock: int) -> int | None:
     return None
 
 
-def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen | forked_ranks.Rank:
+def _start(folder: Path, run: RunRecord, rank: int) -> subprocess.Popen | forked_ranks.Rank:
     command = [sys.executable, "-P", "-u", "-m", "cluster.jobs.rank.main", str(folder)]
     layout = ",".join([str(run["options"]["ranks_per_node"])] * run["options"]["nodes"])
     env = os.environ | {"CLUSTER_LAUNCHER": "local", "CLUSTER_RANK": str(rank), "CLUSTER_LAYOUT": layout}
@@ -78,7 +77,7 @@ def _start(folder: Path, run: dict[str, Any], rank: int) -> subprocess.Popen | f
 
 def _watch(
     folder: Path,
-    run: dict[str, Any],
+    run: RunRecord,
     processes: list[subprocess.Popen | forked_ranks.Rank],
     signals: list[int],
 ) -> str | None:
@@ -86,10 +85,10 @@ def _watch(
     deadline = time.monotonic() + run["options"]["time"]
     failed_at = None
     while any(p.poll() is None for p in processes):
-        if signals or RunFolder(folder).cancel.exists():
-            return _kill(processes) or "Cancelled"
-        if time.monotonic() > deadline:
-            return _kill(processes) or "OutOfTime"
+        cancelled = signals or RunFolder(folder).cancel.exists()
+        if cancelled or time.monotonic() > deadline:
+            _kill(processes)
+            return "Cancelled" if cancelled else "OutOfTime"
         if failed_at is None and any(p.poll() for p in processes):
             failed_at = time.monotonic()
         if failed_at is not None and time.monotonic() - failed_at > GRACE:

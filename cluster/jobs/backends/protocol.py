@@ -6,6 +6,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..folder.run_folder import RunRecord
 from ..state.status import Status
 
 
@@ -16,19 +17,19 @@ class Backend(Protocol):
     of the folder, which what is started holds on to. backend: the folder's backend.json.
     """
 
-    def check(self, run: dict[str, Any]) -> None:
+    def check(self, run: RunRecord) -> None:
         """Raise a JobError for a job that could never run here."""
 
     def check_round(self, items: range) -> None:
         """Raise a JobError where the items of a sweep are more than can be submitted as one."""
 
-    def script(self, run: dict[str, Any], folder: Path) -> str:
+    def script(self, run: RunRecord, folder: Path) -> str:
         """The text of a job: what is run."""
 
-    def array(self, run: dict[str, Any], folder: Path, items: list[int], requested: int | None) -> str:
+    def array(self, run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
         """The text of a round: these items, in ascending order, as many at a time as `at_once` says."""
 
-    def at_once(self, run: dict[str, Any], requested: int | None) -> int | None:
+    def at_once(self, run: RunRecord, requested: int | None) -> int | None:
         """How many items of a sweep run at a time, if `requested` are; None where the scheduler decides."""
 
     def start(self, folder: Path, env: dict[str, str], held: BufferedWriter) -> str:

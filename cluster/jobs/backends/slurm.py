@@ -8,6 +8,7 @@ writing it down. A controller that does not answer changes nothing: the last sta
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Callable
@@ -20,9 +21,9 @@ from cluster.slurm.client import NO_ANSWER, UNKNOWN, SlurmError
 from cluster.system import files
 
 from ..errors import BackendError, CanNeverRun, Refused
-from ..folder.run_folder import JOB_LOG, SCRIPT, RunFolder
+from ..folder.run_folder import JOB_LOG, SCRIPT, RunFolder, RunRecord
 from ..state import attempts, endings, waiting
-from ..state.status import Status, ended, facts, write_end
+from ..state.status import Status, ended, facts, status_of_end, write_end
 from . import batch_script
 
 SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
@@ -31,7 +32,7 @@ GONE = "gone"  # what is said of an item that was cancelled while it waited
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
-def check(run: dict[str, Any]) -> None:
+def check(run: RunRecord) -> None:
     """Raise CanNeverRun for what no partition it may go to offers. No answer of Slurm's, no refusal."""
     answer = client.ask_or_none("sinfo", "--noheader", "--exact", f"--format={limits.FORMAT}") or ""
     try:
@@ -52,12 +53,12 @@ def check_round(items: range) -> None:
         raise CanNeverRun(e.what, e.next_step) from None
 
 
-def script(run: dict[str, Any], folder: Path) -> str:
+def script(run: RunRecord, folder: Path) -> str:
     """The batch script of a job."""
     return batch_script.script(run, folder)
 
 
-def array(run: dict[str, Any], folder: Path, items: list[int], requested: int | None) -> str:
+def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
     """The batch script of a round: an array, whose tasks are these items."""
     return batch_script.array(run, folder, items, at_once(run, requested))
 
@@ -95,7 +96,7 @@ def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
     return _submit(folder, env, held, f"%a/{JOB_LOG}")
 
 
-def at_once(run: dict[str, Any], requested: int | None) -> int | None:
+def at_once(run: RunRecord, requested: int | None) -> int | None:
     """How many items of a sweep run at a time: as requested; else Slurm decides, and this is None."""
     return requested
 
@@ -147,8 +148,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
         return _remember(folder, now, states.reason(reason, partitions) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
-    write_end(folder, row.ending or None)
-    return ended(folder)
+    return status_of_end(write_end(folder, row.ending or None))
 
 
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
@@ -204,7 +204,8 @@ def _forgotten(job_id: str) -> str | None:
         (("scontrol", "show", "job", "--oneliner", whole), words.shown),
         (("sacct", "-X", "-n", "-P", "--format=JobID,State", "--jobs", whole), words.accounted),
     ):
-        found = client.shared_answer(" ".join(question), lambda q=question, parse=parse: _states(q, parse))
+        ask = functools.partial(_states, question, parse)
+        found = client.shared_answer(" ".join(question), ask)
         if found is None or task in found:
             return found and found[task]
         known = known or bool(found)
@@ -227,8 +228,7 @@ def _unknown(folder: Path, backend: dict[str, Any]) -> Status:
     _, records, errors, log = facts(folder)
     told = any(pattern.search(log) for _, pattern in endings.SLURM_SAID)
     over = errors or told or (records and all("ended" in r for r in records))
-    write_end(folder, None if over else "Lost")
-    return ended(folder)
+    return status_of_end(write_end(folder, None if over else "Lost"))
 
 
 def _settled(folder: Path, backend: dict[str, Any]) -> bool:

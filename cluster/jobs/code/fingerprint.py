@@ -118,7 +118,7 @@ class Closure:
         name = module.__name__
         if name != "__main__" and name not in self.texts and is_local(module):
             for n, m in list(sys.modules.items()):  # a submodule that is imported can be reached through it
-                if (n == name or n.startswith(f"{name}.")) and is_local(m):
+                if (n == name or n.startswith(f"{name}.")) and m.__file__ and is_local(m):
                     modules.add(self.texts, n, m.__file__, sys.path)
         return ["module", name]
 
@@ -321,6 +321,7 @@ def texts_form(texts: modules.Texts) -> Any:
 
 def script_form(path: Path) -> tuple[Any, modules.Texts]:
     """(a script and the student's modules that it imports, as syntax; those modules)."""
-    text, texts = path.read_text(), {}
+    text = path.read_text()
+    texts: modules.Texts = {}
     modules.follow(texts, modules.parse(text, str(path)), "", [str(path.parent), *sys.path])
     return [normalise(text), texts_form(texts)], texts

@@ -57,7 +57,7 @@ def imports(tree: ast.AST, package: str) -> set[str]:
 def follow(found: Texts, tree: ast.AST, package: str, path: Sequence[str]) -> None:
     """Add to `found` the student's modules that the code imports, and those that these import."""
     for name in sorted(imports(tree, package)):
-        places = path
+        places: Sequence[str] | None = path
         for stem in itertools.accumulate(name.split("."), "{}.{}".format):
             spec = PathFinder.find_spec(stem, places) if places else None
             if spec is None or (spec.origin and installed(spec.origin)):
@@ -75,7 +75,7 @@ def add(found: Texts, name: str, file: str, path: Sequence[str]) -> None:
         follow(found, parse(found[name][1], file), package, path)
 
 
-class Submitted(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+class Submitted(importlib.abc.SourceLoader):
     """Imports modules as they were when the job was submitted; to be put first into sys.meta_path."""
 
     def __init__(self, texts: Texts):

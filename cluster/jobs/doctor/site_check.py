@@ -12,7 +12,7 @@ from cluster.slurm import client, site
 
 from ..backends import batch_script
 from ..folder import layout, provenance
-from ..folder.run_folder import RunFolder
+from ..folder.run_folder import RunFolder, RunRecord
 from ..submission import Plan, plan
 from .findings import ask
 
@@ -91,7 +91,7 @@ def _files() -> str:
     return "\n".join(["Site files; a later one goes above an earlier one, setting by setting:", *rows])
 
 
-def _annotated(run: dict[str, Any], script: str, folder: Path) -> list[str]:
+def _annotated(run: RunRecord, script: str, folder: Path) -> list[str]:
     """The lines of the script, each with its origin."""
     log = RunFolder(folder).job_log.name
     origins = {name: where for name, _, where in batch_script.requests(run, output=log)}

@@ -175,8 +175,8 @@ def _partitions(report: Report) -> dict[str, int]:
         step = "Set Default=YES for one, or name one in a site file: python -m cluster doctor --site."
         report.add("warn", "partitions", "none is the default", student, step)
     _, answer = ask("sinfo", "-h", "-N", "-o", "%N|%G")
-    nodes = dict(r.split("|") for r in answer.splitlines() if r.count("|") == 1)
-    return {n: gpus_in(gres) for n, gres in nodes.items()}
+    pairs = (r.split("|") for r in answer.splitlines() if r.count("|") == 1)
+    return {node: gpus_in(gres) for node, gres in pairs}
 
 
 def _gpus(report: Report, gpus: dict[str, int]) -> None:

@@ -66,7 +66,7 @@ def slug(name: str) -> str:
 def find(runs: Path, key: str) -> Path | None:
     """The folder of the run with this key, whatever its name, or None. Raises NotYours or Damaged."""
     found = next((p for p in folders(runs) if p.name.endswith(f"-{key[:12]}")), None)
-    if found and files.read_json(RunFolder(check_owner(found)).run_json).get("key") != key:
+    if found and RunFolder(check_owner(found)).read_run().get("key") != key:
         raise Damaged(f"{found} holds another run than its name says.", "Move it away, and submit again.")
     return found
 

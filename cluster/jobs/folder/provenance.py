@@ -11,7 +11,17 @@ from typing import Any
 
 # No rank needs the keys to a hub or a notebook server, nor the place of this process in another job, which
 # would mislead mpirun, srun and sbatch.
-DROPPED = ("JUPYTERHUB_", "JPY_", "JUPYTER_TOKEN", "SLURM_", "SBATCH_", "OMPI_", "PMIX_", "PMI_", "HOROVOD_")
+DROPPED: tuple[str, ...] = (
+    "JUPYTERHUB_",
+    "JPY_",
+    "JUPYTER_TOKEN",
+    "SLURM_",
+    "SBATCH_",
+    "OMPI_",
+    "PMIX_",
+    "PMI_",
+    "HOROVOD_",
+)
 DROPPED += ("MPLBACKEND",)  # a notebook's way to draw; the ranks have none
 
 

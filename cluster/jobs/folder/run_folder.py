@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from cluster.system import files
 
 # What a submission writes, by name.
 RUN_JSON, CODE, CALL, SCRIPT = "run.json", "code.py", "call.pkl", "job.sh"
@@ -15,6 +18,33 @@ ROUND = "round-"
 # What an attempt left and would mislead the next one.
 LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json")
 LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "location-*.json", "stacks*")
+
+
+class RunRecord(TypedDict):
+    """run.json: what was submitted, of a job or a sweep. Older versions wrote less than this one."""
+
+    format: int
+    key: str
+    own: NotRequired[str]  # distinguishes this run from others with the same key
+    name: str
+    target: str
+    arguments: dict[str, str]
+    command: str  # the call that makes the run again
+    options: dict[str, Any]
+    env: list[str]  # the names of the environment variables that were given
+    ranks: int
+    backend: str
+    controller: str
+    submitted: str
+    attempt: int
+    resumed: NotRequired[str]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    site: NotRequired[dict[str, Any]]
+    item: NotRequired[int]  # of a run in a sweep
+    items: NotRequired[list[Any]]  # of a sweep
+    keys: NotRequired[list[str]]
+    parameter: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -35,6 +65,10 @@ class RunFolder:
     def run_json(self) -> Path:
         """What was asked: the record of the submission."""
         return self.path / RUN_JSON
+
+    def read_run(self) -> RunRecord:
+        """The record of the submission."""
+        return files.read_json(self.run_json)
 
     @property
     def code(self) -> Path:

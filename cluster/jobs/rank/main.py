@@ -71,7 +71,7 @@ def main(folder: Path) -> int:
         _redirect(printed)
         return _work(folder, here)
     os.close(printed)
-    watch = stacks.Watch(folder, here.rank, child)
+    watch = stacks.Watch(folder, here.rank, here.size, child)
 
     def pass_on(number: int, _: Any) -> None:
         if number != signal.SIGUSR2:  # the warning before a time limit, after which the rank continues
@@ -140,10 +140,10 @@ def _work(folder: Path, here: rendezvous.Position) -> int:
             os.environ.update(
                 {k: v for k, v in horovod_trace.variables(folder).items() if k not in run["env"]}
             )
-        if run["ranks"] > 1:
-            rendezvous.start_horovod(run["ranks"])
+        threads = rendezvous.start_horovod(run["ranks"]) if run["ranks"] > 1 else []
         stop()
-        files.write_json(RunFolder(folder).ready(here.rank), {"time": time.time()})
+        ready = {"time": time.time(), "communication_threads": threads}
+        files.write_json(RunFolder(folder).ready(here.rank), ready)
         results.save(folder, here.rank, _call(call))
         if run["options"].get("timeline"):
             time.sleep(0.2)  # at its end Horovod drops what it has not written yet
@@ -159,7 +159,7 @@ def _work(folder: Path, here: rendezvous.Position) -> int:
 
 def _leave() -> int:
     """End as Python does, but without taking TensorFlow apart object by object, which takes a second."""
-    threading._shutdown()
+    threading._shutdown()  # type: ignore[attr-defined]  # private, and what Python itself calls here
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, ValueError, OSError):  # code may have closed or replaced it
@@ -193,7 +193,12 @@ def _fail(folder: Path, rank: int, e: BaseException, cells: Iterable[str]) -> in
     if "node " in message or "[Op:" in message:
         text, message = text.replace(message, plain(message)), NODES.sub("", GRAPH.sub("", message)).strip()
     text, message = rank_log.clip(text), rank_log.clip(message)
-    error = {"type": type(e).__name__, "message": message, "traceback": text, "time": time.time()}
+    error: dict[str, Any] = {
+        "type": type(e).__name__,
+        "message": message,
+        "traceback": text,
+        "time": time.time(),
+    }
     frames, line = stacks.of_traceback(tb)
     error["location"] = stacks.location(frames, error["time"], text=line)
     if isinstance(e, JobError):

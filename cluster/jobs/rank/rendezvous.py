@@ -98,8 +98,10 @@ def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
     return stop
 
 
-def start_horovod(ranks: int) -> None:
+def start_horovod(ranks: int) -> list[int]:
     """Initialise Horovod and prove that all ranks have met; raises WrongWorldSize otherwise.
+
+    Returns the kernel's numbers of the threads that Horovod, Gloo and MPI have started to communicate.
 
     A rank that sees several GPUs takes its own before it computes; otherwise all ranks of a node would use
     the first, and TensorFlow would take the memory of all. Raises LaunchFailed if two ranks share a GPU and
@@ -108,7 +110,9 @@ def start_horovod(ranks: int) -> None:
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
+    before = _threads()
     hvd.init()
+    started = sorted(_threads() - before)
     gpus = tf.config.list_physical_devices("GPU")
     mine = hvd.local_rank() % len(gpus) if gpus else 0
     if len(gpus) > 1:
@@ -127,6 +131,13 @@ def start_horovod(ranks: int) -> None:
     met = int(hvd.allreduce(tf.constant(1), op=hvd.Sum))
     if met != ranks:
         raise WrongWorldSize(f"A sum of ones over {ranks} ranks gave {met}.", "Tell the administrator.")
+    return started
+
+
+def _threads() -> set[int]:
+    """The kernel's numbers of this process's threads; none on a system without /proc."""
+    task = Path("/proc/self/task")
+    return {int(p.name) for p in task.iterdir()} if task.is_dir() else set()
 
 
 def hide_gpus(options: Mapping[str, Any], given: Collection[str]) -> None:

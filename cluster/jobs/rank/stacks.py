@@ -2,7 +2,8 @@
 
 The rank registers a signal at which it writes its stack (`register`). Its parent process looks once a second
 (`Watch.look`): a rank that neither prints, logs nor computes for `QUIET` seconds writes its stack, which
-stays in `stacks-R.txt`. A summary is in `location-R.json` for as long as it makes no progress; ranks that
+stays in `stacks-R.txt`. So does a rank that uses a core in silence: it may wait in a collective and look for
+messages all the time. A summary is in `location-R.json` for as long as it makes no progress; ranks that
 compute while others wait write theirs, too. A request file in the run's folder asks all ranks for their
 stacks, so this needs no signal from another machine.
 """
@@ -21,17 +22,19 @@ from types import TracebackType
 
 from cluster.system import files
 
-from ..code.modules import installed
+from ..code.modules import PACKAGE, installed
 from ..folder.run_folder import RunFolder
 from ..state.waiting import Location, waiting_ranks
 
 SIGNAL = signal.SIGRTMIN + 10  # used by nothing else: USR1 is NCCL's, USR2 is the warning before a time limit
 QUIET = 10.0  # seconds without progress until a rank counts as waiting
 WINDOW = 5.0  # seconds over which the use of a core is measured
-BUSY = 0.25  # of a core: a rank that uses less does not compute (Horovod's own thread takes a few percent)
+BUSY = 0.25  # of a core: a rank that uses less does not compute
+SWITCHES = 20  # times that a main thread in one collective begins to wait, at most, within WINDOW
 
 FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)')
 COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|broadcast|reducescatter|barrier|synchronize|join")
+NETWORK, MESSAGES = f"{PACKAGE}/network/", {"send", "receive", "sendreceive", "wait", "wait_for_all"}
 KERAS = ("evaluate", "predict", "fit")
 KERAS_CALL = re.compile(rf"\.({'|'.join(KERAS)})\(")
 
@@ -39,21 +42,31 @@ Frame = tuple[str, int, str]  # file, line, function
 
 
 def register(folder: Path, rank: int) -> None:
-    """Have this process write the stacks of its threads at `SIGNAL`."""
+    """Have this process write the stacks of its threads at `SIGNAL`.
+
+    Without a handler to chain to, faulthandler would not restore `errno`: a system call that fails at this
+    moment, such as a look for a file that is not there yet, would fail with "[Errno 0] Error".
+    """
     file = open(RunFolder(folder).stacks(rank), "a")  # noqa: SIM115 (as long as the process lives)
-    faulthandler.register(SIGNAL, file=file, all_threads=True, chain=False)
+    signal.signal(SIGNAL, signal.SIG_IGN)
+    faulthandler.register(SIGNAL, file=file, all_threads=True, chain=True)
 
 
 class Watch:
     """The progress of a rank, as its parent process sees it."""
 
-    def __init__(self, folder: Path, rank: int, child: int):
+    def __init__(self, folder: Path, rank: int, ranks: int, child: int):
         self._files, self._rank, self._child = RunFolder(folder), rank, child
-        self._since = self._at = time.time()
+        self._alone = ranks == 1
+        self._printed = self._since = self._at = time.time()  # last output, progress, measurement
         self._seen: tuple[int, int] = (0, 0)
-        self._cpu = 0.0
+        self._cpu, self._busy = 0.0, False
+        self._others_wait = False
+        self._threads: list[int] | None = None  # those that communicate, once the rank has named them
         self._asked = 0.0  # when the rank was last asked for its stack
         self._pending = False  # whether what it then wrote has not been read yet
+        self._collective: list[Frame] = []  # in which it was then
+        self._switches = 0
         self._noted: Location | None = None
         self._stopped = False
 
@@ -71,39 +84,64 @@ class Watch:
     def _look(self) -> None:
         now, seen = time.time(), self._sizes()
         if not self._files.ready(self._rank).exists():  # it imports libraries, or meets the others
-            self._since = self._at = now
-        progress, self._seen = seen != self._seen, seen
-        others_wait = False
-        if now - self._at >= WINDOW:
-            cpu = self._cpu_seconds()
-            progress = progress or (cpu - self._cpu) > BUSY * (now - self._at)
-            self._at, self._cpu = now, cpu
-            others_wait = bool(waiting_ranks(self._files.path) - {self._rank})
-            if self._noted and self._noted["computing"] and not others_wait:
-                self._forget()
-        if progress:
-            self._since = now
-            if self._noted and not self._noted["computing"]:
-                self._forget()
-        waits = now - self._since >= QUIET
+            self._printed = self._since = self._at = now
+        if seen != self._seen:
+            self._seen, self._printed = seen, now
+            self._progressed(now)
         if self._pending:
-            self._note(not waits)
+            self._judge(now)
+        quiet, measured = now - self._printed >= QUIET, now - self._at >= WINDOW
+        if measured:
+            self._measure(now)
+            if self._busy and (self._alone or not quiet):
+                self._progressed(now)
+        waits = now - self._since >= QUIET
+        unknown = waits and (self._noted is None or self._noted["computing"])
+        unsure = measured and self._busy and quiet and not self._alone
+        asked_about = measured and self._others_wait and not waits
         request = self._files.stacks_request
         requested = request.stat().st_mtime if request.exists() else 0.0
-        unknown = waits and (self._noted is None or self._noted["computing"])
-        if unknown or requested > self._asked or (others_wait and not waits):
-            self._ask(now, note=waits or others_wait)
+        if unknown or unsure or asked_about or requested > self._asked:
+            self._ask(now, judge=waits or unsure or asked_about)
 
-    def _ask(self, now: float, note: bool) -> None:
+    def _measure(self, now: float) -> None:
+        """What the rank did since the last measurement, and whether others wait for it."""
+        cpu = self._cpu_seconds()
+        self._busy = cpu - self._cpu > BUSY * (now - self._at)
+        self._at, self._cpu = now, cpu
+        self._others_wait = bool(waiting_ranks(self._files.path) - {self._rank})
+        if self._noted and self._noted["computing"] and not self._others_wait:
+            self._forget()
+
+    def _progressed(self, now: float) -> None:
+        self._since = now
+        if self._noted and not self._noted["computing"]:
+            self._forget()
+
+    def _ask(self, now: float, judge: bool) -> None:
         with contextlib.suppress(FileNotFoundError):  # not registered yet
             os.truncate(self._files.stacks(self._rank), 0)
             os.kill(self._child, SIGNAL)
-            self._asked, self._pending = now, note
+            self._asked, self._pending = now, judge
 
-    def _note(self, computing: bool) -> None:
-        """Write down where the rank stands; it was asked for its stack a second ago."""
+    def _judge(self, now: float) -> None:
+        """Decide whether the rank waits or computes, from the stack that it wrote a second ago.
+
+        A rank in a collective may use a whole core while it waits there, as MPI does. It waits if others
+        wait, too, or if it has not left the collective since it was last asked.
+        """
+        self._pending = False
         frames = frames_of(self._files.stacks(self._rank).read_text(errors="replace"))
-        self._noted, self._pending = location(frames, self._since, computing), False
+        collective, switches = collective_of(frames), self._main_switches()
+        stays = collective == self._collective and switches - self._switches < SWITCHES
+        self._collective, self._switches = collective, switches
+        computing = self._busy and not (collective and (stays or self._others_wait))
+        if computing:
+            self._since = now
+        if computing and not self._others_wait:
+            self._forget()
+            return
+        self._noted = location(frames, self._since, computing)
         files.write_json(self._files.location(self._rank), self._noted)
 
     def _forget(self) -> None:
@@ -116,15 +154,33 @@ class Watch:
         return log, metrics
 
     def _cpu_seconds(self) -> float:
-        """Processor time of all threads, and the time for which the main thread waited for a processor.
+        """Processor time of all threads that compute, and the main thread's time in the run queue.
 
-        On a busy machine a rank that computes gets less of a core, but it is always ready to run.
+        On a busy machine a rank that computes gets less of a core, but it is always ready to run. The threads
+        that Horovod and MPI have for themselves look for messages all the time, also while the rank waits.
         """
-        fields = Path(f"/proc/{self._child}/stat").read_text().rpartition(")")[2].split()
-        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        process = Path(f"/proc/{self._child}")
+        if self._threads is None and (ready := files.read_json(self._files.ready(self._rank))):
+            self._threads = ready.get("communication_threads", [])
+        used = _ticks(process / "stat")
+        for thread in self._threads or ():
+            with contextlib.suppress(OSError):  # Horovod was shut down
+                used -= _ticks(process / "task" / str(thread) / "stat")
+        seconds = used / os.sysconf("SC_CLK_TCK")
         with contextlib.suppress(OSError, IndexError):  # a kernel without scheduling statistics
-            used += int(Path(f"/proc/{self._child}/schedstat").read_text().split()[1]) / 1e9
-        return used
+            seconds += int((process / "schedstat").read_text().split()[1]) / 1e9
+        return seconds
+
+    def _main_switches(self) -> int:
+        """How often the main thread has begun to wait for something."""
+        status = Path(f"/proc/{self._child}/status").read_text()
+        return int((status.partition("\nvoluntary_ctxt_switches:")[2].split() or ["0"])[0])
+
+
+def _ticks(stat: Path) -> int:
+    """Processor time in clock ticks, of a process or a thread."""
+    fields = stat.read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def frames_of(text: str) -> list[Frame]:
@@ -151,13 +207,24 @@ def location(frames: list[Frame], since: float, computing: bool = False, text: s
     mine = next((f for f in frames if own(f[0])), None)
     where = _line(*mine) if mine else "code of a library"
     called = frames[: frames.index(mine)] if mine else frames
-    names = (function for file, _, function in called if "horovod" in file + function)
-    collective = next(filter(COLLECTIVES.search, names), "").removeprefix("horovod_").strip("_")
+    collective = next((name for *_, name in collective_of(called)), "").removeprefix("horovod_").strip("_")
     keras = next((function for _, _, function in called[::-1] if function in KERAS), "")
     if not keras and (named := KERAS_CALL.search(text)):
         keras = named[1]
     calls = [name for name in (keras, collective) if name]
     return {"since": since, "where": where, "calls": calls, "computing": computing}
+
+
+def collective_of(frames: list[Frame]) -> list[Frame]:
+    """The frames from the collective in which the rank is outwards; [] if it is in none.
+
+    It is Horovod's innermost one, or the call of `cluster.network` by which ranks exchange messages.
+    """
+    for i, (file, _, function) in enumerate(frames):
+        if "horovod" in file + function and COLLECTIVES.search(function) and not own(file):
+            return frames[i:]
+    calls = [i for i, (file, _, name) in enumerate(frames) if file.startswith(NETWORK) and name in MESSAGES]
+    return frames[calls[-1] :] if calls else []
 
 
 def own(file: str) -> bool:

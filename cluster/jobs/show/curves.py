@@ -25,7 +25,8 @@ class Curve:
     """One metric of one rank. A point is the mean of `stride` values; `first_bad`: the x of a nan or inf."""
 
     def __init__(self) -> None:
-        self.stride, self.first_bad, self.last = 1, None, math.nan
+        self.stride, self.last = 1, math.nan
+        self.first_bad: float | None = None
         self._points: list[tuple[float, float]] = []
         self._open: list[tuple[float, float]] = []  # values of the point that is being filled
 
@@ -93,7 +94,11 @@ class Rank:
     @property
     def left(self) -> float | None:
         """Seconds until its last step, at the present rate."""
-        return (self.steps - self.step) / self.rate if self.rate and self.steps else None
+        return (
+            (self.steps - self.step) / self.rate
+            if self.rate and self.steps and self.step is not None
+            else None
+        )
 
 
 class Curves:

@@ -22,12 +22,15 @@ class Progress:
     """Use as a context; `show(status)` draws the state when it has changed."""
 
     def __init__(self, job: ShownJob | ShownSweep, wanted: bool):
-        self._job, self._tail, self._start = job, Tail(job.folder), time.time()
+        self._name, self._folder, self._start = job.name, job.folder, time.time()
+        self._tail = Tail(job.folder)
         self._first: dict[int, dict[str, Any]] = {}
         self._last: dict[int, dict[str, Any]] = {}
-        self._display = notebook() if wanted else None
+        self._display: Any = notebook() if wanted else None
         self._tty = wanted and not self._display and sys.stdout.isatty()
-        self._handle, self._text, self._begun = None, None, None
+        self._handle: Any = None
+        self._text: str | None = None
+        self._begun: float | None = None
 
     def __enter__(self) -> Progress:
         return self
@@ -59,13 +62,11 @@ class Progress:
         rows = [r for r in self._last.values() if "step" in r and "steps" in r]
         if not rows:
             waited = "" if status.ended else f" ({time.time() - self._start:.0f} s) {status.what}"
-            return f"{self._job.name}: {status}{waited}"
+            return f"{self._name}: {status}{waited}"
         from tqdm.std import tqdm
 
         if self._begun is None:
-            self._begun = (files.read_json(RunFolder(self._job.folder).rank(0)) or {}).get(
-                "started", self._start
-            )
+            self._begun = (files.read_json(RunFolder(self._folder).rank(0)) or {}).get("started", self._start)
         slowest = min(rows, key=lambda r: r["step"])
         first = self._first[slowest["rank"]]  # the time before it was spent on starting, not on steps
         steps, seconds = slowest["step"] - first.get("step", 0), slowest["time"] - first["time"]
@@ -77,16 +78,20 @@ class Progress:
         numbers = [
             f"{k} {v:.4g}" for k, v in slowest.items() if isinstance(v, (int, float)) and k not in known
         ]
-        return f"{self._job.name}: {status} {meter} {', '.join(numbers[:3])}".rstrip()
+        return f"{self._name}: {status} {meter} {', '.join(numbers[:3])}".rstrip()
 
 
 class Items(Progress):
     """The same for a sweep: a bar over its items."""
 
+    def __init__(self, sweep: ShownSweep, wanted: bool):
+        super().__init__(sweep, wanted)
+        self._sweep = sweep
+
     def _line(self, status: Status) -> str:
         from tqdm.std import tqdm
 
-        sweep, now = self._job, self._job.statuses
+        sweep, now = self._sweep, self._sweep.statuses
         over = sum(s.ended for s in now)
         meter = tqdm.format_meter(over, len(sweep), time.time() - self._start, ncols=60, unit="item")
         return f"{sweep.name}: {status} {meter} {status.what}"

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import JobFailed
+from ..folder.run_folder import RunRecord
 from ..state.status import Status
 
 
 class ShownJob(Protocol):
     """A job, as far as it is shown."""
 
-    spec: dict[str, Any]
+    spec: RunRecord
     name: str
     ranks: int
     backend: str
@@ -37,12 +38,14 @@ class ShownJob(Protocol):
 class ShownSweep(Protocol):
     """A sweep, as far as it is shown: a sequence of jobs."""
 
-    spec: dict[str, Any]
+    spec: RunRecord
     name: str
     ranks: int
     backend: str
-    items: Sequence[Any]
     folder: Path
+
+    @property
+    def items(self) -> Sequence[Any]: ...
 
     @property
     def status(self) -> Status: ...

@@ -55,7 +55,7 @@ class Timeline:
 
     def __init__(self, job: ShownJob):
         self.id, self.ranks, self._folder = job.id, job.ranks, job.folder
-        run = files.read_json(RunFolder(self._folder).run_json)
+        run = RunFolder(self._folder).read_run()
         self._zero = since(run.get("resumed") or run["submitted"])
         self._requested = run["options"].get("timeline", False)
         self._now = job.status.as_of if job.status.ended else None

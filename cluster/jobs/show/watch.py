@@ -41,8 +41,7 @@ def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
 
     >>> watch(submit(train, epochs=5))                                              # doctest: +SKIP
     """
-    given = jobs if _several(jobs) else [jobs]  # of which some may be sweeps
-    watched = [Source(j) for g in given for j in (g if _several(g) else [g])]
+    watched = [Source(job) for given in _each(jobs) for job in _each(given)]  # some may be sweeps
     if not watched:
         print("There is no job to watch.")
         return
@@ -56,9 +55,9 @@ def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
         print(f"Watching has ended; {them} on. To take it up again: {again}")
 
 
-def _several(given: Any) -> bool:
-    """Whether it is a list, a sweep or a table of jobs, not a job."""
-    return hasattr(given, "__iter__") or hasattr(given, "__getitem__")
+def _each(given: Any) -> Iterable[Any]:
+    """The jobs of a list, a sweep or a table of jobs; of a job, the job itself."""
+    return given if hasattr(given, "__iter__") or hasattr(given, "__getitem__") else [given]
 
 
 class Source:

@@ -13,13 +13,12 @@ import shutil
 import time
 from io import BufferedWriter
 from pathlib import Path
-from typing import Any
 
 from cluster.system import settings
 from cluster.system.files import read_json, write, write_json_once
 
 from ..folder import layout
-from ..folder.run_folder import RUN_JSON, SCRIPT, RunFolder
+from ..folder.run_folder import RUN_JSON, SCRIPT, RunFolder, RunRecord
 from . import status
 
 HOW = {"preempted": "DUE TO PREEMPTION", "stopped by a failed node": "DUE TO NODE FAILURE"}
@@ -55,12 +54,12 @@ def goes_on(folder: Path) -> bool:
 def latest(folder: Path) -> int:
     """The number of the attempt that a folder is at."""
     kept = [int(p.name) for p in RunFolder(folder).attempts()]
-    return max(read_json(RunFolder(folder).run_json).get("attempt", 1), 1 + max(kept, default=0))
+    return max(RunFolder(folder).read_run().get("attempt", 1), 1 + max(kept, default=0))
 
 
 def expected(folder: Path, answered_at: float) -> bool:
     """Whether Slurm, which said at `answered_at` that a job has ended, is to start it again, or just has."""
-    if not read_json(RunFolder(folder).run_json)["options"].get("requeue"):
+    if not RunFolder(folder).read_run()["options"].get("requeue"):
         return False
     if any(p.stat().st_mtime > answered_at - 2 for p in RunFolder(folder).attempts()[-1:]):
         return True  # the next attempt has begun since then
@@ -72,16 +71,24 @@ def waiting(folder: Path) -> str:
     """In words, that a job was interrupted and is in the queue again."""
     log = status.facts(folder)[3]
     how = next((w for w, words in HOW.items() if words in log), "interrupted")
-    ended = [r.get("ended") for r in status.facts(folder)[1]]
-    at = time.strftime(" at %H:%M", time.localtime(max(ended))) if ended and all(ended) else ""
-    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + bool(ended)})."
+    records = status.facts(folder)[1]
+    ended = [r["ended"] for r in records if r.get("ended")]
+    at = (
+        time.strftime(" at %H:%M", time.localtime(max(ended))) if ended and len(ended) == len(records) else ""
+    )
+    return f"It was {how}{at} and waits to go on (attempt {latest(folder) + bool(records)})."
 
 
-def following(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
+def following(folder: Path, run: RunRecord) -> RunRecord:
     """The run.json of the next attempt: a new submission of the run that is in the folder."""
-    former = read_json(RunFolder(folder).run_json)
-    same = {n: former[n] for n in ("own", "submitted") if n in former}
-    return run | same | {"attempt": latest(folder) + 1, "resumed": run["submitted"]}
+    former = RunFolder(folder).read_run()
+    again = run.copy()
+    again.update(
+        {"attempt": latest(folder) + 1, "submitted": former["submitted"], "resumed": run["submitted"]}
+    )
+    if "own" in former:
+        again["own"] = former["own"]
+    return again
 
 
 def resume(folder: Path, files: dict[str, str | bytes]) -> BufferedWriter:

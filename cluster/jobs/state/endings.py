@@ -11,6 +11,7 @@ from cluster.slurm import states
 from cluster.system.text import named
 
 from ..errors import ENDINGS, JobFailed
+from ..folder.run_folder import RunRecord
 from . import waiting
 
 # A rank that ends like this has most likely been told so, or has lost its peers.
@@ -34,7 +35,7 @@ STATES = {"Done": "done", "OutOfTime": "out of time", "Cancelled": "cancelled", 
 
 
 def decide(
-    run: dict[str, Any],
+    run: RunRecord,
     records: list[dict[str, Any]],
     errors: dict[int, dict[str, Any]],
     *,
@@ -147,7 +148,7 @@ def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
     return stood
 
 
-def words(ending: str, run: dict[str, Any]) -> tuple[str, str]:
+def words(ending: str, run: RunRecord) -> tuple[str, str]:
     """What happened, and the next step, for the endings that no rank brought about."""
     from cluster.slurm.words import clock
 

@@ -8,13 +8,13 @@ import os
 import time
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cluster.slurm.states import Row
 from cluster.system import files
 
 from ..folder import layout, sweeps
-from ..folder.run_folder import RunFolder
+from ..folder.run_folder import RunFolder, RunRecord
 from . import endings, waiting
 
 CUT_OFF = 30.0  # seconds within which Slurm lists a job whose submission was cut off, if it has it
@@ -48,7 +48,7 @@ class Status(str):
         as_of: float = 0,
         slurm: str = "",
         row: Row | None = None,
-    ):
+    ) -> Self:
         self = super().__new__(cls, state)
         self.what, self.next_step, self.source, self.as_of = what, next_step, source, as_of or time.time()
         self.slurm, self.row = slurm, row
@@ -64,9 +64,9 @@ class Status(str):
         return self not in ("pending", "running")
 
 
-def facts(folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]], dict[int, dict[str, Any]], str]:
+def facts(folder: Path) -> tuple[RunRecord, list[dict[str, Any]], dict[int, dict[str, Any]], str]:
     """(run, rank records, errors by rank, end of the job's log): what a folder knows about an ending."""
-    run = files.read_json(RunFolder(folder).run_json)
+    run = RunFolder(folder).read_run()
     records, errors = [], {}
     for rank in range(run["ranks"]):
         if record := files.read_json(RunFolder(folder).rank(rank)):
@@ -102,7 +102,7 @@ def write_end(folder: Path, stopped: str | None = None) -> dict[str, Any]:
     return files.read_json(RunFolder(folder).end)
 
 
-def _checkpoint(folder: Path, run: dict[str, Any]) -> str:
+def _checkpoint(folder: Path, run: RunRecord) -> str:
     """From what the run would resume, as text; "" without a checkpoint in the run's folder."""
     result = RunFolder(folder).result(0).name.partition("-")[0]
     saved_files = (p for p in folder.glob("*.npz") if not p.name.startswith(f"{result}-"))
@@ -154,7 +154,7 @@ def status_of(folder: Path) -> Status:
         return final
     backend = sweeps.backend(folder)
     if backend is None:
-        run = files.read_json(RunFolder(folder).run_json)
+        run = RunFolder(folder).read_run()
         if layout.held(sweeps.sweep_of(folder)):  # between the folder's making and the launcher's first word
             return Status("pending", "It is being started.")
         found = _backend(run["backend"]).recover(folder.parent if sweeps.is_item(folder) else folder)

@@ -44,7 +44,7 @@ def waiting_ranks(folder: Path) -> set[int]:
 
 def now(folder: Path) -> str:
     """What a running job says while ranks wait: since when, where, and for which ranks; "" if none does."""
-    run = files.read_json(RunFolder(folder).run_json)
+    run = RunFolder(folder).read_run()
     found, at = locations(folder, run["ranks"]), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in found.values()):
         return ""
