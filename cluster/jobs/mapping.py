@@ -17,7 +17,7 @@ from cluster.system import files
 from . import backends
 from .code import fingerprint
 from .errors import JobError, NotPicklable, OptionError, OptionValueError, Refused, StillRunning
-from .folder import layout, provenance, sweeps
+from .folder import layout, provenance, shared, sweeps
 from .folder.run_folder import LOCK, RunFolder, RunRecord
 from .job import say
 from .state import attempts
@@ -228,6 +228,8 @@ def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=target if former else requested.runs))
     inside = made if former else _folder(RunFolder(made).round(1))
     todo = _compose(requested, backend, inside, RunFolder(target).round(number), number)
+    for item in (requested.plans[i] for i in todo):
+        shared.store(target if former else made, item.call.get("arrays", []), item.arrays)
     if former:
         held = layout.hold(target)
         os.rename(made, RunFolder(target).round(number))

@@ -25,7 +25,7 @@ from cluster.slurm.words import clock
 from . import backends
 from .code import fingerprint
 from .errors import NotPicklable, OptionError, OptionValueError, Refused, StillRunning
-from .folder import layout, provenance
+from .folder import layout, provenance, shared
 from .folder.run_folder import CALL, CODE, RUN_JSON, SCRIPT, RunRecord
 from .job import Job, say
 from .options import Options, bind_arguments, check_options, split_keywords
@@ -166,7 +166,8 @@ class Plan:
     code: str
     arguments: dict[str, Any]
     name: str
-    large: dict[str, int]  # {value that is sent with the job: bytes}, of those from `LARGE` on
+    large: dict[str, tuple[int, int]]  # {value: its bytes, those in call.pkl} of those from `LARGE` on
+    arrays: list[memoryview]  # what is stored by itself: those that call["arrays"] names
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
         """Its run.json on a backend; item: its number in a sweep."""
@@ -247,11 +248,11 @@ def plan(
     given, arguments = split_keywords(target, keywords, caller, own)
     options = check_options(given)
     if callable(target):
-        call, form, code, arguments, name, large = _function(target, args, arguments, caller)
+        call, form, code, arguments, name, large, arrays = _function(target, args, arguments, caller)
     else:
-        call, form, code, arguments, name, large = *_script(target, args), {}
+        call, form, code, arguments, name, large, arrays = *_script(target, args), {}, []
     key = fingerprint.digest([FORMAT, form, options.resources()])
-    return Plan(options, layout.root(options.folder), key, call, code, arguments, name, large)
+    return Plan(options, layout.root(options.folder), key, call, code, arguments, name, large, arrays)
 
 
 def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str) -> tuple:
@@ -265,7 +266,9 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str
         for m in modules:  # a student's own modules travel with the job: a later edit must not change it
             cloudpickle.register_pickle_by_value(m)
         try:
-            function = cloudpickle.dumps((target, args, kwargs))
+            value = (target, args, kwargs)
+            # The folder of a single run is complete by itself; the items of a sweep share one folder.
+            function, arrays = shared.dumps(value) if caller == "map" else (cloudpickle.dumps(value), [])
         except Exception as e:
             raise _culprit(target, arguments, e) from None
     finally:
@@ -275,29 +278,32 @@ def _function(target: Callable, args: tuple, kwargs: dict[str, Any], caller: str
     constants = [f"{k} = {provenance.short(v)}\n" for k, v in closure.constants.items()]
     code = "".join(constants) + "".join(f"\n\n{s.rstrip()}\n" for s in reversed(closure.sources))
     call = {"script": None, "function": function, "cells": closure.cells, "modules": closure.texts}
+    call["arrays"] = shared.described(arrays)
     values = {f"variable `{k}`": v for k, v in closure.constants.items()}
     values |= {f"argument `{k}`": v for k, v in arguments.items()}
-    large = _large(values) if len(function) >= LARGE else {}
-    return call, closure.form, code, arguments, _name(target), large
+    sent = len(function) + sum(array.nbytes for array in arrays)
+    large = _large(values) if sent >= LARGE else {}
+    return call, closure.form, code, arguments, _name(target), large, arrays
 
 
-def _large(values: dict[str, Any]) -> dict[str, int]:
-    """{name: bytes} of the values that are large when they are sent."""
-    import cloudpickle
-
+def _large(values: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """{name: (bytes, those that are not in arrays)} of the values that are large when they are sent."""
     sizes = {}
     for name, value in values.items():
         with contextlib.suppress(Exception):
-            sizes[name] = len(cloudpickle.dumps(value))
-    return {name: size for name, size in sizes.items() if size >= LARGE}
+            inside, arrays = shared.dumps(value)
+            sizes[name] = len(inside) + sum(array.nbytes for array in arrays), len(inside)
+    return {name: size for name, size in sizes.items() if size[0] >= LARGE}
 
 
-def say_large(requested: Plan, copies: int = 1) -> None:
-    """Name the large values that are sent with a job, or with each item of a sweep, and what to do."""
-    for name, size in requested.large.items():
-        total = f" for each of {copies} items, {copies * size / 1e6:.0f} MB in all" if copies > 1 else ""
+def say_large(requested: Plan, items: int = 0) -> None:
+    """Name the large values that are sent with a job, or with the items of a sweep, and what to do."""
+    for name, (size, inside) in requested.large.items():
+        where = "the sweep's folder once for all items" if items else "the job's folder"
+        if items > 1 and (inside >= LARGE or name == f"argument `{next(iter(requested.arguments))}`"):
+            where = f"the sweep's folder for each of {items} items, {items * size / 1e6:.0f} MB in all"
         say(
-            f"The {name} ({size / 1e6:.0f} MB) is stored in the job's folder{total}. Load such data inside "
+            f"The {name} ({size / 1e6:.0f} MB) is stored in {where}. Load such data inside "
             f"{requested.name}(), for example with np.load(path), and pass the path."
         )
 

@@ -3,6 +3,7 @@
 import html.parser
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -16,7 +17,7 @@ import pytest
 
 import cluster
 from cluster.jobs import attach, backends, errors, job_table, log, metrics, run_folder, submit
-from cluster.jobs.folder import layout
+from cluster.jobs.folder import layout, shared
 from cluster.slurm import client
 from cluster.system.files import read_json, write_json_once
 
@@ -365,6 +366,51 @@ def test_importing_is_quick_and_light():
     assert {"submit", "jobs", "attach", "doctor"} <= set(dir(cluster))
 
 
+def test_the_items_of_a_sweep_share_one_copy_of_a_large_array(runs):
+    """Is it stored once, private, can a rank write to its own, and does an item run later as well?"""
+    images, few = np.ones(3_000_000), np.ones(10)
+
+    def count(scale):
+        images[0] = scale
+        return float(images.sum() + few.sum())
+
+    sweep = cluster.map(count, [1.0, 2.0])
+    assert sweep.results(progress=False) == [3_000_010.0, 3_000_011.0]
+    (array,) = (sweep.folder / "shared").iterdir()
+    assert array.stat().st_size == images.nbytes and array.stat().st_mode & 0o777 == 0o600
+    assert sum(p.stat().st_size for p in sweep.folder.rglob("call.pkl")) < 100_000
+    assert cluster.map(count, [1.0, 2.0], rerun=True).results(progress=False) == [3_000_010.0, 3_000_011.0]
+    assert list((sweep.folder / "shared").iterdir()) == [array]
+
+
+@pytest.mark.parametrize("damage", ["changed", "cut", "missing", "writable"])
+def test_a_shared_array_that_is_not_as_it_was_is_refused(tmp_path, damage):
+    """Does a rank name the file, and does an item that was copied without its sweep say what is missing?"""
+    array = np.arange(200_000)
+    item = tmp_path / "sweep" / "round-1" / "0"
+    item.mkdir(parents=True)
+    data, arrays = shared.dumps(array)
+    stored = shared.described(arrays)
+    shared.store(tmp_path / "sweep", stored, arrays)
+    back = pickle.loads(data, buffers=shared.load(item, stored))
+    assert (back == array).all() and back.flags.writeable
+    (path,) = (tmp_path / "sweep" / "shared").iterdir()
+    if damage == "writable":
+        path.chmod(0o666)
+        with pytest.raises(errors.NotYours, match="Every user can write"):
+            shared.load(item, stored)
+        return
+    if damage == "missing":
+        item = shutil.copytree(item, tmp_path / "0")
+    else:
+        path.write_bytes(b"x" + path.read_bytes()[1:] if damage == "changed" else path.read_bytes()[:-1])
+    with pytest.raises(
+        errors.Damaged, match="is missing" if damage == "missing" else "was changed"
+    ) as caught:
+        shared.load(item, stored)
+    assert path.name in str(caught.value) and "map(..., rerun=True)" in str(caught.value)
+
+
 def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
     """Are its name, its size and what to do printed, once for a sweep, and nothing for a small variable?"""
     images, labels = np.ones(12_000_000, np.uint8), np.ones(10)
@@ -374,7 +420,7 @@ def test_a_large_variable_that_is_sent_with_a_job_is_named(runs, capsys):
 
     sweep = cluster.map(count, [1, 2])
     printed = capsys.readouterr().out
-    assert printed.count("The variable `images` (12 MB)") == 1 and "24 MB in all" in printed
+    assert printed.count("The variable `images` (12 MB)") == 1 and "once for all items" in printed
     assert "np.load(path)" in printed and "labels" not in printed
     assert sweep.results(progress=False) == [2.0, 4.0]
     cluster.map(count, [1, 2])

@@ -6,10 +6,13 @@ somebody else may have made a folder of that name, or a link in its place, befor
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
 import stat
+from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 
 from ..errors import NotYours, OptionValueError
@@ -61,7 +64,14 @@ def check_runs(runs: Path) -> Path:
 
 
 def load(folder: Path, name: str) -> bytes:
-    """The bytes of a file in a job's folder, if only this user can write to folder and file; raises NotYours.
+    """The bytes of a file in a job's folder; raises as `opened` does."""
+    with opened(folder, name) as f:
+        return f.read()
+
+
+@contextlib.contextmanager
+def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
+    """A file in a job's folder, if only this user can write to folder and file; raises NotYours.
 
     What is checked is what is read: neither can be exchanged in between.
     """
@@ -70,7 +80,7 @@ def load(folder: Path, name: str) -> bytes:
         _contents(os.fstat(at), folder)
         with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at), "rb") as f:
             _contents(os.fstat(f.fileno()), folder / name)
-            return f.read()
+            yield f
     finally:
         os.close(at)
 

@@ -190,6 +190,11 @@ class RunFolder:
         return [p for pattern in LEFT for p in sorted(self.path.glob(pattern))]
 
     # Of a sweep's folder, and of its rounds'.
+    @property
+    def shared(self) -> Path:
+        """Of a sweep: the large arrays that are sent with its items, named by their content."""
+        return self.path / "shared"
+
     def round(self, number: int) -> Path:
         """The folder of a round of a sweep, from 1."""
         return self.path / f"{ROUND}{number}"

@@ -1,6 +1,7 @@
 """Sweeps on disk: `runs/<name>-<key12>/round-R/I/` is the job folder of item I, run in round R.
 
     run.json         of the sweep: what was asked, the items, and the key of each item's run
+    shared/          large arrays that are sent with the items, each once, named by its content
     lock             held by whoever submits a round, then by what starts its items on this machine
     round-R/         one submission, made whole and renamed into place
         job.sh       what is run: the script of the Slurm array; job.log what the local queue said

@@ -32,7 +32,7 @@ from cluster.system.processes import die_with_parent
 
 from ..code.modules import Submitted
 from ..errors import JobError, NotYours
-from ..folder import private, rank_log, results
+from ..folder import private, rank_log, results, shared
 from ..folder.run_folder import CALL, RUN_JSON, RunFolder
 from ..state import attempts
 from . import horovod_trace, on_end, rendezvous, stacks
@@ -144,7 +144,7 @@ def _work(folder: Path, here: rendezvous.Position) -> int:
         stop()
         ready = {"time": time.time(), "communication_threads": threads}
         files.write_json(RunFolder(folder).ready(here.rank), ready)
-        results.save(folder, here.rank, _call(call))
+        results.save(folder, here.rank, _call(call, folder))
         if run["options"].get("timeline"):
             time.sleep(0.2)  # at its end Horovod drops what it has not written yet
     except SystemExit as e:
@@ -168,9 +168,10 @@ def _leave() -> int:
     os._exit(0)
 
 
-def _call(call: dict[str, Any]) -> Any:
+def _call(call: dict[str, Any], folder: Path) -> Any:
     if call["script"] is None:
-        function, args, kwargs = pickle.loads(call["function"])
+        arrays = shared.load(folder, call.get("arrays", []))
+        function, args, kwargs = pickle.loads(call["function"], buffers=arrays)
         return function(*args, **kwargs)
     path, text, sys.argv[:] = call["script"], call["text"], [call["script"], *call["argv"]]
     sys.path.insert(0, str(Path(path).parent))
