@@ -237,7 +237,7 @@ def test_guess_then_reveal(book):
         assert output.count() == 1 and output.is_hidden()
         form = page.locator("form.guess-box", has_text=question)
         assert form.is_hidden(), "it is asked by text that tells the answer of the question before"
-        before = page.locator("form.guess-box", has_text="sizes held out, shared memory")
+        before = page.locator("form.guess-box", has_text="largest error on sizes held out")
         before.get_by_role("button", name="Show it").click()
         assert form.is_visible() and output.is_hidden()
         fields = form.locator("input")
