@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from typing import Any
 
 JUPYTER = "JPY_SESSION_NAME"  # set by a Jupyter server for the kernels of opened notebooks
 
@@ -145,6 +146,7 @@ def compare(question: str, found: float) -> None:
 
     Raises LookupError for a question that nobody was asked, and names those that were.
     """
+    asked: Any
     if question not in guesses:
         asked = ", ".join(map(repr, guesses)) or "none so far"
         raise LookupError(f"compare({question!r}): nobody was asked this; guess() it first. Asked: {asked}")

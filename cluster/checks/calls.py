@@ -78,7 +78,7 @@ class in_place:
     changes are copied back, and anywhere else they fail the check.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.engine = sys._getframe(1).f_globals.get(ENGINE)
 
     def __enter__(self) -> None:

@@ -131,7 +131,11 @@ def encode(value: Any) -> Tree:
         return ["array", *encode_array(value)]
     if isinstance(value, np.generic):
         rtol = RTOL.get(value.dtype.name)
-        value = float(value) if value.dtype.name == "bfloat16" else value.item()
+        value = (
+            float(value)  # type: ignore[arg-type]
+            if value.dtype.name == "bfloat16"
+            else value.item()
+        )
         if isinstance(value, float | complex) and rtol:
             return [*encode(value)[:-1], rtol]
     if isinstance(value, bool | int | str):
@@ -203,7 +207,7 @@ def compare(got: Tree, want: Tree, rtol: float | None = None, atol: float | None
         return compare_arrays(got[1:], want[1:], rtol, atol)
     if kind in ("float", "complex"):
         numbers = [np.asarray(t[1] if kind == "float" else complex(*t[1])) for t in (got, want)]
-        wrong = differ(*numbers, rtol or want[2], atol)
+        wrong = differ(*numbers, rtol or want[2], atol)  # type: ignore[call-arg, arg-type]
         return f"is {numbers[0]:.6g}, which is not the expected value" if wrong.any() else ""
     if kind in ("list", "tuple", "dict"):
         if len(got[1]) != len(want[1]):

@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -214,7 +214,7 @@ def _offered() -> str:
 
 
 @contextlib.contextmanager
-def _forked():
+def _forked() -> Iterator[None]:
     from cluster.jobs.backends import forked_ranks
 
     if forked_ranks.VARIABLE in os.environ:  # somebody offers ranks already

@@ -89,7 +89,7 @@ def elements(x: Any) -> str:
 
 def calling_line() -> Line:
     """Where the code stands that called a communicator: the nearest frame that is not the network's own."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame.f_code.co_filename in OWN:
         frame = frame.f_back
     return frame.f_code, frame.f_lasti

@@ -46,6 +46,7 @@ class Links:
     def advance(self) -> tuple[float, list[Any]]:
         """Go on to the next time at which messages end: that time, and which; none where none is left."""
         while self._events:
+            changed: dict[Hashable, None]
             time, ended, changed = self._events[0][0], [], {}
             while self._events and self._events[0][0] <= time * (1 + SAME):
                 _, _, flow, version = heapq.heappop(self._events)

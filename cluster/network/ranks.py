@@ -67,6 +67,7 @@ class Receive:
 
     def __init__(self, comm: RealRank, source: int, into: Any):
         self._comm, self.source, self._into = comm, source, into
+        self.message: Any
         self.message, self.there = None, False
 
     def wait(self) -> Any:

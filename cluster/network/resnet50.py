@@ -76,4 +76,4 @@ def write_table() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(write_table())
+    sys.exit(write_table())  # type: ignore[func-returns-value]

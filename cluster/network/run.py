@@ -22,7 +22,15 @@ class Message:
 
     def __init__(self, source: int, dest: int):
         self.source, self.dest = source, dest
-        self.sent = self.expected = self.start = self.end = None
+        # Each of these is None until it is known.
+        self.sent: float
+        self.expected: float
+        self.start: float
+        self.end: float
+        self.payload: Any
+        self.source_line: Any  # diagnosis.Line
+        self.dest_line: Any
+        self.sent = self.expected = self.start = self.end = None  # type: ignore[assignment]
         self.size, self.payload = 0, None
         self.source_line = self.dest_line = None
         self.source_waits = self.dest_waits = False

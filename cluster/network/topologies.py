@@ -20,7 +20,7 @@ import math
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Route(NamedTuple):
@@ -175,6 +175,6 @@ class Tree(Network):
         slowest = max(map(self.link_time_per_byte, up))
         return Route(self.latency * 2 * level, slowest, (*up, *reversed(down)))
 
-    def link_time_per_byte(self, link: Hashable) -> float:
+    def link_time_per_byte(self, link: Any) -> float:
         """That of a rank's link, less by `growth` at each level."""
         return self.time_per_byte / self.growth ** link[1]

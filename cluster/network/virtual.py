@@ -62,9 +62,9 @@ class VirtualCommunicator:
         self.counts = Counts(rank)
         self._engine, self._network = engine, engine.network
         self._clock = 0.0
-        self._line: Line | None = None  # of its latest call
+        self._line: Line = None  # type: ignore[assignment]  # of its latest call
         self._waits_for: tuple[Message, bool] | None = None  # and whether it is to receive it
-        self._greenlet: greenlet.greenlet | None = None
+        self._greenlet: Any = None
         self._args: tuple[Any, ...] = ()
 
     def send(self, x: Any, dest: int) -> None:
@@ -201,6 +201,7 @@ class _Request:
     __slots__ = ("_comm", "_into", "_message", "_receives", "_result")
 
     def __init__(self, comm: VirtualCommunicator, message: Message, receives: bool, into: Any):
+        self._comm: Any
         self._comm, self._message, self._receives, self._into = comm, message, receives, into
 
     def wait(self) -> Any:
@@ -304,7 +305,10 @@ class _Engine:
     def _check_all_has_ended(self) -> None:
         waiting = [comm for comm in self._comms if comm._waits_for]
         if waiting:
-            waits = [Wait(comm.rank, *comm._waits_for, comm._line) for comm in waiting]
+            waits = [
+                Wait(comm.rank, *comm._waits_for, comm._line)  # type: ignore[call-arg, misc]
+                for comm in waiting
+            ]
             time = max(comm._clock for comm in waiting)
             raise Deadlock(deadlock(waits, len(self._comms), time))
         left = [message for open_ in self._open.values() for message in open_]

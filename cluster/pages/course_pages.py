@@ -160,7 +160,8 @@ class Receipt(Page):
             self.set_header(
                 "Content-Disposition", f'attachment; filename="receipt-{found["one"].number}.txt"'
             )
-            return self.finish(self.render_template("receipt.txt", exactly=exactly, **found))
+            self.finish(self.render_template("receipt.txt", exactly=exactly, **found))
+            return
         notebooks = [row for row in found["files"] if row[0].endswith(".ipynb")]
         others = [row for row in found["files"] if row not in notebooks]
         self.show("receipt.html", notebooks=notebooks, others=others, **found)

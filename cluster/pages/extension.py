@@ -56,6 +56,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
     def initialize_settings(self) -> None:
         """One thread looks at jobs, so that a Slurm that does not answer never stops the server."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="course-pages")
+        assert self.serverapp is not None
         self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}
 
     async def _start_jupyter_server_extension(self, serverapp: ServerApp) -> None:
@@ -67,7 +68,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
 
     def saved(self, model: dict[str, Any], **_: Any) -> None:
         """A notebook was saved: the progress may have changed."""
-        if model["type"] == "notebook":
+        if model["type"] == "notebook" and self.serverapp is not None:
             root = Path(self.serverapp.root_dir)
             self.settings["course_pool"].submit(course_pages.mine, self, root)
 

@@ -162,7 +162,8 @@ def arguments(run: dict[str, Any]) -> str:
 
 def search(root: Path) -> list[Path]:
     """The folders called `runs` below a folder, not through links, and not in hidden folders."""
-    found, level, seen = [], [root], 0
+    found: list[Path] = []
+    level, seen = [root], 0
     for _ in range(DEPTH):
         deeper = []
         for folder in level:

@@ -236,7 +236,8 @@ def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
     or a check that calls an empty function has found something wrong, in words that do not say more.
     """
     found: dict[int, int | None] = {}
-    empty, lacking = holes(notebook), {}
+    empty = holes(notebook)
+    lacking: dict[str, int | None] = {}
     for number, cell in enumerate(notebook.cells):
         if (raised := raised_by(cell)) is None:
             continue

@@ -8,20 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jupyter_server.base.handlers import APIHandler
+from jupyter_server.base.handlers import APIHandler, JupyterHandler
 from tornado.web import HTTPError, authenticated
 
 from . import course_map, course_pages, hand_in
 
 
-class Run:
+class Run(JupyterHandler):
     """A notebook of the request, run by `cluster.pages.validate`; the server goes on meanwhile."""
 
     process: asyncio.subprocess.Process | None = None
 
     def notebook(self, path: str) -> Path:
         """The notebook at a path below the server's root; 403 and 404 say what it is not."""
-        root = Path(self.serverapp.root_dir).resolve()
+        root = self._root().resolve()
         found = (root / path).resolve()
         if not found.is_relative_to(root):
             raise HTTPError(403, reason="That path leads out of the server's folder")
@@ -35,13 +35,18 @@ class Run:
         command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(notebook)]
         command += [str(released)] if released else []
         pipe = asyncio.subprocess.PIPE
-        root = self.serverapp.root_dir
-        self.process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe, cwd=root)
+        self.process = await asyncio.create_subprocess_exec(
+            *command, stdout=pipe, stderr=pipe, cwd=self._root()
+        )
         answer, errors = await self.process.communicate()
         if self.process.returncode:
             self.log.error("Validate: %s", errors.decode(errors="replace"))
             raise HTTPError(500, reason="The notebook could not be run; the server's log says why")
         return answer
+
+    def _root(self) -> Path:
+        assert self.serverapp is not None
+        return Path(self.serverapp.root_dir)
 
     def on_connection_close(self) -> None:
         """Whoever asked has gone: so does the run, and with it its kernel."""

@@ -51,6 +51,7 @@ def write_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> Non
 
     Raises ResultError for a value that `save` does not take, OSError where the file cannot be written.
     """
+    arrays: dict[str, np.ndarray]
     path, arrays = Path(path), {}
     text = json.dumps(pack(state, "the checkpoint", arrays))
     with files.writing(path, sync=True) as f:

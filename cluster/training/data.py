@@ -58,7 +58,7 @@ def find(split: str) -> Path | None:
     return next((folder for folder in _places() if not _missing(folder, split)), None)
 
 
-def _places():
+def _places() -> list[Path]:
     """Where the files may lie, the first that has them counts."""
     if named := settings.text("CLUSTER_DATA"):
         return [Path(named)]
@@ -66,13 +66,13 @@ def _places():
     return [DEBIAN, keras_home / "datasets" / "fashion-mnist"]
 
 
-def _missing(folder, split):
+def _missing(folder: Path, split: str) -> list[str]:
     """The names of the files of a split that a folder lacks."""
     names = [f"{PREFIX[split]}-images-idx3-ubyte.gz", f"{PREFIX[split]}-labels-idx1-ubyte.gz"]
     return [name for name in names if not (folder / name).is_file()]
 
 
-def _folder(split):
+def _folder(split: str) -> Path:
     """The first folder that holds both files of a split, downloading them where none does."""
     places = _places()
     if found := find(split):
@@ -96,7 +96,7 @@ def _folder(split):
     return cache
 
 
-def _download(cache, split):
+def _download(cache: Path, split: str) -> None:
     """Fill the Keras cache once, even when several ranks of one machine ask at the same time."""
     cache.mkdir(parents=True, exist_ok=True)
     with files.lock(cache / ".lock"):  # the other ranks wait here, and then find the files
@@ -106,7 +106,7 @@ def _download(cache, split):
             keras.datasets.fashion_mnist.load_data()
 
 
-def _read_idx(path, magic, shape):
+def _read_idx(path: Path, magic: int, shape: tuple[int, ...]) -> np.ndarray:
     """The bytes of one IDX file, checked against what it must hold: uint8 of `shape`."""
     remedy = "Delete it and run this again, or install Debian's package dataset-fashion-mnist."
     try:

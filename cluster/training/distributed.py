@@ -214,7 +214,7 @@ class DataParallel(keras.Model):
         average_statistics(self)
         return super().evaluate(*args, **options)
 
-    def _get_metrics_result_or_logs(self, logs):
+    def _get_metrics_result_or_logs(self, logs: dict[str, Any]) -> dict[str, Any]:
         """Here Keras takes the metrics of an epoch, or of an evaluation, from their sums."""
         with _of_all_ranks(self.metrics_variables):
             return super()._get_metrics_result_or_logs(logs)
@@ -394,6 +394,8 @@ class Ranks(keras.callbacks.Callback):
     ):
         super().__init__()
         self.shards, self.checkpoint, self.every = shards, checkpoint, every
+        self.history: dict[str, list[float]]
+        self._own: list[np.ndarray] | None
         self.epochs, self.history, self._own = 1, {}, None
 
     def resume(self, model: keras.Model) -> int | None:
@@ -402,7 +404,7 @@ class Ranks(keras.callbacks.Callback):
         Raises ValueError where it was saved by another model, or on another number of ranks.
         """
         state = None
-        if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
+        if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:  # type: ignore[operator]
             saved = checkpoints.read_checkpoint(self._state)
             state = horovod().broadcast_object(saved)  # rank 0's, wherever it lies
         if state is None:
@@ -432,13 +434,13 @@ class Ranks(keras.callbacks.Callback):
             if not self.shards.done:
                 self.model.reset_metrics()  # what was saved at the end of an epoch are that epoch's
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         done, steps = self.shards.done + batch + 1, self.shards.steps
         self._log(step=self.shards.epoch * steps + done, steps=self.epochs * steps, **logs)
         if self.checkpoint and self.every and done % self.every == 0 and done < steps:
             self._save(self.shards.epoch, done)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         average_statistics(self.model)
         logs.update(average(logs))
         for name, value in logs.items():
@@ -449,10 +451,10 @@ class Ranks(keras.callbacks.Callback):
             self._save(epoch + 1, 0)
 
     @property
-    def _state(self):
-        return Path(self.checkpoint).with_suffix(".state.npz")
+    def _state(self) -> Path:
+        return Path(self.checkpoint).with_suffix(".state.npz")  # type: ignore[arg-type]  # there is one
 
-    def _save(self, epoch, done):
+    def _save(self, epoch: int, done: int) -> None:
         """Rank 0 writes the state of all ranks: `done` steps of `epoch` are made."""
         own = horovod().allgather_object([np.asarray(v) for v in _own(self.model)])
         if self.shards.rank == 0:
@@ -460,7 +462,7 @@ class Ranks(keras.callbacks.Callback):
             at = {"epoch": epoch, "done": done, "history": self.history}
             checkpoints.write_checkpoint(self._state, at | {"shared": shared, "own": own})
 
-    def _build(self, model):
+    def _build(self, model: keras.Model) -> None:
         """Make the variables of the optimizer and of the metrics, which Keras makes at the first step."""
         _build_optimizer(model)
         one = keras.tree.map_structure(lambda array: array[:1], self.shards[0])
@@ -469,24 +471,24 @@ class Ranks(keras.callbacks.Callback):
         model.compute_loss(x, y, y_pred, sample_weight)
         model.compute_metrics(x, y, y_pred, sample_weight)
 
-    def _log(self, **values):
+    def _log(self, **values: Any) -> None:
         from cluster.jobs import log
 
         log(**{k: v if isinstance(v, int) else float(v) for k, v in values.items()})
 
 
-def _build_optimizer(model):
+def _build_optimizer(model: keras.Model) -> None:
     """Make the optimizer's variables, once: to build Keras' loss scaling again begins its scale anew."""
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
 
-def _own(model):
+def _own(model: keras.Model) -> list[keras.Variable]:
     """What may differ between ranks within an epoch: batch-norm statistics, seeds, running metrics."""
     return model.non_trainable_variables + model.metrics_variables
 
 
-def _assign(variables, values, what):
+def _assign(variables: Sequence[keras.Variable], values: Sequence[Any], what: str) -> None:
     shapes = [tuple(v.shape) for v in variables]
     if shapes != [np.shape(value) for value in values]:
         raise ValueError(f"{what} another model: its variables have other shapes.")

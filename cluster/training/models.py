@@ -4,6 +4,7 @@ The same seed gives the same weights, on every rank and in every run. Lecture 03
 """
 
 import hashlib
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +21,7 @@ def lenet5(seed: int = 0, classes: int = 10, activation: str = "tanh") -> keras.
     """
     seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
 
-    def init():
+    def init() -> keras.initializers.Initializer:
         return keras.initializers.GlorotUniform(seed=next(seeds))
 
     x = image = keras.Input((28, 28, 1))
@@ -45,11 +46,11 @@ def small_resnet(seed: int = 0, classes: int = 10, blocks: int = 1, filters: int
     """
     seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
 
-    def conv(x, maps, kernel, stride=1):
+    def conv(x: Any, maps: int, kernel: int, stride: int = 1) -> Any:
         init = keras.initializers.HeNormal(seed=next(seeds))
         return layers.Conv2D(maps, kernel, stride, padding="same", use_bias=False, kernel_initializer=init)(x)
 
-    def block(x, maps, stride):  # (N, H, W, C) -> (N, H / stride, W / stride, maps)
+    def block(x: Any, maps: int, stride: int) -> Any:  # (N, H, W, C) -> (N, H / stride, W / stride, maps)
         y = layers.ReLU()(layers.BatchNormalization()(conv(x, maps, 3, stride)))
         y = layers.BatchNormalization()(conv(y, maps, 3))
         if x.shape != y.shape:
