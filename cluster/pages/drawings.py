@@ -6,17 +6,14 @@ The server that shows them need not load matplotlib; colours come from the style
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from jinja2 import Environment
 from markupsafe import Markup
 
 from .course_map import Unit
-
-if TYPE_CHECKING:
-    from cluster.jobs.show.curves import Curve
 
 WIDTH, HEIGHT = 360, 210
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 28, 40
@@ -42,10 +39,20 @@ SVG = Environment(autoescape=True).from_string("""\
 Range = tuple[float, float]
 
 
+class HasPoints(Protocol):
+    """A curve, as of `cluster.jobs.show.curves`."""
+
+    def points(self) -> list[tuple[float, float]]: ...
+
+
 def chart(
-    axis: str, name: str, curves: dict[str, Curve], across: Range | None = None, up: Range | None = None
+    axis: str,
+    name: str,
+    curves: Mapping[str, HasPoints],
+    across: Range | None = None,
+    up: Range | None = None,
 ) -> Markup:
-    """One metric by `axis` ('step', 'epoch' or 'line'), a line for each {label: Curve}; safe HTML.
+    """One metric by `axis` ('step', 'epoch' or 'line'), a line for each {label: curve}; safe HTML.
 
     A title says in words what the picture shows. Empty where no curve has a point.
     across, up: the ranges of the axes, marked at whole numbers; else those of the points.

@@ -21,7 +21,7 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     main = argparse.ArgumentParser(prog=prog, description=text[0].upper() + text[1:])
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name, text):
+    def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
 
     one = "the assignment, by the beginning of its name: 01 (default: all)"

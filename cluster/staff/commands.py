@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .classes import exchange
 from .course import Course, CourseError, assignments, opened, say, scored
@@ -188,7 +188,7 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
     return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
 
 
-def chosen_backend(options: argparse.Namespace, limits: dict[str, float]) -> Backend:
+def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Backend:
     """Where the workers run."""
     from cluster.jobs import backends
     from cluster.jobs.errors import BackendError

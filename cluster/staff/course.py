@@ -188,7 +188,7 @@ def newest_schema() -> str:
     from alembic.script import ScriptDirectory
     from nbgrader.dbutil import ALEMBIC_DIR
 
-    return ScriptDirectory(ALEMBIC_DIR).get_current_head()
+    return ScriptDirectory(ALEMBIC_DIR).get_current_head() or ""
 
 
 def telling(log: list[str]) -> list[str]:

@@ -120,7 +120,8 @@ def stage(name: str) -> Iterator[None]:
 def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[str, str], set[str]]:
     """The half-right student's answers {hole: text} and the checks these must lose."""
     mutants = {mutant.name: mutant for mutant in load_all(root, assignment, source)}
-    answers, lost = {}, set()
+    answers: dict[str, str] = {}
+    lost: set[str] = set()
     for name in HALF[assignment]:
         if name not in mutants:
             raise MutantError(f"the demo uses mutant {name!r} of {assignment}; there are {sorted(mutants)}")

@@ -43,7 +43,9 @@ def questions(source: str, answered: dict[str, tuple[str, int]]) -> list[str]:
             if isinstance(asked, ast.Constant):
                 found.append(asked.value)
             elif isinstance(asked, ast.JoinedStr):
-                parts = (re.escape(v.value) if isinstance(v, ast.Constant) else ".+" for v in asked.values)
+                parts = (
+                    re.escape(str(v.value)) if isinstance(v, ast.Constant) else ".+" for v in asked.values
+                )
                 pattern = re.compile("".join(parts))
                 found += [question for question in answered if pattern.fullmatch(question)]
     return [question for question in dict.fromkeys(found) if question in answered]

@@ -82,6 +82,7 @@ class _Server:
             command = [sys.executable, "-m", __name__, str(theirs.fileno()), *self.modules]
             self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
             theirs.close()
+        assert self.socket is not None
         theirs_in, request = os.pipe()
         reply, theirs_out = os.pipe()
         try:

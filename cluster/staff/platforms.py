@@ -94,6 +94,7 @@ def table(text: str, where: str) -> Table:
         if "student" in at:
             last_name, _, given = (part.strip() for part in row[at["student"]].partition(","))
         else:
+            assert last is not None and first_name is not None  # or "student" is there
             last_name, given = row[last].strip(), row[first_name].strip()
         about = last_name == "Points Possible" or (last_name, given) == (
             "Student",

@@ -74,7 +74,8 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
 @contextlib.contextmanager
 def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
     """One line of progress, with the seconds it took; the body may `note` what is to be said."""
-    began, notes = time.monotonic(), []
+    notes: list[str] = []
+    began = time.monotonic()
     yield notes.append
     words = f": {notes[-1]}" if notes and notes[-1] else ""
     say(f"  ✓ {title}{words} ({time.monotonic() - began:.1f} s)")
@@ -86,12 +87,12 @@ def await_ports(some: Iterable[Daemon], state: Path) -> None:
     Raises HubError, with all that stay taken.
     """
     records, deadline = process_ledger(state).all(), time.monotonic() + CLOSING
-    dead = [d for d in some if d.port and not processes.alive(records.get(d.name))]
-    while taken := [d for d in dead if port_taken(d.port)]:
+    dead = {d.port: d.name for d in some if d.port and not processes.alive(records.get(d.name))}
+    while taken := [port for port in dead if port_taken(port)]:
         if time.monotonic() > deadline:
-            lines = "; ".join(f"{d.name} cannot listen on 127.0.0.1:{d.port}" for d in taken)
+            lines = "; ".join(f"{dead[port]} cannot listen on 127.0.0.1:{port}" for port in taken)
             raise HubError(
-                f"{lines}: something else does ({listener(d.port for d in taken)} says what). End that, or "
+                f"{lines}: something else does ({listener(taken)} says what). End that, or "
                 "set another `port`."
             )
         time.sleep(0.1)

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from . import files
 
@@ -36,7 +36,7 @@ def identify(pid: int) -> Record | None:
     return None if stat[0] in "ZX" else {"pid": pid, "start": int(stat[19]), "boot": boot}
 
 
-def alive(record: Record | None) -> bool:
+def alive(record: Record | None) -> TypeGuard[Record]:
     """Whether the very process of the record lives."""
     return record is not None and identify(record["pid"]) == record
 

@@ -88,9 +88,9 @@ class Actions:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock(folder) as lock:
             if lock is None:
-                raise ActionError(
-                    f"{self.last(assignment).name} is still running; wait until it has ended.", status=409
-                )
+                last = self.last(assignment)
+                name = last.name if last else "An action"
+                raise ActionError(f"{name} is still running; wait until it has ended.", status=409)
             (folder / "exit").unlink(missing_ok=True)
             begun = {"name": name, "by": by, "began": time.time()}
             files.write_json(folder / "action.json", begun, mode=0o600)
@@ -131,7 +131,7 @@ class Actions:
 
     def ended(self) -> bool:
         """Has an action that was at work ended since this was asked last? Then what was read may be old."""
-        over = {name for name in self._seen if not self.last(name).running}
+        over = {name for name in self._seen if not ((last := self.last(name)) and last.running)}
         self._seen -= over
         return bool(over)
 

@@ -43,6 +43,7 @@ class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
 
     def initialize_settings(self) -> None:
         """A thread of its own: neither a large class nor a long question delays the other pages."""
+        assert self.serverapp is not None
         root = Path(self.serverapp.root_dir)
         self.settings |= {
             "class_pool": ThreadPoolExecutor(1, thread_name_prefix="class-page"),

@@ -106,7 +106,7 @@ def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
             raise ActionError(f"Days {form['days']!r}: from 0, which takes the extension back, to 366.")
         return ["--days", form["days"]]
     until = moment(form)
-    if due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
+    if sheet.due and due_dates.moment(until) <= sheet.due.replace(tzinfo=None):
         raise ActionError(f"{until} is not after the due date.")
     return ["--until", until]
 

@@ -41,8 +41,8 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
             raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
         [work] = book.find_assignment(assignment).notebooks
         worth = {cell.name: cell.max_score for cell in work.grade_cells}
-    order = next((s["order"] for s in students if s["order"]), [])
-    names = sorted(worth, key=lambda name: (order.index(name) if name in order else len(order), name))
+    order: list[str] = next((s["order"] for s in students if s["order"]), [])
+    checks = sorted(worth, key=lambda name: (order.index(name) if name in order else len(order), name))
     for row in students:
         row.pop("order")
     return {
@@ -50,7 +50,7 @@ def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
         "title": f"{assignment[:2]} · {title(root, assignment)}",
         "of": sum(worth.values()),
         "students": students,
-        "checks": [check(name, worth[name], students) for name in names],
+        "checks": [check(name, worth[name], students) for name in checks],
         "misunderstandings": counted(students),
         "groups": groups(students),
         "time": time_used(where, students),

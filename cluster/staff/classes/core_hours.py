@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ def used(journal: Path) -> tuple[dict[str, float], str]:
     except FileNotFoundError:
         return {}, ""
     parts, sent = [one for one in lines if "part" in one], [one for one in lines if "parts" in one]
-    hours = Counter()
+    hours: dict[str, float] = defaultdict(float)
     for one in parts:
         hours[one["kind"]] += one["cores"] * (one["ended"] - one["began"]) / 3600
     missing = sum(one["parts"] - one["told"] for one in sent)

@@ -59,7 +59,7 @@ class Dispatch:
         self.folder, self.plan, self.backend = folder, plan, backend
         self.open = [{tuple(item) for item in part} for part in plan["parts"]]
         self.empty = 0.0  # when the last item was settled
-        self.gone = {}  # part: when it was first seen not to run any more
+        self.gone: dict[int, float] = {}  # part: when it was first seen not to run any more
 
     @classmethod
     def send(
@@ -105,7 +105,8 @@ class Dispatch:
 
     def lost(self) -> dict[grading_folder.Item, str]:
         """{item: why} of what has no verdict though its part has ended; to be asked after the verdicts."""
-        running, found = self.backend.running(self), {}
+        found: dict[grading_folder.Item, str] = {}
+        running = self.backend.running(self)
         if running is None:  # nobody knows
             return {}
         for number, part in enumerate(self.open):

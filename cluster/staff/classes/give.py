@@ -115,7 +115,7 @@ class HandOut(ExchangeReleaseAssignment):
             self.coursedir, self.coursedir.assignment_id, Path(self.src_path)
         ):
             self.fail("\n".join(shown))
-        final = Path(self.dest_path)
+        final = Path(self.dest_path)  # type: ignore[has-type]  # from nbgrader, which has no types
         if final.is_dir() and not self.force:
             return super().copy_files()  # which refuses, and says how to go on
         new = final.with_name(f".{final.name}.new")

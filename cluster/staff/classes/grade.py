@@ -66,9 +66,12 @@ class Head:
         self.files = source_files(self.coursedir, assignment)
         self.environment = environment(engine, limits)
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
-        self.only = None  # the name of a check, where the marks of the others are to stay as they are
-        self.result, self.waiting, self.tries, self.live = Result(), {}, Counter(), []
-        self.alone = []  # items for which the others have to end first
+        self.only: str | None = None  # the name of a check, where the marks of the others stay as they are
+        self.result = Result()
+        self.waiting: dict[grading_folder.Item, prepare.Submission] = {}
+        self.tries: Counter[grading_folder.Item] = Counter()
+        self.live: list[Dispatch] = []
+        self.alone: list[grading_folder.Item] = []  # for which the others have to end first
 
     def grade(
         self, students: Collection[str] | None = None, before: Callable[[Head], list[str]] | None = None
@@ -112,11 +115,11 @@ class Head:
         folder = self.course.folder("submitted", student, self.assignment)
         found = prepare.read_submission(student, folder, self.source, self.sanitiser)
         found.when, note = gradebook.handed_in(folder)
-        key = None if found.problem else grading_folder.key(found, self.files, self.environment)
+        key = "" if found.problem else grading_folder.key(found, self.files, self.environment)
         if notes := [*found.notes, *filter(None, [note])]:
             self.result.notes[student] = notes
         found.extension = due_dates.extension(self.coursedir, self.book, student, self.assignment)
-        mark = {"key": key, "problem": found.problem}
+        mark = {"key": key or None, "problem": found.problem}
         stands = self.published(found).is_file() and known == (found.when, found.extension)
         stands = stands and self.only is None
         stands = stands and mark == {name: self.on_disk.recorded(student).get(name) for name in mark}
@@ -197,7 +200,7 @@ class Head:
 
     def send(self, items: list[grading_folder.Item], alone: bool = False) -> None:
         """Stage items and send them out as one dispatch. alone: each for itself."""
-        groups = {}
+        groups: dict[int, list[list[str]]] = {}
         for item in items:
             with self.apart(item[0]):
                 self.on_disk.stage(self.waiting[item], item[1], self.files)
@@ -243,7 +246,7 @@ class Head:
 
     def losses(self) -> dict[grading_folder.Item, str]:
         """{item: why} of items whose worker is gone; dispatches that are through are closed."""
-        failed = {}
+        failed: dict[grading_folder.Item, str] = {}
         for dispatch in list(self.live):
             for part in dispatch.open:  # of an array taken up: what has been graded or handed in anew since
                 part.intersection_update(self.waiting)
@@ -276,7 +279,8 @@ class Head:
         import nbformat
 
         notebook = nbformat.from_dict(verdict["notebook"])
-        gradebook.show_figures(notebook, found.path)
+        if found.path:
+            gradebook.show_figures(notebook, found.path)
         if slow := verdict.get("slow"):
             self.result.notes[found.student] = [*self.result.notes.get(found.student, ()), *slow]
         notebook.metadata["told"] = found.told + gradebook.told_of(verdict)
@@ -290,7 +294,7 @@ class Head:
         """What cannot be read has 0 points for now, and a person has to look at it."""
         notebook = gradebook.unreadable(found, self.sanitiser)
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
-        points = {cell.name: 0.0 for cell in self.source.kinds["grade_cells"]}
+        points: dict[str, float | None] = {cell.name: 0.0 for cell in self.source.kinds["grade_cells"]}
         self.write(found, points, None, mark, look=True)
 
     def write(

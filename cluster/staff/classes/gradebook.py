@@ -83,11 +83,12 @@ def show_figures(notebook: NotebookNode, path: Path) -> None:
             cell.outputs.append(nbformat.v4.new_output("stream", name="stdout", text=AS_HANDED_IN))
 
 
-def unanswered(notebook: NotebookNode, name: str) -> bool:
+def unanswered(notebook: NotebookNode | None, name: str) -> bool:
     """Is this cell as it was released?"""
     from nbgrader.utils import compute_checksum
 
-    cells = [cell for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name]
+    all_cells = notebook.cells if notebook is not None else ()
+    cells = [cell for cell in all_cells if cell.metadata.get("nbgrader", {}).get("grade_id") == name]
     return any(cell.metadata.nbgrader.get("checksum") == compute_checksum(cell) for cell in cells)
 
 
@@ -146,7 +147,7 @@ def withdraw(
     return names
 
 
-def changed_checks(source: Source, today: NotebookNode, before: NotebookNode | None) -> list[str]:
+def changed_checks(source: Source, today: NotebookNode | None, before: NotebookNode | None) -> list[str]:
     """The autograded checks that differ between two prepared notebooks of one submission.
 
     If the course's own code has changed, all do: a check may use it.
@@ -162,7 +163,7 @@ def changed_checks(source: Source, today: NotebookNode, before: NotebookNode | N
             if cell.cell_type == "code" and role.get("locked")
         }
 
-    if before is None:
+    if today is None or before is None:
         return checks
     new, old = texts(today), texts(before)
     if any(new.get(name) != old.get(name) for name in {*new, *old} - set(checks)):

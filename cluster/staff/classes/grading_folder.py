@@ -54,6 +54,7 @@ class Prepared(Protocol):
     folder: Path
     name: str
     notebook: NotebookNode | None
+    files: dict[str, Path]
 
 
 def write(path: Path, text: str) -> None:
@@ -174,9 +175,8 @@ class GradingFolder:
 
 def key(submission: Prepared, source_files: dict[str, Path], environment: dict[str, Any]) -> str:
     """The hash of a prepared submission: its cells, its files, the assignment's, and the environment."""
-    cells = [
-        [cell.cell_type, cell.source, cell.metadata.get("nbgrader", {})] for cell in submission.notebook.cells
-    ]
+    assert submission.notebook is not None  # one without a notebook is not graded
+    cells = [[c.cell_type, c.source, c.metadata.get("nbgrader", {})] for c in submission.notebook.cells]
     digest = hashlib.sha256(json.dumps([environment, cells], sort_keys=True).encode())
     for name, path in sorted(beside_notebook(submission.files, source_files).items()):
         with open(path, "rb") as file:

@@ -50,7 +50,8 @@ class Progress:
 
     def __init__(self, total: int, what: str = "graded", path: Path | None = None):
         self.total, self.done, self.again, self.what, self.path = total, 0, 0, what, path
-        self.noted = self.told = None
+        self.noted: dict[str, Any] | None = None
+        self.told: int | None = None
         self.steps: list[dict[str, Any]] = []
         self.heard = 0.0
         self.begun, self.shown, self.text = time.monotonic(), 0.0, ""

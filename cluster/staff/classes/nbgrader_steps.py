@@ -51,7 +51,8 @@ class Reader(NotebookExporter):
 
     def from_file(
         self, file_stream: TextIO, resources: dict[str, Any] | None = None, **kw: Any
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
+        assert self.parent is not None
         path, folders = Path(file_stream.name), self.parent.coursedir
         if Path(folders.format_path(folders.autograded_directory, "-", "-")).parents[1] in path.parents:
             return super().from_file(file_stream, resources=resources, **kw)
@@ -96,7 +97,7 @@ class Judge(Step):
         with where.alone(), Gradebook(self.coursedir.db_url, self.coursedir.course_id) as book:
             if problem:
                 key, graded = None, None
-                points = dict.fromkeys(self.source.points, 0.0)
+                points: dict[str, float | None] = dict.fromkeys(self.source.points, 0.0)
             else:
                 key, verdict = self.verdict(work, where, book)
                 told = notebook.metadata.get("told", [])

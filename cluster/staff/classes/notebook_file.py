@@ -10,7 +10,7 @@ import itertools
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from cluster.system.text import encodable, printable
 
@@ -75,7 +75,8 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
         raise SubmissionError("is no notebook: it has no cells")
     if len(cells) > MOST:
         raise SubmissionError(f"has {len(cells)} cells; at most {MOST} are graded")
-    made, ids, length = [], set(), 0
+    ids: set[str] = set()
+    made, length = [], 0
     for number, cell in enumerate(cells, 1):
         one = plain(cell, number)
         length += len(one["source"])
@@ -116,10 +117,11 @@ def plain(cell: Any, number: int) -> dict[str, Any]:
         raise SubmissionError(f"is no notebook: its cell {number} has no text")
     made = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
     if kind == "code":
-        if there := figures(cell.get("outputs")):
-            made["metadata"]["figures"] = there
+        if drawn := figures(cell.get("outputs")):
+            made["metadata"]["figures"] = drawn
         return made | {"outputs": [], "execution_count": None}
-    return made | ({"attachments": there} if (there := attachments(cell.get("attachments"))) else {})
+    pasted = attachments(cell.get("attachments"))
+    return made | ({"attachments": pasted} if pasted else {})
 
 
 def role(metadata: Any) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def figures(outputs: Any) -> list[str]:
     return found
 
 
-def strings(value: Any) -> bool:
+def strings(value: Any) -> TypeGuard[list[str]]:
     """Is this a list of texts, as nbformat may write one?"""
     return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
@@ -189,7 +191,9 @@ def unused(wanted: Any, number: int, ids: set[str]) -> str:
 def about(metadata: Any) -> dict[str, Any]:
     """Of the notebook's own metadata the kernel, where it is named as nbformat wants it."""
     found = metadata.get("kernelspec") if isinstance(metadata, dict) else None
-    named = {key: found.get(key) for key in ("name", "display_name")} if isinstance(found, dict) else {}
+    named: dict[str, Any] = {}
+    if isinstance(found, dict):
+        named = {key: found.get(key) for key in ("name", "display_name")}
     if not named or not all(isinstance(word, str) and is_word(word) for word in named.values()):
         return {}
     return {"kernelspec": {key: encodable(word) for key, word in named.items()}}

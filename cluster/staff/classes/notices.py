@@ -37,7 +37,8 @@ def folder(course: Course) -> Path | None:
 
 def tell(course: Course, book: Gradebook) -> dict[str, str]:
     """Write everybody's notice anew; returns {student: why} of those who could not be told."""
-    root, failed = folder(course), {}
+    failed: dict[str, str] = {}
+    root = folder(course)
     if root is None:
         return failed
     for student, notice in notices(course, book).items():
@@ -51,8 +52,8 @@ def tell(course: Course, book: Gradebook) -> dict[str, str]:
 
 def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, Any]]]:
     """{student: notice} of all students of the gradebook."""
-
-    found, zones = {student.id: {} for student in book.students}, due_dates.zones(course.coursedir)
+    found: dict[str, dict[str, dict[str, Any]]] = {student.id: {} for student in book.students}
+    zones = due_dates.zones(course.coursedir)
     for assignment in book.assignments:
         until = due_dates.deadlines(book, course, assignment.name)
         notebooks = [notebook.name for notebook in assignment.notebooks]

@@ -56,7 +56,9 @@ class Array:
 
     def __post_init__(self) -> None:
         self.workers, self.slots, self.largest = self.cpus, self.tasks, LARGEST
-        self.remembered, self.answers = {}, {}
+        # {name of an array: rows of squeue, None if Slurm did not answer}, in remembered with their time
+        self.answers: dict[str, list[list[str]] | None] = {}
+        self.remembered: dict[str, tuple[float, list[list[str]] | None]] = {}
 
     def fit(self) -> None:
         """Take no more, of time for a task and of a node, than the partition offers, if Slurm tells it.
@@ -151,7 +153,7 @@ class Array:
         """How many tasks wait, and why, in Slurm's words and in ours."""
         if None in self.answers.values():
             return "Slurm does not answer; asking again"
-        waiting = [row for rows in self.answers.values() for row in rows if row[1] == "PENDING"]
+        waiting = [row for rows in self.answers.values() for row in rows or () if row[1] == "PENDING"]
         if not waiting:
             return ""
         from cluster.slurm import states

@@ -26,7 +26,8 @@ class Local:
         jobs = jobs or len(os.sched_getaffinity(0))
         self.workers = min(jobs, THREADS)
         self.slots = max(1, jobs // self.workers)
-        self.waiting, self.live = [], []  # [(dispatch, part)], [(dispatch, part, process)]
+        self.waiting: list[tuple[Dispatch, int]] = []  # with the number of the part
+        self.live: list[tuple[Dispatch, int, subprocess.Popen[bytes]]] = []
 
     def fit(self) -> None:
         """This machine takes what it is given."""
@@ -45,7 +46,7 @@ class Local:
                 "-P",
                 "-m",
                 "cluster.staff.classes.worker",
-                dispatch.folder,
+                str(dispatch.folder),
                 str(number),
             ]
             env = os.environ | {"PYTHONPATH": path()}
@@ -58,17 +59,18 @@ class Local:
     def running(self, dispatch: Dispatch) -> set[int]:
         """The parts of a dispatch that run or wait."""
         for entry in [entry for entry in self.live if entry[2].poll() is not None]:
-            entry[2].stdin.close()
+            close_pipe(entry[2])
             self.live.remove(entry)
         self.fill()
-        return {entry[1] for entry in [*self.waiting, *self.live] if entry[0] is dispatch}
+        there = [*self.waiting, *((of, number) for of, number, _ in self.live)]
+        return {number for of, number in there if of is dispatch}
 
     def end(self, dispatch: Dispatch) -> None:
         """End what is left of a dispatch."""
         self.waiting = [entry for entry in self.waiting if entry[0] is not dispatch]
         for entry in [entry for entry in self.live if entry[0] is dispatch]:
             with contextlib.suppress(OSError):
-                entry[2].stdin.close()
+                close_pipe(entry[2])
             try:
                 entry[2].wait(10)
             except subprocess.TimeoutExpired:
@@ -79,6 +81,12 @@ class Local:
     def status(self) -> str:
         """What there is to say of the workers while one waits."""
         return ""
+
+
+def close_pipe(process: subprocess.Popen[bytes]) -> None:
+    """Close the worker's standard input, by which it knows that this process lives."""
+    if process.stdin:
+        process.stdin.close()
 
 
 def path() -> str:

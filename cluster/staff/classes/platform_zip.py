@@ -91,7 +91,7 @@ class People:
     def find(self, part: Part) -> str:
         """The login of a part's student. Raises SubmissionError with what is missing."""
         if part.platform == "moodle":
-            name = MOODLE.fullmatch(part.prefix)["name"]
+            name = matched(MOODLE, part.prefix)["name"]
             found = self.names.get(plain(name), set())
             if len(found) > 1:
                 raise SubmissionError(
@@ -102,15 +102,14 @@ class People:
                 return next(iter(found))
             raise SubmissionError(f"nobody is called {printable(name)}; give the participants with --like")
         if part.platform == "canvas":
-            number = CANVAS.fullmatch(f"{part.prefix}_x")["number"]
+            number = matched(CANVAS, f"{part.prefix}_x")["number"]
             if number in self.numbers:
                 return self.numbers[number]
             raise SubmissionError(f"nobody has Canvas's number {number}; give its gradebook with --like")
         if part.platform == "blackboard":
-            who = BLACKBOARD.fullmatch(f"{part.prefix}.txt")["who"].casefold()
-            found = [login for login in self.logins if who.endswith(f"_{login}")]
-            if found:
-                return self.logins[max(found, key=len)]
+            who = matched(BLACKBOARD, f"{part.prefix}.txt")["who"].casefold()
+            if logins := [login for login in self.logins if who.endswith(f"_{login}")]:
+                return self.logins[max(logins, key=len)]
             raise SubmissionError("nobody has this login; give Blackboard's grade download with --like")
         return self.logins[part.prefix.casefold()]
 
@@ -180,6 +179,13 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
     for own in students.values():
         own.sort(key=lambda part: part.order)
     return students, refused
+
+
+def matched(form: re.Pattern[str], name: str) -> re.Match[str]:
+    """The match of a name that `split` has found to have this form."""
+    found = form.fullmatch(name)
+    assert found is not None
+    return found
 
 
 class Budget:

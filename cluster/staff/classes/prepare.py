@@ -7,6 +7,7 @@ Nothing here runs a line of the student's. What nbgrader needs of its database i
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ class Submission:
     path: Path | None = None  # of the notebook as it was handed in
     problem: str = ""
     files: dict[str, Path] = field(default_factory=dict)
+    when: datetime.datetime | None = None  # when it was handed in: naive, UTC
+    extension: datetime.timedelta | None = None
     notes: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
@@ -247,7 +250,7 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
 def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
     """Leave each name to one cell; {name: what becomes of its copies}, see `pasted_cells.set_apart`."""
 
-    def unchanged(cell):
+    def unchanged(cell: NotebookNode) -> bool:
         name = cell.metadata["nbgrader"]["grade_id"]
         return cell.source.strip() == source.released.get(name, source.cells[name].source).strip()
 
@@ -272,7 +275,7 @@ def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
 
 def differences(notebook: NotebookNode, source: Source) -> list[str]:
     """What happened to the cells, in words: deleted, doubled, or with another text than was released."""
-    seen = {}
+    seen: dict[str, list[str]] = {}
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         if name in source.cells:
@@ -342,23 +345,27 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
 
     class Overwrite(OverwriteCells):
-        def preprocess(self, notebook, resources):
+        def preprocess(
+            self, notebook: NotebookNode, resources: dict[str, Any]
+        ) -> tuple[NotebookNode, dict[str, Any]]:
             self.notebook_id, self.assignment_id = source.name, source.assignment
             self.gradebook = source
             notebook, resources = NbGraderPreprocessor.preprocess(self, notebook, resources)
             self.restore(notebook)
             return notebook, resources
 
-        def preprocess_cell(self, cell, resources, index):
+        def preprocess_cell(
+            self, cell: NotebookNode, resources: dict[str, Any], index: int
+        ) -> tuple[NotebookNode, dict[str, Any]]:
             name = cell.metadata.get("nbgrader", {}).get("grade_id")
             if name in source.cells and source.cells[name].cell_type == "code":
                 cell.pop("attachments", None)  # of a text, where one was made of this code
             return super().preprocess_cell(cell, resources, index)
 
-        def report_change(self, *_):
+        def report_change(self, *_: object) -> None:
             """Nothing: it takes hidden checks for changes; `prepare.differences` says what was changed."""
 
-        def restore(self, notebook):
+        def restore(self, notebook: NotebookNode) -> None:
             """Put missing locked cells and tasks behind the cell that stood before them."""
             cells = []
             for name in source.order():

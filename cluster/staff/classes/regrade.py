@@ -33,9 +33,10 @@ def regrade(
     known = head.source.points
     if check not in known:
         raise CourseError(f"{head.assignment} has no check {check!r}; there are {', '.join(known)}")
-    head.only, anew = check, []
+    head.only = check
+    anew: list[str] = []
 
-    def before(head):
+    def before(head: Head) -> list[str]:
         if void is not None:
             names = set(head.on_disk.void()) - {check} | ({check} if void else set())
             grading_folder.write(head.on_disk.folder / "void.json", json.dumps(sorted(names)))
@@ -62,16 +63,16 @@ def submission_of(head: Head, student: str) -> prepare.Submission:
 
 def same_answers(head: Head, found: prepare.Submission, key: str) -> bool:
     """Has the student handed in nothing else since the verdict of this key?"""
-    before = head.on_disk.prepared(found.student, key)
-    return before is not None and theirs(found.notebook) == theirs(before)
+    now, before = found.notebook, head.on_disk.prepared(found.student, key)
+    return now is not None and before is not None and theirs(now) == theirs(before)
 
 
 def recount(head: Head, found: prepare.Submission, old: str) -> bool:
     """Write the verdict of key `old` under the key of today, where cells differ from then in points only."""
     key = grading_folder.key(found, head.files, head.environment)
     verdict = head.on_disk.verdict(found.student, old)
-    before = head.on_disk.prepared(found.student, old)
-    if key == old or not verdict or before is None or texts(found.notebook) != texts(before):
+    now, before = found.notebook, head.on_disk.prepared(found.student, old)
+    if key == old or not verdict or now is None or before is None or texts(now) != texts(before):
         return False
     worth = head.source.points
     for name, outcome in verdict["checks"].items():

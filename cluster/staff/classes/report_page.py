@@ -121,10 +121,10 @@ def command(found: dict[str, Any], group: dict[str, Any]) -> str:
 def table(columns: list[str], rows: Sequence[Sequence[str | float | None]]) -> str:
     """An HTML table; numbers stand right, and so do the heads of their columns."""
 
-    def is_number(value):
+    def is_number(value: object) -> bool:
         return isinstance(value, int | float) or str(value).endswith("%")
 
-    def cell(kind, value, number):
+    def cell(kind: str, value: str | float | None, number: bool) -> str:
         shown = "" if value is None else f"{value:g}" if isinstance(value, int | float) else str(value)
         return f"<{kind}{' class=n' if number else ''}>{html.escape(shown)}</{kind}>"
 
@@ -162,14 +162,14 @@ def distribution(found: dict[str, Any]) -> Figure:
     points = [row["points"] for row in found["students"]]
     most = max(found["of"], *points)
     width = max(1.0, round(most / 20))
-    axes.hist(points, bins=np.arange(-width / 2, most + width, width), rwidth=0.9, color="#0072B2")
+    axes.hist(points, bins=np.arange(-width / 2, most + width, width).tolist(), rwidth=0.9, color="#0072B2")
     middle = float(np.median(points))
     axes.axvline(middle, color="#D55E00", linestyle="--", marker="")
     axes.annotate(
         f"median {middle:g}", (middle, 1), xycoords=("data", "axes fraction"), va="bottom", ha="center"
     )
     axes.set(xlabel=f"points of {found['of']:g}", ylabel="students")
-    axes.yaxis.get_major_locator().set_params(integer=True)
+    axes.yaxis.get_major_locator().set_params(integer=True)  # type: ignore[call-arg]  # of AutoLocator
     return figure
 
 

@@ -56,7 +56,7 @@ def work(dispatch: Path, part: int) -> int:
     if plan is None:
         return 0
     items, began = dispatch.parent.parent / "items", time.time()
-    waiting = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Path] = queue.SimpleQueue()
     for student, key in plan["parts"][part]:
         if not (items / student / key / "verdict.json").exists():
             waiting.put(items / student / key)
@@ -83,8 +83,8 @@ def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
 
 def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Engine:
     """The engine `module:Class`; `limits` is {name: value} for the Limits of its module, or None."""
-    module, _, kind = name.partition(":")
-    module = importlib.import_module(module)
+    where, _, kind = name.partition(":")
+    module = importlib.import_module(where)
     more = {"limits": module.Limits(**limits)} if limits else {}
     return getattr(module, kind)(workers=workers, **more)
 

@@ -92,7 +92,7 @@ def finals(
     worth = {name: book.find_assignment(name).max_score for name in names}
     rows, waiting = [], []
     for person in sorted(book.students, key=lambda person: person.id):
-        final = []
+        final: list[float | None] = []
         for name in worth:
             try:
                 submitted = book.find_submission(name, person.id)
@@ -114,8 +114,8 @@ def plain(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
     """Canvas's gradebook import; its second row says how many points there are."""
-    head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *worth]
-    possible = ["    Points Possible", "", "", "", "", *worth.values()]
+    head: list[Field] = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *worth]
+    possible: list[Field] = ["    Points Possible", "", "", "", "", *worth.values()]
     return [head, possible, *([whole(p), "", p.lms_user_id or "", p.id, "", *f] for p, f in rows)]
 
 

@@ -250,7 +250,7 @@ class Feedback(HTMLExporter):
 
     def from_notebook_node(
         self, nb: NotebookNode, resources: dict[str, Any] | None = None, **kw: Any
-    ) -> tuple[str, dict[str, Any]]:
+    ) -> tuple[Any, dict[str, Any]]:
         """The page, rendered in a process with limits.
 
         If the student's own cells cannot be rendered within them, the page has the checks, and says so.

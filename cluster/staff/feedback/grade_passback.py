@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,7 +78,7 @@ def private_key(private: Path) -> str:
     return path.read_text()
 
 
-def public_keys(private: Path) -> dict[str, list[dict[str, str]]]:
+def public_keys(private: Path) -> dict[str, list[Mapping[str, Any]]]:
     """The JSON Web Key Set that the platform checks signatures with."""
     from pylti1p3.registration import Registration as Tool
 

@@ -11,7 +11,8 @@ import datetime
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import requests
@@ -83,8 +84,8 @@ def public_key(private: str) -> str:
 class _Session(requests.Session):
     """Waits PATIENCE for an answer; follows nobody to another place with the course's token."""
 
-    def request(self, method: str, url: str, **more: Any) -> requests.Response:
-        answer = super().request(method, url, **more | {"timeout": PATIENCE, "allow_redirects": False})
+    def request(self, method: Any, url: Any, *args: Any, **more: Any) -> requests.Response:
+        answer = super().request(method, url, *args, **more | {"timeout": PATIENCE, "allow_redirects": False})
         page = answer.headers.get("Content-Type", "").partition(";")[0] == "text/html"
         if answer.is_redirect or (answer.ok and answer.content and page):
             raise PlatformError(
@@ -107,7 +108,7 @@ class ScoreService:
         tool = Tool().set_issuer(where.issuer).set_client_id(where.client_id).set_tool_private_key(private)
         tool.set_tool_public_key(public_key(private)).set_auth_token_url(where.token_url)
         self.tool = tool.set_auth_audience(where.audience) if where.audience else tool
-        self.data = {"scope": [ITEMS, SCORE], "lineitems": where.lineitems}
+        self.data: Any = {"scope": [ITEMS, SCORE], "lineitems": where.lineitems}
         self.session = _Session()
         self._open()
 
@@ -123,16 +124,16 @@ class ScoreService:
         mark = "&" if "?" in self.data["lineitems"] else "?"
         page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
         while page:
-            found, page = self._try(lambda page=page: self.service.get_lineitems_page(page))
+            found, page = self._try(partial(self.service.get_lineitems_page, page))
             for one in found:
                 if isinstance(one, dict) and one.get("resourceId") == assignment:
-                    return _usable(LineItem(one))
+                    return _usable(LineItem(cast(Any, one)))
         new = LineItem().set_resource_id(assignment).set_tag(TAG).set_score_maximum(points)
         new.set_label(assignment.replace("_", " "))
         scope, kind = self.data["scope"], "application/vnd.ims.lis.v2.lineitem+json"
-        ask = {"is_post": True, "data": new.get_value(), "content_type": kind, "accept": kind}
+        ask: dict[str, Any] = {"is_post": True, "data": new.get_value(), "content_type": kind, "accept": kind}
         answer = self._try(lambda: self.connector.make_service_request(scope, self.data["lineitems"], **ask))
-        return _usable(LineItem(answer["body"] if isinstance(answer["body"], dict) else {}))
+        return _usable(LineItem(cast(Any, answer["body"] if isinstance(answer["body"], dict) else {})))
 
     def put(self, item: LineItem, score: Score) -> str:
         """Send one score; the moment that it has. Raises PlatformError."""
@@ -202,9 +203,9 @@ def _asked(ask: Callable[[], Any]) -> Any:
     except requests.JSONDecodeError:
         raise
     except requests.RequestException as error:
-        raise PlatformError(f"the platform does not answer: {printable(error, ANSWER)}") from None
+        raise PlatformError(f"the platform does not answer: {printable(str(error), ANSWER)}") from None
     except LtiException as error:
-        raise PlatformError(printable(error, ANSWER), 400) from None
+        raise PlatformError(printable(str(error), ANSWER), 400) from None
 
 
 def _usable(item: LineItem) -> LineItem:

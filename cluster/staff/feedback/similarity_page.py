@@ -37,7 +37,10 @@ def terminal(found: Comparison, most: int = 20) -> list[str]:
     """Lines for the terminal: the pairs, the most alike first."""
     lines = [f"{found.students} compared; {len(found.pairs)} pairs are alike beyond what was given"]
     if found.pairs:
-        shown = [["student", "student", "tokens", "of the first", "of the second"], *rows(found)[:most]]
+        shown: list[list[str | int]] = [
+            ["student", "student", "tokens", "of the first", "of the second"],
+            *rows(found)[:most],
+        ]
         width = [max(len(str(row[i])) for row in shown) for i in range(5)]
         for row in shown:
             names = "  ".join(str(x).ljust(w) for x, w in zip(row[:2], width[:2], strict=True))

@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Any, BinaryIO
 
 from cluster.system import files, processes
 
@@ -84,11 +84,11 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
     with states.locked(state, say):
         with _opened(file) as tar:
             about = _about(tar, file)
-            book = tar.extractfile(about["book"]).read()
+            book = _member(tar, about["book"]).read()
         formgrader = next(p for p in daemons.all_daemons(settings, state) if p.name == "formgrader")
         record = services.process_ledger(state).all().get("formgrader")
         lives = processes.alive(record)
-        if lives:
+        if record and lives:
             processes.end([record])
         root, exchange = daemons.course_root(settings), state / "exchange" / COURSE
         before = root / time.strftime(".grading.before-%Y-%m-%dT%H%M%S")
@@ -283,10 +283,18 @@ def _opened(file: Path) -> tarfile.TarFile:
         raise HubError(f"{file} is no backup that can be read: {e}.") from None
 
 
-def _about(tar: tarfile.TarFile, file: Path) -> dict:
+def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    """A file of the archive. Raises KeyError if there is none."""
+    found = tar.extractfile(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:
     try:
         names = tar.getnames()  # reads it to the end, so a file that was cut off is noticed here
-        about = json.load(tar.extractfile("backup.json"))
+        about = json.load(_member(tar, "backup.json"))
         about["book"] = next(n for n in (BOOK, "gradebook.sql") if n in names)
     except (KeyError, StopIteration, EOFError, OSError, ValueError, tarfile.TarError) as e:
         raise HubError(

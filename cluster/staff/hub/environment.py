@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from cluster.system import files
 
@@ -34,7 +35,12 @@ def python(state: Path) -> Path:
 def make(state: Path) -> bool:
     """Make the environment, or make it anew when the course's packages have changed. True when it did."""
     source, base = Path(sys.prefix), reachable()
-    facts = {"source": str(source), "base": base, "packages": _packages(source), "path": str(state)}
+    facts: dict[str, Any] = {
+        "source": str(source),
+        "base": base,
+        "packages": _packages(source),
+        "path": str(state),
+    }
     facts["without"] = list(LEFT_OUT)
     stamp = state / "python" / STAMP
     if files.read_json(stamp) == facts:

@@ -23,7 +23,8 @@ def report(state: Path) -> tuple[int, str]:
     if states.record(state) is None:
         return 3, f"No hub was started in {state}."
     settings = states.settings(state)
-    records, rows, good, living = services.process_ledger(state).all(), [], 0, []
+    living: list[str] = []
+    records, rows, good = services.process_ledger(state).all(), [], 0
     whole = daemons.all_daemons(settings, state)
     stopped = states.stopped(state)
     gone = "stopped" if stopped else "dead"

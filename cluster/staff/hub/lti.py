@@ -46,6 +46,7 @@ def prepare(state: Path, settings: Settings, keys: object) -> None:
     os.chown(place, 0, pwd.getpwnam(settings.grader).pw_gid)
     place.chmod(0o2750)
     files.write_json(place / "jwks.json", keys, mode=MODE)
+    assert settings.lti is not None
     files.write_json(place / grade_passback.PLATFORM, dataclasses.asdict(settings.lti), mode=MODE)
 
 

@@ -146,8 +146,9 @@ class RosterAuthenticator(LTI13Authenticator):
             claims, key = custom if isinstance(custom, dict) else {}, key.removeprefix("custom_")
         value = claims.get(key)
         # A platform that knows no such variable sends its name: $User.username
-        usable = isinstance(value, str) and value.isprintable() and not value.startswith("$")
-        return value.strip()[:LONGEST_NAME] if usable else ""
+        if isinstance(value, str) and value.isprintable() and not value.startswith("$"):
+            return value.strip()[:LONGEST_NAME]
+        return ""
 
     def _link(self, person: dict[str, str], number: str, called: str, claims: dict[str, Any]) -> None:
         """Hold a user to the account that came first: marks go there. Instructors' launches name the course.

@@ -57,7 +57,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
         sync.unix(state, settings, people)
         sync.gradebook(state, settings, people)
         sync.keep(state, list_)
-        groups = {group: [] for group in GROUPS.values()}
+        groups: dict[str, list[str]] = {group: [] for group in GROUPS.values()}
         for person in people:
             groups[GROUPS[person.role]].append(person.user)
         files.write(state / FRAGMENT, fragment(settings, state, groups), mode=0o644)

@@ -28,7 +28,7 @@ class ForkedSpawner(LocalProcessSpawner):
 
     async def start(self) -> tuple[str, int]:
         """Start the server; the address and port at which it will listen."""
-        self.port = self.port or random_port()
+        self.port: int = self.port or random_port()
         if self.door and self.cmd == [self.program] and not (self.shell_cmd or self.popen_kwargs):
             try:
                 self.proc, self.pid = None, await asyncio.wait_for(self._fork(), PATIENCE)

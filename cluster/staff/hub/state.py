@@ -39,12 +39,12 @@ def stopped(state: Path) -> float | None:
 def wanted(state: Path) -> None:
     """Write down that this hub is meant to run."""
     if stopped(state):
-        files.write_json(state / RECORD, record(state) | {"stopped": None}, mode=0o600)
+        files.write_json(state / RECORD, (record(state) or {}) | {"stopped": None}, mode=0o600)
 
 
 def unwanted(state: Path) -> None:
     """Write down that it was stopped on purpose, now."""
-    files.write_json(state / RECORD, record(state) | {"stopped": time.time()}, mode=0o600)
+    files.write_json(state / RECORD, (record(state) or {}) | {"stopped": time.time()}, mode=0o600)
 
 
 def settings(state: Path) -> Settings:

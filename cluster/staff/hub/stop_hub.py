@@ -17,9 +17,26 @@ from .hub_settings import HubError, Settings
 
 ORDER = ("culler", "hub", "servers", "formgrader", "check")  # then the servers, then the rest
 LATER = ("proxy", "postgres")
-FOLDERS = ("etc", "logs", "hub", "python", "python.new", ".python.old", "course", "course.new", ".course.old")
+FOLDERS: tuple[str, ...] = (
+    "etc",
+    "logs",
+    "hub",
+    "python",
+    "python.new",
+    ".python.old",
+    "course",
+    "course.new",
+    ".course.old",
+)
 FOLDERS += ("exchange", "database", "database.new", "database.run", "home", "people", "lti")
-FILES = ("started.json", "processes.json", "lock", "roster.csv", "accounts.json", "passwords.csv")
+FILES: tuple[str, ...] = (
+    "started.json",
+    "processes.json",
+    "lock",
+    "roster.csv",
+    "accounts.json",
+    "passwords.csv",
+)
 FILES += (states.BACKED_UP,)
 
 

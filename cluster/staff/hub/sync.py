@@ -7,6 +7,7 @@ import os
 import pwd
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from cluster.system import files
@@ -69,7 +70,8 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
             states.accounts(there, states.settings(there)).ensure(person)
         elif book.ensure(person):
             changes.append(f"{person.user}: a new Unix user, password in {book.passwords}")
-        users.acting(person.user, lambda p=person: _link(Path(pwd.getpwnam(p.user).pw_dir), state, settings))
+        home = Path(pwd.getpwnam(person.user).pw_dir)
+        users.acting(person.user, partial(_link, home, state, settings))
     course_files.people(state, settings, people)
     instructors = [person.name for person in people if person.role == "instructor"]
     files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)

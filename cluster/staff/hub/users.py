@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from cluster.system import files
 
@@ -19,6 +20,7 @@ from .roster import Person
 
 LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
 SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the day on which an account expires
+T = TypeVar("T")
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
 
 
@@ -124,7 +126,7 @@ def unix_user(user: str) -> pwd.struct_passwd | None:
     return None
 
 
-def acting(user: str, work: Callable[[], object]) -> object:
+def acting(user: str, work: Callable[[], T]) -> T:
     """What `work()` returns (plain data) when that user does it: root follows no link of another's.
 
     Raises HubError with the error that it ended in.
@@ -140,7 +142,7 @@ def acting(user: str, work: Callable[[], object]) -> object:
             os.setgid(who.pw_gid)
             os.setuid(who.pw_uid)
             os.umask(0o077)
-            answer = {"value": work()}
+            answer: dict[str, object] = {"value": work()}
         except BaseException as e:
             answer = {"error": f"{type(e).__name__}: {e}"}
         with open(into, "w") as f:

@@ -44,6 +44,7 @@ def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[
     solutions, each with its misunderstanding. void: checks that count as passed for everybody.
     """
     source = verdict.notebook
+    assert source is not None  # as it is graded
     cells = [cell for cell in source.cells if graded(cell)]
     states = {c.metadata.nbgrader.grade_id: state(c, verdict.checks, void) for c in cells}
     beliefs = misunderstandings(verdict.checks, states, sentences(source, mutants), mutants)

@@ -67,7 +67,7 @@ class Check(RequestHandler):
         """Before the body is read: who asks, and for what."""
         self.set_header("Content-Type", "application/json; charset=UTF-8")
         self.set_header("Cache-Control", "no-store")
-        self.request.connection.set_max_body_size(uploads.SENT)
+        self.request.connection.set_max_body_size(uploads.SENT)  # type: ignore[union-attr]  # HTTP/1
         self.student = await self.service.who(self.request.headers.get("Authorization", ""))
         if not await self.service.known(assignment := self.path_args[0]):
             raise HTTPError(404, reason="Nothing of this name has been handed out")
@@ -201,6 +201,7 @@ async def serve(service: Service, url: str) -> None:
     """Answer at the address that the hub's proxy knows, until the process is ended."""
     where = urlsplit(url)
     server = HTTPServer(service.application(where.path), max_body_size=uploads.SENT)
+    assert where.port and where.hostname  # daemons.checking has put them in
     server.listen(where.port, where.hostname)
     PeriodicCallback(service.rest, 60_000).start()
     await asyncio.Event().wait()

@@ -53,7 +53,7 @@ def generate(
     return Path(into) / assignment
 
 
-def offered_ranks(text: str) -> contextlib.AbstractContextManager[None]:
+def offered_ranks(text: str) -> contextlib.AbstractContextManager[object]:
     """Where code with this text submits jobs with Horovod: fork their ranks (`forked_ranks.offered`)."""
     needed = "submit(" in text and "horovod" in text and forked_ranks.VARIABLE not in os.environ
     return forked_ranks.offered(forked_ranks.LIBRARIES) if needed else contextlib.nullcontext()
@@ -103,16 +103,16 @@ def check(root: Path, wanted: str | None = None, target: Path | str | None = Non
     target = Path(target or root / "exercises")
     wrong = []
     with tempfile.TemporaryDirectory(prefix="release-") as scratch:
-        scratch = Path(scratch)
+        temporary = Path(scratch)
         for assignment in assignments(root, wanted):
             committed = target / assignment
-            new = generate(root, assignment, scratch / "new", scratch / "private", whole=False)
+            new = generate(root, assignment, temporary / "new", temporary / "private", whole=False)
             if not same_release(committed, new):
                 wrong.append(
                     f"{committed} is not what solutions/{assignment} generates: run `make exercises`"
                 )
             wrong += shorten(find_leaks(committed, secrets(root, assignment)))
-            wrong += not_hidden_in_feedback(Course(root, scratch / "private").coursedir, assignment, new)
+            wrong += not_hidden_in_feedback(Course(root, temporary / "private").coursedir, assignment, new)
         known = set(assignments(root))
         wrong += [
             f"{p} has no solution" for p in sorted(target.iterdir()) if p.is_dir() and p.name not in known
@@ -122,7 +122,8 @@ def check(root: Path, wanted: str | None = None, target: Path | str | None = Non
 
 def secrets(root: Path, assignment: str) -> set[str]:
     """Every line of a solution or hidden test of `assignment` that students see nowhere else."""
-    hidden, shown = set(), set()
+    hidden: set[str] = set()
+    shown: set[str] = set()
     for twin in sorted((root / "solutions" / assignment).glob("*.py")):
         lines = [line.strip().removeprefix("# ") for line in twin.read_text().splitlines()]
         regions = [between(lines, begin, end) for begin, end in REGIONS]
@@ -141,7 +142,7 @@ def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: 
     import nbformat
     from nbgrader.api import Gradebook, MissingEntry
 
-    graded = {}
+    graded: dict[tuple[str, str], str] = {}
     with Gradebook(coursedir.db_url, coursedir.course_id) as book, contextlib.suppress(MissingEntry):
         for notebook in book.find_assignment(assignment).notebooks:
             graded |= {(notebook.name, cell.name): cell.source for cell in notebook.source_cells}

@@ -36,7 +36,7 @@ def notebook(text_file: Path | str) -> NotebookNode:
     import nbformat
 
     source = jupytext.read(text_file, fmt="py:percent")
-    seen = {}
+    seen: dict[str, int] = {}
     cells = []
     for cell in source.cells:
         cell.metadata = role(dict(cell.metadata), cell.cell_type, text_file)
