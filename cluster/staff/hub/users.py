@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from cluster.system import files
 
@@ -142,7 +142,7 @@ def acting(user: str, work: Callable[[], T]) -> T:
             os.setgid(who.pw_gid)
             os.setuid(who.pw_uid)
             os.umask(0o077)
-            answer: dict[str, object] = {"value": work()}
+            answer: dict[str, Any] = {"value": work()}
         except BaseException as e:
             answer = {"error": f"{type(e).__name__}: {e}"}
         with open(into, "w") as f:
