@@ -166,6 +166,18 @@ def test_only_a_unit_that_is_as_declared_gets_an_entry(course, monkeypatch, fail
     assert (course / verify.FILE).read_text() == original
 
 
+def test_a_verification_shows_its_progress(course, monkeypatch, capfd):
+    """Is there a line for each test, also if the output is a file?"""
+    (course / "tests/test_unit.py").write_text("def test_99_one(): ...\ndef test_99_two(): ...\n")
+    monkeypatch.setattr(verify, "TESTS", ("tests/test_unit.py",))
+    monkeypatch.setattr(verify, "commit", lambda root: "1234567")
+    original = (course / verify.FILE).read_text()
+    assert verify.verify(course, "99") == ""
+    (course / verify.FILE).write_text(original)
+    lines = [line for line in capfd.readouterr().out.splitlines() if "PASSED" in line]
+    assert ["one" in lines[0], "two" in lines[1]] == [True, True] and len(lines) == 2
+
+
 def test_a_syntax_tree_is_plain():
     """Is it made of what JSON holds, and are magics and code that is no Python no error?"""
     for source in ("%time x = 1\n!ls", "def f(:", "x = [1.5, 2j, b'a', None, True, ...]"):

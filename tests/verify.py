@@ -316,7 +316,7 @@ def verify(root: Path, unit: str) -> str:
             sys.executable,
             "-m",
             "pytest",
-            "-q",
+            "-v",  # a line for each test, also in a file: some take minutes
             "-s",
             "-k",
             f"{unit}_",
