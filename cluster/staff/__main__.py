@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import commands as class_commands
 from .course import CourseError, find_root
@@ -17,61 +18,77 @@ ANOTHER_GRADEBOOK = (
 
 
 def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
-    text = __doc__.split(": ")[1]
-    main = argparse.ArgumentParser(prog=prog, description=text[0].upper() + text[1:])
+    main = argparse.ArgumentParser(prog=prog, description=__doc__.split(": ")[1].capitalize())
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    def command(name: str, run: class_commands.Run, assignment: bool = True) -> argparse.ArgumentParser:
+        text = run.__doc__ or ""
+        made = commands.add_parser(name, help=text[:1].lower() + text[1:].rstrip("."), description=text)
+        made.set_defaults(run=run)
+        if assignment:
+            made.add_argument("assignment", help=class_commands.ONE)
+        return made
 
-    one = "the assignment, by the beginning of its name: 01 (default: all)"
-    release = command("release", "generate exercises/ from solutions/, swapped in only when complete")
-    release.add_argument("assignment", nargs="?", help=one)
-    check = command("check-release", "generate again, compare with exercises/ and look for solutions in it")
-    check.add_argument("assignment", nargs="?", help=one)
-    prove_checks = command(
-        "mutants", "grade stub, solution and wrong solutions; print mutants against checks"
-    )
-    prove_checks.add_argument("assignment", nargs="?", help=one)
-    prove_checks.add_argument(
-        "--only", nargs="+", metavar="NAME", help="these submissions only (stub, solution, …)"
-    )
-    prove_checks.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
+    one = f"{class_commands.ONE} (default: all)"
+    command("release", release, assignment=False).add_argument("assignment", nargs="?", help=one)
+    command("check-release", check_release, assignment=False).add_argument("assignment", nargs="?", help=one)
+    c = command("mutants", mutants, assignment=False)
+    c.add_argument("assignment", nargs="?", help=one)
+    c.add_argument("--only", nargs="+", metavar="NAME", help="these submissions only (stub, solution, …)")
+    c.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
     class_commands.add(command)
-    command("demo", "the whole loop: release, three students, jobs on two ranks, grades, feedback")
-    student_folder = command("student", "make the folder student/: lectures, exercises and what they need")
-    student_folder.add_argument("--to", help="the folder (default: student/ in the course root)")
-    student_folder.add_argument(
+    command("demo", demo, assignment=False)
+    c = command("student", student, assignment=False)
+    c.add_argument("--to", help="the folder (default: student/ in the course root)")
+    c.add_argument(
         "--after", metavar="NN", help="the last assignment whose answers the package may hold, as 07"
     )
     return main
 
 
+def release(root: Path, options: argparse.Namespace) -> list[str]:
+    """Generate exercises/ from solutions/, swapped in only when complete."""
+    from .release.release import release
+
+    release(root, options.assignment)
+    return []
+
+
+def check_release(root: Path, options: argparse.Namespace) -> list[str]:
+    """Generate again, compare with exercises/ and look for solutions in it."""
+    from .release.release import check
+
+    return check(root, options.assignment)
+
+
+def mutants(root: Path, options: argparse.Namespace) -> list[str]:
+    """Grade stub, solution and wrong solutions; print mutants against checks."""
+    from .classes.prove_checks import prove
+
+    return prove(root, options.assignment, options.only, options.workers)
+
+
+def demo(root: Path, options: argparse.Namespace) -> list[str]:
+    """The whole loop: release, three students, jobs on two ranks, grades, feedback."""
+    from .demo import run_demo
+
+    return run_demo(root)
+
+
+def student(root: Path, options: argparse.Namespace) -> list[str]:
+    """Make the folder student/: lectures, exercises and what they need."""
+    from .release.student_folder import make
+
+    return make(root, options.to, options.after)
+
+
 def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff") -> int:
     options = parser(prog).parse_args(argv)
-    from . import demo
-    from .classes import prove_checks
-    from .hub import neighbours
-    from .release import release, student_folder
-
     try:
         root = find_root()
-        if "run" in options:
-            for state in neighbours.started_from(root):
-                note = ANOTHER_GRADEBOOK.format(state=state, private=root / ".grading")
-                print(f"note: {note}", file=sys.stderr)
-            wrong = options.run(root, options)
-        elif options.command == "release":
-            release.release(root, options.assignment)
-            wrong = []
-        elif options.command == "check-release":
-            wrong = release.check(root, options.assignment)
-        elif options.command == "mutants":
-            wrong = prove_checks.prove(root, options.assignment, options.only, options.workers)
-        elif options.command == "demo":
-            wrong = demo.run_demo(root)
-        else:
-            wrong = student_folder.make(root, options.to, options.after)
+        if options.run.__module__ == class_commands.__name__:
+            note_other_gradebooks(root)
+        wrong = options.run(root, options)
     except (CourseError, wrong_solutions.MutantError) as error:
         wrong = [str(error)]
     except KeyboardInterrupt:
@@ -79,6 +96,15 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def note_other_gradebooks(root: Path) -> None:
+    """Say if the class is graded elsewhere."""
+    from .hub import neighbours
+
+    for state in neighbours.started_from(root):
+        note = ANOTHER_GRADEBOOK.format(state=state, private=root / ".grading")
+        print(f"note: {note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

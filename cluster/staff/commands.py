@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from .classes import exchange
 from .course import Course, CourseError, assignments, opened, say, scored
@@ -19,10 +19,18 @@ if TYPE_CHECKING:
 ONE = "the assignment, by the beginning of its name: 01"
 
 
-def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
-    """Add the commands; `command(name, text)` makes the parser of one."""
-    c = command("run", "grade a class: all that was handed in, on this machine or as one Slurm array")
-    c.add_argument("assignment", help=ONE)
+Run = Callable[[Path, argparse.Namespace], list[str]]  # of a command: returns what is wrong, line by line
+
+
+class AddCommand(Protocol):
+    """Makes the parser of a command. Its help is the docstring of `run`."""
+
+    def __call__(self, name: str, run: Run, assignment: bool = True) -> argparse.ArgumentParser: ...
+
+
+def add(command: AddCommand) -> None:
+    """Add the commands for a class."""
+    c = command("run", grade_class)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     c.add_argument("--backend", choices=["auto", "local", "slurm"], default="auto",
                    help="where: this machine, Slurm, or Slurm where it answers (auto)")  # fmt: skip
@@ -35,60 +43,45 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     slurm.add_argument("--tasks", type=number, default=32, metavar="N", help="tasks at a time (32)")
     c.add_argument("--limit", action="append", default=[], metavar="NAME=VALUE", type=limit,
                    help="a limit of the sandbox: cell=120, total=900 (seconds), memory=2G, …")  # fmt: skip
-    c.set_defaults(run=grade_class)
 
-    c = command("collect", "collect what students handed in: no links, the owner's name, the server's time")
-    c.add_argument("assignment", help=ONE)
+    c = command("collect", collect)
     c.add_argument("--inbox", metavar="FOLDER", help="the folder students submit to (nbgrader's exchange)")
     c.add_argument("--student", metavar="NAME", help="only this student")
     c.add_argument("--in-time", action="store_true", help="of several, the newest that is not late")
     c.add_argument("--any-owner", action="store_true",
                    help="do not compare a folder's owner with the student's name: for an inbox that only"
                    " you can write to")  # fmt: skip
-    c.set_defaults(run=collect)
 
-    c = command("import", "take submissions from the bulk download of Moodle, Canvas or Blackboard (a zip)")
-    c.add_argument("assignment", help=ONE)
+    c = command("import", import_submissions)
     c.add_argument("zip", help="the platform's download, as it is")
     c.add_argument("--like", metavar="FILE", help="the platform's own table of its people")
-    c.set_defaults(run=import_submissions)
 
-    c = command("feedback-zip", "write the feedback of imported submissions as a zip for the platform")
-    c.add_argument("assignment", help=ONE)
+    c = command("feedback-zip", feedback_zip)
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/feedback-ASSIGNMENT.zip)")
-    c.set_defaults(run=feedback_zip)
 
-    c = command("regrade", "grade one check anew: its points or its text have changed, or it was wrong")
-    c.add_argument("assignment", help=ONE)
+    c = command("regrade", regrade)
     c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
     void = c.add_mutually_exclusive_group()
     void.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     void.add_argument("--void", action="store_const", const=True, help="it counts as passed for everybody")
     void.add_argument("--count", dest="void", action="store_const", const=False, help="takes --void back")
-    c.set_defaults(run=regrade, backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
+    c.set_defaults(backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
 
-    c = command("report", "what the class has shown: points, checks, misunderstandings, time (HTML and CSV)")
-    c.add_argument("assignment", help=ONE)
+    c = command("report", report)
     c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
-    c.set_defaults(run=report)
 
-    c = command(
-        "leaderboard", "write the class's leaderboard: who asked to be on it, by modelled cost (HTML)"
-    )
+    c = command("leaderboard", leaderboard, assignment=False)
     c.add_argument("assignment", nargs="?", default="10", help=f"{ONE} (10)")
     c.add_argument(
         "--to", metavar="FILE", help="where to write (.grading/reports/ASSIGNMENT/leaderboard.html)"
     )
-    c.set_defaults(run=leaderboard)
 
-    c = command("similar", "compare submissions with each other: pairs that are alike (HTML, and a table)")
-    c.add_argument("assignment", help=ONE)
+    c = command("similar", similar)
     c.add_argument("--common", type=number, metavar="N",
                    help="what more than N students have does not count (5, and a tenth of them)")  # fmt: skip
     c.add_argument("--to", metavar="FOLDER", help="where to write (.grading/reports/ASSIGNMENT)")
-    c.set_defaults(run=similar)
 
-    c = command("export", "write the final points as CSV for a learning management system")
+    c = command("export", export, assignment=False)
     c.add_argument("assignment", nargs="*", help="the assignments (all that are in the gradebook)")
     c.add_argument("--for", "--format", dest="format", default="plain",
                    choices=["plain", "canvas", "moodle", "blackboard"], help="(plain)")  # fmt: skip
@@ -97,26 +90,19 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
     c.add_argument("--partial", action="store_true",
                    help="points so far, not an empty field, where manual grading is needed")  # fmt: skip
     c.add_argument("--to", metavar="FILE", help="where to write (.grading/grades-FORMAT.csv)")
-    c.set_defaults(run=export)
 
-    c = command("lti", "send the final points of an assignment to the learning platform (LTI 1.3)")
-    c.add_argument("assignment", help=ONE)
+    c = command("lti", lti)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     c.add_argument(
         "--dry-run", action="store_true", help="say what would be sent, and ask the platform nothing"
     )
-    c.set_defaults(run=lti)
 
-    c = command("hand-out", "generate an assignment, examine it, and give it to students by the exchange")
-    c.add_argument("assignment", help=ONE)
-    c.set_defaults(run=hand_out)
+    command("hand-out", hand_out)
 
-    c = command("due", "set the due date of an assignment, or show it")
-    c.add_argument("assignment", help=ONE)
+    c = command("due", due)
     c.add_argument("when", nargs="?", help="as '2026-12-01 23:59 Europe/Berlin'; 'none' takes it back")
-    c.set_defaults(run=due)
 
-    c = command("extend", "give a student more time for an assignment")
+    c = command("extend", extend, assignment=False)
     c.add_argument("student", help="the student's name")
     c.add_argument("assignment", help=ONE)
     more = c.add_mutually_exclusive_group(required=True)
@@ -124,18 +110,13 @@ def add(command: Callable[[str, str], argparse.ArgumentParser]) -> None:
         "--days", type=int, metavar="N", help="so many days after the due date; 0 takes it back"
     )
     more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
-    c.set_defaults(run=extend)
 
-    c = command("checks", "how often students may check an assignment officially, and how often they have")
-    c.add_argument("assignment", help=ONE)
+    c = command("checks", checks)
     c.add_argument("--an-hour", type=whole, metavar="N", help="checks in 60 minutes; 0: none at all")
     c.add_argument("--in-all", type=whole, metavar="N", help="checks of the assignment, of each student")
-    c.set_defaults(run=checks)
 
-    c = command("give-back", "write the feedback of all that is graded, and let students fetch it")
-    c.add_argument("assignment", help=ONE)
+    c = command("give-back", give_back)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
-    c.set_defaults(run=give_back)
 
 
 def number(text: str) -> int:
@@ -171,7 +152,7 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
-    """Grade a class; returns what an instructor has to do about, line by line."""
+    """Grade a class: all that was handed in, on this machine or as one Slurm array."""
     from sqlalchemy.exc import OperationalError
 
     from .classes import grade
@@ -237,7 +218,7 @@ def tell(root: Path, assignment: str, result: Result) -> None:
 
 
 def collect(root: Path, options: argparse.Namespace) -> list[str]:
-    """Collect an assignment; returns what was refused."""
+    """Collect what students handed in: no links, the owner's name, the server's time."""
     from .classes import collect as collecting
     from .classes import due_dates, notices
 
@@ -260,7 +241,7 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
-    """Import a platform's download; returns what was refused."""
+    """Take submissions from the bulk download of Moodle, Canvas or Blackboard (a zip)."""
     from .classes import platform_zip, prepare
 
     [assignment] = assignments(root, options.assignment)
@@ -282,7 +263,7 @@ def import_submissions(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def feedback_zip(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the zip for the platform; returns who has no feedback in it."""
+    """Write the feedback of imported submissions as a zip for the platform."""
     from .classes import platform_zip
 
     [assignment] = assignments(root, options.assignment)
@@ -304,7 +285,7 @@ def read_table(path: str | None) -> platforms.Table | None:
 
 
 def regrade(root: Path, options: argparse.Namespace) -> list[str]:
-    """Grade one check anew."""
+    """Grade one check anew: its points or its text have changed, or it was wrong."""
     from .classes import grade
     from .classes import regrade as again
 
@@ -318,7 +299,7 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def report(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the report."""
+    """What the class has shown: points, checks, misunderstandings, time (HTML and CSV)."""
     from .classes import class_report, grading_folder, report_page
 
     [assignment] = assignments(root, options.assignment)
@@ -333,7 +314,7 @@ def report(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the leaderboard."""
+    """Write the class's leaderboard: who asked to be on it, by modelled cost (HTML)."""
     from cluster.system.text import printable
 
     from .classes import grading_folder
@@ -355,7 +336,7 @@ def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def similar(root: Path, options: argparse.Namespace) -> list[str]:
-    """Compare submissions."""
+    """Compare submissions with each other: pairs that are alike (HTML, and a table)."""
     from .classes import grading_folder
     from .feedback import similarity, similarity_page
 
@@ -370,7 +351,7 @@ def similar(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def export(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write final points."""
+    """Write the final points as CSV for a learning management system."""
     from .classes import grading_folder, roster_file
     from .feedback import export as exporting
 
@@ -394,7 +375,7 @@ def export(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def lti(root: Path, options: argparse.Namespace) -> list[str]:
-    """Send final points to the learning platform; returns who was left out or not taken, and what to do."""
+    """Send the final points of an assignment to the learning platform (LTI 1.3)."""
     from .feedback import grade_passback
 
     [assignment] = assignments(root, options.assignment)
@@ -420,7 +401,7 @@ def lti(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
-    """Generate and release an assignment."""
+    """Generate an assignment, examine it, and give it to students by the exchange."""
     from .classes import give
 
     [assignment] = assignments(root, options.assignment)
@@ -430,7 +411,7 @@ def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def checks(root: Path, options: argparse.Namespace) -> list[str]:
-    """Set or show the limits of the official check, and what was tried."""
+    """How often students may check an assignment officially, and how often they have."""
     from .official_check.attempt_limits import Records
 
     [assignment] = assignments(root, options.assignment)
@@ -445,7 +426,7 @@ def checks(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def give_back(root: Path, options: argparse.Namespace) -> list[str]:
-    """Generate and release feedback."""
+    """Write the feedback of all that is graded, and let students fetch it."""
     from .classes import give
 
     [assignment] = assignments(root, options.assignment)
@@ -457,7 +438,7 @@ def give_back(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def due(root: Path, options: argparse.Namespace) -> list[str]:
-    """Set or show a due date."""
+    """Set the due date of an assignment, or show it."""
     from .classes import due_dates
 
     [assignment] = assignments(root, options.assignment)
@@ -470,7 +451,7 @@ def due(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def extend(root: Path, options: argparse.Namespace) -> list[str]:
-    """Give an extension."""
+    """Give a student more time for an assignment."""
     from .classes import due_dates
 
     [assignment] = assignments(root, options.assignment)

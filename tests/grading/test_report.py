@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -389,3 +391,16 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert "is no moment" in capsys.readouterr().err
     assert command.main(["run", "42"]) == 1
     assert f"'42' is no assignment; there are {NAME}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])
+def test_outside_of_a_checkout_a_command_says_so_at_once(words, tmp_path):
+    """Is that all it says, before it imports nbgrader, which takes seconds?"""
+    code = "import sys; from cluster.staff.__main__ import main; assert main(sys.argv[1:]) == 1"
+    code += "; assert 'nbgrader' not in sys.modules"
+    command = [sys.executable, "-c", code, *words.split()]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        f"error: no nbgrader_config.py in {tmp_path} or above it: run this inside the course's repository\n"
+    )
