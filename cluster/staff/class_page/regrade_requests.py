@@ -58,7 +58,9 @@ class Requests:
 
     def take(self, students: Iterable[str]) -> None:
         """Copy the new requests of these students into the course."""
-        for student in students if self.people else ():
+        if self.people is None:
+            return
+        for student in students:
             given = students_file(self.people / student / REQUESTS, student, LARGEST)
             if not isinstance(given, dict):
                 continue

@@ -47,4 +47,4 @@ def limit(provider: IdentityProvider, group: str, base_url: str) -> None:
             raise HTTPError(403, reason=REFUSED)
         return user
 
-    provider.get_user = get_user
+    provider.get_user = get_user  # type: ignore[method-assign]
