@@ -404,7 +404,7 @@ class Ranks(keras.callbacks.Callback):
         Raises ValueError where it was saved by another model, or on another number of ranks.
         """
         state = None
-        if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:  # type: ignore[operator]
+        if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
             saved = checkpoints.read_checkpoint(self._state)
             state = horovod().broadcast_object(saved)  # rank 0's, wherever it lies
         if state is None:
