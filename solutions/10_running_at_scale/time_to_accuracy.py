@@ -13,29 +13,39 @@
 # %% [markdown]
 # # Assignment 10: time to accuracy
 #
-# The capstone. You are given eight processors, a network, and a task: **84 % of pictures of clothes that
-# nobody has shown you. How soon are you there?** A large batch uses more processors and needs more images; a
-# small network is cheap and may never arrive; a job that is killed at nine tenths begins again, unless it
-# can go on.
+# This is the capstone. You have eight processors, a network between them, and a task:
+# **classify 84% of the images of clothes that nobody has shown you. How soon can you
+# get there?** A large batch keeps more processors busy but needs more images. A small
+# network is cheap but may never reach the target. A job that is killed after 90% of its
+# steps starts again from the beginning, unless it can resume.
 #
-# You will
+# | section | what you write | points | minutes |
+# |---|---|---|---|
+# | 1 | `positions`: the images that a rank sees in a step | 1 | 20 |
+# | 2 | `allreduce`: the sum over all ranks | 2 | 40 |
+# | 3 | `update`: one training step on p ranks | 3 | 40 |
+# | 4 | `save`, `resume`: checkpoints | 6 | 70 |
+# | 5 | `step_seconds`: the cost of a step | 3 | 30 |
+# | 6 | `lower_bound`: a confidence bound for the mean accuracy | 1 | 15 |
+# | 7 | `recipe`: ranks, images, width, momentum and learning rates | 6 | 75 |
+# | 8 | `prediction`: accuracy and cost of your recipe, before the run | 2 | 25 |
+# | 9 | medals for a low cost (3), and a written log of your decisions (3) | 6 | 45 |
 #
-# - write the few functions of a data-parallel training, and show that p ranks do what one process does,
-# - make it survive a kill, between two steps and in the middle of writing a checkpoint,
-# - choose a recipe (ranks, batch, width, rates) that reaches the target with seeds that are not yours,
-# - seal a prediction of its accuracy and its cost before you run it,
-# - be compared by *modelled* cost: FLOPs and messages on a stated machine, never seconds of this one.
+# There are nine blanks (`YOUR CODE HERE`), one written answer and 30 points. Autograder
+# tests award 27 points in 18 checks; the log is graded manually. The whole assignment
+# takes about six hours. This is an estimate: we added up the sections and nobody was
+# timed. If you have solved assignment 06, `allreduce` takes a few minutes.
 #
-# The background is in lectures 06 to 10. There are 30 points: 24 in thresholds that need nobody else (15
-# checks), 3 for a log of your decisions, and 3 for cost (medals). Fill the nine holes marked
-# `YOUR CODE HERE`, run the free cell below each, then the checks; a check that fails says what it saw. Some
-# checks also try cases that are not shown. All of it is NumPy and takes a minute on two cores.
+# The background is in lectures 06 to 10. Fill in a blank, run the scratch cell below
+# it, then run the checks. A check that fails tells you what it observed. Most checks
+# also have hidden tests, which use other inputs than the visible ones. All code is
+# NumPy; the notebook runs in a minute on two cores.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
-# | p | ranks | η | learning rate, one for each step |
-# | n | images of a rank in one step | T | steps |
-# | h | units of the hidden layer, the *width* | d | weights: 196h + h + 10h + 10 |
+# | p | number of ranks | η | learning rate, one per step |
+# | n | batch size per rank | T | number of steps |
+# | h | number of hidden units, the *width* | d | number of weights: 196h + h + 10h + 10 |
 
 # %% given="setup"
 import dataclasses
@@ -61,57 +71,81 @@ from cluster.training import data
 from cluster.training.checkpoint import read_checkpoint, write_checkpoint
 
 plt.style.use("cluster.course")
-TARGET = 84.0  # percent of images that nobody has trained with
-IMAGES, SEEDS = 16_384, (0, 1, 2, 3, 4)  # N; the seeds that you see
-SHOWN = (16_384, 8_000)  # the first image, and the number of images, that you test with
-MACHINE = Switch(latency=20e-6, time_per_byte=0.8e-9, overhead=1e-6)  # α, β of 10 Gbit/s, o: of a message
+TARGET = 84.0  # percent of images that were not used for training
+IMAGES, SEEDS = 16_384, (0, 1, 2, 3, 4)  # N; the public seeds
+SHOWN = (16_384, 8_000)  # the first public test image, and their number
+MACHINE = Switch(
+    latency=20e-6, time_per_byte=0.8e-9, overhead=1e-6
+)  # α, β of 10 Gbit/s; o of a message
 FLOPS = 10e9  # FLOP/s of a rank
-LARGEST = {"ranks": 8, "images of all ranks": 2_048, "width": 64, "steps": 2_000, "flops": 2e10}
+LARGEST = {
+    "ranks": 8,
+    "images of all ranks": 2_048,
+    "width": 64,
+    "steps": 2_000,
+    "flops": 2e10,
+}
 
 # %% [markdown]
-# ## The task, and the rules
+# ## The task and the rules
 #
-# The network has one hidden layer of h units; the images are those of Fashion-MNIST, shrunk to 14 × 14
-# pixels, 16,384 to train with. **You hand in a recipe**: how many ranks, how many images a rank and step,
-# which h, which momentum, and the learning rate of each step. A recipe is plain numbers. Grading trains it
-# again by itself, in a process in which none of your code runs, with **five seeds that you do not see**, and
-# looks at 12,000 images that you do not see either.
+# The network has one hidden layer of h units. The images are those of Fashion-MNIST,
+# reduced to 14 × 14 pixels; 16,384 of them are for training. **You submit a recipe**:
+# the number of ranks, the batch size per rank, the width, the momentum, and the
+# learning rate of each step. A recipe consists of plain numbers. The autograder trains
+# it again in a process that runs none of your code, with **five hidden seeds**, and
+# tests it on 12,000 hidden images.
 #
-# - *Reached* means: from the five, the lower end of a one-sided 95 % interval for the mean of *all* seeds
-#   is at least 84 % (section 6).
-# - *The allocation*: at most 8 ranks, 2,048 images in a step of all ranks together, 64 hidden units, 2,000
-#   steps, and 2·10¹⁰ FLOP in all.
-# - *The cost* is the time that the training would take on the stated machine (`MACHINE`, `FLOPS`): your
-#   all-reduce is run on real ranks, each message is written down, and the messages pass in virtual time.
+# - *Reached* means: the lower end of a one-sided 95% confidence interval for the mean
+#   accuracy, computed from the five seeds, is at least 84% (section 6).
+# - *The allocation* is at most 8 ranks, a global batch size of 2,048, 64 hidden units,
+#   2,000 steps and 2·10¹⁰ FLOP in total.
+# - *The cost* is the time that the training run would take on the given machine
+#   (`MACHINE`, `FLOPS`). Your all-reduce runs on real ranks, each message is recorded,
+#   and the messages are then timed in virtual time. Seconds measured on your own
+#   machine do not count.
 #
-# These two cells are the network. `gradient_on` is the only way to a gradient: it tells the clock of virtual
-# time how long the products take. (A multiply-add is two FLOPs; what is not a product is not counted.)
+# The next cells load the images and define the network. Use `gradient_on` for every
+# gradient: it adds the time of the matrix products to the virtual clock. A multiply-add
+# counts as two FLOPs; operations other than matrix products are not counted.
 
 
 # %% given="pictures"
 def pictures(first=0, images=IMAGES):
-    """Images (N, 196), float64, less the mean training image, and labels (N,), from number `first` on."""
+    """Images (N, 196), float64, minus the mean training image, and labels (N,)."""
     x, y = data.fashion_mnist("train", first + images)
-    x = x[first:].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196).astype(np.float64)
+    x = (
+        x[first:]
+        .reshape(-1, 14, 2, 14, 2)
+        .mean(axis=(2, 4))
+        .reshape(-1, 196)
+        .astype(np.float64)
+    )
     return x - (mean_picture() if first else x.mean(axis=0)), y[first:]
 
 
 def mean_picture():
-    """The mean of the images to train with, (196,)."""
+    """The mean training image, (196,)."""
     x, _ = data.fashion_mnist("train", IMAGES)
-    return x.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196).astype(np.float64).mean(axis=0)
+    return (
+        x.reshape(-1, 14, 2, 14, 2)
+        .mean(axis=(2, 4))
+        .reshape(-1, 196)
+        .astype(np.float64)
+        .mean(axis=0)
+    )
 
 
 # %% given="network"
 def layers(w, width):
-    """The parts of a vector of weights w (d,), views: (196, h), (h,), (h, 10), (10,)."""
+    """The parts of a weight vector w (d,), as views: (196, h), (h,), (h, 10), (10,)."""
     cuts = np.cumsum([196 * width, width, 10 * width])
     one, a, two, b = np.split(w, cuts)
     return one.reshape(196, width), a, two.reshape(width, 10), b
 
 
 def initial(width, seed):
-    """Random weights (d,): He's initialisation, biases 0."""
+    """Random weights (d,) by He's initialisation; biases are 0."""
     w, rng = np.zeros(207 * width + 10), np.random.default_rng(seed)
     one, _, two, _ = layers(w, width)
     one[:] = rng.standard_normal(one.shape) * np.sqrt(2 / 196)
@@ -120,19 +154,21 @@ def initial(width, seed):
 
 
 def accuracy(w, x, y, width):
-    """Percent of the images x (N, 196) with labels y (N,) that the network gets right."""
+    """Percentage of the images x (N, 196) classified as their labels y (N,)."""
     one, a, two, b = layers(w, width)
-    return 100 * float(np.mean((np.maximum(x @ one + a, 0) @ two + b).argmax(axis=1) == y))
+    return 100 * float(
+        np.mean((np.maximum(x @ one + a, 0) @ two + b).argmax(axis=1) == y)
+    )
 
 
 # %% given="gradient"
 def flops(n, width):
-    """FLOPs of a gradient of n images: five products, three of them backwards."""
+    """FLOPs of the gradient of n images: five products, three in the backward pass."""
     return 2 * n * (2 * 196 * width + 3 * 10 * width)
 
 
 def gradient_sum(w, x, y, width):
-    """The gradient of the cross-entropy, *summed* over images x (n, 196) with labels y (n,): (d,)."""
+    """Gradient (d,) of the cross-entropy, *summed* over images x and labels y (n,)."""
     one, a, two, b = layers(w, width)
     hidden = np.maximum(x @ one + a, 0)  # (n, h)
     logits = hidden @ two + b  # (n, 10)
@@ -140,37 +176,43 @@ def gradient_sum(w, x, y, width):
     slope /= slope.sum(axis=1, keepdims=True)
     slope[np.arange(len(y)), y] -= 1  # (n, 10)
     back = (slope @ two.T) * (hidden > 0)  # (n, h)
-    return np.concatenate([(x.T @ back).ravel(), back.sum(0), (hidden.T @ slope).ravel(), slope.sum(0)])
+    return np.concatenate(
+        [(x.T @ back).ravel(), back.sum(0), (hidden.T @ slope).ravel(), slope.sum(0)]
+    )
 
 
 def gradient_on(comm, w, x, y, width):
-    """gradient_sum on a rank, under its clock."""
+    """gradient_sum on a rank; its virtual clock advances."""
     comm.compute(flops(len(y), width) / FLOPS)
     return gradient_sum(w, x, y, width)
 
 
 # %% [markdown]
-# Here is the whole training in one process. Each rank of yours will hold every p-th image and no other; one
-# process that sees all of them does the same with p · n images a step. Read it from top to bottom.
+# Below is the whole training run in one process. Each of your ranks will hold every
+# p-th image and no other; one process that holds all images does the same with p · n
+# images per step. Read the cell from top to bottom: your ranks have to reproduce it.
 
 
 # %% given="train-alone"
 def train_alone(recipe, seed, x, y, state=None, steps=None):
-    """Train in one process, from a state {"step", "w", "v"} or from the start: the state after some steps.
+    """Train in one process from a state {"step", "w", "v"} or from the start.
 
-    recipe: {"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of each step]}.
+    Returns the state after some steps, by default after the last one of the recipe,
+    {"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of each step]}.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     state = state or start(recipe, seed)
     step, w, v = state["step"], state["w"], state["v"]
-    shard = len(y) // p  # images that one rank holds: r, r + p, r + 2p, …
-    an_epoch = shard // n  # steps; what is left over is not seen in this epoch
+    shard = len(y) // p  # the images of a rank: r, r + p, r + 2p, …
+    an_epoch = shard // n  # steps; images left over are not used in this epoch
     end = len(recipe["rates"]) if steps is None else step + steps
     while step < end:
         shuffle = np.random.default_rng([seed, step // an_epoch]).permutation(shard)
         mine = shuffle[step % an_epoch * n :][:n]  # of each rank
         all_ranks = (mine[:, None] * p + np.arange(p)).ravel()
-        v = recipe["momentum"] * v + gradient_sum(w, x[all_ranks], y[all_ranks], width) / (p * n)
+        v = recipe["momentum"] * v + gradient_sum(
+            w, x[all_ranks], y[all_ranks], width
+        ) / (p * n)
         w = w - recipe["rates"][step] * v
         step += 1
     return {"step": step, "w": w, "v": v}
@@ -185,14 +227,19 @@ def start(recipe, seed):
 # %% [markdown]
 # ## 1. Which of its images does a rank see?
 #
-# A rank holds `shard` images, numbered from 0. In each epoch it takes them in the order of a new shuffle,
-# drawn from `[seed, epoch]`, n at a time; what is left at the end of an epoch is not seen in it. A training
-# that goes on after a kill must know it from the number of the step alone.
+# A rank holds `shard` images, numbered from 0. In each epoch it takes them in the order
+# of a new shuffle, drawn with the generator `np.random.default_rng([seed, epoch])`, n
+# images per step. Images left over at the end of an epoch are not used in that epoch. A
+# training run that resumes after a kill knows only the number of its step, so
+# `positions` has to work from this number, without remembering earlier calls.
+#
+# In the scratch cell below the blank, an epoch has two steps. Steps 0 and 1 should have
+# no image in common, and steps 2 and 3 should be in another order.
 
 
 # %% solution="positions"
 def positions(step, shard, n, seed):
-    """Which of its `shard` images a rank sees in step 0, 1, …: an array (n,) of numbers below shard."""
+    """Which of its `shard` images a rank sees in this step: integers (n,) below shard."""
     assert 1 <= n <= shard, f"n={n}, shard={shard}"
     ### BEGIN SOLUTION
     epoch, within = divmod(step, shard // n)
@@ -206,15 +253,18 @@ for step in range(4):
     print(f"step {step}: {positions(step, 7, 3, seed=0)}")
 
 # %% check="positions-by-hand" points=1 see="7.3"
-"""Seven images, three a step: two steps an epoch, one image left over (1 point)."""
+"""Seven images, three per step: two steps per epoch, one image left over (1 point)."""
 found = [np.asarray(positions(step, 7, 3, 0)).tolist() for step in range(4)]
-first, second = (np.random.default_rng([0, epoch]).permutation(7).tolist() for epoch in (0, 1))
+first, second = (
+    np.random.default_rng([0, epoch]).permutation(7).tolist() for epoch in (0, 1)
+)
 expect(
     found,
     [first[:3], first[3:6], second[:3], second[3:6]],
     {
         "each step is a new shuffle; the shuffle is that of an epoch": [
-            np.random.default_rng([0, step]).permutation(7)[:3].tolist() for step in range(4)
+            np.random.default_rng([0, step]).permutation(7)[:3].tolist()
+            for step in range(4)
         ],
         "the shuffle is the same in each epoch": [first[:3], first[3:6]] * 2,
         "the image left over makes a step of its own; it is not seen in this epoch": [
@@ -227,7 +277,14 @@ expect(
     "the images of steps 0 to 3",
 )
 ### BEGIN HIDDEN TESTS
-cases = [(0, 5, 5, 3), (17, 40, 8, 3), (1_000, 33, 4, 12), (9, 64, 1, 2), (9, 64, 1, 4), (2, 7, 3, 6)]
+cases = [
+    (0, 5, 5, 3),
+    (17, 40, 8, 3),
+    (1_000, 33, 4, 12),
+    (9, 64, 1, 2),
+    (9, 64, 1, 4),
+    (2, 7, 3, 6),
+]
 for step, shard, n, seed in cases:
     shuffle = np.random.default_rng([seed, step // (shard // n)]).permutation(shard)
     want = shuffle[step % (shard // n) * n :][:n].tolist()
@@ -237,23 +294,31 @@ for step, shard, n, seed in cases:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. The sum of all ranks
+# ## 2. The sum over all ranks
 #
-# A rank's function gets a *communicator*, as in assignment 06: `comm.rank`, `comm.size`, `comm.send(x,
-# dest)`, `comm.receive(source)`, `comm.sendreceive(x, dest, source)`, and `comm.isend`, `comm.ireceive`,
-# whose `wait()` you call later. Any all-reduce that is right will do, and yours of assignment 06 is one;
-# but all ranks must get the same bits (7.2), so each number is added up in one order only, and section 4
-# sees it. And its messages are a part of your cost: on this machine each rank has *one cable*, whose bytes
-# per second its messages share. α = 20 µs passes for all messages that are under way together at the same
-# time, and each message keeps its sender, and then its receiver, busy for o = 1 µs. `bounds(d, p)` has the
-# p + 1 cuts of a vector into p parts.
+# The function of a rank gets a *communicator*, as in assignment 06: `comm.rank`,
+# `comm.size`, `comm.send(x, dest)`, `comm.receive(source)`, `comm.sendreceive(x, dest,
+# source)`, and the non-blocking `comm.isend` and `comm.ireceive`, which return a
+# request. Wait for each request with `wait()` before `allreduce` returns: MPI frees a
+# request only then. Each message that is sent has to be received, and `send` may wait
+# until its message is received.
+#
+# You may use any correct all-reduce, such as your own from assignment 06. All ranks
+# must get the same sum to the last bit (7.2): add each element in the same order on all
+# ranks, or add it on one rank only.
+#
+# The messages are part of your cost. On this machine each rank has *one cable*, whose
+# bandwidth its messages share. Messages that are on their way at the same time share
+# one latency of α = 20 µs. Each message keeps its sender, and later its receiver, busy
+# for o = 1 µs. `bounds(d, p)` returns the p + 1 cuts that split a vector into p parts.
 
 
 # %% solution="allreduce"
 def allreduce(comm, x):
-    """The sum of the ranks' vectors x (d,), on every rank: a new array (d,); x stays as it is.
+    """The sum of the ranks' vectors x (d,) on every rank: a new array; x is unchanged.
 
-    Any number of ranks, any d. The array is a new one on a single rank, too, and no view of x.
+    Works for any number of ranks and any d >= 1. Even on a single rank the result is a
+    new array, not x and not a view of x.
     """
     assert x.ndim == 1, f"x has shape {x.shape}"
     ### BEGIN SOLUTION
@@ -277,24 +342,32 @@ def allreduce(comm, x):
 
 
 # %% [markdown]
-# On the machine, and with the number of weights of a width of 32:
+# The next cell runs your all-reduce on `MACHINE` with the number of weights for a width
+# of 32. The sums should be 1, 3, 10 and 36. Look at how the time grows with p: it shows
+# how many of your messages wait for each other.
 
 # %%
 for p in (1, 2, 4, 8):
-    run = simulate(lambda comm: allreduce(comm, np.full(6_634, comm.rank + 1.0)), ranks=p, network=MACHINE)
-    print(f"p = {p}: the sum is {run.results[0][0]:.0f}, {1e6 * run.time:6.1f} µs, {run}")
+    run = simulate(
+        lambda comm: allreduce(comm, np.full(6_634, comm.rank + 1.0)),
+        ranks=p,
+        network=MACHINE,
+    )
+    print(
+        f"p = {p}: the sum is {run.results[0][0]:.0f}, {1e6 * run.time:6.1f} µs, {run}"
+    )
 
 
 # %% given="trials"
 def try_sum(comm, x):
-    """Your all-reduce; has it changed x, and is what it returns x itself, or a part of it?"""
+    """Your all-reduce; is x unchanged, and is the result x itself or a view of x?"""
     before, total = x.copy(), allreduce(comm, x)
     shared = isinstance(total, np.ndarray) and np.shares_memory(total, x)
     return total, bool(np.array_equal(x, before)), bool(shared)
 
 
 def try_steps(comm, x, y, recipe, seed, state, steps):
-    """Some steps of your training from a state: the state after them, and has that state stayed as it is?
+    """The state after some of your steps; is the given state unchanged?
 
     x: this rank's images, bytes.
     """
@@ -302,23 +375,27 @@ def try_steps(comm, x, y, recipe, seed, state, steps):
     after, before = state, {name: np.copy(value) for name, value in state.items()}
     for _ in range(steps):
         after = update(comm, after, x, y, recipe, seed)
-    return after, all(np.array_equal(state.get(name), value) for name, value in before.items())
+    return after, all(
+        np.array_equal(state.get(name), value) for name, value in before.items()
+    )
 
 
 def try_checkpoint(comm, states, recipe, seed):
-    """Each rank saves a state of its own, and resumes."""
+    """Each rank saves a state of its own and resumes."""
     path = Path("checkpoint.npz")
     save(comm, path, states[comm.rank], recipe, seed)
-    comm.sendreceive(np.zeros(1), (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size)
+    comm.sendreceive(
+        np.zeros(1), (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+    )
     return resume(comm, path, recipe, seed)
 
 
 # %% given="on-real-ranks"
 def tried(function, cases, instead=""):
-    """Call function(comm, *args) on real ranks, once for each case, a list of args for each rank.
+    """Call function(comm, *args) on real ranks, per case with each rank's args.
 
-    A rank is told its own args only. Returns (the Recording of each call, the names of the files that each
-    process has written).
+    A rank is given its own args only. Returns (the Recording of each call, the names of
+    the files that each process has written).
     """
     made, files = recorded_on_ranks(function, cases, instead=instead)
     for case, call in zip(cases, made, strict=True):
@@ -327,52 +404,73 @@ def tried(function, cases, instead=""):
 
 
 def is_vector(value, d):
-    """Is this an array (d,) of float64?"""
-    return isinstance(value, np.ndarray) and value.shape == (d,) and value.dtype == np.float64
+    """Return whether this is an array (d,) of float64."""
+    return (
+        isinstance(value, np.ndarray)
+        and value.shape == (d,)
+        and value.dtype == np.float64
+    )
 
 
 # %% check="sum-on-ranks" points=2 see="6.3"
-"""On real ranks, each of which knows its own vector only, every rank has the sum of all (2 points)."""
+"""On real ranks, which hold only their own vector, every rank gets the sum (2 points)."""
 
 
 def sums_are_right(sizes, draw):
-    """Assert that try_sum does it for each (p, d)."""
+    """Assert that try_sum is right for each (p, d)."""
     for (p, d), call in zip(
-        sizes, tried(try_sum, cases := [[[draw(d)] for _ in range(p)] for p, d in sizes])[0], strict=True
+        sizes,
+        tried(try_sum, cases := [[[draw(d)] for _ in range(p)] for p, d in sizes])[0],
+        strict=True,
     ):
         want = np.sum([own for [own] in cases[sizes.index((p, d))]], axis=0)
         for rank, value in enumerate(call.values):
             assert isinstance(value, tuple) and len(value) == 3
             total, same, shared = value
-            assert is_vector(total, d), f"{p} ranks, d = {d}: rank {rank} has no array of {d} float64"
+            assert is_vector(total, d), (
+                f"{p} ranks, d = {d}: rank {rank} must return an array ({d},) of "
+                "float64"
+            )
             assert np.allclose(total, want, rtol=1e-12, atol=1e-9), (
-                f"{p} ranks, d = {d}: rank {rank} has other numbers than the sum. Is it the sum, not the "
-                "mean, and right where p does not divide d, or is larger?"
+                f"{p} ranks, d = {d}: rank {rank} did not return the sum; its values "
+                "differ "
+                f"from it by up to {np.abs(total - want).max():.2g}"
             )
-            assert same, f"{p} ranks, d = {d}: allreduce has changed x, which it was given"
+            assert same, f"{p} ranks, d = {d}: allreduce changed its argument x"
             assert not shared, (
-                f"{p} ranks, d = {d}: rank {rank} returns x itself, or a view of it, not a new array: who "
-                "changes the sum changes x"
+                f"{p} ranks, d = {d}: rank {rank} returned x or a view of x; return a "
+                "new array, "
+                "since changing the sum must not change x"
             )
 
 
-sums_are_right([(2, 6), (4, 10), (3, 7), (1, 5)], lambda d: np.arange(1.0, d + 1) + np.random.rand())
+sums_are_right(
+    [(2, 6), (4, 10), (3, 7), (1, 5)],
+    lambda d: np.arange(1.0, d + 1) + np.random.rand(),
+)
 ### BEGIN HIDDEN TESTS
-sums_are_right([(8, 211), (5, 3), (6, 4), (7, 64), (2, 1)], lambda d: np.random.standard_normal(d) * 1e3)
+sums_are_right(
+    [(8, 211), (5, 3), (6, 4), (7, 64), (2, 1)],
+    lambda d: np.random.standard_normal(d) * 1e3,
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3. One step on p ranks
 #
-# Now the step. Each rank takes its images (`positions`), their gradient (`gradient_on`, a *sum* over the
-# images), and together the ranks do what the lines of `train_alone` do: the gradient is a mean over all p ·
-# n images, momentum keeps a decaying sum of gradients, and the learning rate of this step is applied. The
-# state is a new one, with new arrays: that of before stays as it is (no `v *= …`, no `w -= …`).
+# Each rank takes its images (`positions`) and their gradient (`gradient_on`, a *sum*
+# over the images). Together the ranks do what `train_alone` does: the gradient is a
+# mean over all p · n images, momentum keeps a decaying sum of gradients, and the
+# learning rate of this step is applied. The new state consists of new arrays; the old
+# state, the images and the recipe stay unchanged (no `v *= …`, no `w -= …`).
 
 
 # %% solution="update"
 def update(comm, state, x, y, recipe, seed):
-    """The state {"step", "w", "v"} after one more step; x (shard, 196), y (shard,) are this rank's images."""
+    """The state {"step", "w", "v"} after one more step.
+
+    x (shard, 196), y (shard,): the images and labels of this rank.
+    """
     n, width, rate = recipe["images"], recipe["width"], recipe["rates"][state["step"]]
     step, w, v = state["step"], state["w"], state["v"]
     ### BEGIN SOLUTION
@@ -384,52 +482,75 @@ def update(comm, state, x, y, recipe, seed):
 
 
 # %% given="trial-of-steps"
-SMALL = {"ranks": 2, "images": 4, "width": 3, "momentum": 0.5, "rates": [0.1, 0.2, 0.4, 0.3, 0.2, 0.1]}
-SECRET = int.from_bytes(os.urandom(8), "little")  # for images that nobody can know beforehand
+SMALL = {
+    "ranks": 2,
+    "images": 4,
+    "width": 3,
+    "momentum": 0.5,
+    "rates": [0.1, 0.2, 0.4, 0.3, 0.2, 0.1],
+}
+SECRET = int.from_bytes(os.urandom(8), "little")  # for images that are new in each run
 
 
 def stepped(try_steps, recipe, first, steps, instead="", seed=5):
-    """Some steps on real ranks from a random state, with images that only their rank has.
+    """Some steps on real ranks from a random state; each rank has its own images only.
 
-    Returns (the Recording, the state that one process has after the same steps).
+    Returns (the Recording, the state of one process after the same steps).
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     rng = np.random.default_rng([SECRET, p, n, width])
-    images = p * (3 * n + 1)  # three steps an epoch, and an image left over
-    x, y = rng.integers(0, 256, (images, 196)).astype(np.uint8), rng.integers(0, 10, images)
+    images = p * (3 * n + 1)  # three steps per epoch, and an image left over
+    x, y = (
+        rng.integers(0, 256, (images, 196)).astype(np.uint8),
+        rng.integers(0, 10, images),
+    )
     d = 207 * width + 10
-    state = {"step": first, "w": initial(width, SECRET % 2**32), "v": 0.1 * rng.standard_normal(d)}
+    state = {
+        "step": first,
+        "w": initial(width, SECRET % 2**32),
+        "v": 0.1 * rng.standard_normal(d),
+    }
     case = [[x[r::p], y[r::p], recipe, seed, state, steps] for r in range(p)]
     (call,), _ = tried(try_steps, [case], instead)
     return call, train_alone(recipe, seed, x / 255 - 0.5, y, state, steps)
 
 
 def same_state(call, want, about):
-    """Assert that all ranks have the state that one process has."""
+    """Assert that all ranks have the state of one process."""
     d = len(want["w"])
     for rank, (found, _) in enumerate(call.values):
         assert isinstance(found, dict) and set(found) == {"step", "w", "v"}, (
-            f"{about}: rank {rank} returns no state with step, w and v"
+            f"{about}: rank {rank} must return a dictionary with the keys step, w and v"
         )
-        assert found["step"] == want["step"], f"{about}: rank {rank} is at step {found['step']}"
+        assert found["step"] == want["step"], (
+            f"{about}: rank {rank} is at step {found['step']}; expected {want['step']}"
+        )
         for name in "vw":
-            assert is_vector(found[name], d), f"{about}: {name} of rank {rank} is no array of {d} float64"
+            assert is_vector(found[name], d), (
+                f"{about}: {name} of rank {rank} must be an array ({d},) of float64"
+            )
             gap = np.abs(found[name] - want[name]).max()
             assert gap <= 1e-9 * np.abs(want[name]).max(), (
-                f"{about}: {name} of rank {rank} is not that of one process, by up to {gap:.2g}. Is the "
-                "gradient a mean over the images of *all* ranks, and does each rank take its own images?"
+                f"{about}: {name} of rank {rank} differs from that of one process by "
+                "up to "
+                f"{gap:.2g}; its largest value is {np.abs(found[name]).max():.3g}, "
+                "expected "
+                f"{np.abs(want[name]).max():.3g}"
             )
 
 
 # %% check="step-on-ranks" points=2 see="7.2"
-"""One step on two ranks is the step of one process with all images (2 points)."""
+"""One step on two ranks equals the step of one process with all images (2 points)."""
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
-    print("What is wrong is said at the checks above. Here your step has other functions beside it.")
+    print(
+        "What is wrong is said at the checks above. Here your step has other functions "
+        "beside it."
+    )
 else:
     call, want = stepped(try_steps, SMALL, 0, 1)
     same_state(call, want, "one step on two ranks")
     assert all(kept for _, kept in call.values), (
-        "the step has changed the arrays of the state that it was given"
+        "update changed the arrays of the state that it was given; make new arrays"
     )
 ### BEGIN HIDDEN TESTS
 BESIDE = """
@@ -449,13 +570,19 @@ def allreduce(comm, x):
     return total
 """
 for p, n, first in [(2, 4, 0), (3, 5, 0), (1, 6, 0)]:
-    same_state(*stepped(try_steps, SMALL | {"ranks": p, "images": n}, first, 1, BESIDE), f"on {p} ranks")
+    same_state(
+        *stepped(try_steps, SMALL | {"ranks": p, "images": n}, first, 1, BESIDE),
+        f"on {p} ranks",
+    )
 ### END HIDDEN TESTS
 
 # %% check="steps-on-ranks" points=1 see="8.8"
-"""Several steps, from the middle of a training and over the end of an epoch (1 point)."""
+"""Several steps from the middle of a training run into the next epoch (1 point)."""
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
-    print("What is wrong is said at the checks above. Here your step has other functions beside it.")
+    print(
+        "What is wrong is said at the checks above. Here your step has other functions "
+        "beside it."
+    )
 else:
     same_state(*stepped(try_steps, SMALL, 2, 3), "steps 2 to 4 on two ranks")
 ### BEGIN HIDDEN TESTS
@@ -477,35 +604,43 @@ def allreduce(comm, x):
 """
 for p, n, first in [(3, 2, 1), (4, 3, 2)]:
     other = SMALL | {"ranks": p, "images": n, "momentum": 0.75, "width": 5}
-    same_state(*stepped(try_steps, other, first, 4, BESIDE, seed=8), f"four steps on {p} ranks")
+    same_state(
+        *stepped(try_steps, other, first, 4, BESIDE, seed=8), f"four steps on {p} ranks"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. A training that survives
+# ## 4. A training run that survives
 #
-# The loop is given. What a checkpoint is, you decide, under four conditions:
+# The loop (`train`) is provided. You decide what a checkpoint is, under four
+# conditions:
 #
-# - **rank 0 writes**, and no other. The file lies on rank 0's disk, which the others cannot read: what they
-#   need to go on they must be told, in arrays, as all messages are; `step` is then an `int` again;
-# - **whole or not there**: a job may be killed in the middle of a write, or between two files that belong
-#   together. `write_checkpoint(path, {...})`, of `cluster.training.checkpoint`, takes numbers, texts and
-#   arrays, and writes beside and renames; `read_checkpoint(path)` returns the dictionary, or None where there
-#   is no file;
-# - **bit-equal**: who resumes ends with the weights of who was never killed, to the last bit;
-# - **of this training**: who is given the checkpoint of another recipe or seed must not go on with it.
-#   `label(recipe, seed)` is a text that only the same two have; raise ValueError where it is another.
+# - **Rank 0 writes**, and no other rank. The file is on rank 0's disk, which the other
+#   ranks cannot read. What they need to resume has to be sent to them, as arrays;
+#   `step` has to be an `int` again.
+# - **Atomic**: a job may be killed in the middle of a write, between two files that
+#   belong together. `write_checkpoint(path, {...})` accepts numbers, strings and
+#   arrays; it writes a temporary file and renames it. `read_checkpoint(path)` returns
+#   the dictionary, or None if there is no file.
+# - **Bit-equal**: a resumed training run ends with the same weights, to the last bit,
+#   as one that was never killed.
+# - **Of this training run**: a checkpoint of another recipe or another seed must be
+#   refused with a ValueError. `label(recipe, seed)` is a string that is different for
+#   any other recipe or seed.
 
 
 # %% given="train"
 def label(recipe, seed):
-    """A text that only this recipe with this seed has."""
-    return hashlib.sha256(json.dumps([recipe, seed], sort_keys=True).encode()).hexdigest()
+    """A string that only this recipe with this seed has."""
+    return hashlib.sha256(
+        json.dumps([recipe, seed], sort_keys=True).encode()
+    ).hexdigest()
 
 
 def train(comm, x, y, recipe, seed, path=None, every=10):
-    """The state at the end, on this rank of a job. x, y: the images of all ranks, of which it takes its own.
+    """The final state on this rank of a job. x, y: the images of all ranks.
 
-    path: where rank 0 has its checkpoint, one after `every` steps; None: no checkpoints.
+    path: rank 0's checkpoint, written after every `every` steps; None: no checkpoints.
     """
     p, shard = comm.size, len(y) // comm.size
     x, y = x[comm.rank :: p][:shard], y[comm.rank :: p][:shard]
@@ -519,7 +654,7 @@ def train(comm, x, y, recipe, seed, path=None, every=10):
 
 # %% solution="save"
 def save(comm, path, state, recipe, seed):
-    """Called on all ranks: the checkpoint at `path` holds this state, and whose it is."""
+    """Write the checkpoint `path`: this state, and whose it is. Called on all ranks."""
     ### BEGIN SOLUTION
     if comm.rank == 0:
         write_checkpoint(path, {**state, "of": label(recipe, seed)})
@@ -528,9 +663,10 @@ def save(comm, path, state, recipe, seed):
 
 # %% solution="resume"
 def resume(comm, path, recipe, seed):
-    """Called on all ranks: the state to go on from, on each; without a checkpoint start(recipe, seed).
+    """The state from which to resume; without a checkpoint start(recipe, seed).
 
-    Only rank 0 can read `path`. Raises ValueError for the checkpoint of another recipe or seed.
+    Called on all ranks; only rank 0 can read `path`. Raises ValueError if the
+    checkpoint is of another recipe or seed.
     """
     d = 207 * recipe["width"] + 10
     ### BEGIN SOLUTION
@@ -549,20 +685,32 @@ def resume(comm, path, recipe, seed):
 
 
 # %% [markdown]
-# **Kill it.** `try_kills` starts a process in which p ranks train in virtual time, and has it killed for
-# good (SIGKILL) when rank 0 begins a step; or has the system end it in the middle of a write, when a file
-# has grown to 2,000 bytes; or killed as it opens a second file to write into. What is left is what is on
-# the disk. Then it trains again with the same path. `(4, "between")` is a kill as step 4 begins, `(5,
-# "writing")` one while the checkpoint after step 5 is written, `(5, "second file")` one at the second file
-# after that, of this checkpoint or of the next; steps count from 0.
+# **Kill it.** `try_kills` starts a process in which p ranks train in virtual time, and
+# kills it with SIGKILL; only the files on the disk remain. It then trains again with
+# the same path. Steps count from 0.
+#
+# | kill | when |
+# |---|---|
+# | `(4, "between")` | rank 0 begins step 4 |
+# | `(5, "writing")` | during the write of the checkpoint after step 5, at 2,000 bytes |
+# | `(5, "second file")` | a second file is opened for writing, after step 5 |
+#
+# In the scratch cell below, all four runs should have been killed and should end with
+# the same `w[0]`. The number of steps left should be 10 after the first kill, and at
+# most 7 after the others.
 
 
 # %% given="trial-of-kills"
 class Watched:
-    """A communicator that hands all on, and calls `begins` when its rank begins to compute a gradient."""
+    """A communicator that calls `begins` when its rank begins to compute a gradient."""
 
     def __init__(self, comm, begins):
-        self.rank, self.size, self._comm, self._begins = comm.rank, comm.size, comm, begins
+        self.rank, self.size, self._comm, self._begins = (
+            comm.rank,
+            comm.size,
+            comm,
+            begins,
+        )
 
     def __getattr__(self, name):
         return getattr(self._comm, name)
@@ -573,12 +721,18 @@ class Watched:
 
 
 def killed(run, kill):
-    """Call run(begins) in a process that `kill` = (step, how) ends: has it been killed?"""
+    """Call run(begins) in a process that `kill` ends; return whether it was killed."""
     step, how = kill
     begun, opened = [0], set()
 
-    def opens(event, args):  # Python calls it for many events; `open` has a path, a mode and flags
-        if event == "open" and isinstance(args[0], str | bytes | Path) and args[2] & os.O_ACCMODE:
+    def opens(
+        event, args
+    ):  # Python calls it for many events; `open` has a path, a mode and flags
+        if (
+            event == "open"
+            and isinstance(args[0], str | bytes | Path)
+            and args[2] & os.O_ACCMODE
+        ):
             opened.add((begun[0], os.fsdecode(args[0])))
             if len(opened) == 2:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -591,7 +745,10 @@ def killed(run, kill):
             if how == "second file":
                 sys.addaudithook(opens)
                 return
-            resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+            resource.setrlimit(
+                resource.RLIMIT_FSIZE,
+                (2_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]),
+            )
 
     child = os.fork()
     if child == 0:
@@ -604,13 +761,17 @@ def killed(run, kill):
 
 
 def try_kills(kills, x, y, recipe, seed, every):
-    """For each kill: was it killed, the steps that were left to do, and the weights in the end."""
+    """Per kill: [whether the process was killed, steps left, final weights per rank]."""
 
     def run(path, begins):
         def on_a_rank(comm):
-            return train(Watched(comm, begins), x / 255 - 0.5, y, recipe, seed, path, every)
+            return train(
+                Watched(comm, begins), x / 255 - 0.5, y, recipe, seed, path, every
+            )
 
-        return simulate(on_a_rank, ranks=recipe["ranks"], network=MACHINE, record=False).results
+        return simulate(
+            on_a_rank, ranks=recipe["ranks"], network=MACHINE, record=False
+        ).results
 
     found = []
     for number, kill in enumerate(kills):
@@ -629,17 +790,23 @@ PLAN["rates"] = [0.05, 0.1, 0.1, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02]
 
 
 def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
-    """[(kill, died, steps that were left, weights of each rank)], and the weights of who was never killed."""
+    """[(kill, died, steps left, weights per rank)], and the weights without a kill."""
     rng = np.random.default_rng([SECRET, seed])
     images = recipe["ranks"] * 3 * recipe["images"]
-    x, y = rng.integers(0, 256, (images, 196)).astype(np.uint8), rng.integers(0, 10, images)
+    x, y = (
+        rng.integers(0, 256, (images, 196)).astype(np.uint8),
+        rng.integers(0, 10, images),
+    )
     never = (len(recipe["rates"]) + 5, "between")
     tasks = [{"kills": [*kills[i::2], never]} for i in range(2)]
-    tasks = [task | {"x": x, "y": y, "recipe": recipe, "seed": seed, "every": every} for task in tasks]
+    tasks = [
+        task | {"x": x, "y": y, "recipe": recipe, "seed": seed, "every": every}
+        for task in tasks
+    ]
     outcomes = on_ranks(try_kills, tasks, seconds=90, instead=instead)
     for outcome in outcomes:
-        assert not outcome.error, f"the training ended with {outcome.error}"
-        assert not outcome.unfinished, "the training did not come to an end"
+        assert not outcome.error, f"the training run ended with {outcome.error}"
+        assert not outcome.unfinished, "the training run did not end"
     found = [
         (kill, *what)
         for task, outcome in zip(tasks, outcomes, strict=True)
@@ -648,36 +815,57 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
     whole = next(weights for kill, _, _, weights in found if kill == never)
     want = train_alone(recipe, seed, x / 255 - 0.5, y)["w"]
     assert len(whole) == recipe["ranks"] and all(is_vector(w, len(want)) for w in whole)
-    steps_right = not any(map(has_failed, OF_A_STEP))  # else their own checks say what is wrong
+    steps_right = not any(
+        map(has_failed, OF_A_STEP)
+    )  # otherwise their own checks say what is wrong
     assert not steps_right or np.allclose(whole[0], want, rtol=1e-7, atol=1e-9), (
-        "without a kill the training ends with other weights than train_alone: see the checks of your step"
+        "without a kill, the weights differ from those of train_alone by up to "
+        f"{np.abs(whole[0] - want).max():.2g}: save or resume changes the training run"
     )
     for rank, w in enumerate(whole):
         assert not steps_right or w.tobytes() == whole[0].tobytes(), (
-            f"without a kill, rank {rank} ends with other bits than rank 0. Do all ranks add up each number "
-            "in one order (section 2)?"
+            f"without a kill, the weights of rank {rank} differ from those of rank 0 "
+            "by up to "
+            f"{np.abs(w - whole[0]).max():.2g}; all ranks must have the same bits "
+            "(section 2)"
         )
     return [one for one in found if one[0] != never], whole
 
 
 def survived(found, whole, every, steps):
-    """Assert that each training was killed, went on from its latest checkpoint, and ended bit-equal."""
-    at = {"between": "before", "writing": "while it saved after", "second file": "at the second file after"}
+    """Assert that each run was killed, resumed where it was, and ended bit-equal."""
+    at = {
+        "between": "before",
+        "writing": "while it saved after",
+        "second file": "at the second file after",
+    }
     for (step, how), died, left, weights in found:
-        last = step // every * every if how == "between" else (step + 1) // every * every - every
+        last = (
+            step // every * every
+            if how == "between"
+            else (step + 1) // every * every - every
+        )
         when = f"killed {at[how]} step {step}"
-        assert died or how == "second file", f"{when}: the process has lived on"
+        assert died or how == "second file", f"{when}: the process was not killed"
         ask = "What does the next step read, beside w?"
-        ask = "Do the files that are left hold one state?" if how == "second file" else ask
+        ask = (
+            "Do the files that are left hold one state?"
+            if how == "second file"
+            else ask
+        )
         for rank, w in enumerate(weights):
             assert isinstance(w, np.ndarray) and w.tobytes() == whole[rank].tobytes(), (
-                f"{when}, rank {rank} ends with weights that are not bit-equal to those of who was never "
-                f"killed. {ask}"
+                f"{when}, rank {rank} ends with weights that are not bit-equal to "
+                "those of a run "
+                f"that was not killed. {ask}"
             )
-        enough = left == steps - last or (how == "second file" and left < steps - last)  # a later one by then
+        enough = left == steps - last or (
+            how == "second file" and left < steps - last
+        )  # or from a later one
         assert enough, (
-            f"{when}, rank 0 computes {left} more steps; from its latest whole checkpoint, that of step "
-            f"{last}, there are {steps - last}"
+            f"{when}, rank 0 computes {left} more steps. From its latest complete "
+            "checkpoint, that "
+            f"of step {last}, there are {steps - last}."
         )
 
 
@@ -687,7 +875,7 @@ for kill, died, left, weights in killed_runs(try_kills, PLAN, kills, 0, 3)[0]:
     print(f"{kill}: killed {died}, {left} steps left, w[0] = {weights[0][0]:.6f}")
 
 # %% check="survives-a-kill" points=2 see="10.5"
-"""Killed between two steps, a training goes on where it was, and ends bit-equal (2 points)."""
+"""Killed between two steps, a run resumes where it was and ends bit-equal (2 points)."""
 kills = [(step, "between") for step in (0, 4, 8)]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
@@ -697,7 +885,7 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 4, "width": 5}, kills, 7, 2), 
 ### END HIDDEN TESTS
 
 # %% check="survives-a-torn-write" points=2 see="10.5"
-"""Killed in the middle of a write, or between two, it goes on from a whole checkpoint (2 points)."""
+"""Killed during a write or between two, it finds a complete checkpoint (2 points)."""
 kills = [(2, "writing"), (5, "writing"), (8, "writing"), (5, "second file")]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
@@ -708,33 +896,46 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 2, "width": 6}, kills, 3, 4), 
 
 # %% given="checkpoints-on-ranks"
 def checkpoints(try_checkpoint, p, step, seed):
-    """Each of p real ranks saves a state of its own and resumes: rank 0's, what each rank has, the files."""
+    """Each of p real ranks saves a state of its own and resumes.
+
+    Returns rank 0's state, what each rank resumes from, and the files of each rank.
+    """
     recipe, rng = PLAN | {"ranks": p}, np.random.default_rng([SECRET, p, step])
     d = 207 * recipe["width"] + 10
-    states = [{"step": step + rank, "w": rng.random(d), "v": rng.random(d)} for rank in range(p)]
-    case = [[[s if r == rank else None for r, s in enumerate(states)], recipe, seed] for rank in range(p)]
+    states = [
+        {"step": step + rank, "w": rng.random(d), "v": rng.random(d)}
+        for rank in range(p)
+    ]
+    case = [
+        [[s if r == rank else None for r, s in enumerate(states)], recipe, seed]
+        for rank in range(p)
+    ]
     (call,), files = tried(try_checkpoint, [case])
     return states[0], call.values, files
 
 
 def of_rank_0(want, found, files, p):
-    """Assert that all ranks have rank 0's state, and that no other has written."""
-    assert files[0], f"{p} ranks: rank 0 has written no file"
+    """Assert that all ranks have rank 0's state, and that no other rank has written."""
+    assert files[0], f"{p} ranks: rank 0 wrote no file"
     others = sorted({name for of_process in files[1:] for name in of_process})
-    assert not others, f"{p} ranks: other ranks than rank 0 have written {', '.join(others)}"
+    assert not others, f"{p} ranks: ranks other than 0 wrote {', '.join(others)}"
     for rank, state in enumerate(found):
-        assert isinstance(state, dict) and set(state) == {"step", "w", "v"}, f"rank {rank} returns no state"
+        assert isinstance(state, dict) and set(state) == {"step", "w", "v"}, (
+            f"rank {rank} must return a state with step, w and v"
+        )
         assert state["step"] == want["step"] and type(state["step"]) is int, (
-            f"{p} ranks: rank {rank} goes on from step {state['step']!r}, rank 0 has saved {want['step']}"
+            f"{p} ranks: rank {rank} resumes from step {state['step']!r}; rank 0 saved "
+            f"{want['step']}, an int"
         )
         for name in "wv":
-            assert isinstance(state[name], np.ndarray) and state[name].tobytes() == want[name].tobytes(), (
-                f"{p} ranks: {name} of rank {rank} is not what rank 0 has saved"
-            )
+            assert (
+                isinstance(state[name], np.ndarray)
+                and state[name].tobytes() == want[name].tobytes()
+            ), f"{p} ranks: {name} of rank {rank} is not bit by bit what rank 0 saved"
 
 
 # %% check="told-by-rank-0" points=1 see="10.5"
-"""Rank 0 alone writes, and what it has written all ranks go on from (1 point)."""
+"""Rank 0 alone writes, and all ranks resume from what it wrote (1 point)."""
 of_rank_0(*checkpoints(try_checkpoint, 2, 6, 0), 2)
 ### BEGIN HIDDEN TESTS
 for p, step, seed in [(4, 3, 1), (3, 9, 2)]:
@@ -744,14 +945,22 @@ for p, step, seed in [(4, 3, 1), (3, 9, 2)]:
 
 # %% given="trial-of-strangers"
 def try_save(recipe, seed):
-    """One rank saves a state of step 4: what is then on its disk, [[name, bytes of the file]]."""
+    """One rank saves a state of step 4: the files then on its disk, [[name, bytes]]."""
     state = start(recipe, seed) | {"step": 4}
-    simulate(lambda comm: save(comm, Path("checkpoint.npz"), state, recipe, seed), ranks=1, network=MACHINE)
-    return [[str(path), np.fromfile(path, np.uint8)] for path in Path().rglob("*") if path.is_file()]
+    simulate(
+        lambda comm: save(comm, Path("checkpoint.npz"), state, recipe, seed),
+        ranks=1,
+        network=MACHINE,
+    )
+    return [
+        [str(path), np.fromfile(path, np.uint8)]
+        for path in Path().rglob("*")
+        if path.is_file()
+    ]
 
 
 def try_stranger(disk, trainings):
-    """One rank, with these files on its disk, resumes each [recipe, seed]: its step, or "ValueError"."""
+    """With these files, one rank resumes each [recipe, seed]: its step, or "ValueError"."""
     found = []
     for number, (recipe, seed) in enumerate(trainings):
         folder = Path(f"training-{number}")
@@ -771,7 +980,7 @@ def try_stranger(disk, trainings):
 
 # %% given="strangers"
 def strangers(try_save, try_stranger, mine, others):
-    """One process saves for `mine`, (recipe, seed); a new one resumes each of the others: how it ends."""
+    """One process saves for (recipe, seed) `mine`; a new one resumes the others."""
     recipe, seed = mine
     (saved,) = on_ranks(try_save, [{"recipe": recipe, "seed": seed}])
     assert not saved.error, f"saving ended with {saved.error}"
@@ -783,11 +992,11 @@ def strangers(try_save, try_stranger, mine, others):
 
 
 # %% check="strangers-refused" points=1 see="10.5"
-"""A checkpoint of the same recipe and seed is taken up; of another seed it is refused (1 point)."""
+"""A checkpoint is accepted for its own recipe and seed only (1 point)."""
 own, other = strangers(try_save, try_stranger, (PLAN, 1), [(PLAN, 1), (PLAN, 2)])
-assert own == 4, f"saved at step 4, the same training goes on from {own!r}"
+assert own == 4, f"saved at step 4, the same training run resumes from {own!r}"
 assert other == "ValueError", (
-    f"with another seed a new process goes on from step {other!r} of a training that is not its"
+    f"with another seed, resume must raise ValueError; it returned step {other!r}"
 )
 ### BEGIN HIDDEN TESTS
 slower, rates = PLAN | {"rates": [0.2] * 10}, PLAN["rates"]
@@ -801,22 +1010,34 @@ changed = {
     "width": {"width": 5},
 }
 own, *others = strangers(
-    try_save, try_stranger, (slower, 3), [(slower, 3), *((slower | more, 3) for more in changed.values())]
+    try_save,
+    try_stranger,
+    (slower, 3),
+    [(slower, 3), *((slower | more, 3) for more in changed.values())],
 )
-assert own == 4, f"with other learning rates, saved at step 4, the same training goes on from {own!r}"
+assert own == 4, (
+    f"with other learning rates, saved at step 4, the same run resumes from {own!r}"
+)
 for name, other in zip(changed, others, strict=True):
     assert other == "ValueError", (
-        f"with another recipe ({name} changed) it goes on from step {other!r} of a training that is not its"
+        f"with another recipe ({name} changed), resume must raise ValueError; it "
+        "returned "
+        f"step {other!r}"
     )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5. What it costs, before it runs
 #
-# The modelled cost of a training is T times that of a step: the products of *one rank*, which all do theirs
-# at the same time, and your all-reduce of d numbers of 8 bytes. You may write a formula, or let `allreduce`
-# pass in virtual time (`simulate`, as above): an estimate made before the run either way. In the model,
-# products and messages of a step do not overlap: `gradient_on` returns the whole gradient at once.
+# The modelled cost of a training run is T times that of a step. A step costs the
+# products of *one rank* (all ranks compute at the same time) plus your all-reduce of d
+# numbers of 8 bytes each. You may write a formula, or let `allreduce` run in virtual
+# time (`simulate`, as above); both are estimates made before the run. In the model,
+# products and messages of a step do not overlap, because `gradient_on` returns the
+# whole gradient at once.
+#
+# The scratch cell below the blank computes a step of 256 images in four ways. Look for
+# the number of ranks from which the messages take longer than the products.
 
 
 # %% solution="step-seconds"
@@ -841,9 +1062,9 @@ ALONE = {"ranks": 1, "images": 10, "width": 20, "momentum": 0.9, "rates": [0.1] 
 
 
 def modelled(try_steps, recipe, steps=2, right=True):
-    """Seconds, messages, bytes of a step on real ranks.
+    """Seconds, messages and bytes of a step on real ranks.
 
-    right: AssertionError where they do not train as one process does.
+    right: AssertionError if they do not train as one process does.
 
     The cost is at least that of the products and of the messages one after the other.
     """
@@ -855,24 +1076,39 @@ def modelled(try_steps, recipe, steps=2, right=True):
     for rank, notes in enumerate(call.notes):
         seconds = sum(note[1] for note in notes if note[0] == "compute")
         assert np.isclose(seconds, steps * computed), (
-            f"rank {rank} has computed for {seconds:.3g} s by its notes, {steps} gradients of {n} images "
-            f"take {steps * computed:.3g} s: is the gradient of gradient_on, and only once?"
+            f"the clock of rank {rank} advanced by {seconds:.3g} s for products; "
+            f"{steps} gradients "
+            f"of {n} images take {steps * computed:.3g} s. Call gradient_on once per "
+            "step."
         )
     try:
         found = call.replay(MACHINE).time / steps
-    except RuntimeError as error:  # a deadlock, or a message that nobody receives
-        raise AssertionError(f"the messages of {p} ranks do not pass in virtual time: {error}") from None
-    messages = [[note for note in notes if note[0] != "compute"] for notes in call.notes]
+    except RuntimeError as error:  # a deadlock, or a message without a receiver
+        raise AssertionError(
+            f"the messages of {p} ranks do not pass in virtual time: {error}"
+        ) from None
+    messages = [
+        [note for note in notes if note[0] != "compute"] for notes in call.notes
+    ]
     alone = dataclasses.replace(call, notes=messages).replay(MACHINE).time / steps
-    found = max(found, computed + alone)  # there is nothing to send before the products have ended
+    found = max(
+        found, computed + alone
+    )  # nothing can be sent before the products have ended
     least = computed + 2 * (p - 1) / p * 8 * len(want["w"]) * MACHINE.time_per_byte
-    assert found >= 0.999 * least, f"{found:.3g} s a step are less than an all-reduce of {p} ranks can take"
+    assert found >= 0.999 * least, (
+        f"{found:.3g} s per step is less than an all-reduce of {p} ranks can take, "
+        f"{least:.3g} s"
+    )
     sent = [array.nbytes for rank in call.sent() for _, array in rank]
-    return {"seconds": found, "messages": len(sent) // steps, "bytes": sum(sent) // steps}
+    return {
+        "seconds": found,
+        "messages": len(sent) // steps,
+        "bytes": sum(sent) // steps,
+    }
 
 
 # %% check="step-cost-by-hand" points=1 see="9.8"
-"""One rank has no messages: 10 images and a width of 20 are 168,800 FLOPs, 16.88 µs (1 point)."""
+"""One rank, no messages: 10 images, a width of 20, 168,800 FLOPs, 16.88 µs (1 point)."""
 expect(
     round(1e6 * float(step_seconds(ALONE)), 6),
     16.88,
@@ -880,63 +1116,93 @@ expect(
         "a multiply-add was counted as one FLOP; it is two": 8.44,
         "it is the cost of all steps; of one is asked": 4 * 16.88,
         "the unit is wrong: seconds are asked": 16.88e6,
-        "messages are counted, and one rank has none": round(16.88 + 20 + 8 * 4150 * 0.8e-3, 6),
+        "messages are counted, and one rank has none": round(
+            16.88 + 20 + 8 * 4150 * 0.8e-3, 6
+        ),
     },
     "the microseconds of a step",
 )
 ### BEGIN HIDDEN TESTS
 for n, width in [(1, 1), (300, 64), (30, 20)]:
     found = float(step_seconds(ALONE | {"images": n, "width": width}))
-    assert np.isclose(found, 844 * n * width / 10e9), f"n = {n}, width {width} on one rank"
+    assert np.isclose(found, 844 * n * width / 10e9), (
+        f"n = {n}, width {width} on one rank"
+    )
 ### END HIDDEN TESTS
 
 # %% check="step-cost-predicted" points=2 see="9.8"
-"""What you say of a step before it runs is within 2 % of what its messages then take (2 points)."""
+"""step_seconds is within 2% of what the recorded messages and products take (2 points)."""
 
 
 def predicted(recipes):
-    """Assert that step_seconds knows what real ranks then come to: first all predictions, then the runs."""
+    """Assert that step_seconds agrees with the runs on real ranks that follow."""
     said = [float(step_seconds(recipe)) for recipe in recipes]
     seal = hashlib.sha256(repr(said).encode()).hexdigest()
     print(f"sealed before the runs: {seal[:16]}…")
     for recipe, seconds in zip(recipes, said, strict=True):
         took = modelled(try_steps, recipe, right=False)["seconds"]
         assert abs(seconds / took - 1) <= 0.02, (
-            f"p = {recipe['ranks']}, n = {recipe['images']}, width {recipe['width']}: you said "
-            f"{1e6 * seconds:.1f} µs, and it took {1e6 * took:.1f} µs. Which part is missing, products "
-            "or messages, and have they the right p?"
+            f"p = {recipe['ranks']}, n = {recipe['images']}, width {recipe['width']}: "
+            "step_seconds "
+            f"returned {1e6 * seconds:.1f} µs; a step takes {1e6 * took:.1f} µs, of "
+            "which "
+            f"{1e6 * flops(recipe['images'], recipe['width']) / FLOPS:.1f} are the "
+            "products of a rank"
         )
 
 
-predicted([ALONE | {"ranks": 2, "images": 16, "width": 8}, ALONE | {"ranks": 4, "images": 8, "width": 8}])
+predicted(
+    [
+        ALONE | {"ranks": 2, "images": 16, "width": 8},
+        ALONE | {"ranks": 4, "images": 8, "width": 8},
+    ]
+)
 ### BEGIN HIDDEN TESTS
 predicted(
-    [ALONE | {"ranks": p, "images": n, "width": h} for p, n, h in [(8, 4, 32), (3, 64, 10), (5, 16, 64)]]
+    [
+        ALONE | {"ranks": p, "images": n, "width": h}
+        for p, n, h in [(8, 4, 32), (3, 64, 10), (5, 16, 64)]
+    ]
 )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6. Reached, or lucky?
 #
-# Five seeds, m = 5 accuracies $a_i$ (here m is a number of seeds). That their *mean* is above the target
-# may be luck. So we ask for more: the lower end of a one-sided 95 % interval of the mean must be,
+# Each of m seeds gives an accuracy $a_i$; here m = 5. Their *mean* may be above the
+# target by luck. So we require more: the lower end of a one-sided 95% confidence
+# interval for the mean has to reach the target,
 #
 # $$ \bar a - t_m\,\frac{s}{\sqrt m} \;\ge\; \text{target}, \qquad s^2 = \frac1{m-1}\sum_i (a_i - \bar a)^2 $$
 #
 # with Student's t for m − 1 degrees of freedom, one-sided: `T95[m]`, by m.
 #
-# This interval knows the spread of seeds only. Other images move all five together: from your 8,000 images
-# to 12,000 others, an accuracy of 84 % changes by about √(0.84 · 0.16 · (1/8,000 + 1/12,000)) = 0.5 points
-# (one standard error), up or down. A bound of 84.0 on public images is therefore not yet safe.
+# This interval accounts for the spread of the seeds only. Other images shift the
+# accuracies of all five seeds together: from 8,000 random images to 12,000 others, an
+# accuracy of 84% changes by about √(0.84 · 0.16 · (1/8,000 + 1/12,000)) = 0.5 points
+# (one standard error). A bound of 84.0 on the public images is not yet safe.
 
 # %% given="student-t"
-# By the number m of accuracies: Student's t for m - 1 degrees of freedom, 5 % on one side.
-T95 = {2: 6.314, 3: 2.920, 4: 2.353, 5: 2.132, 6: 2.015, 7: 1.943, 8: 1.895, 9: 1.860, 10: 1.833}
+# Student's t for m - 1 degrees of freedom, 5% on one side, by the number m of seeds.
+T95 = {
+    2: 6.314,
+    3: 2.920,
+    4: 2.353,
+    5: 2.132,
+    6: 2.015,
+    7: 1.943,
+    8: 1.895,
+    9: 1.860,
+    10: 1.833,
+}
 
 
 # %% solution="lower-bound"
 def lower_bound(accuracies):
-    """The lower end of the one-sided 95 % interval of the mean of m accuracies, 2 <= m <= 10: a float."""
+    """The lower end of the one-sided 95% interval for the mean accuracy: a float.
+
+    accuracies: a list of m numbers, 2 <= m <= 10.
+    """
     assert len(accuracies) in T95, f"{len(accuracies)} accuracies"
     ### BEGIN SOLUTION
     a = np.array(accuracies, dtype=float)
@@ -958,7 +1224,9 @@ expect(
         "it is the upper end": round(86 + 2.132 * 0.5**0.5, 2),
         "√m is missing: s is the spread of seeds": round(86 - 2.132 * 2.5**0.5, 2),
         "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.4**0.5, 2),
-        "t was looked up for m − 1; T95 is a table by m": round(86 - 2.353 * 0.5**0.5, 2),
+        "t was looked up for m − 1; T95 is a table by m": round(
+            86 - 2.353 * 0.5**0.5, 2
+        ),
         "t is that of two sides": round(86 - 2.776 * 0.5**0.5, 2),
         "it is the worst of the seeds": 84.0,
     },
@@ -968,23 +1236,28 @@ expect(
 for m in (2, 3, 8):
     a = np.random.default_rng(m).normal(85, 3, m)
     want = a.mean() - T95[m] * np.sqrt(np.sum((a - a.mean()) ** 2) / (m - 1) / m)
-    assert abs(float(lower_bound(a.tolist())) - want) < 0.01, f"with {m} seeds the lower end is wrong"
+    assert abs(float(lower_bound(a.tolist())) - want) < 0.01, (
+        f"with {m} seeds the lower end is wrong"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 7. Your recipe
 #
-# Now choose, in plain numbers: `int`, `float`, and for the rates a list (`.tolist()` of an array) of
-# numbers from 0 to 10; momentum from 0 to below 1. The cell below the hole shows what a recipe comes to
-# with the five seeds that you see, on public images; try as many as you like, and keep a log of what you
-# tried and why (section 9 asks for it). Some questions to begin with: with which T is the target just
-# reached, and with which safely? Which p and n give a step of that batch for least? What does half the
-# width cost, and what does it save?
+# Now choose a recipe of plain numbers: `int`, `float`, and for the rates a list
+# (`.tolist()` of an array) of numbers from 0 to 10. Momentum is at least 0 and below 1.
+# The cell below the blank shows the result of a recipe with the five public seeds on
+# the public images. Try as many recipes as you like, and keep a log of what you tried
+# and why (section 9 asks for it). Questions to start with:
+#
+# - Which T just reaches the target, and which T reaches it safely?
+# - For the same global batch size, which p and n give the cheapest step?
+# - What does half the width cost in accuracy, and what does it save?
 
 
 # %% solution="recipe"
 def recipe():
-    """{"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of each step]}, plain numbers."""
+    """{"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of a step]}."""
     ### BEGIN SOLUTION
     steps, warmup = 260, 20
     rates = [0.5 * min(1, (t + 1) / warmup) * min(1, 1.6 * (1 - t / steps)) for t in range(steps)]
@@ -994,44 +1267,57 @@ def recipe():
 
 # %% given="rules"
 def allowed(recipe):
-    """The recipe; AssertionError says which rule it breaks."""
+    """The recipe; AssertionError if it breaks a rule."""
     keys = {"ranks", "images", "width", "momentum", "rates"}
-    assert isinstance(recipe, dict) and set(recipe) == keys, f"a recipe is a dict with {sorted(keys)}"
+    assert isinstance(recipe, dict) and set(recipe) == keys, (
+        f"recipe() must return a dictionary with the keys {sorted(keys)}"
+    )
     for name in ("ranks", "images", "width"):
         assert type(recipe[name]) is int and recipe[name] >= 1, (
-            f"{name} is {recipe[name]!r}, not a number >= 1"
+            f"{name} is {recipe[name]!r}; expected an int of at least 1"
         )
     rates = recipe["rates"]
     assert type(rates) is list and all(type(rate) in (int, float) for rate in rates), (
-        "rates: a list of numbers"
+        "rates must be a list of plain numbers"
     )
-    assert all(0 <= rate <= 10 for rate in rates), "a learning rate is from 0 to 10"
+    assert all(0 <= rate <= 10 for rate in rates), (
+        "a learning rate is outside of 0 to 10"
+    )
     momentum = recipe["momentum"]
-    assert type(momentum) in (int, float) and 0 <= momentum < 1, f"momentum is {momentum!r}, not in [0, 1)"
+    assert type(momentum) in (int, float) and 0 <= momentum < 1, (
+        f"momentum is {momentum!r}; expected 0 to below 1"
+    )
     asked = {
         "ranks": recipe["ranks"],
         "images of all ranks": recipe["ranks"] * recipe["images"],
         "width": recipe["width"],
         "steps": len(rates),
-        "flops": len(rates) * recipe["ranks"] * flops(recipe["images"], recipe["width"]),
+        "flops": len(rates)
+        * recipe["ranks"]
+        * flops(recipe["images"], recipe["width"]),
     }
     for name, most in LARGEST.items():
-        assert asked[name] <= most, f"{name}: {asked[name]:,}, and the allocation is {most:,}"
-    assert len(rates) >= 2, "a training has two steps at least"
+        assert asked[name] <= most, (
+            f"{name}: {asked[name]:,}; the allocation is {most:,}"
+        )
+    assert len(rates) >= 2, "a recipe needs at least two steps"
     return recipe
 
 
 # %% given="trained"
 at_hand = functools.cache(pictures)
-WEIGHTS, SECONDS = {}, {}  # of a training, by the text of recipe and seed: so that no check trains twice
+WEIGHTS, SECONDS = (
+    {},
+    {},
+)  # of a training run, by recipe and seed: no check trains twice
 
 
 def trained(recipe, seed):
-    """The weights (d,) that a recipe comes to with a seed, trained in one process."""
+    """The weights (d,) of a recipe with a seed, trained in one process."""
     key = label_of(recipe, seed)
     if key not in WEIGHTS:
         images, begin = at_hand(), time.perf_counter()
-        with np.errstate(all="ignore"):  # where a training diverges, numbers overflow
+        with np.errstate(all="ignore"):  # if a training run diverges, numbers overflow
             WEIGHTS[key] = train_alone(recipe, seed, *images)["w"]
         SECONDS[key] = time.perf_counter() - begin
     return WEIGHTS[key]
@@ -1043,15 +1329,23 @@ def label_of(recipe, seed):
 
 
 def accuracies(recipe, seeds, x, y):
-    """Percent of the images x (N, 196) that are right, for each seed."""
-    return [round(accuracy(trained(recipe, seed), x, y, recipe["width"]), 2) for seed in seeds]
+    """Percentage of the images x (N, 196) classified correctly, for each seed."""
+    return [
+        round(accuracy(trained(recipe, seed), x, y, recipe["width"]), 2)
+        for seed in seeds
+    ]
 
 
 # %%
 mine = allowed(recipe())
 shown = accuracies(mine, SEEDS, *at_hand(*SHOWN))
-print(f"public images: {shown}, lower bound {lower_bound(shown):.2f} %, target {TARGET} %")
-print(f"modelled cost: {1e3 * step_seconds(mine) * len(mine['rates']):.2f} ms, {len(mine['rates'])} steps")
+print(
+    f"public images: {shown}, lower bound {lower_bound(shown):.2f} %, target {TARGET} %"
+)
+print(
+    f"modelled cost: {1e3 * step_seconds(mine) * len(mine['rates']):.2f} ms, "
+    f"{len(mine['rates'])} steps"
+)
 plt.figure(figsize=(6, 2.5))
 plt.plot(mine["rates"], marker="")
 plt.xlabel("step")
@@ -1060,24 +1354,28 @@ plt.ylim(0)
 plt.show()
 
 # %% [markdown]
-# *(Figure: the learning rates of your recipe over its steps. Those of the first steps are the warmup, if
-# there is one; where the line falls to at the end decides how much the last steps still move the weights.)*
+# *(Figure: the learning rate of your recipe over the steps. Look at the first steps,
+# where a warmup rises, and at the last ones: the smaller the last rates, the less the
+# last steps change the weights.)*
 
 # %% check="recipe-allowed" points=1 see="8.7"
-"""The recipe keeps to the allocation; seeds 0 and 1 come within 2 points of the target (1 point)."""
+"""The recipe is allowed; seeds 0 and 1 come within 2 points of the target (1 point)."""
 mine = allowed(recipe())
 found = accuracies(mine, SEEDS[:2], *at_hand(*SHOWN))
-assert np.mean(found) >= TARGET - 2, f"seeds 0 and 1 have {found} % of the public images, far from {TARGET} %"
+assert np.mean(found) >= TARGET - 2, (
+    f"seeds 0 and 1 reach {found} percent of the public images; the target is {TARGET}"
+)
 ### BEGIN HIDDEN TESTS
 assert recipe() == mine, "two calls of recipe() return two recipes"
 ### END HIDDEN TESTS
 
 # %% check="recipe-on-ranks" points=2 see="7.2"
-"""On the ranks of your recipe, two steps of it are those of one process, and its messages pass (2 points)."""
+"""On the ranks of your recipe, two steps equal those of one process (2 points)."""
 mine = allowed(recipe())
 seconds = modelled(try_steps, mine)["seconds"]
 print(
-    f"{1e6 * seconds:.1f} µs a step, {len(mine['rates'])} steps: {1e3 * seconds * len(mine['rates']):.2f} ms"
+    f"{1e6 * seconds:.1f} µs a step, {len(mine['rates'])} steps: "
+    f"{1e3 * seconds * len(mine['rates']):.2f} ms"
 )
 ### BEGIN HIDDEN TESTS
 call, want = stepped(try_steps, mine, len(mine["rates"]) - 2, 2, seed=77)
@@ -1085,14 +1383,24 @@ same_state(call, want, "the last two steps of the recipe")
 ### END HIDDEN TESTS
 
 # %% check="target-reached" points=3 see="8.5"
-"""Five seeds: the lower bound of their accuracy is at least 84 %; seeds and images are hidden (3 points)."""
+"""The lower bound for five seeds is at least 84%, for hidden seeds, too (3 points)."""
 mine = allowed(recipe())
 found = accuracies(mine, SEEDS, *at_hand(*SHOWN))
 a = np.array(found)
 bound = float(a.mean() - 2.132 * a.std(ddof=1) / 5**0.5)
-print(json.dumps({"accuracy": round(float(a.mean()), 2), "bound": round(bound, 2), "seeds": found}))
+print(
+    json.dumps(
+        {
+            "accuracy": round(float(a.mean()), 2),
+            "bound": round(bound, 2),
+            "seeds": found,
+        }
+    )
+)
 assert bound >= TARGET, (
-    f"on public images the five seeds have {found} %, and the lower bound of their mean is {bound:.2f} %"
+    f"on public images the five seeds reach {found} percent; the lower bound of their "
+    "mean is "
+    f"{bound:.2f}, and the target is {TARGET}"
 )
 ### BEGIN HIDDEN TESTS
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
@@ -1104,19 +1412,32 @@ assert bound >= TARGET, "with other seeds and images the target is not reached s
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. Seal a prediction, then run
+# ## 8. Predict, then run
 #
-# With which accuracy will *other* seeds and *other* images meet your recipe, and what will it cost? Say so
-# before anybody knows. A prediction is an interval for the mean accuracy of five seeds, at most two points
-# wide, and the modelled milliseconds of the whole training (within 5 %). Other images may lie half a point
-# higher or lower; and if you kept the best of many recipes, expect a little less than it has shown. `seal`
-# makes a text of recipe and prediction that fits no others; it goes into the record of the job. Change your
-# mind afterwards, and the seal no longer fits: then run the job again.
+# Which accuracy will *other* seeds and *other* images give your recipe, and what will
+# it cost? Write it down before the run. A prediction consists of
+#
+# - an interval that contains, with a probability of 90%, the mean accuracy of the five
+#   hidden seeds on the hidden images. It may be at most two points wide;
+# - the modelled milliseconds of the whole training run, within 5%.
+#
+# Other images may be easier or harder than the public ones. Here they are easier: with
+# ten recipes that we tried, the mean accuracy on the hidden images was 0.7 to 1.3
+# points above that on the public ones, 1.0 on average. This difference and the spread
+# of the seeds decide where your interval should be and how wide. If you kept the best
+# of many recipes, expect slightly less.
+#
+# `seal` turns recipe and prediction into a commitment: a string that fits no other
+# recipe or prediction. It is part of the record of your job. If you change your mind
+# afterwards, the seal no longer fits; run the job again.
+#
+# Then run the job below. Compare its `milliseconds` with your prediction, and keep its
+# `messages` for your log in section 9.
 
 
 # %% solution="prediction"
 def prediction():
-    """{"accuracy": [low, high] in percent, "milliseconds": of the whole training}, plain numbers."""
+    """{"accuracy": [low, high], in percent, "milliseconds": of the whole run}."""
     ### BEGIN SOLUTION
     mine = recipe()
     return {"accuracy": [84.2, 86.0], "milliseconds": round(1e3 * len(mine["rates"]) * step_seconds(mine), 4)}
@@ -1126,16 +1447,21 @@ def prediction():
 # %% given="seal"
 def seal(recipe, prediction):
     """64 hexadecimal digits that fit this recipe with this prediction and no others."""
-    return hashlib.sha256(json.dumps([recipe, prediction], sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([recipe, prediction], sort_keys=True).encode()
+    ).hexdigest()
 
 
 # %% given="whole-run"
 def whole_run(recipe, seal, steps=10):
-    """What the job records: some steps on p ranks in virtual time, and the whole training with seed 0."""
+    """What the job records: steps on p ranks in virtual time, a run with seed 0."""
     x, y = pictures()
     first = recipe | {"rates": recipe["rates"][:steps]}
     run = simulate(
-        lambda comm: train(comm, x, y, first, 0)["w"], ranks=recipe["ranks"], network=MACHINE, record=False
+        lambda comm: train(comm, x, y, first, 0)["w"],
+        ranks=recipe["ranks"],
+        network=MACHINE,
+        record=False,
     )
     w = train_alone(recipe, 0, x, y)["w"]
     times = len(recipe["rates"]) / len(first["rates"])
@@ -1162,46 +1488,55 @@ def recorded():
 
 
 # %% check="prediction-sealed" points=2 see="9.8"
-"""Sealed before the run; what it says of accuracy and cost is judged with the hidden seeds (2 points)."""
+"""Sealed before the run; judged with hidden seeds and images (2 points)."""
 mine, said = allowed(recipe()), prediction()
 assert isinstance(said, dict) and set(said) == {"accuracy", "milliseconds"}, (
-    "accuracy and milliseconds are asked"
+    "prediction() must return a dictionary with the keys accuracy and milliseconds"
 )
 low, high = map(float, said["accuracy"])
-assert 0 <= high - low <= 2, f"an interval at most two points wide is asked, not {low} to {high}"
+assert 0 <= high - low <= 2, (
+    f"the interval is {low} to {high}; it must be ascending and at most two points wide"
+)
 assert recorded()["seal"] == seal(mine, said), (
-    "the recorded job has the seal of another prediction, or of another recipe: run the job again"
+    "the recorded job has the seal of another prediction or recipe: run the job again"
 )
 took = 1e3 * len(mine["rates"]) * modelled(try_steps, mine, right=False)["seconds"]
 assert abs(float(said["milliseconds"]) / took - 1) <= 0.05, (
-    f"you said {float(said['milliseconds']):.2f} ms, the messages of your recipe take {took:.2f} ms"
+    f"you predicted {float(said['milliseconds']):.4g} ms; the {len(mine['rates'])} "
+    "steps of your "
+    f"recipe take {took:.4g} ms"
 )
 again = accuracies(mine, SEEDS[:1], *at_hand(*SHOWN))[0]
 assert abs(float(recorded()["accuracy"]) - again) <= 0.25, (
-    f"the recorded job has an accuracy of {float(recorded()['accuracy']):.2f} %; trained again with seed "
-    f"{SEEDS[0]}, your recipe has {again:.2f} %: run the job again"
+    f"the recorded job has an accuracy of {float(recorded()['accuracy']):.2f}%; "
+    "trained again with "
+    f"seed {SEEDS[0]}, your recipe reaches {again:.2f}%: run the job again"
 )
 ### BEGIN HIDDEN TESTS
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
 x, y = at_hand(24_384, 20_000)
 chosen = np.random.default_rng(83_419).permutation(len(y))[:12_000]
 mean = np.mean(accuracies(mine, HIDDEN_SEEDS, x[chosen], y[chosen]))
-assert low <= mean <= high, "the mean accuracy of the hidden seeds lies outside of your interval"
+assert low <= mean <= high, (
+    "the mean accuracy of the hidden seeds is outside your interval"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. Medals, the leaderboard, and your log
+# ## 9. Medals, the leaderboard and your log
 #
-# Whoever has reached the target safely, on ranks that train as one process does, has a cost that can be
-# compared: what two steps on real ranks take, by their products and messages, times T / 2. Three points
-# depend on it, one a medal: **bronze** at most 110 ms, **silver** at most 75 ms, **gold** at most 50 ms.
-# These are thresholds and not ranks in the class, because marks by rank would depend on what others hand
-# in, change with every late submission, and cost you a point for helping a neighbour. The rank itself is on
-# the class's leaderboard, for the honour of it. You are not on it unless you say so here, under a name of
-# your choice (at most 40 characters; it need not be yours).
+# If your recipe reaches the target safely, on ranks that train as one process does, its
+# cost can be compared: the time of two steps on real ranks, products and messages,
+# times T / 2. Each medal is worth one point: **bronze** for at most 110 ms, **silver**
+# for at most 75 ms, **gold** for at most 50 ms. These are fixed thresholds, not ranks
+# in the class, so that your points do not depend on other submissions and helping a
+# fellow student costs you nothing.
+#
+# The class's leaderboard shows the ranks. You are not on it unless you say so here,
+# under a name of your choice (at most 40 characters; it need not be yours).
 
 # %%
-ON_THE_LEADERBOARD = False  # True: your instructor may show the line below to the class
+ON_THE_LEADERBOARD = False  # True: your instructor may show your entry to the class
 NAME = ""  # the name to show; without one it is "anonymous"
 
 
@@ -1215,20 +1550,29 @@ def chosen_name():
 
 
 # %% given="line"
-MEDALS = {"bronze": 110.0, "silver": 75.0, "gold": 50.0}  # modelled milliseconds at most
+MEDALS = {
+    "bronze": 110.0,
+    "silver": 75.0,
+    "gold": 50.0,
+}  # modelled milliseconds at most
 
 
 def entry(try_steps, recipe):
-    """What the leaderboard shows of a recipe, but for the name."""
-    assert not has_failed("target-reached"), "there is no medal without the target; see target-reached"
+    """The leaderboard's entry for a recipe, except for the name."""
+    assert not has_failed("target-reached"), (
+        "target-reached failed: there is no medal without it"
+    )
     assert not has_failed("recipe-on-ranks"), (
-        "there is no medal for ranks that do not train as one process does"
+        "recipe-on-ranks failed: there is no medal without it"
     )
     step, steps = modelled(try_steps, recipe), len(recipe["rates"])
     found = accuracies(recipe, SEEDS, *at_hand(*SHOWN))
     a = np.array(found)
     bound = float(a.mean() - T95[len(a)] * a.std(ddof=1) / len(a) ** 0.5)
-    assert bound >= TARGET, f"the lower bound of the mean is {bound:.2f} % on public images, below the target"
+    assert bound >= TARGET, (
+        f"the lower bound of the mean is {bound:.2f}% on public images, below the "
+        "target"
+    )
     return {
         "milliseconds": round(1e3 * steps * step["seconds"], 3),
         "accuracy": round(float(a.mean()), 2),
@@ -1237,7 +1581,9 @@ def entry(try_steps, recipe):
         "ranks": recipe["ranks"],
         "batch": recipe["ranks"] * recipe["images"],
         "width": recipe["width"],
-        "gflop": round(steps * recipe["ranks"] * flops(recipe["images"], recipe["width"]) / 1e9, 3),
+        "gflop": round(
+            steps * recipe["ranks"] * flops(recipe["images"], recipe["width"]) / 1e9, 3
+        ),
         "messages": steps * step["messages"],
         "megabytes": round(steps * step["bytes"] / 1e6, 3),
         "seconds": round(SECONDS[label_of(recipe, SEEDS[0])], 2),
@@ -1245,89 +1591,121 @@ def entry(try_steps, recipe):
 
 
 # %% check="medal-bronze" points=1 see="9.8"
-"""The target, for a modelled cost of at most 110 ms (1 point)."""
+"""The target for a modelled cost of at most 110 ms (1 point)."""
 try:
     name = chosen_name()
-except Exception:  # the cell was deleted, or NAME is something odd: then it is not on the leaderboard
+except Exception:  # the cell was deleted or NAME cannot be read: not on the leaderboard
     name = None
 print("leaderboard name: " + json.dumps(name if isinstance(name, str) else None))
 line = entry(try_steps, allowed(recipe()))
 print("leaderboard line: " + json.dumps(line))
-assert line["milliseconds"] <= MEDALS["bronze"], f"it costs {line['milliseconds']:.1f} ms"
+assert line["milliseconds"] <= MEDALS["bronze"], (
+    f"the cost is {line['milliseconds']:.1f} ms"
+)
 ### BEGIN HIDDEN TESTS
-assert not has_failed("target-reached"), "with the hidden seeds the target is not reached safely"
+assert not has_failed("target-reached"), (
+    "with hidden seeds the target is not reached safely"
+)
 ### END HIDDEN TESTS
 
 # %% check="medal-silver" points=1 see="9.8"
-"""The target, for a modelled cost of at most 75 ms (1 point)."""
+"""The target for a modelled cost of at most 75 ms (1 point)."""
 line = entry(try_steps, allowed(recipe()))
-assert line["milliseconds"] <= MEDALS["silver"], f"it costs {line['milliseconds']:.1f} ms"
+assert line["milliseconds"] <= MEDALS["silver"], (
+    f"the cost is {line['milliseconds']:.1f} ms"
+)
 ### BEGIN HIDDEN TESTS
-assert not has_failed("target-reached"), "with the hidden seeds the target is not reached safely"
+assert not has_failed("target-reached"), (
+    "with hidden seeds the target is not reached safely"
+)
 ### END HIDDEN TESTS
 
 # %% check="medal-gold" points=1 see="9.8"
-"""The target, for a modelled cost of at most 50 ms (1 point)."""
+"""The target for a modelled cost of at most 50 ms (1 point)."""
 line = entry(try_steps, allowed(recipe()))
-assert line["milliseconds"] <= MEDALS["gold"], f"it costs {line['milliseconds']:.1f} ms"
+assert line["milliseconds"] <= MEDALS["gold"], (
+    f"the cost is {line['milliseconds']:.1f} ms"
+)
 ### BEGIN HIDDEN TESTS
-assert not has_failed("target-reached"), "with the hidden seeds the target is not reached safely"
+assert not has_failed("target-reached"), (
+    "with hidden seeds the target is not reached safely"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### Your log of decisions (3 points, read by a person)
+# ### Your log of decisions (3 points, graded manually)
 #
-# Which recipes did you try, in which order, and why? **Write a log of at least four decisions.** For each:
-# what you changed, what you expected, the number that came out, and what you did then. Say of one of them
-# that it was wrong, or how you know that none was. Last, one sentence: what would you do with 64 ranks?
+# Which recipes did you try, in which order, and why?
+#
+# 1. **Log at least four decisions** (1 point). For each: what you changed, the number
+#    that came out, and what you did next.
+# 2. **For at least two of them, state what you expected and why** (1 point). Say which
+#    expectation was wrong, or how you know that none was.
+# 3. **Explain your recorded job** (1 point). Derive its `messages` from your own
+#    `allreduce` and your T: name the lines that send. Which part of your step is
+#    products, and which is messages? What would you do with 64 ranks, and why?
 
 # %% [markdown] explain="log-of-decisions" points=3
 # ### BEGIN SOLUTION
-# **Rubric.** One point each; language and length cost nothing.
+# **Rubric.** One point per item, half a point for half of it. Language and length are
+# not graded.
 #
-# - *Decisions with numbers*: at least four, each with what was changed and the number that came out (half a
-#   point for two or three). One thing changes at a time, or the log says why two did.
-# - *Expectation before result*: for at least two of them an expectation with a reason (a formula, a lecture),
-#   and what was concluded where it failed. "I tried and it was better" is no expectation.
-# - *What decides the cost*: the log knows where the time of a step goes (products or messages), and draws
-#   from it what more ranks would bring: with 64 of them the messages, or the images in a batch, decide.
+# - *Decisions with numbers* (1): at least four, each with what was changed and the
+#   number that came out (two or three: half a point). One thing changes at a time, or
+#   the log says why two did.
+# - *Expectation before result* (1): for at least two decisions an expectation with a
+#   reason (a formula, a lecture), and a conclusion where it was wrong. "I tried it and
+#   it was better" is not an expectation.
+# - *The recorded job* (1): half a point for the number of messages, derived from the
+#   student's own `allreduce` with its lines and from T; it has to agree with the
+#   recorded `messages`. Half a point for the shares of products and messages in a step,
+#   and what follows for 64 ranks.
 #
-# **Three points.** "1. One rank, n = 256, width 64, 300 steps, η up to 0.2: 84.9 %, bound 84.7; 415 ms, all
-# of it products. 2. Eight ranks, n = 32, the same batch: I expected an eighth, 52 ms. With my ring it was 189
-# ms, since 14 messages of 22 µs wait for each other in each step: wrong. 3. All parts sent at once: 2
-# latencies instead of 14, so I expected about 79 ms less; it was 111 ms. 4. η up to 0.5: 85.9 %, more than I
-# need. 5. Width 24: three eighths of products and bytes, so I guessed 42 ms; it was 50, since latencies do
-# not shrink, with 84.9 %. 6. 260 steps: 44 ms, bound 84.5, half a point of safety left. With 64 ranks n would
-# be 4: products 8 µs, latencies 40 µs and more bytes still; I would take a larger batch with fewer steps,
-# until the accuracy says no."
+# **Three points.** "(1) One rank, n = 256, width 64, 300 steps, η up to 0.2: 84.9%,
+# bound 84.7; 415 ms, all of it products. (2) Eight ranks, n = 32, the same global batch
+# size: I expected an eighth, 52 ms. With my ring it was 189 ms, since 14 messages of 22
+# µs wait for each other in each step: wrong. (3) All parts sent at once: 2 latencies
+# instead of 14, so I expected about 79 ms less; it was 111 ms. (4) η up to 0.5: 85.9%,
+# more than I need. (5) Width 24: three eighths of products and bytes, so I guessed 42
+# ms; it was 50, since latencies do not shrink, with 84.9%. (6) 260 steps: 44 ms, bound
+# 84.5, half a point of safety left. My job recorded 29,120 messages: in my `allreduce`
+# each of 8 ranks sends 7 parts in the first list of `isend` and 7 sums in the second,
+# 112 per step, times 260. Of 170 µs per step, 65 are products and 105 are messages.
+# With 64 ranks n would be 4: products 8 µs, latencies 40 µs and more bytes still. I
+# would take a larger batch with fewer steps, as long as the accuracy allows it."
 #
-# **One point.** "I tried width 64, 32, 24 and 16: 85.9, 85.2, 84.9 and 84.3 %. I took 24. Then I lowered the
-# steps from 300 to 260. With 64 ranks it would be eight times faster." (Numbers, but no expectation, and
-# messages are forgotten.)
+# **One point.** "I tried width 64, 32, 24 and 16, and took 24. Its accuracy was 84.9%,
+# that of 16 was 84.3%. Then I lowered the steps from 300 to 260 and to 200. With 64
+# ranks it would be eight times faster." (Numbers, but no expectation, and the messages
+# are forgotten.)
 #
-# **No point.** "I used the linear scaling rule and a warmup because the lecture says that they are good."
+# **No points.** "I used the linear scaling rule and a warmup because the lecture says
+# that they are good."
 # ### END SOLUTION
 
 # %% [markdown]
 # ## What you have learned
 #
-# - Time to accuracy is a product: steps that learning needs, times what a step costs. Each choice moves both.
-# - p ranks train as one process does, and that can be shown on numbers; then the cost of a recipe can be
-#   computed by anybody, and need not be measured on whichever machine is at hand.
-# - A checkpoint holds all that the next step reads, whole or not at all, and says whose it is. Then nobody
-#   can tell that a job was killed.
-# - *Reached* is a claim about seeds that have not been seen. A mean above the target is not enough; a bound
-#   is.
+# - Time to accuracy is a product: the number of steps that learning needs, times the
+#   cost of a step. Each choice changes both.
+# - If p ranks train exactly as one process does, the cost of a recipe can be computed
+#   from its messages and products, without the machine at hand.
+# - A checkpoint contains everything that the next step reads, is written atomically,
+#   and names its owner. A resumed run then gives the same result as an uninterrupted
+#   one.
+# - *Reached* is a claim about seeds that you have not seen. A mean above the target
+#   does not support it; a lower confidence bound does.
 #
-# What grading cannot see: it trains your recipe itself, so nothing but these numbers can carry what you
-# know of any image, and they are few. But whoever tries a hundred recipes on the public test images and
-# keeps the best has tuned on them; on the hidden images expect a little less than the public ones have
-# shown.
+# The autograder trains your recipe itself, so nothing but these few numbers can carry
+# information about the images. But if you try a hundred recipes on the public test
+# images and keep the best one, you have tuned on these images. On other images of the
+# same difficulty, expect slightly less.
 #
-# Open questions, to take along:
+# Questions for later:
 #
-# 1. On a machine with a tenth of the latency, which of your choices would you make again, and which not?
-# 2. Here all ranks are equally fast. If one of them takes a fifth longer for its products, what does a step
-#    cost, and what would you do about it?
-# 3. The target was 84 %. What would 88 % cost? Where on the way does another network become the cheaper
-#    answer?
+# 1. On a machine with a tenth of the latency, which of your choices would you make
+#    again?
+# 2. Here all ranks are equally fast. If one rank takes 20% longer for its products,
+#    what does a step cost, and what could you do about it?
+# 3. The target was 84%. What would 88% cost? At which accuracy does another network
+#    become cheaper?
