@@ -33,8 +33,9 @@
 #
 # There are nine blanks (`YOUR CODE HERE`), one written answer and 30 points. Autograder
 # tests award 27 points in 18 checks; the log is graded manually. The whole assignment
-# takes about six hours. This is an estimate: we added up the sections and nobody was
-# timed. If you have solved assignment 06, `allreduce` takes a few minutes.
+# takes 6 to 9 hours. This is an estimate, since nobody was timed: the minutes above add
+# up to six hours, and finding mistakes takes up to three more. If you have solved
+# assignment 06, `allreduce` takes a few minutes.
 #
 # The background is in lectures 06 to 10. Fill in a blank, run the scratch cell below
 # it, then run the checks. A check that fails tells you what it observed. Most checks
