@@ -101,6 +101,16 @@ def test_a_check_is_called_by_what_it_asks():
         assert feedback.title(cell) == words
 
 
+def test_a_students_heading_is_not_taken_for_the_title():
+    """Does the title stand once on the page, and a heading that a student wrote above it stay?"""
+    cells = [nbformat.v4.new_markdown_cell(text) for text in ("# Mine", "# Doubling\n\nText.")]
+    cells[1].metadata["course"] = True
+    resources = {"nbgrader": {"assignment": "99_doubling"}}
+    notebook, _ = feedback.Contents().preprocess(nbformat.v4.new_notebook(cells=cells), resources)
+    assert resources["nbgrader"]["title"] == "Doubling"
+    assert [cell.source for cell in notebook.cells] == ["# Mine", "Text."]
+
+
 def test_a_hidden_failure_shows_nothing_of_itself():
     """Neither its error, which may hold a value the student's code was given, nor what was printed?"""
     source = "### BEGIN HIDDEN TESTS\nassert double(17) == 34\n### END HIDDEN TESTS"

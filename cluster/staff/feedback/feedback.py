@@ -133,11 +133,10 @@ class Contents(Preprocessor):
         )
         about["banners"] += notebook.metadata.get("told", [])
         about["whole"] = not notebook.metadata.get("unreadable")
-        words = (
-            heading([cell for cell in notebook.cells if cell.metadata.get("course")]) or about["assignment"]
-        )
+        own = [cell for cell in notebook.cells if cell.metadata.get("course")]
+        words = heading(own) or about["assignment"]
         about["heading"], about["title"] = in_line(words), re.sub(r"[`*]", "", words)
-        without_heading(notebook.cells)
+        without_heading(own)
         if not about["whole"]:  # there is no work to show, only the checks' text
             notebook.cells = []
             about["banners"].append("It could not be graded so far; a person will look at it.")
