@@ -85,6 +85,8 @@ def load(modules: tuple[str, ...]) -> None:
     for name in modules:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    if nbformat := sys.modules.get("nbformat"):
+        nbformat.validate(nbformat.v4.new_notebook())  # compiles the schema of notebooks
     if threading.active_count() > 1:
         raise RuntimeError(f"An import has started threads, and a fork copies none: {threading.enumerate()}")
     gc.collect()
