@@ -74,6 +74,22 @@ def test_an_extension_keeps_the_wall_clock_time(due, days, until, many):
     assert due[11:16] in words
 
 
+def test_extensions_of_a_whole_class_are_read_once(many, monkeypatch):
+    """Are the files of extensions read as often for a class as for one student, and all extensions right?"""
+    students = {f"s{n:03}": 1 + n % 2 for n in range(450)}
+    load, paths = due_dates.grading_folder.load, []
+    with many.book() as book:
+        due_dates.set_due(book, many.course, NAME, "2026-12-01 12:00 UTC")
+        due_dates.extend_each(book, many.course, students)
+        with monkeypatch.context() as counted:
+            counted.setattr(due_dates.grading_folder, "load", lambda path: paths.append(path) or load(path))
+            limit = due_dates.deadlines(book, many.course, NAME)
+            until = {student: limit(student).day for student in students}
+        due_dates.extend_each(book, many.course, {})
+    assert until == {student: 1 + days for student, days in students.items()}
+    assert len(paths) == len(set(paths))
+
+
 @pytest.mark.parametrize(
     ("due", "when", "days"),
     [

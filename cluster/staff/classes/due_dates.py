@@ -188,15 +188,24 @@ def extension(
     coursedir: CourseDirectory, book: Gradebook, student: str, assignment: str
 ) -> datetime.timedelta | None:
     """The extension of a student as a timedelta, or None."""
+    return extension_of(coursedir, book, assignment)(student)
+
+
+def extension_of(
+    coursedir: CourseDirectory, book: Gradebook, assignment: str
+) -> Callable[[str], datetime.timedelta | None]:
+    """A function of a student: the extension, or None. What a class needs for it is read once."""
     known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
-    given = [one for of in (assignment, EACH) if (one := known.get(of, {}).get(student))]
-    if due is None:
-        return None
     zone = zone_of(zones(coursedir), assignment)
-    more = [
-        (moment(one["until"]) if "until" in one else later(due, one["days"], zone)) - due for one in given
-    ]
-    return max([datetime.timedelta(0), *more]) or None
+
+    def of(student: str) -> datetime.timedelta | None:
+        given = [one for name in (assignment, EACH) if (one := known.get(name, {}).get(student))]
+        if due is None:
+            return None
+        until = [moment(one["until"]) if "until" in one else later(due, one["days"], zone) for one in given]
+        return max([datetime.timedelta(0), *(when - due for when in until)]) or None
+
+    return of
 
 
 def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
@@ -247,9 +256,9 @@ def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None
 
 def settle(book: Gradebook, course: Course, assignment: str) -> None:
     """Put extensions and penalties into the gradebook as they follow from the dates now."""
-    rows = book.assignment_submissions(assignment)
+    rows, more = book.assignment_submissions(assignment), extension_of(course.coursedir, book, assignment)
     for row in rows:
-        row.extension = extension(course.coursedir, book, row.student_id, assignment)
+        row.extension = more(row.student_id)
     book.db.commit()
     charge_all(book, course, [row.student_id for row in rows])
 
@@ -297,18 +306,15 @@ def told(book: Gradebook, course: Course, assignment: str) -> str:
         return f"{assignment} has no due date: nobody is late"
     zone = zone_of(zones(course.coursedir), assignment)
     lines = [f"{assignment} is due {shown(due, zone)}"]
-    for student in extended(course.coursedir, assignment):
-        more = extension(course.coursedir, book, student, assignment)
-        lines.append(f"  {student}: until {shown(due + (more or datetime.timedelta(0)), zone)}")
+    until = deadlines(book, course, assignment)
+    lines += [f"  {one}: until {shown(until(one), zone)}" for one in extended(course.coursedir, assignment)]
     return "\n".join(lines)
 
 
 def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str], datetime.datetime | None]:
     """A function of a student: until when (naive, UTC) the student may hand in, None without a due date."""
-    due = found(book, assignment).duedate
-    given = extended(course.coursedir, assignment)
-    more = {student: extension(course.coursedir, book, student, assignment) for student in given}
-    return lambda student: due and due + (more.get(student) or datetime.timedelta(0))
+    due, more = found(book, assignment).duedate, extension_of(course.coursedir, book, assignment)
+    return lambda student: due and due + (more(student) or datetime.timedelta(0))
 
 
 def shown(when: datetime.datetime, zone: datetime.tzinfo = datetime.UTC) -> str:
