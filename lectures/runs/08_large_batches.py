@@ -82,6 +82,35 @@ def script(name):
     return text.replace(old, new)
 
 
+def load(variant, k=1, seed=0):
+    """The names that a variant's script defines, outside a job; calling its main() trains."""
+    import linecache
+    import sys
+
+    text, file = script(variant), f"train.py of {variant}, k = {k}, seed {seed}"
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # TensorFlow reads it there
+    sys.argv = ["train.py", str(k), str(seed)]
+    names = {"__name__": "train"}
+    exec(compile(text, file, "exec"), names)
+    names["log"] = lambda **numbers: None
+    return names
+
+
+def reader(record):
+    """A function of column, variant and k that returns what five runs of a record have, (5, ...)."""
+    runs = sorted(record["runs"], key=lambda run: run["seed"])
+
+    def results(column, variant, k):
+        some = [run[column] for run in runs if (run["variant"], run["k"]) == (variant, k)]
+        return np.array(some, float)
+
+    machines = sorted({run["machine"]["cpu"] for run in runs})
+    days = sorted({run["submitted"][:10] for run in runs})
+    print(f"RECORDED RUNS: {len(runs)} jobs of {' and '.join(days)} on {' and '.join(machines)};")
+    print("`make experiments RUN=08` repeats them")
+    return results
+
+
 def experiment(item):
     """One run: the item's script with its k and seed."""
     import sys
