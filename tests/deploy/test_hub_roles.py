@@ -174,7 +174,7 @@ def test_the_graders_files_are_closed(gus, ines):
     for page in ("/api/terminals", "/api/kernels", "/api/sessions", "/api/contents", "/api/shutdown"):
         assert gus.formgrader("POST", page, json={}).status_code == 403, page
     made = ines.formgrader("POST", "/api/terminals").json()["name"]
-    assert ines.connect(f"/services/{COURSE}/terminals/websocket/{made}")
+    ines.connect(f"/services/{COURSE}/terminals/websocket/{made}").close()
     with pytest.raises(Exception, match="403"):
         gus.connect(f"/services/{COURSE}/terminals/websocket/{made}")
     assert ines.formgrader("DELETE", f"/api/terminals/{made}").ok
@@ -220,7 +220,7 @@ def test_a_graders_section_comes_first(gus, ines):
 def test_a_regrade_request_is_answered_by_a_grader(hub, gus, ines):
     """Does a request reach the class page, the answer its student, and neither of them another student?"""
     press(ines, "give-back", sure="1")
-    ada, ben = (logged_in(hub, name) for name in ("ada", "ben"))
+    ada, ben = (logged_in(hub, name).spawn() for name in ("ada", "ben"))
     ada.assignment("fetch_feedback", ASSIGNMENT)
     page = f"/course/feedback?of={ASSIGNMENT}"
     form = {"_xsrf": xsrf(ada.mine("GET", page).text), "check": "double-of-others", "reason": "17 is <odd>"}

@@ -133,6 +133,22 @@ def test_jupyterlab_on_a_phone_leaves_room_for_the_start_page(server):
         )
 
 
+def test_the_panel_beside_a_notebook_on_a_phone(server):
+    """At 390 pixels: is the tab that closes the panel in the window, and does an open panel turn dark?"""
+    with browser(390, 844) as page:
+        page.goto(f"{server.url}lab/tree/exercises/01_loops/loops.ipynb?token=secret&reset")
+        page.click(".jp-Dialog .jp-mod-accept")  # the kernel that is offered: the notebook names none
+        kernel_ready(page)
+        page.locator(".course-hand-in:visible").click()
+        panel = page.locator("#convolution-to-cluster-side .course")
+        panel.locator("h1").wait_for()
+        tab = page.locator(".jp-SideBar.jp-mod-right .lm-mod-current")
+        assert tab.evaluate("one => one.getBoundingClientRect().right") <= 390
+        for light, dark in (("false", True), ("true", False)):
+            page.evaluate("light => { document.body.dataset.jpThemeLight = light; }", light)
+            assert ("dark" in panel.get_attribute("class").split()) == dark
+
+
 def test_in_jupyterlab_with_keys_alone(server, job):
     """Does JupyterLab open at the start page; can a job be found, watched and cancelled with keys alone?"""
     with browser() as page:

@@ -9,6 +9,7 @@
   const CHECK = draw("M4 3h16v18H4zm2 2v14h12V5zm2 6l1.4-1.4 2 2L15.6 7.4 17 8.8l-5.6 5.6z");
   const CLASS = draw("M12 3L1 9l11 6 9-4.9V17h2V9zM5 13.2V17l7 4 7-4v-3.8L12 17z");
   const BARS = draw("M3 4h12v4H3zm0 6h18v4H3zm0 6h8v4H3z");
+  const dark = () => document.body.dataset.jpThemeLight === "false";
   let shared;
 
   async function load(name) {
@@ -27,6 +28,8 @@
         this.url = "";
         this.tree.addEventListener("click", (event) => this.clicked(event));
         this.tree.addEventListener("submit", (event) => this.submitted(event));
+        this.theme = new MutationObserver(() => this.tree.querySelector(".course")?.classList.toggle("dark", dark()));
+        this.theme.observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
         this.stop = live.follow(this.tree, () => this.url, () => this.isVisible);
       }
 
@@ -49,10 +52,9 @@
       }
 
       put(html, url) {
-        const dark = document.body.dataset.jpThemeLight === "false" ? " dark" : "";
         this.url = url;
         this.tree.innerHTML = `<link rel="stylesheet" href="${base}static/course_panel/panel.css">
-          <div class="course${dark}${this.side ? " side" : ""}">${html}</div>`;
+          <div class="course${dark() ? " dark" : ""}${this.side ? " side" : ""}">${html}</div>`;
         live.localise(this.tree);
         this.node.scrollTop = 0;
         this.tree.querySelector("main")?.focus({ preventScroll: true });
@@ -108,6 +110,7 @@
 
       dispose() {
         this.stop();
+        this.theme.disconnect();
         this.ends?.abort();
         super.dispose();
       }
@@ -230,7 +233,7 @@
             side.id = `${NAME}-side`;
             side.title.icon = new ui.LabIcon({ name: `${NAME}:validate`, svgstr: CHECK });
             side.title.caption = "Validate";
-            side.node.style.minWidth = "340px";
+            side.node.style.minWidth = `${Math.min(340, innerWidth - 100)}px`; // a phone shows the bar that closes it
             shell.add(side, "right", { rank: 50 });
           }
           shell.activateById(side.id);
