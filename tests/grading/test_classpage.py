@@ -8,12 +8,13 @@ import os
 import re
 import threading
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 from cluster.staff import commands as staff_commands
-from cluster.staff.class_page import actions, app, form_commands, sheets
+from cluster.staff.class_page import actions, app, form_commands, roles, sheets
 from cluster.staff.class_page import queue as slurm
 from cluster.staff.class_page.shares import shares
 from cluster.staff.classes import due_dates, give, grading_progress, notices, roster_file
@@ -88,6 +89,45 @@ def test_a_students_way(exchange):
     assert (sheet.handed_in, sheet.count("graded"), sheet.count("waiting")) == (3, 2, 1)
     assert sheet.points == (sum(FULL.values()), sum(FULL.values())) and sheet.max_points == sum(FULL.values())
     assert [row.student for row in sheet.rows] == ["bob", ME, "ada"], "late before in time"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "may"),
+    [
+        ("GET", "", True),
+        ("GET", "course", True),
+        ("GET", "course/class", True),
+        ("GET", "course/class/points", True),
+        ("HEAD", "formgrader/gradebook/01_x", True),
+        ("GET", "static/style.css", True),
+        ("PUT", "formgrader/api/grade/1a2b", True),
+        ("PUT", "formgrader/api/comment/1a2b", True),
+        ("POST", "course/class/answer", True),
+        ("GET", "course/classes", False),
+        ("GET", "course/jobs", False),
+        ("GET", "formgraders", False),
+        ("GET", "lab", False),
+        ("GET", "api/contents", False),
+        ("GET", "/", False),
+        ("PUT", "formgrader/api/grade/1/more", False),
+        ("PUT", "formgrader/api/student/ada", False),
+        ("POST", "formgrader/api/grade/1a2b", False),
+        ("POST", "formgrader/api/assignment/01_x/release", False),
+        ("POST", "api/terminals", False),
+        ("DELETE", "formgrader/api/grade/1a2b", False),
+        ("OPTIONS", "api/contents", False),
+    ],
+)
+def test_what_a_grader_may_ask_for(method, path, may):
+    """Are only the requests permitted that see and grade submissions?"""
+    assert roles.permitted(method, path) == may
+
+
+def test_who_instructs():
+    """Is it a member of the group alone, and everybody without a hub?"""
+    ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))
+    assert [roles.instructs(user, "x") for user in (ines, gus, object(), None)] == [True, False, False, False]
+    assert roles.instructs(None, "") and roles.instructs(gus, "")
 
 
 def test_written_answers_are_shared_among_graders():

@@ -15,7 +15,9 @@ from tornado.web import HTTPError
 
 ACTIONS = frozenset({"collect", "grade", "regrade", "report", "similar", "stop"})  # of the class page
 REFUSED = "Graders see and grade submissions; this is for instructors"
-SEEN = re.compile(r"(course/class|formgrader|static)(/.*)?|favicon\.ico|logo|log(in|out)|oauth_callback|")
+SEEN = re.compile(
+    r"(course/class|formgrader|static)(/.*)?|(course/?|favicon\.ico|logo|login|logout|oauth_callback)?"
+)
 CHANGED = {
     "PUT": re.compile(r"formgrader/api/(grade|comment)/[^/]+"),
     "POST": re.compile(r"formgrader/api/submitted_notebook/[^/]+/flag|course/class/(do|answer)"),
