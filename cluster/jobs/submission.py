@@ -104,16 +104,16 @@ def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
     """
     backend = backends.get(run["backend"])
     with layout.lock(requested.runs, requested.key):
-        found = recorded(requested)  # by another process, just now
-        if found:
-            return found, None
+        former = _former(requested)
+        if former and _serves(former, requested.options):  # by another process, just now
+            return former, None
         layout.remove_half_made(requested.runs)
-        former = layout.find(requested.runs, requested.key)
-        if former and requested.options.requeue and not requested.options.rerun and attempts.goes_on(former):
-            run = attempts.following(former, run)
-            held = attempts.resume(former, requested.files(run, former, backend))
-            say(f"{former.name} was interrupted: it goes on from its checkpoints (attempt {run['attempt']}).")
-            return Job(former), held
+        again = requested.options.requeue and not requested.options.rerun
+        if former and again and attempts.goes_on(former.folder):
+            run = attempts.following(former.folder, run)
+            held = attempts.resume(former.folder, requested.files(run, former.folder, backend))
+            say(f"{former.id} was interrupted: it goes on from its checkpoints (attempt {run['attempt']}).")
+            return Job(former.folder), held
         if former:
             _set_aside(former)
         files = requested.files(run, requested.runs / layout.name(run["name"], requested.key), backend)
@@ -122,30 +122,38 @@ def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
 
 
 def recorded(requested: Plan) -> Job | None:
-    """The job that runs or ran with this key, if it serves."""
+    """The job that runs or ran with this key, if its result can be used."""
+    former = _former(requested)
+    return former if former and _serves(former, requested.options) else None
+
+
+def _former(requested: Plan) -> Job | None:
+    """The job that runs or ran with this key."""
     folder = layout.find(requested.runs, requested.key)
-    if folder is None:
-        return None
-    job = Job(folder)
+    return Job(folder) if folder else None
+
+
+def _serves(job: Job, options: Options) -> bool:
+    """Whether a job runs, or is done and is not to run again; this is printed. Raises StillRunning."""
     now = settled_status(job.folder)
     if not now.ended:
-        if requested.options.rerun:
+        if options.rerun:
             raise StillRunning(
                 f"{job.id} is {now}; it cannot be run again yet.", "Wait for it, or job.cancel() it."
             )
         say(f"{job.id} is {now}: this is that job.")
-        return job
-    if now == "done" and not requested.options.rerun:
+        return True
+    if now == "done" and not options.rerun:
         say(f"{job.id}: recorded on {job.spec['submitted'][:10]}, not run again (rerun=True runs it).")
-        return job
-    return None
+        return True
+    return False
 
 
-def _set_aside(folder: Path) -> None:
+def _set_aside(job: Job) -> None:
     """Make room for a new run, where one with this key has ended."""
-    now = Job(folder).status
-    aside, why = layout.set_aside(folder), "was recorded" if now == "done" else f"ended as {now}"
-    say(f"{folder.name} {why}: it runs again, and what it left is kept as {aside.name}.")
+    now, name = job.status, job.id
+    aside, why = layout.set_aside(job.folder), "was recorded" if now == "done" else f"ended as {now}"
+    say(f"{name} {why}: it runs again, and what it left is kept as {aside.name}.")
 
 
 def discard(folder: Path) -> None:

@@ -37,6 +37,7 @@ class Sweep:
         self._folders = sweeps.items(self.folder, self.last)
         self._first = sweeps.first(self.spec["keys"])
         self._ended: dict[int, Status] = {}
+        self._jobs: dict[int, Job] = {}  # those whose state was asked for: a new one checks its folder first
 
     @property
     def id(self) -> str:
@@ -75,7 +76,12 @@ class Sweep:
 
     def _status(self, i: int) -> Status:
         gone = Status("lost", "Its folder is gone.", "Call map() again: it runs then.")
-        return self[i].status if self.here(i) else gone
+        if not self.here(i):
+            return gone
+        first = self._first[i]
+        if first not in self._jobs:
+            self._jobs[first] = self[i]
+        return self._jobs[first].status
 
     @property
     def status(self) -> Status:

@@ -89,8 +89,8 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     """Running for as long as the launcher holds its lock; Lost when it let go without writing an end."""
     waits = sweeps.is_item(folder) and layout.held(sweeps.sweep_of(folder))  # asked first: it may begin now
     if layout.held(folder):
-        what = waiting.now(folder) or f"It runs on {backend['host']}."
-        return Status("running", what, source="launcher")
+        what, step = waiting.now(folder) or (f"It runs on {backend['host']}.", "")
+        return Status("running", what, step, source="launcher")
     if waits and not RunFolder(folder).backend.exists():
         return ended(folder) or Status("pending", "It waits for its turn in the sweep.", source="queue")
     return lost(folder)

@@ -144,7 +144,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     if row.ending is None:
         now, words = ("pending", f"{found}, {reason}") if found in WAITING else ("running", found)
         if now == "running" and (waits := waiting.now(folder)):
-            row = dataclasses.replace(row, what=waits)
+            row = dataclasses.replace(row, what=waits[0], step=waits[1])
         return _remember(folder, now, states.reason(reason, partitions) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
         return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")

@@ -32,9 +32,9 @@ LEGEND = """\
 ← names the site file, the variable or the argument of submit that decides a line. An argument is what the
 student's notebook gives, or its default. Lines without ← are the same in every job."""
 LIMITS = """\
-Not tested: limits of accounts and QOS (a job over them waits in the queue), and the site's own lines and
-launcher, which --test-only does not run. `python -m cluster doctor --run` runs small jobs.
-Administrators find all settings in cluster/staff/SITE.md."""
+Not tested: limits of accounts and QOS (without DenyOnLimit, a job that exceeds one waits in the queue), and
+the site's own lines and launcher, which --test-only does not run. `python -m cluster doctor --run` runs small
+jobs. Administrators find all settings in cluster/staff/SITE.md."""
 
 
 def example() -> None:
@@ -74,7 +74,9 @@ def _trial(script: str, p: Plan) -> tuple[bool, str]:
     )
     words = " ".join(line.removeprefix("sbatch: ") for line in answer.strip().splitlines())
     words = f"sbatch --test-only {'accepts' if good else 'refuses'} it: {words or 'without a message'}"
-    return good, words if good else f"{words}\nChange what ← names behind the line of which Slurm complains."
+    if not good:
+        words += "\nChange the setting that ← names in the line that Slurm complains about."
+    return good, words
 
 
 def _has_gpus() -> bool:

@@ -17,6 +17,7 @@ UNEQUAL = (
     "All ranks must call the same collectives equally often: give each rank the same number of batches, "
     "the same validation_data and the same callbacks, and call evaluate() on all ranks or on none."
 )
+LOOK = "job.stacks() shows where each rank is in the code; job.cancel() ends the job."
 
 
 class Location(TypedDict):
@@ -42,15 +43,15 @@ def waiting_ranks(folder: Path) -> set[int]:
     return {r for r, p in found.items() if p and not p["computing"]}
 
 
-def now(folder: Path) -> str:
-    """What a running job says while ranks wait: since when, where, and for which ranks; "" if none does."""
+def now(folder: Path) -> tuple[str, str] | None:
+    """(what is shown of a running job while ranks wait: how long, where, for which ranks; the next step)."""
     run = RunFolder(folder).read_run()
     found, at = locations(folder, run["ranks"]), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in found.values()):
-        return ""
+        return None
     ranks = range(run["ranks"])
     records = [files.read_json(RunFolder(folder).rank(r)) or {"rank": r} for r in ranks]
-    return describe(records, found, at, running=True)
+    return describe(records, found, at, running=True), f"{LOOK} {UNEQUAL}" if len(records) > 1 else LOOK
 
 
 def describe(
