@@ -46,7 +46,7 @@ def stuck(job, monkeypatch, table=False):
     """
     monkeypatch.setattr("cluster.jobs.state.waiting.SHOWN_AFTER", 0.0)
     what = wait_until(lambda: s.what if (s := job.status).what.count("has ") == 2 or s.ended else "")
-    waits = re.compile(re.sub(r"\d+ s", r"\\d+ s", re.escape(what)))
+    waits = re.compile(re.sub(r"\d+\\ s", r"\\d+ s", re.escape(what)))
     card = html.unescape(job._repr_html_())
     assert waits.search(card) and "job.stacks()" in card and "same number of batches" in card
     assert not table or waits.search(html.unescape(jobs(active=True)._repr_html_()))
