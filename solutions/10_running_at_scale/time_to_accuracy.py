@@ -1425,7 +1425,7 @@ assert bound >= TARGET, "with other seeds and images the target is not reached s
 # Other images may be easier or harder than the public ones. Here they are easier: with
 # ten recipes that we tried, the mean accuracy on the hidden images was 0.7 to 1.3
 # points above that on the public ones, 1.0 on average. This difference and the spread
-# of the seeds decide where your interval should be and how wide. If you kept the best
+# of the seeds determine the centre and the width of your interval. If you kept the best
 # of many recipes, expect slightly less.
 #
 # `seal` turns recipe and prediction into a commitment: a string that fits no other
