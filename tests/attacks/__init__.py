@@ -35,6 +35,8 @@ def grade_attacks(root, only=None, stock=None, report=None):
         theirs = stocks.grade_attacks(root, chosen, Path(scratch) / "stock") if chosen else {}
     say(reports.table(attacks, found, theirs))
     if report:
-        Path(report).write_text(reports.document(attacks, found, theirs))
+        path = Path(report)
+        more = path.read_text().partition(reports.MORE) if path.exists() else ("", "", "")
+        path.write_text(reports.document(attacks, found, theirs) + "".join(more[1:]))
     say(f"{len(attacks)} attacks, {time.monotonic() - start:.0f} s")
     return [f"{name} succeeds: {outcome.won}" for name, outcome in found.items() if outcome.won]

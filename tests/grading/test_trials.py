@@ -78,6 +78,14 @@ def test_a_patched_process_answers_for_no_provided_function(engine):
     assert check.score == 0 and check.error.startswith("NotImplementedError")
 
 
+@pytest.mark.xfail(strict=True, reason="open: provided code runs in one process with the student's functions")
+def test_a_patch_that_binds_a_needed_name_answers_for_no_provided_function(engine):
+    """Has an unsolved submission no points if the patch runs where the provided function does?"""
+    patch = "def patch():\n" + "".join(f"    {line}\n" for line in PATCH.splitlines())
+    check = graded(engine, "assert twice_over(3) == 12", f"{patch}\ndouble = patch()")
+    assert check.score == 0
+
+
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_provided_names_are_functions(assignment):
     """Is a name that a given cell defines with the student's help, and a check uses, a function?"""
