@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cluster.staff.hub import daemons
+from cluster.staff.hub import daemons, start_hub
 from cluster.staff.services import locked
 from tests.bench.classroom import ASSIGNMENT, tiny
 
@@ -292,6 +292,16 @@ def test_the_class_page_is_for_instructors(ben, ines):
     link = f'href="/services/{COURSE}/course/class"'
     homes = [person.get(f"{person.base}/hub/home").text for person in (ines, ben)]
     assert [link in text for text in homes] == [True, False]
+
+
+def test_a_class_that_computes_does_not_hold_the_pages_up(hub, ada):
+    """Have hub, proxy and class page a larger part of the CPU than a student's kernel?"""
+    if not Path("/proc/self/autogroup").exists():
+        pytest.skip("this kernel does not divide the CPU among sessions")
+    parts = json.loads((hub.state / "processes.json").read_text())
+    shares = [Path(f"/proc/{parts[name]['pid']}/autogroup").read_text() for name in start_hub.AWAITED]
+    assert all(share.endswith(" nice -10\n") for share in shares), shares
+    assert ada.cell("print(open('/proc/self/autogroup').read())")[1].endswith(" nice 0\n\n")
 
 
 def test_what_is_others_stays_closed(hub, ada, ben, ines):

@@ -1,0 +1,98 @@
+"""A class of 450 people on a real hub: accounts, submissions and rows of the gradebook, but no servers."""
+
+import json
+import os
+import secrets
+import shutil
+import time
+
+import pytest
+
+from cluster.staff.hub import daemons
+from tests.bench.classroom import ASSIGNMENT, tiny
+
+from .hub import COURSE, PREFIX, Hub
+
+pytestmark = [pytest.mark.hub, pytest.mark.servers, pytest.mark.timeout(3000)]
+FULL_SCORES = """
+import sys
+from cluster.staff.course import Course, opened
+with opened(Course(".")) as book:
+    for student in list(book.students):
+        row = book.update_or_create_submission(sys.argv[1], student.id)
+        for grade in (grade for work in row.notebooks for grade in work.grades):
+            grade.auto_score, grade.needs_manual_grade = grade.cell.max_score, False
+    book.db.commit()
+"""
+SIZES = 90, 450  # people: a step that costs more per person in the larger class is slower than linear
+
+
+def submit(hub, students):
+    """Put a solved assignment of each student into the exchange, as nbgrader does."""
+    released = hub.state / "exchange" / COURSE / "outbound" / ASSIGNMENT
+    notebook = json.loads((released / "doubling.ipynb").read_text())
+    [cell] = [cell for cell in notebook["cells"] if "def double" in "".join(cell["source"])]
+    cell["source"] = "def double(x):\n    return 2 * x\n"
+    for name in students:
+        now = time.strftime("%Y-%m-%d %H:%M:%S.000000 UTC", time.gmtime())
+        target = released.parents[1] / "inbound" / f"{PREFIX}{name}+{ASSIGNMENT}+{now}+{secrets.token_hex(6)}"
+        shutil.copytree(released, target)
+        (target / "doubling.ipynb").write_text(json.dumps(notebook))
+        (target / "submission_secret.txt").write_text(secrets.token_hex(64))
+        (target / "timestamp.txt").write_text(now)
+        for path in (target, *target.iterdir()):
+            shutil.chown(path, PREFIX + name, PREFIX + name)
+
+
+def test_a_class_of_450(tmp_path, capsys):
+    """Do start, sync, collect, grading, class page, export, drop and stop work for all, at what cost?"""
+    if why := daemons.missing():
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"the hub is part of CI: {why}")
+        pytest.skip(f"no hub can be started here: {why}")
+    hub, size = Hub(tiny(tmp_path)), 0
+    students = [f"s{n:03}" for n in range(SIZES[-1] - 1)]
+    page = f"/course/class/assignment?of={ASSIGNMENT}"
+
+    def timed(step, people, call, *arguments, **more):
+        began, before = time.monotonic(), os.times()
+        found, after = call(*arguments, **more), os.times()
+        cpu = sum(after[2:4]) - sum(before[2:4])  # of commands, and of all that they waited for
+        seconds = time.monotonic() - began
+        with capsys.disabled():
+            print(f"\n  {step:24} {people:4} people {seconds:8.2f} s, CPU {cpu:6.2f} s", end="", flush=True)
+        return found
+
+    def sync(names, **roles):
+        hub.enrol(**dict.fromkeys(names, "student") | {"ines": "instructor"} | roles)
+        return hub.do("sync", hub.roster, "--yes")
+
+    try:
+        for people in SIZES:
+            before, size = size, people
+            some = students[: size - 1]
+            hub.enrol(**dict.fromkeys(some, "student"), ines="instructor")
+            if not before:
+                timed("start: a new hub", size, hub.start)
+                ines = hub.person("ines")
+                ines.log_in()
+                ines.release()
+            else:
+                timed("sync: new people", size - before, sync, some)
+            assert f"{size} people, 0 changes" in timed("start: nothing new", size, hub.start)
+            assert "s000: now instructor" in timed("sync: a new role", size, sync, some, s000="instructor")
+            assert "s000: now student" in sync(some)
+            submit(hub, some)
+            assert f"{len(some)} collected" in timed("collect", size, hub.grade, "collect", ASSIGNMENT)
+            hub.run(hub.grader, "python", "-c", FULL_SCORES, ASSIGNMENT)  # tests.bench has what grading costs
+            shown = timed("class page", size, ines.formgrader, "GET", page).text
+            assert all(f"{PREFIX}{name}" in shown for name in some)
+            assert timed("export", size, hub.marks) == {PREFIX + name: 3 for name in some}
+        gone = timed("sync: 300 dropped", 300, sync, students[300:])
+        assert gone.count(": out of the hub") == gone.count(": locked, the home is kept") == 300
+        timed("stop", size, hub.do, "stop")
+        assert "150 people, 0 changes" in timed("start: after stop", 150, hub.start)
+        back = timed("sync: 300 back", 300, sync, students)
+        assert back.count(": student") == 300 and len(hub.marks()) == len(students)
+    finally:
+        timed("stop --purge", size, hub.remove)
