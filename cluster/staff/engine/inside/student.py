@@ -194,9 +194,9 @@ class Server:
     def call(self, request: dict[str, Any]) -> dict[str, Any]:
         args, kwargs = self.unpack(request["args"]), self.unpack(request["kwargs"])
         given = list(arrays_in([args, kwargs]))
-        before = [a.tobytes() for a in given]
+        before = [(a.shape, a.tobytes()) for a in given]
         result = self.objects[request["object"]](*args, **kwargs)
-        changed = [[i, self.pack(a)] for i, a in enumerate(given) if a.tobytes() != before[i]]
+        changed = [[i, self.pack(a)] for i, a in enumerate(given) if (a.shape, a.tobytes()) != before[i]]
         return self.value(result) | {"changed": changed}
 
     def get(self, request: dict[str, Any]) -> dict[str, Any]:
