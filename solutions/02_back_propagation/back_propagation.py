@@ -13,32 +13,53 @@
 # %% [markdown]
 # # Assignment 02: back-propagation and SGD
 #
-# A network learns because each of its numbers is told in which direction it should change. Back-propagation
-# computes these directions, layer by layer from the end. One of them may be wrong, and the loss falls all the
-# same. **How do you make a network learn, and how do you know that its gradients are right?**
+# A network learns because each parameter moves in a direction that lowers the loss.
+# Back-propagation computes these directions, layer by layer, starting with the last
+# layer. If one of them is wrong, the loss often falls anyway. **How do you make a
+# network learn, and how do you know that its gradients are right?**
 #
-# You will
+# In this assignment you
 #
-# - build an instrument that finds wrong gradients, and knows when it cannot tell,
-# - write the layers of a network forwards and backwards: dense, ReLU, softmax with cross-entropy,
-# - send the gradient through three layers, a convolution among them,
-# - put SGD together from its four steps, sample, forward, backward, update, with momentum,
-# - train to a stated accuracy within a stated number of updates, and see what wrong gradients do to it.
+# - build a gradient checker that finds wrong gradients and reports when it cannot
+#   decide,
+# - write the forward and backward pass of three layers: dense, ReLU, and softmax with
+#   cross-entropy,
+# - propagate the gradient through a network of three layers, one of them a convolution,
+# - build SGD with momentum from its four steps: sample, forward, backward, update,
+# - train to a given accuracy in a given number of updates, and measure what wrong
+#   gradients cost.
 #
-# The background is lecture 02, whose network has two layers, no convolution, and is written in one piece.
-# There are 25 points: 23 in 20 checks, and 2 for an answer in your own words. Fill the holes marked `YOUR
-# CODE HERE`, run the free cell below each, then the checks; a check that fails says what it saw. Some checks
-# also try cases that are not shown. All of it is NumPy.
+# The background is lecture 02. Its network has two dense layers and is written as one
+# function; here each layer is a function of its own.
+#
+# What you submit:
+#
+# - *Blanks*: 11 cells marked `YOUR CODE HERE`, most of them one to five lines, and one
+#   written answer.
+# - *Points*: 25. The gradient checker has 5, the layers 7, the network 3, SGD 7, the
+#   recipe 1 and the written answer 2.
+# - *Graded automatically*: 23 points, in 20 checks. Most checks also have hidden tests
+#   with other inputs.
+# - *Graded by hand*: 2 points, for the written answer in section 9.
+# - *Time*: 4 to 6 hours. Section 1 takes 1.5 to 2 hours, sections 2 to 4 together 1 to
+#   1.5, section 5 about 0.5 to 1, sections 6 to 8 together 1, and section 9 half an
+#   hour. This is the authors' plan for someone who has read lecture 02; no student's
+#   time was measured.
+#
+# A *check* is a cell of autograder tests. Fill in a blank, run the scratch cell below
+# it, then the checks. A failed check states what it found. All of it is NumPy.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
-# | N | images of a batch | C1, C2 | numbers into and out of a dense layer |
-# | H, W, C | height, width, channels of an image | K, k | filters, each k × k |
-# | L | the loss | dy | ∂L/∂y, an array of the shape of y |
+# | N | images in a batch | C1, C2 | inputs and outputs of a dense layer |
+# | H, W, C | height, width, channels | K, k | number of filters, each k × k |
+# | L | loss | dy | ∂L/∂y, an array of the shape of y |
 # | η | learning rate | m | momentum |
 #
-# All functions keep the dtype of their arrays (float32 in, float32 out) and leave what they are given
-# unchanged.
+# Two rules hold for all your functions. They keep the precision of their arrays:
+# float32 in, float32 out, and nothing is computed in a lower precision in between. And
+# they leave their arguments unchanged, including the shapes of arrays and the entries
+# of dictionaries.
 
 # %% given="setup"
 import contextlib
@@ -55,12 +76,15 @@ UPDATES, BATCH, TARGET = 200, 32, 0.70  # the accuracy to reach with so many upd
 
 
 def integers(*shape):
-    """Random whole numbers from -4 to 4 as float64: sums of them are exact, so they can be compared."""
+    """Random integers from -4 to 4, as float64: their sums are exact."""
     return rng.integers(-4, 5, shape).astype(np.float64)
 
 
 def expect_near(got, want, hints, name):
-    """As `expect`, for values that were found by small steps: they agree within 1e-6 of the largest."""
+    """Compare `got` with derivatives found by small steps, as `expect` does.
+
+    Each value may differ by 1e-6 of the largest one.
+    """
 
     def near(wrong):
         return np.shape(got) == np.shape(wrong) and np.allclose(got, wrong, 0, 1e-6 * np.abs(wrong).max())
@@ -70,28 +94,37 @@ def expect_near(got, want, hints, name):
 
 
 # %% [markdown]
-# ## 1. An instrument for gradients
+# ## 1. A gradient checker
 #
-# The slope of the loss between two points near x should be what the gradient says. How near? With a step h
-# the slope has two errors. The curve bends, which costs more the larger h is. And the loss carries a rounding
-# error of about ε·|L|, with ε the spacing of numbers around 1 in the precision in which it was computed,
-# which costs about ε·|L|/h, more the *smaller* h is.
+# Between two points near x, the slope of the loss should agree with the gradient. How
+# near should they be? A slope that is computed with a step h has two errors:
 #
-# A gradient checker is given a *tolerance*: differences of that size matter. So it can choose its step: **the
-# one at which rounding costs a tenth of the tolerance**, h = 10·ε·max(1, |L|) / tolerance. Three details
-# decide whether you can trust it:
+# - The loss is curved. This error grows with h.
+# - The loss is rounded. Its rounding error is about ε·|L|, where ε is the spacing of
+#   numbers near 1 in the precision in which the loss was computed. In the slope this
+#   becomes about ε·|L|/h, which grows as h gets *smaller*.
 #
-# - *Kinks.* ReLU has one at 0. A step across a kink mixes two slopes, so no step should be longer than it
-#   must be. If x lies on the kink itself, the slopes to its left and to its right differ for every h, and
-#   any value between them is a right answer. So compute both slopes.
-# - *The step that was taken.* x + h is rounded, too: if x is 200 in float32, its neighbours are 0.000015
-#   away. Take a step of at least 100 such spacings (`np.spacing`), and divide by the step that was really
-#   taken.
-# - *The limit.* If h would have to be longer than `largest`, the curve bends too much on the way and no
-#   verdict is possible. An instrument has to say so.
+# A gradient checker gets a *tolerance*, the largest error that is acceptable. From the
+# tolerance it can choose the step: **rounding may use up a tenth of the tolerance**, so
+# h = 10·ε·max(1, |L|) / tolerance. Three details decide whether the verdict can be
+# trusted:
 #
-# **Predict.** A loss of 2.3 is computed in float32. With which tolerance can its gradient just be checked, if
-# steps of at most 0.01 are allowed? And in float64? Write your numbers down here; they are not graded.
+# - *Kinks.* ReLU has a kink at 0. A step across a kink mixes two slopes, so do not take
+#   longer steps than necessary. If x lies exactly on the kink, the slopes on its left
+#   and on its right differ for every h, and any value between them is a valid gradient.
+#   So compute both slopes.
+# - *The step actually taken.* x + h is rounded, too: float32 numbers near 200 are
+#   0.000015 apart. Take a step of at least 100 such spacings, and divide by the step
+#   actually taken. `np.spacing(x)` returns the spacing with the sign of x, so use its
+#   absolute value.
+# - *The limit.* If h would exceed `largest`, the curvature is too large on the way, and
+#   no verdict is possible. The checker must report this.
+#
+# Even so, the verdict is uncertain for an error that nearly equals the tolerance.
+#
+# **Predict.** A loss of 2.3 is computed in float32, and steps may not exceed 0.01. What
+# is the smallest tolerance for which the checker still reaches a verdict? And what is
+# it in float64? Enter your predictions; they are not graded.
 
 # %%
 predicted_float32 = None
@@ -100,15 +133,17 @@ predicted_float64 = None
 
 # %% solution="check_gradient"
 def check_gradient(loss, x, gradient, tolerance, largest=0.01):
-    """Is this array the gradient of a loss at x? Returns "right", "wrong" or "undecided".
+    """Return whether an array is a loss's gradient: "right", "wrong" or "undecided".
 
-    loss       a function of one array like x; returns a number, whose dtype is the precision in which it was
-               computed (float32 or float64, whatever x is)
-    x          array of floats, any shape
-    gradient   what is claimed to be ∂loss/∂x, an array of the same shape
-    tolerance  "right" if no entry is further than this from the derivative (on a kink: from the nearest value
-               between the slopes to its left and its right), "wrong" if any is, or is no number
-    largest    longest step in one entry; "undecided" if rounding asks for a longer one
+    loss       a function of one array like x that returns a number; the dtype of this
+               number is the precision in which it was computed (float32 or float64,
+               whatever the dtype of x is)
+    x          an array of floats, of any shape
+    gradient   the array to check, of the same shape as x
+    tolerance  "right" if every entry is within this distance of the derivative (on a
+               kink: of the nearest value between the slopes on its left and right);
+               "wrong" if an entry is further away, or is NaN
+    largest    the longest step in one entry; "undecided" if h is longer
     """
     assert gradient.shape == x.shape, f"a gradient of shape {gradient.shape} at x of shape {x.shape}"
     ### BEGIN SOLUTION
@@ -132,17 +167,19 @@ def check_gradient(loss, x, gradient, tolerance, largest=0.01):
 
 
 # %% [markdown]
-# A free look: the sum of the sines has the cosines as its gradient. What do you expect of each line?
+# Try it on a sum of sines, whose gradient is the cosines. Each line of the output has a
+# right gradient and one that is off by five tolerances. Which of the four lines should
+# report "undecided"?
 
 
 # %% given="waves"
 def waves(x):
-    """A loss that bends: 5 more than the sum of the sines of all entries."""
+    """A curved loss: 5 plus the sum of the sines of all entries."""
     return 5 + np.sum(np.sin(x))
 
 
 def waves_in_float32(x):
-    """The same, computed in float32."""
+    """The same loss, computed in float32."""
     return np.float32(5) + np.sum(np.sin(x.astype(np.float32)))
 
 
@@ -156,7 +193,7 @@ for tolerance in (1e-2, 1e-6):
         )
 
 # %% check="checker-catches" points=2 see="2.3"
-"""Wrong gradients are called wrong, a right one of the same loss is not (2 points)."""
+"""Wrong gradients are found, a right one of the same loss is accepted (2 points)."""
 angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4], [0.9, -0.2, 1.6]])
 right = np.cos(angles)
 entry = np.zeros((3, 3))
@@ -196,7 +233,7 @@ for shape in [(5,), (2, 1, 7), (6, 5)]:
 ### END HIDDEN TESTS
 
 # %% check="checker-passes" points=1 see="2.3"
-"""Right gradients of steep curves, and at large x, are called right; wrong ones of these wrong (1 point)."""
+"""The step suits steep losses and large x (1 point)."""
 steep = np.array([0.002, -0.001, 0.0005])
 slope = 1000 * np.cos(1000 * steep)
 for gradient, want in [(slope, "right"), (slope + 0.02, "wrong")]:
@@ -237,11 +274,11 @@ for error, want in [(0, "right"), (0.2, "wrong")]:  # 0.7 · x is rounded as x i
 ### END HIDDEN TESTS
 
 # %% check="checker-near-a-kink" points=1 see="2.3"
-"""Beside a kink the slope is that of x's own side; on it, all between the two slopes is right (1 point)."""
+"""Beside a kink one slope is right, on it any value between the two (1 point)."""
 
 
 def hinges(x):
-    """ReLU of each entry, the entries weighted by 1, 2, 3 …"""
+    """1 plus the ReLUs of all entries, weighted by 1, 2, 3 …"""
     return 1 + np.sum(np.arange(1, x.size + 1) * np.maximum(x, 0))
 
 
@@ -275,7 +312,7 @@ for gradient, want in [
 ### END HIDDEN TESTS
 
 # %% check="checker-knows-its-limit" points=1 see="2.3"
-"""In float32 a coarse tolerance can be decided, a fine one cannot, and the verdict says so (1 point)."""
+"""If h exceeds the longest step allowed, the verdict is "undecided" (1 point)."""
 angles = np.array([0.3, 1.2, -0.7, 2.1])
 right = np.cos(angles)
 for loss, x, tolerance, want in [
@@ -318,7 +355,7 @@ assert found == "undecided", f"steps of at most 1e-7 in float32: {found}, expect
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And your prediction? With h = 0.01 the tolerance is 10·ε·2.3 / 0.01.
+# Compare your prediction: with h = 0.01, the tolerance is 10·ε·2.3 / 0.01.
 
 # %%
 for dtype, predicted in [(np.float32, predicted_float32), (np.float64, predicted_float64)]:
@@ -326,14 +363,18 @@ for dtype, predicted in [(np.float32, predicted_float32), (np.float64, predicted
     print(f"{dtype.__name__}: tolerance {finest:.1e}; predicted {predicted}")
 
 # %% [markdown]
+# The ratio of the two lines is that of the two ε, about 5 · 10⁸: this is why gradients
+# are checked in float64.
+#
 # ## 2. A dense layer
 #
-# Each output is a weighted sum of all inputs of an image, and a bias. This is slow, and right:
+# Each output is a weighted sum of all inputs of an image, plus a bias. The definition
+# as code is correct but slow:
 
 
 # %% given="dense-definition"
 def dense_by_definition(x, w, b):
-    """A dense layer, straight from its definition. x (N, …) with C1 numbers an image, w (C1, C2), b (C2,)."""
+    """A dense layer by its definition: x (N, …), w (C1, C2), b (C2,): y (N, C2)."""
     y = np.empty((len(x), w.shape[1]), x.dtype)
     for n in range(len(x)):
         for j in range(w.shape[1]):
@@ -342,7 +383,7 @@ def dense_by_definition(x, w, b):
 
 
 def differences(loss, x, step=1.0):
-    """∂loss/∂x by central differences, entry by entry; exact with any step where the loss is linear."""
+    """∂loss/∂x by central differences, entry by entry; exact if the loss is linear."""
     gradient = np.empty(x.shape)
     for place in np.ndindex(x.shape):
         up, down = x.copy(), x.copy()
@@ -353,13 +394,17 @@ def differences(loss, x, step=1.0):
 
 
 # %% [markdown]
-# Write it as one matrix product. Where the layer follows a convolution, x is (N, H, W, C); its numbers are
-# then read in the order in which they lie in memory.
+# Write the layer as one matrix product. If it follows a convolution, x has the shape
+# (N, H, W, C); the numbers of an image are then read in the order in which they lie in
+# memory.
 
 
 # %% solution="dense"
 def dense(x, w, b):
-    """A dense layer: images x (N, …) of C1 numbers each, weights w (C1, C2), biases b (C2,): y (N, C2)."""
+    """A dense layer: y (N, C2) of images x (N, …) with C1 numbers each.
+
+    w (C1, C2) are the weights, b (C2,) the biases.
+    """
     assert x[0].size == len(w), f"images of {x[0].size} numbers meet weights for {len(w)}"
     ### BEGIN SOLUTION
     y = x.reshape(len(x), -1) @ w + b
@@ -369,13 +414,14 @@ def dense(x, w, b):
 
 
 # %% [markdown]
-# Two images of three numbers, two outputs. By hand first.
+# Two images of three numbers, two outputs. Compute the result by hand first; each row
+# of the output belongs to one image.
 
 # %%
 print(dense(np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])))
 
 # %% check="dense-forward" points=1 see="2.2"
-"""Sums over the inputs of an image, the bias once; images may be (N, H, W, C) (1 point)."""
+"""Weighted sums, the bias added once; images may have several axes (1 point)."""
 x, w, b = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])
 expect(
     dense(x, w, b),
@@ -414,15 +460,16 @@ expect(dense(x, w, b), dense_by_definition(x, w, b), name="dense of float32")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Backwards: the layer above hands back dy = ∂L/∂y. Which product of two of the matrices x, w, dy has the
-# shape of w, which that of x? The loss says whether it is a mean over the batch; the layer only adds up.
+# Backward: the layer above passes down dy = ∂L/∂y. Which product of two of the matrices
+# x, w and dy has the shape of w, and which has the shape of x? Whether the loss is a
+# mean over the batch is decided by the loss; this layer only sums.
 
 
 # %% solution="dense_gradient"
 def dense_gradient(dy, x, w):
     """Gradients of a dense layer: dx of the shape of x, dw (C1, C2), db (C2,).
 
-    dy (N, C2) is ∂L/∂y; x (N, …) and w (C1, C2) are what dense() was given.
+    dy (N, C2) is ∂L/∂y; x (N, …) and w (C1, C2) are the arguments of dense().
     """
     assert dy.shape == (len(x), w.shape[1]), f"dy has shape {dy.shape}; y has {(len(x), w.shape[1])}"
     ### BEGIN SOLUTION
@@ -436,7 +483,9 @@ def dense_gradient(dy, x, w):
 
 
 # %% [markdown]
-# Does your instrument believe you? With L = Σ dy·y the layer is linear, so that any error is a wrong formula.
+# Does your gradient checker agree? With L = Σ dy·y the loss is linear in each argument,
+# so only rounding is left as an error. All three lines should say "right"; if one says
+# "wrong", its formula is wrong.
 
 # %%
 x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
@@ -446,7 +495,7 @@ print("dw", check_gradient(lambda w: np.sum(dy * dense(x, w, b)), w, dw, 1e-6))
 print("db", check_gradient(lambda b: np.sum(dy * dense(x, w, b)), b, db, 1e-6))
 
 # %% check="dense-weights" points=1 see="2.3"
-"""dw and db are what a step in each weight and each bias does to the loss (1 point)."""
+"""dw and db are the slopes of the loss in each weight and each bias (1 point)."""
 x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
 with unchanged(x=x, w=w, dy=dy):
     _, dw, db = dense_gradient(dy, x, w)
@@ -491,7 +540,7 @@ expect(db, np.einsum("nj->j", dy), name="db of large values in float32")
 ### END HIDDEN TESTS
 
 # %% check="dense-input" points=1 see="2.3"
-"""dx is what a step in each number of the images does to the loss, in the shape of x (1 point)."""
+"""dx is the slope of the loss in each number of the images (1 point)."""
 x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
 dx, _, _ = dense_gradient(dy, x, w)
 want = differences(lambda x: np.sum(dy * dense_by_definition(x, w, b)), x)
@@ -522,7 +571,8 @@ expect(dense_gradient(dy, x, w)[0], np.einsum("nj,ij->ni", dy, w), name="dx of l
 # %% [markdown]
 # ## 3. ReLU
 #
-# max(0, x), of each number by itself. On the kink, where x is 0, any slope from 0 to 1 would do; take 0.
+# ReLU computes max(0, x) of each number. At its kink, x = 0, any slope from 0 to 1 is
+# valid; use 0.
 
 
 # %% solution="relu"
@@ -536,7 +586,7 @@ def relu(x):
 
 # %% solution="relu_gradient"
 def relu_gradient(dy, x):
-    """∂L/∂x of y = relu(x), for dy = ∂L/∂y; all three have the same shape. The slope at x = 0 is 0."""
+    """∂L/∂x of y = relu(x), for dy = ∂L/∂y. The slope at x = 0 is 0."""
     assert dy.shape == x.shape, f"dy has shape {dy.shape}, x {x.shape}"
     ### BEGIN SOLUTION
     dx = np.where(x > 0, dy, np.zeros_like(dy))
@@ -548,7 +598,7 @@ def relu_gradient(dy, x):
 print(relu(np.array([-2.0, 0, 3])), relu_gradient(np.array([10.0, 20, 30]), np.array([-2.0, 0, 3])))
 
 # %% check="relu-both-ways" points=1 see="2.3"
-"""Negative numbers become 0, and nothing comes back through them, nor through 0 (1 point)."""
+"""Negative numbers become 0; the gradient is 0 unless x is positive (1 point)."""
 x, dy = np.array([[-2.0, 0.0], [3.0, -1.0], [0.5, 4.0]]), np.array([[10.0, 20], [30, 40], [-50, 60]])
 with unchanged(x=x, dy=dy):
     y, dx = relu(x), relu_gradient(dy, x)
@@ -583,23 +633,25 @@ expect(relu_gradient(small, small), np.array([0, 2], np.float32), name="relu_gra
 # %% [markdown]
 # ## 4. Softmax and cross-entropy
 #
-# The last layer's outputs are *logits* z, one for each class. Softmax makes probabilities of them, $p_j =
-# e^{z_j} / \sum_i e^{z_i}$, and the loss of an image is $-\ln p$ of its class; that of a batch is the mean.
-# Written down so, it breaks: e¹⁰⁰⁰ is infinite in float32 and in float64, and a p that has become 0 has no
-# logarithm.
+# The outputs of the last layer are *logits* z, one per class. Softmax turns them into
+# probabilities, $p_j = e^{z_j} / \sum_i e^{z_i}$. The loss of an image is $-\ln p$ of
+# its class; the loss of a batch is the mean. Computed literally, this fails: e¹⁰⁰⁰
+# overflows in float32 and in float64, and the logarithm of a p that was rounded to 0 is
+# −∞.
 #
-# Softmax does not change when the same number is subtracted from all logits of an image. Which number keeps
-# every exponential between 0 and 1? And what is the logarithm of the quotient, written without a quotient?
+# Softmax does not change if you subtract the same number from all logits of an image.
+# Which number keeps every exponential between 0 and 1? And how can you write the
+# logarithm of the quotient without a quotient?
 #
-# Derive the gradient with pencil and paper: ∂L/∂z has one short formula. It needs no logarithm.
+# Derive the gradient on paper: ∂L/∂z has a short formula, without a logarithm.
 
 
 # %% solution="softmax_cross_entropy"
 def softmax_cross_entropy(logits, labels):
-    """The loss of a batch, a number, and its gradient with respect to the logits, (N, classes).
+    """The loss of a batch, a number, and its gradient, an array like the logits.
 
-    logits (N, classes), labels (N,) whole numbers from 0 on. The loss is the mean over the images. Right for
-    logits of any size, in float32 as well.
+    logits (N, classes), labels (N,) integers from 0. The loss is the mean over the
+    images. Correct for logits of any size, also in float32.
     """
     assert labels.shape == logits.shape[:1], f"{len(labels)} labels for logits {logits.shape}"
     ### BEGIN SOLUTION
@@ -617,13 +669,15 @@ def softmax_cross_entropy(logits, labels):
 
 
 # %% [markdown]
-# Logits 0 and ln 3 are probabilities 1/4 and 3/4. What is the loss, if the second class is the right one?
+# The logits 0 and ln 3 give the probabilities 1/4 and 3/4. What is the loss if the
+# second class is correct? The first number printed should equal the last one, and the
+# two entries of the gradient should add up to 0.
 
 # %%
 print(softmax_cross_entropy(np.array([[0.0, np.log(3)]]), np.array([1])), -np.log(3 / 4))
 
 # %% check="loss-by-hand" points=1 see="2.2"
-"""-ln p of the right class, the mean over the images; equal logits have the loss ln(classes) (1 point)."""
+"""The mean of -ln p; equal logits have the loss ln(number of classes) (1 point)."""
 loss, _ = softmax_cross_entropy(np.zeros((4, 10)), np.array([0, 9, 3, 3]))
 expect(
     float(loss),
@@ -650,7 +704,7 @@ for N, classes in [(1, 3), (7, 2), (5, 12), (32, 10)]:
 ### END HIDDEN TESTS
 
 # %% check="loss-stable" points=1 see="2.2"
-"""Logits of ±1000 in float32: loss and gradient are right, not infinite, not cut off (1 point)."""
+"""Logits of ±1000 in float32: loss and gradient are finite and correct (1 point)."""
 logits = np.array([[1000, -1000, 0], [-1000, -1000, -1000], [1000, -1000, 0]], np.float32)
 for labels, want, by_hand in [
     ([0, 0, 0], np.log(3) / 3, [[0, 0, 0], [-2 / 9, 1 / 9, 1 / 9], [0, 0, 0]]),
@@ -679,11 +733,11 @@ for dtype, shift in [(np.float32, 500), (np.float64, 5000), (np.float32, -500)]:
 ### END HIDDEN TESTS
 
 # %% check="loss-gradient" points=1 see="2.3"
-"""dlogits is what a step in each logit does to the loss, for any number of images (1 point)."""
+"""dlogits is the slope of the loss in each logit, for any batch size (1 point)."""
 
 
 def loss_by_definition(logits, labels):
-    """The mean of -ln p, straight from the definition: right for small logits, and slow."""
+    """The mean of -ln p, by its definition: correct for small logits."""
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
 
@@ -711,10 +765,11 @@ assert softmax_cross_entropy(logits, labels)[1].dtype == np.float32, "float32 in
 # %% [markdown]
 # ## 5. Through three layers
 #
-# The network: a convolution with stride 2, ReLU, a dense layer, ReLU, a dense layer, logits. Its parameters
-# are a dictionary: filters `w1` (k, k, C, K) and biases `b1` (K,), then `w2`, `b2`, `w3`, `b3` of the two
-# dense layers. You wrote the convolution in assignment 01; here it is given, in yet another way: each place
-# in the window is one product of all images with one matrix of weights.
+# The network is a convolution with stride 2, ReLU, a dense layer, ReLU, and a dense
+# layer that returns the logits. Its parameters are a dictionary: filters `w1` (k, k, C,
+# K) and biases `b1` (K,), then `w2`, `b2`, `w3`, `b3` of the two dense layers. You
+# wrote the convolution in assignment 01; the one below uses one matrix product per
+# position in the window.
 
 
 # %% given="convolution"
@@ -722,7 +777,7 @@ STRIDE = 2
 
 
 def convolution(x, w, b):
-    """Images x (N, H, W, C), filters w (k, k, C, K), biases b (K,): y (N, H_out, W_out, K). No padding."""
+    """y (N, H_out, W_out, K) of images x (N, H, W, C), w (k, k, C, K) and b (K,)."""
     k = len(w)
     H_out, W_out = ((n - k) // STRIDE + 1 for n in x.shape[1:3])
     y = np.zeros((len(x), H_out, W_out, w.shape[3]), x.dtype) + b
@@ -734,7 +789,7 @@ def convolution(x, w, b):
 
 
 def convolution_gradient(dy, x, w):
-    """Gradients of a convolution for dy = ∂L/∂y: dx, dw, db, of the shapes of x, w and b."""
+    """Gradients of a convolution for dy = ∂L/∂y: dx, dw and db."""
     k, (_, H_out, W_out, K) = len(w), dy.shape
     dx, dw = np.zeros_like(x), np.empty_like(w)
     for i in range(k):
@@ -747,7 +802,7 @@ def convolution_gradient(dy, x, w):
 
 
 def new_parameters(seed, k=3, K=8, pixels=14, channels=1, hidden=32, classes=10, dtype=np.float32):
-    """Random weights (He et al. 2015) and biases of zero, for square images of `pixels` × `pixels`."""
+    """Random weights (He et al. 2015), zero biases; images have `pixels` × `pixels`."""
     draw = np.random.default_rng(seed)
     C1 = ((pixels - k) // STRIDE + 1) ** 2 * K
     shapes = {"w1": (k, k, channels, K), "w2": (C1, hidden), "w3": (hidden, classes)}
@@ -757,18 +812,20 @@ def new_parameters(seed, k=3, K=8, pixels=14, channels=1, hidden=32, classes=10,
 
 
 # %% [markdown]
-# Forwards first, and keep what the way back needs: which arrays are that, for each layer? Backwards each
-# layer takes dy of its output and hands on that of its input. One thing is easily forgotten: the
-# convolution's result is (N, H_out, W_out, K), and the dense layer's dx comes back in that shape.
+# Write the forward pass first, and keep the arrays that the backward pass needs: which
+# are they, for each layer? In the backward pass each layer receives dy of its output
+# and passes down dx of its input. The result of the convolution has the shape (N,
+# H_out, W_out, K), and `dense_gradient` returns its dx in that shape.
 
 
 # %% solution="loss_and_gradients"
 def loss_and_gradients(parameters, x, labels):
-    """The loss of the network on a batch, and its gradient with respect to each parameter.
+    """The loss of the network on a batch, and its gradients.
 
-    parameters {"w1", "b1", "w2", "b2", "w3", "b3"}, x (N, H, W, C), labels (N,). Use the seven functions
-    above: convolution, dense, relu, their gradients, softmax_cross_entropy.
-    Returns the loss, a number, and {the same names: arrays of the same shapes}.
+    parameters {"w1", "b1", "w2", "b2", "w3", "b3"}, x (N, H, W, C), labels (N,). Use
+    the seven functions above: convolution, dense and relu, the gradient of each, and
+    softmax_cross_entropy. Returns the loss, a number, and the gradients, a dictionary
+    with the names and shapes of the parameters.
     """
     w1, b1, w2, b2, w3, b3 = (parameters[name] for name in ("w1", "b1", "w2", "b2", "w3", "b3"))
     ### BEGIN SOLUTION
@@ -788,8 +845,9 @@ def loss_and_gradients(parameters, x, labels):
 
 
 # %% [markdown]
-# The instrument again, on a small network in float64. The images have black borders and the biases start at
-# zero, so some ReLUs sit exactly on their kink; your instrument knows what to do there.
+# Use your gradient checker again, on a small network in float64. The images have black
+# borders and the biases start at zero, so some ReLUs lie exactly on their kink; the
+# checker takes this into account. All six lines should say "right".
 
 # %%
 small = new_parameters(0, K=2, pixels=7, hidden=4, classes=3, dtype=np.float64)
@@ -806,8 +864,9 @@ for name, gradient in gradients.items():
 
 
 # %% [markdown]
-# The checks put derivatives by small steps in the place of your layers, so that a mistake there costs points
-# there only.
+# The checks of this section replace your layers by slow ones that compute their
+# gradients by small steps. So a mistake in a layer costs points in that layer's checks
+# only.
 
 
 # %% given="by-steps"
@@ -822,28 +881,28 @@ def dense_by_steps(dy, x, w):
 
 
 def relu_by_definition(x):
-    """ReLU, number by number."""
+    """ReLU, one number at a time."""
     return np.array([v if v > 0 else 0.0 for v in x.ravel()]).reshape(x.shape)
 
 
 def relu_by_steps(dy, x):
-    """The gradient of ReLU, by steps that are shorter than the way to the kink."""
+    """The gradient of ReLU, by steps shorter than the distance to the kink."""
     return differences(lambda x: np.sum(dy * relu_by_definition(x)), x, 1e-6)
 
 
 def small_loss(logits, labels):
-    """The mean of -ln p: right for small logits."""
+    """The mean of -ln p: correct for small logits."""
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
 
 
 def loss_by_steps(logits, labels):
-    """Loss and gradient of small logits, by steps."""
+    """The loss of small logits and its gradient, by steps."""
     return small_loss(logits, labels), differences(lambda s: small_loss(s, labels), logits, 1e-4)
 
 
 def network_by_definition(parameters, x, labels):
-    """The loss of the network, from the definitions of its layers."""
+    """The loss of the network, by the definitions of its layers."""
     p = parameters
     first = relu_by_definition(convolution(x, p["w1"], p["b1"]))
     second = relu_by_definition(dense_by_definition(first, p["w2"], p["b2"]))
@@ -852,7 +911,7 @@ def network_by_definition(parameters, x, labels):
 
 @contextlib.contextmanager
 def layers_by_definition():
-    """While the block runs, the layers are their definitions, and their gradients are found by steps."""
+    """In this block the layers are their definitions, with gradients by small steps."""
     with (
         watched("dense", dense_by_definition),
         watched("dense_gradient", dense_by_steps),
@@ -873,7 +932,7 @@ def network(seed, N, pixels, **sizes):
 
 
 def gradients_of(names, parameters, x, labels):
-    """The derivatives of the network's loss with respect to these parameters, by steps."""
+    """The derivatives of the network's loss in these parameters, by steps."""
     return {
         name: differences(
             lambda value, name=name: network_by_definition(parameters | {name: value}, x, labels),
@@ -947,7 +1006,7 @@ expect_near(gradients["w2"], want, {}, "a large gradient of w2")
 ### END HIDDEN TESTS
 
 # %% check="network-convolution" points=1 see="2.3"
-"""The gradients of the convolution, w1 and b1: through two ReLUs and a reshape (1 point)."""
+"""The gradients of the convolution, w1 and b1: through two ReLUs (1 point)."""
 parameters, x, labels = network(3, N=4, pixels=5, K=2, hidden=3, classes=3)
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters, x, labels)
@@ -973,17 +1032,18 @@ expect_near(gradients["w1"], want, {}, "a large gradient of w1")
 # %% [markdown]
 # ## 6. Sample and update
 #
-# Four steps make SGD: **sample** a batch, go **forward**, go **backward**, **update**. The two in the middle
-# are done.
+# SGD repeats four steps: **sample** a batch, **forward** pass, **backward** pass,
+# **update**. The two in the middle are done.
 #
-# *Sample.* In each epoch every image is seen once, in an order of its own; where the batch does not divide
-# the number of images, the last batch holds what is left. The order depends on seed and epoch, and on nothing
-# else, so that a run can be repeated: `np.random.default_rng([seed, epoch])` is a generator of that kind.
+# *Sample.* Each epoch visits every image once, in random order. If the batch size does
+# not divide the number of images, the last batch is smaller. The order depends on the
+# seed, the epoch and the number of images, and on nothing else, so that a run can be
+# repeated. `np.random.default_rng([seed, epoch])` is a generator with this property.
 
 
 # %% solution="batches"
 def batches(n, batch, seed, epoch):
-    """The batches of an epoch, a list of arrays of indices: `batch` of the n images, or what is left."""
+    """The batches of one epoch: a list of arrays, each of `batch` of the n indices."""
     assert n > 0 and batch > 0, f"batches of {batch} from {n} images"
     ### BEGIN SOLUTION
     order = np.random.default_rng([seed, epoch]).permutation(n)
@@ -997,7 +1057,7 @@ for epoch in range(2):
     print(epoch, batches(7, 3, seed=0, epoch=epoch))
 
 # %% check="batches-cover" points=1 see="2.4"
-"""Every image once an epoch; all batches are full but for the last (1 point)."""
+"""Each image once per epoch; only the last batch may be smaller (1 point)."""
 for n, batch in [(7, 3), (6, 3), (5, 8), (100, 32)]:
     found = [np.asarray(indices) for indices in batches(n, batch, seed=0, epoch=0)]
     expect(
@@ -1022,7 +1082,7 @@ for n, batch, seed, epoch in [(1, 1, 3, 0), (33, 32, 1, 5), (1000, 7, 2, 1), (3,
 ### END HIDDEN TESTS
 
 # %% check="batches-shuffled" points=1 see="2.4"
-"""Another order in each epoch and for each seed; the same one for the same (1 point)."""
+"""Another random order for each epoch and seed, and always the same one (1 point)."""
 
 
 def order_of(seed, epoch, n=384):
@@ -1055,20 +1115,20 @@ expect(order_of(2, 1), orders[2, 1], name="the order of a seed and an epoch, ask
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# *Update.* Momentum keeps a decaying sum of the gradients, one array u for each parameter w:
+# *Update.* Momentum keeps a decaying sum u of the gradients, one array per parameter w:
 #
 # $$ u \leftarrow m\,u + g, \qquad w \leftarrow w - \eta\,u. $$
 #
-# The learning rate stands outside of u, so that it can change from step to step; as long as it does not, the
-# lecture's velocity v is −η u.
+# The learning rate is not part of u, so that it can change from step to step. While it
+# is constant, the velocity v of the lecture equals −η u.
 
 
 # %% solution="update"
 def update(parameters, velocity, gradients, lr, momentum):
-    """One step of SGD with momentum: the new parameters and the new velocity, two new dictionaries.
+    """One step of SGD with momentum: two new dictionaries, parameters and velocity.
 
-    parameters, velocity and gradients are dictionaries of arrays with the same names, whatever these are;
-    velocity holds u. lr is η, momentum is m.
+    parameters, velocity and gradients are dictionaries of arrays with the same names,
+    in any order. velocity contains u, lr is η, momentum is m.
     """
     ### BEGIN SOLUTION
     velocity = {name: momentum * u + gradients[name] for name, u in velocity.items()}
@@ -1084,7 +1144,7 @@ for _ in range(3):
     print(w["w"], u["w"])
 
 # %% check="momentum-by-hand" points=1 see="2.4"
-"""Three steps by hand, the learning rate falls in the third; nothing that was given changes (1 point)."""
+"""Three steps by hand, the third with a lower learning rate (1 point)."""
 w, u, g = {"w": np.array([1.0, 0.0])}, {"w": np.zeros(2)}, {"w": np.array([1.0, -2.0])}
 found = []
 for lr in (0.1, 0.1, 0.01):
@@ -1138,18 +1198,18 @@ for array in [update(single, single, single, 0.1, 0.9)[i]["w"] for i in (0, 1)]:
 # %% [markdown]
 # ## 7. The four steps
 #
-# Now put them together. The velocity begins with zeros and lives as long as the training does; an epoch that
-# ends changes nothing but the order of the images. The training ends after `updates` updates, also in the
-# middle of an epoch.
+# Now combine them. The velocity starts at zero and is kept for the whole training run;
+# a new epoch changes the order of the images only. The run ends after exactly `updates`
+# updates, even in the middle of an epoch.
 
 
 # %% solution="train"
 def train(parameters, x, labels, updates, batch, lr, momentum, seed):
-    """SGD with momentum: the parameters after exactly `updates` updates, and the loss of each batch before
-    its update, a list.
+    """SGD with momentum: the parameters after `updates` updates, and a list of losses.
 
-    x (n, H, W, C), labels (n,). Epoch 0 is followed by epoch 1, and so on, as long as it takes. Use batches,
-    loss_and_gradients and update.
+    x (n, H, W, C), labels (n,). The list has the loss of each batch before its update.
+    Epoch 0 is followed by epoch 1, and so on. Use batches, loss_and_gradients and
+    update.
     """
     assert updates >= 0 and len(x) == len(labels), f"{len(x)} images, {len(labels)} labels, {updates} updates"
     ### BEGIN SOLUTION
@@ -1167,8 +1227,9 @@ def train(parameters, x, labels, updates, batch, lr, momentum, seed):
 
 
 # %% [markdown]
-# The images are from Fashion-MNIST, shrunk to 14 × 14 pixels, so that an update takes milliseconds. Its file
-# of 10,000 test images is enough here, cut in two: 3,000 images to train with, others to test with.
+# The images are from Fashion-MNIST, reduced to 14 × 14 pixels so that an update takes
+# milliseconds. Its 10,000 test images are enough here: we train on the first 3,000 and
+# test on the next 2,000.
 
 
 # %% given="pictures"
@@ -1180,7 +1241,7 @@ def pictures(first, count):
 
 
 def accuracy(parameters, x, labels):
-    """The share of the images that the network gets right."""
+    """The fraction of the images that the network classifies correctly."""
     p = parameters
     first = np.maximum(convolution(x, p["w1"], p["b1"]), 0)
     second = np.maximum(np.tensordot(first, p["w2"].reshape(*first.shape[1:], -1), 3) + p["b2"], 0)
@@ -1204,11 +1265,13 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# *The loss of each batch against the number of the update: it begins near ln 10 or above and falls, noisily,
-# since every batch has other images.*
+# *Figure: the loss of each batch against the number of the update. The dashed line, ln
+# 10, is the loss of equal logits. Look for two things: the curve should start near this
+# line or above it and fall below it within the first 50 updates; and it stays noisy,
+# because each batch has other images.*
 
 # %% check="four-steps" points=2 see="2.4"
-"""Sample, forward and backward, update, as often as asked: in this order, with these arguments (2 points)."""
+"""Sample, forward, backward, update, in this order (2 points)."""
 seen = []
 
 
@@ -1259,7 +1322,7 @@ expect([float(loss) for loss in losses], [11.0, 13.0, 15.0, 17.0], name="the los
 
 
 def no_update(parameters, velocity, gradients, lr, momentum):
-    """Nothing changes; what dtype the velocity has is noted."""
+    """Change nothing; record the dtype of the velocity."""
     seen.append(f"velocity {velocity['a'].dtype}")
     return parameters, velocity
 
@@ -1278,7 +1341,7 @@ for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5),
     parameters, velocity, want, done, epoch = dict(start), {"a": np.zeros(2)}, [], 0, 0
 
     def of_batch(parameters, x, labels):
-        """A loss that is different for each batch, and for each order of labels."""
+        """A loss that differs for each batch, and for each order of labels."""
         towards = (x.T @ (1.0 + labels)) / len(x)
         return np.sum((parameters["a"] - towards) ** 2), {"a": parameters["a"] - towards}
 
@@ -1288,7 +1351,7 @@ for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5),
         return {"a": parameters["a"] - lr * velocity["a"]}, velocity
 
     def some_batches(n, batch, seed, epoch):
-        """An order that depends on everything."""
+        """An order that depends on all arguments."""
         order = np.roll(np.arange(n), epoch + seed)
         return [order[i : i + batch] for i in range(0, n, batch)]
 
@@ -1313,13 +1376,13 @@ for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5),
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Does it learn? The check trains the whole network with your functions: 200 updates of 32 images, plain SGD
-# with a learning rate that is rather low, and more than 60% right among 2,000 images that it has not seen.
-# The hidden part does the same with other images and a better rate, wants more, and makes and counts the
-# updates itself.
+# Does the network learn? The next check trains it with all your functions: 200 updates
+# of 32 images, plain SGD with a rather low learning rate. More than 60% of 2,000 unseen
+# images must be classified correctly. The hidden tests use other images, a better
+# learning rate and a higher threshold, and they make and count the updates themselves.
 
 # %% check="network-learns" points=2 see="2.4"
-"""200 updates with all your functions teach the network to get 60% of unseen images right (2 points)."""
+"""After 200 updates, more than 60% of unseen images are correct (2 points)."""
 x, labels = pictures(0, 3_000)
 trained, losses = train(new_parameters(1), x, labels, UPDATES, BATCH, lr=0.01, momentum=0.0, seed=1)
 reached = accuracy(trained, *pictures(3_000, 2_000))
@@ -1335,7 +1398,7 @@ start, made = new_parameters(5), []
 
 
 def counted(parameters, velocity, gradients, lr, momentum):
-    """SGD with momentum, made here, from the parameters that the update before has left."""
+    """SGD with momentum, from the parameters of the previous update."""
     for name, value in (made[-1] if made else start).items():
         assert np.array_equal(parameters[name], value), f"{name} has changed between two updates"
     velocity = {name: momentum * u + gradients[name] for name, u in velocity.items()}
@@ -1355,16 +1418,17 @@ assert reached > 0.68, f"{reached:.1%} right on other images"
 # %% [markdown]
 # ## 8. A recipe
 #
-# In the same 200 updates of 32 images the network can do better: **at least 70%, as a mean of three trainings
-# with other initial weights and other orders.** You have two numbers to choose, the learning rate and the
-# momentum. Lecture 02 shows what too small and too large a rate do. One thought saves many trials: if the
-# gradient stays the same for a while, how far does u grow, and with which learning rate would plain SGD then
-# go as far?
+# With the same 200 updates of 32 images the network can reach **at least 70%, as the
+# mean of three training runs with different initial weights and orders.** Choose two
+# numbers, the learning rate and the momentum. Lecture 02 shows the effect of a learning
+# rate that is too low or too high. One idea saves many trials: if the gradient is
+# constant for a while, how large does u become, and which learning rate would plain SGD
+# need to move as far?
 
 
 # %% solution="recipe"
 def recipe():
-    """Learning rate and momentum with which 200 updates reach 70%: {"lr": float, "momentum": float}."""
+    """Learning rate and momentum for 200 updates: {"lr": float, "momentum": float}."""
     ### BEGIN SOLUTION
     chosen = {"lr": 0.02, "momentum": 0.9}
     ### END SOLUTION
@@ -1377,7 +1441,7 @@ for seed in range(2):
     print(f"seed {seed}: {accuracy(trained, x_test, labels_test):.1%} right, with {recipe()}")
 
 # %% check="recipe-reaches" points=1 see="2.4"
-"""With your two numbers, 200 updates of 32 images reach 70%, as a mean of three trainings (1 point)."""
+"""With your numbers, three training runs reach 70% on average (1 point)."""
 chosen = recipe()
 assert sorted(chosen) == ["lr", "momentum"], f"a recipe has lr and momentum, not {sorted(chosen)}"
 lr, momentum = float(chosen["lr"]), float(chosen["momentum"])
@@ -1420,11 +1484,12 @@ assert np.mean(reached) >= TARGET, f"{np.mean(reached):.1%} right, as a mean of 
 # %% [markdown]
 # ## 9. Does a wrong gradient show?
 #
-# Four faults that you put in yourself, three trainings of 60 updates with each, beside three without that
-# have the same initial weights and the same orders of the images. Each fault multiplies some gradients by a
-# number.
+# Now introduce four faults on purpose. Each one multiplies some gradients by a number.
+# For each fault there are three training runs of 60 updates, and three without a fault
+# that have the same initial weights and the same orders of the images.
 #
-# **Predict.** Which of these faults will you see in the accuracy? Write your guess down; it is not graded.
+# **Predict.** Which of these faults will be visible in the accuracy? Enter your
+# predictions; they are not graded.
 
 # %%
 my_guess = {
@@ -1445,7 +1510,7 @@ FAULTS = {
 
 
 def trained_with(share, right, seed):
-    """Accuracy after 60 updates, where the gradients that `right` computes are multiplied by their share."""
+    """The accuracy after 60 updates with the gradients of `right` times `factors`."""
 
     def faulty(parameters, x, labels):
         loss, gradients = right(parameters, x, labels)
@@ -1468,61 +1533,90 @@ for name, accuracies in found.items():
     print(f"{name:20} {' '.join(f'{a:.1%}' for a in accuracies)}   points beside none: {' '.join(less)}")
 
 # %% [markdown]
-# ### In your own words (2 points, read by a person)
+# Each line has the accuracies of three seeds, then their differences from the runs
+# without a fault, in percentage points. First look at how much the three accuracies of
+# the first line differ from each other; then compare the differences in the other lines
+# with that.
 #
-# **Which of the four faults would you have noticed by the accuracy alone, and which not? Why can a network
-# whose filters never learn, or whose gradient has a wrong factor, come so close?** And name one thing that
-# your gradient checker would *not* notice, although it spoils a training. About four sentences, with numbers
-# from your own table.
+# ### Written answer (2 points, graded by hand)
+#
+# Answer with numbers from *your own* table, in about six sentences:
+#
+# 1. Which of the four faults would you have noticed from the accuracy alone, and which
+#    not? Quote the spread of your three runs without a fault, and one fault of each
+#    kind.
+# 2. Why can a network whose filters never learn, or whose gradient has a wrong factor,
+#    come so close?
+# 3. Quote the line of *your* `check_gradient` that detects "hidden weights / 10". Then
+#    name a mistake that spoils training although your checker reports "right", and say
+#    why.
 
 # %% [markdown] explain="wrong-gradients-learn" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for which faults show, with numbers and a reason; half a point for why the rest
-# learns all the same; half a point for something that the checker cannot see. Language and length cost
-# nothing.
+# **Rubric.** The numbers are those of the student's own table. Language and length are
+# not graded.
 #
-# - *What shows*: the accuracies without a fault differ by some points from seed to seed (67% to 72% where
-#   this was written), and a student who trains once has nothing beside it. Filters that go uphill cost the
-#   most, 4 to 24 points, and would be noticed in most runs. Frozen filters (1 to 3 points), the last bias ×
-#   32 (1 to 7) and hidden weights / 10 (4 to 6) are mostly of the size of that spread: only the matched
+# | points | for |
+# |---|---|
+# | ½ | 1: the spread without a fault, a fault within it and one beyond it, as numbers |
+# | ½ | 2: the other layers have right gradients and can use random features |
+# | ¼ | 2: a positive factor is another learning rate for that parameter |
+# | ¼ | 3: a line of the student's own function that compares an entry with the slopes |
+# | ½ | 3: a mistake that the checker cannot detect, with the reason |
+#
+# - *Which faults show*: without a fault the accuracies differ by some percentage points
+#   from seed to seed (67% to 72% when this was written), and a student who trains once
+#   has nothing to compare with. Filters that go uphill cost the most, 4 to 24 points,
+#   and would be noticed in most runs. Frozen filters (1 to 3), the last bias × 32 (1 to
+#   7) and hidden weights / 10 (4 to 6) mostly lie within the spread: only the matched
 #   pairs show them.
-# - *Why it learns*: the other layers have right gradients, and learn to use whatever the layer below gives
-#   them, random filters too: their answers still differ from image to image. A wrong positive factor is
-#   another learning rate for that parameter: the direction is still downhill.
-# - *What the checker does not see*: whatever is wrong in the loss itself, as long as its gradient fits
-#   (labels mixed up against images, a forgotten ReLU in both directions, inputs not scaled), or is wrong in
-#   the update (learning rate, velocity, order of the images).
+# - *Why the rest learns*: the features of random filters still differ from image to
+#   image, so the dense layers can use them. With a wrong positive factor the direction
+#   is still downhill.
+# - *The line*: the comparison of `gradient[place]` with the two slopes and the
+#   tolerance, in whatever form. A tenth of the gradient is off by 0.9 of its value.
+# - *What the checker cannot detect*: anything wrong in the loss itself, as long as the
+#   gradient belongs to that loss (labels assigned to other images, a ReLU missing in
+#   both passes, inputs that are not scaled), and anything in the update (learning rate,
+#   velocity, order of the images).
 #
-# **Two points.** "Without a fault the three runs have 71, 67 and 72%. Only the uphill filters (-9, -24, -4)
-# fall out of that; with frozen filters (-3, -1, -2) I would have thought of the seed. The dense layers get
-# right gradients and make do with random filters, and a factor only changes the learning rate of one
-# parameter. If the labels do not belong to the images, the checker says right, since the gradient is that
-# of this loss."
+# **Two points.** "Without a fault my three runs have 71, 67 and 72%. Only the uphill
+# filters (-9, -24, -4) lie outside this spread; with frozen filters (-3, -1, -2) I
+# would have blamed the seed. The dense layers get right gradients and learn to use
+# random filters, and a factor only changes the learning rate of one parameter. `if
+# abs(g - slope) > tolerance` finds the tenth. If the labels belong to other images, the
+# checker says right, since the gradient is that of this loss."
 #
-# **One point.** "The filters uphill are noticed, they lose up to 24 points, the others do not, because the
-# other layers learn on." (No reason for the factor, nothing that the checker does not see.)
+# **One point.** "The uphill filters are noticed, they lose up to 24 points, frozen ones
+# not (-1 to -3, my runs differ by 5), because the other layers still learn." (Nothing
+# on the factor, no line, no mistake that the checker cannot detect.)
 #
-# **No point.** "All wrong gradients are noticed, because the loss does not fall." (The table says
-# otherwise.)
+# **No points.** "All wrong gradients are noticed, because the loss does not fall." (The
+# table says otherwise.)
 # ### END SOLUTION
 
 # %% [markdown]
 # ## What you have learned
 #
-# - A slope found by a step has two errors. The step follows from the tolerance, both sides of a kink have to
-#   be looked at, and in float32 there are questions that cannot be decided.
-# - The gradient of a dense layer is two matrix products and a sum; that of softmax with cross-entropy has one
-#   short formula. The loss holds the mean, the layers only add up.
-# - Back-propagation keeps what each layer was given, and runs the list of layers backwards.
-# - Sample, forward, backward, update is all there is to SGD. That it learns says little about its gradients.
+# - A slope computed with a step has two errors, and the tolerance determines the step.
+#   At a kink both slopes count, and in float32 some questions cannot be decided.
+# - The gradients of a dense layer are two matrix products and a sum; the gradient of
+#   softmax with cross-entropy has a short formula. The loss contains the mean, the
+#   layers only sum.
+# - Back-propagation keeps the inputs of each layer and visits the layers in reverse
+#   order.
+# - SGD consists of four steps: sample, forward, backward, update. A falling loss is
+#   weak evidence that the gradients are right.
 #
-# ## Questions to take with you
+# ## Open questions
 #
-# 1. `convolution_gradient` computes the gradient of the images, which the first layer does not need. What
-#    share of its work is that, and what would you change to save it?
-# 2. Which arrays must be kept from the way forward, and how many bytes are they for a batch of 32? For one
-#    of 3,200?
-# 3. Your gradient checker needs two losses for each parameter. Back-propagation gives all gradients for the
-#    price of about two more forward passes. From how many parameters on does it pay?
-# 4. A loss that was computed in float16 has ε of about 0.001. Which tolerance could be decided with the steps
-#    of this assignment, and what do people who train in float16 check instead?
+# 1. `convolution_gradient` also computes the gradient of the images, which the first
+#    layer does not need. What fraction of its work is this, and how would you avoid it?
+# 2. Which arrays must the forward pass keep, and how many bytes are they for a batch of
+#    32? For a batch of 3,200?
+# 3. Your gradient checker computes two losses per parameter. Back-propagation computes
+#    all gradients for the cost of about two more forward passes. For how many
+#    parameters is it cheaper?
+# 4. A loss computed in float16 has an ε of about 0.001. Which tolerance could be
+#    decided with the steps of this assignment, and how are gradients tested in practice
+#    if training uses float16?
