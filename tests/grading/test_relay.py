@@ -58,6 +58,14 @@ def test_messages_pass_and_are_written_down(engine):
     assert (found.score, found.error) == (2, "")
 
 
+def test_messages_pass_without_the_fork_server():
+    """Is it the same where a rank can have no namespaces of its own?"""
+    need()
+    with Engine(workers=1, limits=Limits(), warm=False) as cold:
+        found = check(cold, RIGHT)
+    assert (found.score, found.error) == (2, "")
+
+
 WAIT = "    deadline = time.monotonic() + 3\n    while time.monotonic() < deadline:\n"
 BEHIND = {
     "a file beside": """
