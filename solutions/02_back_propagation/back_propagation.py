@@ -57,8 +57,8 @@
 # | η | learning rate | m | momentum |
 #
 # Two rules hold for all your functions. They keep the precision of their arrays:
-# float32 in, float32 out, and nothing is computed in a lower precision in between. And
-# they leave their arguments unchanged, including the shapes of arrays and the entries
+# float32 in, float32 out, and nothing is computed in a lower precision in between. They
+# also leave their arguments unchanged, including the shapes of arrays and the entries
 # of dictionaries.
 
 # %% given="setup"
@@ -274,7 +274,7 @@ for error, want in [(0, "right"), (0.2, "wrong")]:  # 0.7 · x is rounded as x i
 ### END HIDDEN TESTS
 
 # %% check="checker-near-a-kink" points=1 see="2.3"
-"""Beside a kink one slope is right, on it any value between the two (1 point)."""
+"""Near a kink one slope is right; on it, any value between both is (1 point)."""
 
 
 def hinges(x):
@@ -1119,7 +1119,7 @@ expect(order_of(2, 1), orders[2, 1], name="the order of a seed and an epoch, ask
 #
 # $$ u \leftarrow m\,u + g, \qquad w \leftarrow w - \eta\,u. $$
 #
-# The learning rate is not part of u, so that it can change from step to step. While it
+# The learning rate is not part of u, so that it can change from step to step. While η
 # is constant, the velocity v of the lecture equals −η u.
 
 
@@ -1571,8 +1571,8 @@ for name, accuracies in found.items():
 #   7) and hidden weights / 10 (4 to 6) mostly lie within the spread: only the matched
 #   pairs show them.
 # - *Why the rest learns*: the features of random filters still differ from image to
-#   image, so the dense layers can use them. With a wrong positive factor the direction
-#   is still downhill.
+#   image, so the dense layers can use them. A wrong factor that is positive still
+#   leaves the direction downhill.
 # - *The line*: the comparison of `gradient[place]` with the two slopes and the
 #   tolerance, in whatever form. A tenth of the gradient is off by 0.9 of its value.
 # - *What the checker cannot detect*: anything wrong in the loss itself, as long as the
