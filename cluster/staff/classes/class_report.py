@@ -9,7 +9,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from .. import failures
 from ..course import Course, CourseError
@@ -24,7 +24,58 @@ if TYPE_CHECKING:
 UNKNOWN = "something else"
 
 
-def facts(root: Path, course: Course, assignment: str) -> dict[str, Any]:
+# The facts of a report, plain data: of a student, a check, a group of students who failed the same, and all.
+StudentFacts = TypedDict(
+    "StudentFacts",
+    {
+        "student": str,
+        "name": NotRequired[str],
+        "points": float,
+        "penalty": float,
+        "final": float,
+        "late days": int,
+        "look": bool,
+        "seconds": float | None,
+        "scores": dict[str, float | None],
+        "failed": dict[str, str],
+        "seconds of checks": dict[str, float | None],
+        "shows": list[str],
+        "order": NotRequired[list[str]],
+    },
+)
+
+
+class CheckFacts(TypedDict):
+    check: str
+    points: float
+    mean: float | None
+    failed: int
+    rate: float
+    waiting: int
+    seconds: float | None
+    error: str
+
+
+class GroupFacts(TypedDict):
+    checks: list[str]
+    students: list[str]
+    names: list[str]
+    error: str
+    shows: list[str]
+
+
+class ReportFacts(TypedDict):
+    assignment: str
+    title: str
+    of: float
+    students: list[StudentFacts]
+    checks: list[CheckFacts]
+    misunderstandings: list[tuple[str, int]]
+    groups: list[GroupFacts]
+    time: dict[str, Any]
+
+
+def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
     """All that the report shows, as plain data. Raises CourseError where nothing is graded."""
     from nbgrader.api import Gradebook
 
@@ -77,7 +128,7 @@ def student(
     where: grading_folder.GradingFolder,
     row: SubmittedAssignment,
     mutants: Iterable[Mutant],
-) -> dict[str, Any]:
+) -> StudentFacts:
     """One student: points, lateness, time, what failed and what that points to."""
     key = where.recorded(row.student_id).get("key")
     verdict = (key and where.verdict(row.student_id, key)) or {"checks": {}, "seconds": None}
@@ -117,7 +168,7 @@ def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) 
     return [*dict.fromkeys(one.words for one in found), *([UNKNOWN] if wrong - known else [])]
 
 
-def counted(students: list[dict[str, Any]]) -> list[tuple[str, int]]:
+def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
     """[(misunderstanding, how many students show it)], the most frequent first."""
     counts = Counter(text for row in students for text in set(row["shows"]))
     empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
@@ -125,16 +176,16 @@ def counted(students: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a hole left empty", empty)] if n]
 
 
-def groups(students: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def groups(students: list[StudentFacts]) -> list[GroupFacts]:
     """Students with the same failed checks, the largest group first; who is alone is in no group.
 
     One remark, or one corrected check, serves all of a group.
     """
-    found: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, ...], list[StudentFacts]] = {}
     for row in students:
         if row["failed"]:
             found.setdefault(tuple(sorted(row["failed"])), []).append(row)
-    made = []
+    made: list[GroupFacts] = []
     for checks, rows in found.items():
         errors = Counter(first_line(row["failed"][checks[0]]) for row in rows)
         shown = Counter(text for row in rows for text in set(row["shows"]) - {UNKNOWN})
@@ -151,7 +202,7 @@ def groups(students: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [group for group in made if len(group["students"]) > 1]
 
 
-def check(name: str, worth: float, students: list[dict[str, Any]]) -> dict[str, Any]:
+def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:
     """One check over the class. An answer that waits for a person is neither right nor lost."""
     given = [row["scores"].get(name, 0.0) for row in students]
     scores = [score for score in given if score is not None]
@@ -185,7 +236,7 @@ def is_empty(error: str) -> bool:
     return failures.kind(error) == failures.EMPTY
 
 
-def time_used(where: grading_folder.GradingFolder, students: list[dict[str, Any]]) -> dict[str, Any]:
+def time_used(where: grading_folder.GradingFolder, students: list[StudentFacts]) -> dict[str, Any]:
     """Seconds of students' work, and the hours of cores that workers had reserved, by where they ran."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
     hours, note = core_hours.used(where.folder / "journal.jsonl")
@@ -198,29 +249,18 @@ def time_used(where: grading_folder.GradingFolder, students: list[dict[str, Any]
     }
 
 
-def tables(found: dict[str, Any]) -> dict[str, str]:
+def tables(found: ReportFacts) -> dict[str, str]:
     """{file name: CSV} of the students and of the checks."""
     checks = [row["check"] for row in found["checks"]]
-    students = [
-        [
-            "student",
-            "points",
-            "of",
-            "late days",
-            "penalty",
-            "final",
-            "seconds",
-            "to look at",
-            "shows",
-            *checks,
-        ]
-    ]
+    head = ["student", "points", "of", "late days", "penalty", "final", "seconds", "to look at", "shows"]
+    students: list[list[object]] = [[*head, *checks]]
     for row in found["students"]:
-        students.append(
-            [row["student"], row["points"], found["of"], row["late days"], row["penalty"], row["final"]]
-            + [row["seconds"], "yes" if row["look"] else "", "; ".join(row["shows"])]
-            + [row["scores"].get(name) for name in checks]
-        )
+        points = [row["points"], found["of"], row["late days"], row["penalty"], row["final"]]
+        about = [row["seconds"], "yes" if row["look"] else "", "; ".join(row["shows"])]
+        students.append([row["student"], *points, *about, *(row["scores"].get(name) for name in checks)])
     columns = ["check", "points", "mean", "failed", "rate", "seconds", "error"]
-    by_check = [columns, *([row[name] for name in columns] for row in found["checks"])]
+    by_check: list[list[object]] = [
+        [*columns],
+        *([row.get(name) for name in columns] for row in found["checks"]),
+    ]
     return {"students.csv": text(students), "checks.csv": text(by_check)}

@@ -8,13 +8,26 @@ import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from ..course import CourseError
 from . import grading_folder
 
 ATTEMPTS = 3
 LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its last verdict
+
+
+class Plan(TypedDict):
+    """What plan.json holds: what the workers of a dispatch have to do."""
+
+    job: str  # its name in Slurm
+    kind: str  # of the backend
+    sent: float  # when
+    parts: list[list[list[str]]]  # [student, key] of each item of each part
+    attempts: list[int]  # of each part
+    workers: int  # submissions that a part grades at a time
+    engine: str
+    limits: dict[str, float] | None
 
 
 class Backend(Protocol):
@@ -55,9 +68,9 @@ def parts(items: list[list[str]], attempt: int, slots: int, largest: int) -> lis
 class Dispatch:
     """A folder with plan.json. `backend` (see on_this_machine, on_slurm) runs its parts."""
 
-    def __init__(self, folder: Path, plan: dict[str, Any], backend: Backend):
+    def __init__(self, folder: Path, plan: Plan, backend: Backend):
         self.folder, self.plan, self.backend = folder, plan, backend
-        self.open = [{tuple(item) for item in part} for part in plan["parts"]]
+        self.open = [{(student, key) for student, key in part} for part in plan["parts"]]
         self.empty = 0.0  # when the last item was settled
         self.gone: dict[int, float] = {}  # part: when it was first seen not to run any more
 
@@ -78,7 +91,7 @@ class Dispatch:
         divided = [
             (n, part) for n, items in groups for part in parts(items, n, backend.slots, backend.largest)
         ]
-        plan = {
+        plan: Plan = {
             "job": f"grade-{where.folder.name[:30]}-{number}",
             "kind": backend.kind,
             "sent": time.time(),
@@ -152,7 +165,7 @@ class Dispatch:
         for facts in told:
             where.journal(facts | {"kind": self.plan["kind"]})
         if (self.folder / "plan.json").exists():
-            about = {name: self.plan[name] for name in ("job", "kind", "sent")}
+            about = {"job": self.plan["job"], "kind": self.plan["kind"], "sent": self.plan["sent"]}
             where.journal(about | {"parts": len(self.open), "told": len(told)})
         (self.folder / "plan.json").unlink(missing_ok=True)
         self.backend.end(self)

@@ -307,7 +307,9 @@ def told(book: Gradebook, course: Course, assignment: str) -> str:
     zone = zone_of(zones(course.coursedir), assignment)
     lines = [f"{assignment} is due {shown(due, zone)}"]
     until = deadlines(book, course, assignment)
-    lines += [f"  {one}: until {shown(until(one), zone)}" for one in extended(course.coursedir, assignment)]
+    for one in extended(course.coursedir, assignment):
+        if end := until(one):
+            lines.append(f"  {one}: until {shown(end, zone)}")
     return "\n".join(lines)
 
 

@@ -21,7 +21,7 @@ from cluster.slurm import client
 from ..course import CourseError
 
 if TYPE_CHECKING:
-    from .dispatch import Dispatch
+    from .dispatch import Dispatch, Plan
 
 ASK = 2.0  # seconds between two questions to Slurm
 ANSWER = 30  # seconds Slurm has to answer one: an array of hundreds of tasks takes it longer than a job
@@ -161,7 +161,7 @@ class Array:
         return f"{len(waiting)} tasks wait: {states.reason(waiting[0][2]).what}"
 
 
-def script(plan: dict[str, Any], folder: Path, array: Array, python: str = sys.executable) -> str:
+def script(plan: Plan, folder: Path, array: Array, python: str = sys.executable) -> str:
     """The batch script of a plan, as text."""
     longest = max(len(part) for part in plan["parts"])
     output_folder = str(folder).replace("%", "%%")

@@ -7,11 +7,13 @@ import html
 import io
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from .class_report import GroupFacts, ReportFacts
 
 PLACES = {"local": "this machine", "slurm": "Slurm"}
 STYLE = """
@@ -23,7 +25,7 @@ img { max-width: 100%; } code { font-size: 0.9em; } pre { white-space: pre-wrap;
 """
 
 
-def page(found: dict[str, Any]) -> str:
+def page(found: ReportFacts) -> str:
     """The HTML of `report.facts`."""
     students, took = found["students"], found["time"]
     looks = [row["name"] for row in students if row["look"]]
@@ -83,11 +85,11 @@ def page(found: dict[str, Any]) -> str:
     return head + "\n".join(parts) + "</html>\n"
 
 
-def same_failures(found: dict[str, Any]) -> list[str]:
+def same_failures(found: ReportFacts) -> list[str]:
     """The groups of students with the same failed checks, and how a corrected check is graded again."""
     if not found["groups"]:
         return []
-    rows = [
+    rows: list[list[str | float | None]] = [
         [
             ", ".join(group["checks"]),
             len(group["students"]),
@@ -111,7 +113,7 @@ def same_failures(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def command(found: dict[str, Any], group: dict[str, Any]) -> str:
+def command(found: ReportFacts, group: GroupFacts) -> str:
     """The commands that grade the failed checks of a group again, for its students only."""
     students = " ".join(f"--student {shlex.quote(student)}" for student in group["students"])
     start = f"python -m cluster grade regrade {found['assignment'][:2]}"
@@ -154,7 +156,7 @@ def drawing(width: float, height: float) -> tuple[Figure, Axes]:
         return figure, figure.add_subplot()
 
 
-def distribution(found: dict[str, Any]) -> Figure:
+def distribution(found: ReportFacts) -> Figure:
     """How many students have how many points."""
     import numpy as np
 
@@ -173,7 +175,7 @@ def distribution(found: dict[str, Any]) -> Figure:
     return figure
 
 
-def failures(found: dict[str, Any]) -> Figure:
+def failures(found: ReportFacts) -> Figure:
     """The share of students that lose points in each check, in the order of the notebook."""
     checks = found["checks"]
     figure, axes = drawing(7.2, 0.8 + 0.26 * len(checks))

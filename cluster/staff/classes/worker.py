@@ -26,6 +26,7 @@ from . import grading_folder
 
 if TYPE_CHECKING:
     from ..engine import Engine
+    from .dispatch import Plan
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +53,7 @@ def watch(stream: TextIO) -> None:
 
 def work(dispatch: Path, part: int) -> int:
     """Grade the items of a part; returns 0 when each has a verdict or the dispatch was called off."""
-    plan = grading_folder.load(dispatch / "plan.json")
+    plan: Plan | None = grading_folder.load(dispatch / "plan.json")
     if plan is None:
         return 0
     items, began = dispatch.parent.parent / "items", time.time()
