@@ -87,24 +87,27 @@ from cluster.jobs.rank import stacks
 
 def compiled(file, text):
     names = {}
-    exec(compile(text, file, "exec"), names)
+    exec(compile(text.replace("STATEMENT", sys.argv[2]), file, "exec"), names)
     return names["allreduce"]
 
 folder = pathlib.Path(sys.argv[1])
 stacks.register(folder, 0)
-text = "def allreduce(left):\\n    while not left.exists(): pass"
+text = "def allreduce(left):\\n    import time\\n    while not left.exists(): STATEMENT"
 compiled(sysconfig.get_path("purelib") + "/horovod/tensorflow/mpi_ops.py", text)(folder / "left")
 while True: pass
 """
 
 
-@pytest.fixture
-def spinning(tmp_path, monkeypatch):
-    """(folder, the location of a rank that looks for messages all the time in a collective) when called."""
+@pytest.fixture(params=["pass"])
+def spinning(tmp_path, monkeypatch, request):
+    """(folder, the location of a rank that looks for messages all the time in a collective) when called.
+
+    request.param: what it does after each look.
+    """
     monkeypatch.setattr(stacks, "QUIET", 0.4)
     monkeypatch.setattr(stacks, "WINDOW", 0.2)
     files.write_json(tmp_path / "ready-0.json", {"time": 0.0})
-    command = [sys.executable, "-c", SPINS, str(tmp_path)]
+    command = [sys.executable, "-c", SPINS, str(tmp_path), request.param]
     with subprocess.Popen(command, start_new_session=True) as rank:
         wait_until((tmp_path / "stacks-0.txt").exists)
         watch = stacks.Watch(tmp_path, 0, 2, rank.pid)
@@ -127,6 +130,16 @@ def test_a_rank_in_a_collective_waits_whatever_its_processor_time(spinning):
         assert look() == first
     (folder / "left").touch()
     wait_until(lambda: not look())
+
+
+@pytest.mark.parametrize("spinning", ["time.sleep(0.001)"], indirect=True)
+def test_a_rank_that_communicates_again_and_again_makes_progress(spinning, monkeypatch):
+    """Is a rank that computes little, as its messages are short and many, not reported as waiting?"""
+    monkeypatch.setattr(stacks, "SWITCHES", 2)
+    _, look = spinning
+    for _ in range(25):
+        time.sleep(0.1)
+        assert not look()
 
 
 def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):

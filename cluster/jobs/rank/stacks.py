@@ -30,7 +30,7 @@ SIGNAL = signal.SIGRTMIN + 10  # used by nothing else: USR1 is NCCL's, USR2 is t
 QUIET = 10.0  # seconds without progress until a rank counts as waiting
 WINDOW = 5.0  # seconds over which the use of a core is measured
 BUSY = 0.25  # of a core: a rank that uses less does not compute
-SWITCHES = 20  # times that a main thread in one collective begins to wait, at most, within WINDOW
+SWITCHES = 20  # times that a main thread begins to wait within WINDOW: with more it is not in one call
 
 FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+) in (?P<function>.+)')
 COLLECTIVES = re.compile(r"allreduce|allgather|alltoall|broadcast|reducescatter|barrier|synchronize|join")
@@ -60,7 +60,7 @@ class Watch:
         self._alone = ranks == 1
         self._printed = self._since = self._at = time.time()  # last output, progress, measurement
         self._seen: tuple[int, int] = (0, 0)
-        self._cpu, self._busy = 0.0, False
+        self._cpu, self._waits, self._busy = 0.0, 0, False
         self._others_wait = False
         self._threads: list[int] | None = None  # those that communicate, once the rank has named them
         self._asked = 0.0  # when the rank was last asked for its stack
@@ -105,10 +105,13 @@ class Watch:
             self._ask(now, judge=waits or unsure or asked_about)
 
     def _measure(self, now: float) -> None:
-        """What the rank did since the last measurement, and whether others wait for it."""
-        cpu = self._cpu_seconds()
-        self._busy = cpu - self._cpu > BUSY * (now - self._at)
-        self._at, self._cpu = now, cpu
+        """What the rank did since the last measurement, and whether others wait for it.
+
+        One that communicates most of the time computes little, but begins to wait again and again.
+        """
+        cpu, switches = self._cpu_seconds(), self._main_switches()
+        self._busy = cpu - self._cpu > BUSY * (now - self._at) or switches - self._waits >= SWITCHES
+        self._at, self._cpu, self._waits = now, cpu, switches
         self._others_wait = bool(waiting_ranks(self._files.path) - {self._rank})
         if self._noted and self._noted["computing"] and not self._others_wait:
             self._forget()
@@ -133,7 +136,10 @@ class Watch:
         self._pending = False
         frames = frames_of(self._files.stacks(self._rank).read_text(errors="replace"))
         collective, switches = collective_of(frames), self._main_switches()
-        stays = collective == self._collective and switches - self._switches < SWITCHES
+        polls = collective and collective[0][0].startswith(
+            NETWORK
+        )  # it looks for messages, and sleeps between
+        stays = collective == self._collective and (polls or switches - self._switches < SWITCHES)
         self._collective, self._switches = collective, switches
         computing = self._busy and not (collective and (stays or self._others_wait))
         if computing:
