@@ -184,7 +184,7 @@ steps["cosine"].plot(ax=axes[0], logx=True, marker="o", ylim=(0, 1.05), ylabel="
 axes[0].set(xlabel="learning rate of the long step", title="Same direction?")
 ratios = steps[["short / before", "long / before"]]
 ratios.columns = [f"{way.split()[0]} way, {stage}" for way, stage in ratios]
-ratios.plot(ax=axes[1], logx=True, marker="o")
+ratios.plot(ax=axes[1], logx=True, style=["C0o-", "C1s-", "C0o--", "C1s--"])
 axes[1].set(xlabel=axes[0].get_xlabel(), title="Loss after / loss before")
 plt.show()
 
@@ -237,14 +237,13 @@ curvature = pd.DataFrame(rows).pivot(index="seed", columns="stage")
 display(curvature.round(2))
 more = curvature["c", "start"] > curvature["c", "after 1 epoch"]
 claim("the loss is more curved at the start in all three seeds", more.all())
-longest = 2 / curvature["c", "after 1 epoch"]
-claim("within a factor of two", longest.between(1.6, 6.4).all())
+longest = 2 / curvature["c", "after 1 epoch"].max()
+claim("After an epoch 2/c is still below", longest < 3.2)
 
 # %% [markdown]
-# Along the gradient, the loss is more curved at the start in all three seeds, so a step tolerates a
-# smaller learning rate there. After an epoch $2/c$ is within a factor of two of $k\eta = 3.2$, and
-# momentum of 0.9, which our experiment uses, lengthens the displacement up to $1/(1 - 0.9) = 10$ times.
-# Where the linear rule is right all the same, it has better reasons than its derivation.
+# Along the gradient, the loss is more curved at the start in all three seeds, although the loss ratios
+# above do not show it. After an epoch $2/c$ is still below $k\eta = 3.2$. Goyal et al. show that the
+# linear rule is right up to large batches; the derivation alone does not explain it.
 #
 # ## 8.3 How noisy is a gradient?
 #
@@ -302,8 +301,8 @@ claim("about twice that of one rank", 1.6 < factor[0] < 2.5)
 
 # %% [markdown]
 # In this run (one seed) it grows at least fourfold in the first epoch, and at least fourfold once more at
-# the end, when the learning rate falls to a tenth (8.4). In between it has between 100 and 1,000 images.
-# At the start all images agree about what is wrong, and most of the work of a batch of 1,024 is wasted.
+# the end, when the learning rate falls to a tenth (8.4). In between it lies between 100 and 1,000 images.
+# At the start a few dozen images give the direction, and most of the work of a batch of 1,024 is wasted.
 #
 # Which learning rate does this allow? In a quadratic loss, with the best step for each noisy direction
 # (McCandlish et al.),
@@ -324,7 +323,7 @@ axes[0].set(yscale="log", xlabel="epoch", ylabel="images", title="Noise scale")
 axes[1].plot([0, 3, 10], [1, k, k], "--", marker="", label="linear rule, warmup")
 axes[1].plot(list(factor), list(factor.values()), "o-", label="noise-scale model")
 axes[1].axhline(math.sqrt(k), marker="", ls=":", color="0.3", label="√k")
-axes[1].set(yscale="log", xlabel="epoch", ylabel="factor", title="32 ranks, not one")
+axes[1].set(xlabel="epoch", ylabel="factor", title="Learning rate: 32 ranks / one")
 axes[0].legend(fontsize=8.5), axes[1].legend(fontsize=8.5)
 plt.show()
 above = np.interp(list(factor), [0, 3, 10], [1, k, k]) > list(factor.values())
@@ -337,7 +336,7 @@ claim("from the first epoch on the linear rule is above the model", above[1:].al
 #
 # The model, too, asks for a warmup: at the start the learning rate of 32 ranks is about twice that of one
 # rank. But its warmup is slower: from the first epoch on the linear rule is above the model. The model is
-# rough: no momentum, the same curvature everywhere.
+# rough: no momentum, the same curvature in every direction.
 #
 # What does each rule preserve if the gradient changes little for $k$ steps?
 #
@@ -349,7 +348,8 @@ claim("from the first epoch on the linear rule is above the model", above[1:].al
 # | unchanged, $\hat\eta = \eta$ | $\eta G$ | $\eta^2\Sigma/(kn)$ |
 #
 # The linear rule preserves both the progress and the noise of an epoch. The $\sqrt k$ rule preserves the
-# noise *of an update*: Krizhevsky (2014) derived it, and then used the linear rule because it did better.
+# noise *of an update*: Krizhevsky (2014) cites it as theory, and then uses the linear rule because it did
+# better; Hoffer et al. (2017) prescribe it.
 
 # %% [markdown]
 # ## 8.4 Matched scripts
@@ -377,7 +377,7 @@ print(source[source.index("    for epoch in") : source.index("        small =")]
 
 # %% tags=["measured"]
 guess("32 ranks, unchanged learning rate, test error", unit="%")
-guess("32 ranks, linear rule with gradual warmup, test error", unit="%")
+guess("32 ranks, linear rule, test error", unit="%")
 record = json.loads(pathlib.Path("runs/08_large_batches.json").read_text())
 results = experiment["reader"](record)  # column, variant and k: of five seeds
 
@@ -390,11 +390,11 @@ def errors_of(variant, k):
 # %% [markdown]
 # ## 8.5 Rules and warmups
 #
-# Five runs are five numbers. We give their mean and the interval that contains the true mean with 95%
-# confidence if the errors are normally distributed: $\bar e \pm 2.776\, s / \sqrt 5$, Student's $t$ for
-# five values. Conclusions rest on **matched pairs**: two variants that differ in one line. We take the
-# five differences, seed by seed, and *their* interval. The last column has Goyal et al.'s means for
-# ResNet-50 with 8,192 images (section 5).
+# Five runs are five numbers. We give their mean and its 95% confidence interval, assuming normally
+# distributed errors: $\bar e \pm 2.776\, s / \sqrt 5$, Student's $t$ for five values. Conclusions rest on
+# **matched pairs**: two variants that differ in one line. We take the five differences, seed by seed, and
+# *their* interval. The last column has Goyal et al.'s means (section 5; 8,192 images, the first row 256;
+# γ = 0, warmup 5 of 90 epochs).
 
 
 # %%
@@ -426,16 +426,15 @@ large |= {name: errors_of(variant, 32) for name, variant in recipes.items()}
 table = {name: {"error / %": e.mean(), "±": interval(e)} for name, e in large.items()}
 display(pd.DataFrame(table).T.round(2).assign(ImageNet=pd.Series(GOYAL)))
 compare("32 ranks, unchanged learning rate, test error", large["unchanged"].mean())
-name = "linear, gradual warmup"
-compare("32 ranks, linear rule with gradual warmup, test error", large[name].mean())
+compare("32 ranks, linear rule, test error", large["linear, gradual warmup"].mean())
 
 # %%
 PAIRS = {
     "√k − unchanged": ("√k", "unchanged"),
     "linear − unchanged": ("linear", "unchanged"),
-    "linear − √k, both with gradual warmup": (name, "√k, gradual warmup"),
-    "linear with gradual warmup − unchanged": (name, "unchanged"),
-    "gradual warmup − none, linear": (name, "linear"),
+    "linear − √k, both warmed up": ("linear, gradual warmup", "√k, gradual warmup"),
+    "linear with gradual warmup − unchanged": ("linear, gradual warmup", "unchanged"),
+    "gradual warmup − none, linear": ("linear, gradual warmup", "linear"),
     "gradual warmup − none, √k": ("√k, gradual warmup", "√k"),
     "constant warmup − none, linear": ("linear, constant warmup", "linear"),
 }
@@ -452,24 +451,23 @@ for row, errors in enumerate(reversed(large.values())):
     ax.plot(errors, [row] * 5, "o", mfc="none", color="0.45", ms=5, label=labels[0])
     ax.plot(errors.mean(), row - 0.3, "D", color=palette[0], ms=6, label=labels[1])
 ax.set_yticks(range(len(large)), list(reversed(large))), ax.legend()
-ax.set(xlabel="test error / %", title="32 ranks, and one")
+ax.set(xscale="log", xlabel="test error / %", title="32 ranks, and one")
 plt.show()
 
 # %%
-losses = results("losses", "constant", 32)  # (5, 120)
-third, fourth = losses[:, 24:36].max(1).round(1), losses[:, 36:48].max(1).round(1)
-print("constant warmup, highest loss of epochs 3 and 4, each seed:", third, fourth)
+fourth = results("losses", "constant", 32)[:, 36:48].max(1).round(1)
+print("constant warmup, highest loss of the fourth epoch, each seed:", fourth)
 cost = [difference(large[name], large["one rank"]) for name in recipes]
 claim("every variant costs more than a point", min(m - h for m, h in cost) > 1)
 sign = [np.sign(m) * (abs(m) > h) for m, h in pairs.values()]
 sure = [np.sign(m) * (abs(m) > 1.83 * h) for m, h in pairs.values()]
 claim("√k is better than an unchanged learning rate", sure[0] == -1)
-claim("the linear rule is worse than doing nothing", (sign[1], sure[1]) == (1, 0))
-claim("the linear rule is worse than √k", (sign[2], sure[2]) == (1, 0))
+claim("the linear rule seems worse than doing nothing", (sign[1], sure[1]) == (1, 0))
+claim("seems worse than √k", (sign[2], sure[2]) == (1, 0))
 claim("not distinguishable from an unchanged learning rate", sign[3] == 0)
 claim("gradual warmup helps the linear rule", sure[4] == -1)
-claim("gradual warmup makes no measurable difference to √k", sign[5] == 0)
-claim("constant warmup does harm", sure[6] == 1 and (fourth > 5 * third).all())
+claim("makes no measurable difference to √k", sign[5] == 0)
+claim("constant warmup does harm", sure[6] == 1 and (fourth > 7).all())
 
 # %% [markdown]
 # *(Figure: test errors of seven variants, five seeds each: one rank is lowest, near 12%; constant warmup
@@ -477,13 +475,13 @@ claim("constant warmup does harm", sure[6] == 1 and (fourth > 5 * third).all())
 #
 # - **A large batch costs accuracy** for the same epochs: every variant costs more than a point against
 #   one rank.
-# - **Without warmup** √k is better than an unchanged learning rate. The linear rule is worse than doing
-#   nothing.
-# - **With gradual warmup** the linear rule is not distinguishable from an unchanged learning rate, and
-#   the linear rule is worse than √k.
-# - **Warmup and learning rate interact**: gradual warmup helps the linear rule, and gradual warmup makes
-#   no measurable difference to √k.
-# - **Constant warmup does harm**: in every seed it moves the shock to the fourth epoch.
+# - **Without warmup** √k is better than an unchanged learning rate. The linear rule seems worse than
+#   doing nothing.
+# - **With gradual warmup** the linear rule is not distinguishable from an unchanged learning rate and
+#   seems worse than √k.
+# - **Warmup and learning rate interact**: gradual warmup helps the linear rule but makes no measurable
+#   difference to √k.
+# - **Constant warmup does harm**: in every seed the loss exceeds 7 in the fourth epoch.
 #
 # Of seven intervals of 95%, at least one misses with a probability of up to 35%. The column *for 7 pairs*
 # has Bonferroni's correction, intervals of $1 - 0.05/7$, 1.83 times as wide. Two results do not survive
@@ -492,12 +490,12 @@ claim("constant warmup does harm", sure[6] == 1 and (fourth > 5 * third).all())
 # Goyal et al. found the same order of the three warmups, but on ImageNet the linear rule with gradual
 # warmup clearly beats √k. This is no contradiction: they show that the rule holds up to 8,192 images per
 # update, which is 0.6% of ImageNet with 14,040 updates, and fails beyond. Our batch is 8.3% of the
-# images, with 120 updates. What determines the range?
+# images, with 120 updates. What determines where the rule ends?
 #
 # ## 8.6 The best learning rate of a batch
 #
-# We now ignore the rules. For each of four batches we have seven learning rates with five seeds and
-# gradual warmup. **Guess** how many times $\eta$ is best for 8 and for 128 ranks.
+# For each of four batches, seven learning rates were compared on test errors: five seeds, and gradual
+# warmup above $\eta$. **Guess** how many times $\eta$ is best for 8 and for 128 ranks.
 
 # %%
 guess("8 ranks, best of seven learning rates / η")
@@ -522,8 +520,8 @@ claim("2η is not distinguishable", all(level[r][0] <= 2 for r in (1, 8, 128)))
 
 # %% [markdown]
 # The valleys are so broad that a list of minima proves little: for 1, 8 and 128 ranks $2η$ is not
-# distinguishable from the best learning rate. A sharper question is what the *same* increase does to
-# different batches, seed by seed.
+# distinguishable from the best. A sharper question is what the *same* increase does to different batches,
+# seed by seed.
 
 # %%
 effect = {}  # (from / η, ranks): points of five seeds
@@ -532,17 +530,20 @@ for (a, b), some in {(1, 4): (1, 8, 32), (4, 16): (8, 32, 128)}.items():
         effect[a, ranks] = sweep[ranks][b] - sweep[ranks][a]
         gap = plus_minus(*difference(effect[a, ranks], 0))
         print(f"from {a}η to {b}η, {ranks} ranks: {gap} points")
-for a, ranks, other in ((1, 8, 1), (1, 32, 1), (4, 128, 32)):
-    mean, half = difference(effect[a, ranks], effect[a, other])
-    print(f"from {a}η, {ranks} ranks minus {other}: {plus_minus(mean, half)}")
-    text = "more than it does one rank" if a == 1 else "it harms 128 ranks"
-    claim(text, abs(mean) > half and (mean < 0) == (a == 1))
+for ranks in (8, 32):
+    mean, half = difference(effect[1, ranks], effect[1, 1])
+    print(f"from 1η to 4η, {ranks} ranks minus 1: {plus_minus(mean, half)} points")
+claim("helps 32 ranks more than one", mean < -1.96 * half)  # corrected for 8 intervals
+claim("four of five test errors rise", (effect[4, 128] > 0).sum() == 4)
+loss = [results("losses", v, 128)[:, -6:].mean() for v in ("reach 2", "reach 16")]
+print("128 ranks, last six training losses at 2η and 16η: {:.2f}, {:.2f}".format(*loss))
 
 # %% [markdown]
-# Raising the learning rate fourfold helps 8 and 32 ranks, and more than it does one rank. So the best
-# learning rate grows with the batch at first. Raised fourfold again, it makes no difference to 8 and 32
-# ranks, but it harms 128 ranks, if only in four of five seeds: there the best learning rate seems to be
-# *lower*.
+# Raising the learning rate fourfold helps 32 ranks more than one; for 8 ranks this holds only before a
+# correction for all these intervals. Raised fourfold again, it makes no measurable difference to 8 and 32
+# ranks. With 128 ranks four of five test errors rise, while the training losses are close: the moving
+# averages of batch normalisation lag behind in 30 updates, so these errors are not about the learning
+# rate alone.
 #
 # Which learning rates should be best, by what we know about *one* rank? Those level with its best, times
 # $k$ (linear), times $\sqrt k$, or times the factor of 8.3 in epochs 1 to 8; nothing is fitted. There is
@@ -565,9 +566,9 @@ print("limit of curvature: {:.1f} to {:.1f}".format(*cap))
 ends = {name: np.array(table[name].tolist()).T for name in table}  # (2, batches)
 low, high = ends["measured"]
 fits = {name: (low <= b) & (a <= high) for name, (a, b) in ends.items()}
-claim("both agree with all batches", fits["√k"].all() and fits["noise"].all())
+claim("both ranges overlap with every measured one", (fits["√k"] & fits["noise"]).all())
 claim("more than five times too high", ends["linear"][0, 3] > 5 * high[3])
-claim("the limit of curvature is above what 128 ranks tolerate", cap[0] > high[3])
+claim("lies within its bounds", cap[0] < 1.6 < cap[1])
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(10.4, 4.2))
@@ -581,7 +582,7 @@ axes[1].vlines(x_at, low, high, lw=8, alpha=0.4, label="level with the best")
 axes[1].vlines(1.2 * x_at, *ends["noise"], color="k", lw=2, label="noise-scale model")
 for color, name in zip(palette[2:], ("linear", "√k"), strict=False):
     axes[1].fill_between(x_at, *ends[name], color=color, alpha=0.25, label=name)
-axes[1].axhspan(*cap, color=palette[1], alpha=0.15, label="limit of curvature")
+axes[1].axhspan(*cap, color=palette[1], alpha=0.15, label="limit of curvature (bounds)")
 axes[0].set(xlabel="learning rate (ring: linear rule)", ylabel="test error / %")
 axes[1].set(xlabel="images per update", ylabel="learning rate")
 for ax in axes:
@@ -597,10 +598,9 @@ plt.show()
 # curvature.)*
 #
 # The √k rule and the noise-scale model give wide ranges, because the valley of one rank is broad, and
-# both agree with all batches. Five seeds cannot tell the two apart. The linear rule is more than five
-# times too high for 128 ranks. Curvature is not the reason: the limit of curvature is above what 128
-# ranks tolerate. Another reason may be that 128 ranks have only 30 updates, 9 of them for the warmup.
-# More epochs would test that.
+# both ranges overlap with every measured one. Five seeds cannot tell the two apart. The linear rule is
+# more than five times too high for 128 ranks. Curvature may be one reason: 1.6, where the errors of 128
+# ranks explode, lies within its bounds. Another may be that they have only 30 updates.
 #
 # The valleys also rise with the batch: **no learning rate replaces the missing updates.**
 
@@ -608,9 +608,9 @@ plt.show()
 # ## 8.7 Steps to a target
 #
 # The final error also depends on how long one trains. Shallue et al. (2019) ask instead how many updates
-# a batch needs to reach a fixed goal, at its best learning rate. There are three regimes: *perfect
-# scaling* (twice the batch, half the updates), *diminishing returns*, and *maximal data parallelism*,
-# where a larger batch saves nothing.
+# a batch needs to reach a fixed test error, everything tuned. There are three regimes: *perfect scaling*
+# (twice the batch, half the updates), *diminishing returns*, and *maximal data parallelism*, where a
+# larger batch saves nothing.
 #
 # Our goal is a mean training loss of 0.6 on 1,024 images. A warmup of 3 epochs would take 144 updates
 # with 8 ranks and 36 with 32, so we compare runs *without* warmup, each batch at the best of $\eta$,
@@ -632,15 +632,15 @@ fewest = table["updates"].groupby("ranks").min()
 compare("updates to the goal, 32 ranks", fewest[32])
 claim("8 ranks save less than a factor of 8", fewest[1] / 8 < fewest[8] < fewest[1])
 claim("the next factor of 4 saves less than 4", fewest[8] / 4 < fewest[32] < fewest[8])
-quick = table["updates"].astype(int).unstack().loc[[8, 32]].idxmin(axis=1).tolist()
-claim("the fastest with 8 ranks, √k with 32", quick == ["linear", "sqrt"])
-tried = [results("losses", v, 128) < GOAL for v in experiment["SWEEP"][128].values()]
-claim("128 ranks miss the goal", not any(seeds.any(1).all() for seeds in tried))
+tie = difference(rows[8, "linear"]["of seeds"], rows[8, "sqrt"]["of seeds"])
+gap = difference(rows[32, "sqrt"]["of seeds"], rows[32, "plain"]["of seeds"])
+claim("with 8 ranks linear and √k tie", abs(tie[0]) < tie[1])
+claim("with 32 √k is fastest", gap[0] < -gap[1])
 
 # %% [markdown]
 # We are in the regime of diminishing returns: 8 ranks save less than a factor of 8, and the next factor
-# of 4 saves less than 4. The column of images is the price. The linear rule is the fastest with 8 ranks,
-# √k with 32. At each of the seven learning rates of 8.6, 128 ranks miss the goal in some seed.
+# of 4 saves less than 4. The column of images is the price. With 8 ranks linear and √k tie; with 32 √k is
+# fastest. In their 30 updates, with warmup, 128 ranks reach the goal in 1 of 35 runs.
 #
 # And for **equal numbers of updates**? With an unchanged learning rate, before it falls, we compare the
 # training loss of updates 65 to 96, and the test error after 96 updates of 1,024 images with that after
@@ -655,12 +655,14 @@ test = difference(one[:, 0], large[:, 7])  # after epochs 1 and 8
 print("test error, 384 updates of 32 minus 96 of 1,024:", plus_minus(*test), "points")
 claim("the training loss is lower with the larger batch", gap[0] > gap[1])
 claim("cannot tell them apart", abs(test[0]) < test[1])
+tried = [results("losses", v, 128) < GOAL for v in experiment["SWEEP"][128].values()]
+claim("the goal in 1 of 35 runs", sum(seeds.any(1).sum() for seeds in tried) == 1)
 
 # %% [markdown]
 # After equally many updates the training loss is lower with the larger batch. For the test errors five
-# seeds cannot tell them apart, although the larger batch had a quarter of the updates. What a large batch
-# costs are the missing updates. Hoffer et al. (2017) tested this on several networks: with as many
-# updates as the small batch, a large batch reached the same test error.
+# seeds cannot tell them apart, although the larger batch had a quarter of the updates. Per update, the
+# large batch was no worse here. Hoffer et al. (2017) tested this on several networks: with as many
+# updates, √k and ghost batch normalisation, a large batch reached the test error of the small one.
 #
 # ## 8.8 A mistake that raises no error
 #
@@ -689,10 +691,8 @@ for last, rate in zip([rates[0], *rates], rates, strict=False):
     step = before - float(weight.numpy())
     for name, length in zip(lengths, [rate * u, v, corrected, step], strict=True):
         lengths[name].append(length)
-assert np.allclose(lengths["inside, corrected"], lengths["outside"])
 compare("Keras, first step after the jump", lengths["Keras"][30])
-inside = np.allclose(lengths["Keras"], lengths["inside"], rtol=1e-3)
-claim("Keras has the learning rate inside, without the correction", inside)
+claim("learning rate inside", np.allclose(lengths["Keras"], lengths["inside"], 1e-3))
 
 # %% [markdown]
 # Keras has the learning rate inside, without the correction. When the learning rate falls, steps stay too
@@ -718,7 +718,7 @@ plt.show()
 gap = difference(errors_of("uncorrected", 32), errors_of("gradual", 32))
 print("test error, uncorrected minus corrected:", plus_minus(*gap), "points")
 claim("it rises in all five seeds", (change["not corrected"] > 0).all())
-claim("the test error does not show it", abs(gap[0]) < gap[1])
+claim("the test errors of five seeds cannot show it", abs(gap[0]) < gap[1])
 
 # %% [markdown]
 # *(Figure: left, length of the step: corrected, it follows the jumps at once; uncorrected, each jump
@@ -726,12 +726,12 @@ claim("the test error does not show it", abs(gap[0]) < gap[1])
 # a little after update 96; uncorrected, it rises and comes back slowly.)*
 #
 # With the correction the loss falls. Without it, it rises in all five seeds. Twenty-four updates later
-# the test error does not show it. Look where it acts.
+# the test errors of five seeds cannot show it. Look where it acts.
 #
 # ## 8.9 What does this say about ImageNet?
 #
-# The paper rests on one difference: with gradual warmup a batch of 8,192 reaches 23.74%, a batch of 256
-# reaches 23.60%. And beyond?
+# The paper rests on one difference: with gradual warmup, a batch of 8,192 reaches 23.74%, against 23.60%
+# for 256. And beyond?
 
 # %%
 CURVE = {256: 23.60, 512: 23.48, 1024: 23.53, 2048: 23.49, 4096: 23.56, 8192: 23.74}
@@ -758,12 +758,12 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 # then 1, 4 and 10 points at 16, 32 and 64 thousand.)*
 #
 # Here 8 ranks cost a third of a point, a small cost that five seeds can measure, and the curve bends
-# between 256 and 1,024 images. On ImageNet it bends above 8,192, and up to there the interval contains
-# zero, if only just: five runs do not distinguish the two batches, which does not show that they are
-# equal. (Our source deck has 41.78% for the unchanged learning rate, from a figure of training curves;
-# the paper's table 2a has 41.67%.)
+# between 256 and 1,024 images. On ImageNet it bends above 8,192. There the interval contains zero, if
+# only just: five runs do not distinguish the two batches, which does not show that they are equal.
+# Shallue et al. found that no rule, linear or √k, holds for all networks and data, and no evidence that
+# large batches generalise worse.
 #
-# **A small experiment can show mechanisms** where it measures the quantity itself. **It cannot show**
+# **A small experiment can show mechanisms** if it measures the quantity directly. **It cannot show**
 # whether a recipe reaches 23.74% on ImageNet, or where the linear rule ends there. Do not carry our
 # numbers over; carry over the measurements. The noise scale costs one pass over the data.
 #
@@ -783,8 +783,8 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 # - A warmup has two reasons: at the start the loss is more curved, and the noise scale is small.
 # - Matched pairs differ in one line. Five seeds and an interval distinguish an effect from luck, and
 #   seven comparisons need wider intervals than one.
-# - The best learning rate grows with the batch at first. Without a fit, √k and the noise-scale model
-#   agree with it; the linear rule does not for 128 ranks.
+# - 32 times the learning rate for 32 times the images? Here 4 to 16 times was level with the best, 32
+#   times was not. Without a fit, √k and the noise-scale model are compatible with all batches.
 # - The steps to a target fall more slowly than the batch grows.
 #
 # **Your turn.** In assignment 08, [Large batches](../exercises/08_large_batches/large_batches.ipynb), you
@@ -819,9 +819,9 @@ claim("bends between 256 and 1,024 images", above[1024] > 3)
 #
 # <details><summary>Answer</summary>
 #
-# Change one line at a time (both with warmup). Use the same seeds in both and report the interval of the
-# paired differences, of five seeds or more. Tune the learning rate of each on images that are not the
-# test images.
+# Change one line at a time (both with warmup). Use the same seeds in both, at least five, and report the
+# interval of the paired differences. Tune the learning rate of each on images that are not the test
+# images.
 #
 # </details>
 #
@@ -845,20 +845,20 @@ print(f"not seen: {1 - len(np.unique(own)) / SMALL:.1%}; (1 - 1/k)^k = {(1 - 1 /
 gap = difference(errors_of("shuffles", 32), errors_of("gradual", 32))
 print("test error, own shuffles minus a common one:", plus_minus(*gap), "points")
 claim("The sum shows at once", max(firsts["sum"]) > 10 * max(firsts["mean"]))
-claim("our test errors do not show it", abs(gap[0]) < gap[1])
+claim("our test errors cannot show it", abs(gap[0]) < gap[1])
 
 # %% [markdown]
 # The sum shows at once, even beside the mean, whose loss rises too: a cold start at $k\eta$. The shuffles
 # are silent. Each epoch leaves out another third, so after ten epochs nearly all images have been seen,
-# and our test errors do not show it. A look at the indices does, as in lecture 07.
+# and our test errors cannot show it. A look at the indices does, as in lecture 07.
 #
 # ### Sharp minima?
 #
 # Keskar et al. (2016) gave a reason why large batches should generalise worse: their noise is too small
 # to leave *sharp* minima, where the loss rises steeply on all sides. A natural measure of sharpness is
-# the largest eigenvalue of the Hessian. But batch normalisation removes the scale of the weights before
-# it (lecture 03). We multiply all kernels of convolutions by 3: the network computes the same function.
-# By which factor does the curvature change?
+# the largest eigenvalue of the Hessian. But batch normalisation makes the output independent of the scale
+# of the weights before it (lecture 03). We multiply all kernels of convolutions by 3: the network
+# computes the same function. By which factor does the curvature change?
 
 # %% tags=["measured"]
 with np.load("runs/08_large_batches.npz") as file:
@@ -882,10 +882,10 @@ claim("more than eight times flatter", found[1] > 8 * found[3])
 # %% [markdown]
 # The same function is more than eight times flatter. (Nine times, 3², but for the 0.001 that batch
 # normalisation adds to a variance.) With batch normalisation the eigenvalue is a number about the length
-# of the weights as much as about the minimum (Dinh et al. 2017). Li et al. (2018) draw random directions
-# and give each *filter* in them the length of the same filter of the network: a step of 0.1 then means
-# "10% of each filter". We walk in such directions from the final weights of four variants, five seeds
-# each.
+# of the weights as much as about the minimum. (Dinh et al. 2017 show the same for rescaled ReLU
+# networks.) Li et al. (2018) draw random directions and rescale each *filter* in them to the norm of the
+# network's own filter, so that a step of 0.1 means "10% of each filter". We walk in such directions from
+# the final weights of four variants, five seeds each.
 
 
 # %%
@@ -943,15 +943,16 @@ claim("the same batch, and rises less", more["linear"][0] > more["linear"][1])
 # Linear and gradual lie higher and rise about as one rank does.)*
 #
 # Around the large batch with an unchanged learning rate, the loss rises more than around one rank. But
-# the linear rule has the same batch, and rises less, and its test error is higher. So in this probe it is
-# not the batch that makes minima sharp, and flat is not good. The probe has limits: a random direction
-# among 20,000 hardly contains the few *steepest* ones, which Keskar et al. mean, and the variants end at
-# different losses. It neither confirms nor refutes them.
+# the linear rule has the same batch, and rises less, and its test error is higher. So here the batch
+# alone does not decide sharpness, and a flatter minimum does not mean a lower test error. The probe has
+# limits: a random direction in 20,000 dimensions has almost no component along the few *steepest* ones,
+# which Keskar et al. mean, and the variants end at different losses. It neither confirms nor refutes
+# their claim.
 #
 # ### Weight decay: scaling the loss is not scaling the learning rate
 #
 # In some frameworks it is easier to multiply the *loss* by $k$ than the learning rate. Without weight
-# decay that is the same. With it, the step is $\eta\,(k\nabla\ell + \lambda w)$ instead of
+# decay the two are equivalent. With it, the step is $\eta\,(k\nabla\ell + \lambda w)$ instead of
 # $k\eta\,(\nabla\ell + \lambda w)$: the decay is $k$ times too weak. For a loss $\frac12 (w - 1)^2$ and
 # $\lambda = 0.25$ the right end is $w = 0.8$.
 
@@ -1004,7 +1005,9 @@ HISTORY["images/s per device"] = 90 * IMAGENET / HISTORY["minutes"] / 60 / HISTO
 display(HISTORY.round(1))
 eight, goyal, akiba, _ = HISTORY["device hours"]
 print(f"efficiency against 8 devices: {eight / goyal:.0%} on 256, {eight / akiba:.0%} on 1,024")
-print(f"for comparison arXiv 1711.04291, 104,000 KNL cores for 28 min: {104_000 * 28 / 60:,.0f} core hours")
+print(
+    f"for comparison Codreanu et al. 2017, 104,000 KNL cores for 28 min: {104_000 * 28 / 60:,.0f} core hours"
+)
 
 # %% [markdown]
 # From 29 hours to less than four minutes, while the cost of the three P100 rows hardly changed. The 90%
@@ -1024,7 +1027,7 @@ print(f"for comparison arXiv 1711.04291, 104,000 KNL cores for 28 min: {104_000 
 # ### Sources
 #
 # - Goyal et al. 2017, *Accurate, large minibatch SGD*, [1706.02677](https://arxiv.org/abs/1706.02677),
-#   read in full: 8.1 to 8.9
+#   read in full: 8.1 to 8.9. Its "test errors" are those of the validation set
 # - Krizhevsky 2014, *One weird trick for parallelizing convolutional neural networks*,
 #   [1404.5997](https://arxiv.org/abs/1404.5997), section 5: 8.2, 8.3
 # - McCandlish et al. 2018, *An empirical model of large-batch training*,
@@ -1042,4 +1045,7 @@ print(f"for comparison arXiv 1711.04291, 104,000 KNL cores for 28 min: {104_000 
 #   [1609.04836](https://arxiv.org/abs/1609.04836); Dinh et al. 2017,
 #   [1703.04933](https://arxiv.org/abs/1703.04933); Li et al. 2018,
 #   [1712.09913](https://arxiv.org/abs/1712.09913): *Further*
+# - Akiba et al. 2017, [1711.04325](https://arxiv.org/abs/1711.04325); Mikami et al. 2018,
+#   [1811.05233v1](https://arxiv.org/abs/1811.05233v1); Codreanu et al. 2017,
+#   [1711.04291](https://arxiv.org/abs/1711.04291): *Further*
 # - Documentation of `torch.optim.SGD`: 8.8
