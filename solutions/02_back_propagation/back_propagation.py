@@ -72,7 +72,7 @@ from cluster.training import data
 
 plt.style.use("cluster.course")
 rng = np.random.default_rng(2)
-UPDATES, BATCH, TARGET = 200, 32, 0.70  # the accuracy to reach with so many updates of so many images
+UPDATES, BATCH, TARGET = 200, 32, 0.70  # the accuracy to reach with 200 updates
 
 
 def integers(*shape):
@@ -80,17 +80,30 @@ def integers(*shape):
     return rng.integers(-4, 5, shape).astype(np.float64)
 
 
-def expect_near(got, want, hints, name):
-    """Compare `got` with derivatives found by small steps, as `expect` does.
+def expect_near(got, want, hints, name, share=1e-6):
+    """Compare `got` with derivatives found by small steps.
 
-    Each value may differ by 1e-6 of the largest one.
+    Each value may differ by `share` of the largest one. hints is {explanation: the
+    values that a student with this mistake gets}.
     """
 
-    def near(wrong):
-        return np.shape(got) == np.shape(wrong) and np.allclose(got, wrong, 0, 1e-6 * np.abs(wrong).max())
+    def wrong_values(values):
+        return ~(np.abs(got - values) <= share * np.abs(values).max())
 
-    likely = [f" Likely: {words}" for words, wrong in hints.items() if near(wrong)][:1]
-    assert near(want), f"{name} is not what small steps say.{''.join(likely)}"
+    got = np.asarray(got)
+    assert got.shape == want.shape, (
+        f"{name} has shape {got.shape}; it should have shape {want.shape}"
+    )
+    if (wrong := wrong_values(want)).any():
+        first = tuple(int(i) for i in np.argwhere(wrong)[0])
+        fitting = [
+            words for words, values in hints.items() if not wrong_values(values).any()
+        ]
+        raise AssertionError(
+            f"{name} has {wrong.sum()} of {want.size} values wrong, the first at "
+            f"{list(first)}: it is {got[first]:.6g}, small steps give another value."
+            + "".join(f" Likely: {words}" for words in fitting[:1])
+        )
 
 
 # %% [markdown]
@@ -120,7 +133,8 @@ def expect_near(got, want, hints, name):
 # - *The limit.* If h would exceed `largest`, the curvature is too large on the way, and
 #   no verdict is possible. The checker must report this.
 #
-# Even so, the verdict is uncertain for an error that nearly equals the tolerance.
+# Even so, the verdict is uncertain for an error that nearly equals the tolerance. The
+# checks use errors of at most 0.7 or at least 1.4 times the tolerance.
 #
 # **Predict.** A loss of 2.3 is computed in float32, and steps may not exceed 0.01. What
 # is the smallest tolerance for which the checker still reaches a verdict? And what is
@@ -145,7 +159,9 @@ def check_gradient(loss, x, gradient, tolerance, largest=0.01):
                "wrong" if an entry is further away, or is NaN
     largest    the longest step in one entry; "undecided" if h is longer
     """
-    assert gradient.shape == x.shape, f"a gradient of shape {gradient.shape} at x of shape {x.shape}"
+    assert gradient.shape == x.shape, (
+        f"gradient has shape {gradient.shape}, x {x.shape}"
+    )
     ### BEGIN SOLUTION
     here = loss(x)
     epsilon = np.finfo(np.asarray(here).dtype).eps
@@ -187,90 +203,189 @@ def waves_in_float32(x):
 angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4]])
 for tolerance in (1e-2, 1e-6):
     for loss in (waves, waves_in_float32):
-        verdicts = [check_gradient(loss, angles, np.cos(angles) + e, tolerance) for e in (0, 5 * tolerance)]
+        right = check_gradient(loss, angles, np.cos(angles), tolerance)
+        wrong = check_gradient(loss, angles, np.cos(angles) + 5 * tolerance, tolerance)
         print(
-            f"tolerance {tolerance:g}, {loss.__name__:16}: right gradient {verdicts[0]}, wrong {verdicts[1]}"
+            f"tolerance {tolerance:g}, {loss.__name__:16}: "
+            f"right gradient {right}, wrong {wrong}"
         )
 
+# %% [markdown]
+# Look at the last line: in float32, a tolerance of 10⁻⁶ would need a step of about 7.
+
 # %% check="checker-catches" points=2 see="2.3"
-"""Wrong gradients are found, a right one of the same loss is accepted (2 points)."""
+"""Errors above the tolerance are found, smaller ones are accepted (2 points)."""
 angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4], [0.9, -0.2, 1.6]])
 right = np.cos(angles)
 entry = np.zeros((3, 3))
 entry[2, 2] = 1
-wrong = {
-    "the opposite sign": -right,
-    "divided by the number of entries": right / 9,
-    "the transpose": right.T,
-    "zeros": 0 * right,
-    "one entry wrong": right + 1e-2 * entry,
-    "one entry slightly wrong": right + 5e-6 * entry,
-    "errors that cancel in the sum": right + 1e-2 * (entry - entry[::-1]),
-    "one entry that is no number": np.where(entry == 1, np.nan, right),
+gradients = {
+    "the right gradient": (right, "right"),
+    "one entry off by 0.7 tolerances": (right + 0.7e-6 * entry, "right"),
+    "all entries off by 0.7 tolerances": (right - 0.7e-6, "right"),
+    "the opposite sign": (-right, "wrong"),
+    "divided by the number of entries": (right / 9, "wrong"),
+    "the transpose": (right.T, "wrong"),
+    "zeros": (0 * right, "wrong"),
+    "one entry off by 0.01": (right + 1e-2 * entry, "wrong"),
+    "one entry off by 1.4 tolerances": (right + 1.4e-6 * entry, "wrong"),
+    "errors with the sum 0": (right + 1e-2 * (entry - entry[::-1]), "wrong"),
+    "one entry NaN": (np.where(entry == 1, np.nan, right), "wrong"),
 }
-with unchanged(angles=angles, right=right):
-    verdict = check_gradient(waves, angles, right, 1e-6)
-assert verdict == "right", f"the right gradient of a sum of sines was called {verdict}"
-for what, gradient in wrong.items():
-    verdict = check_gradient(waves, angles, gradient, 1e-6)
-    assert verdict == "wrong", f"a gradient was called {verdict}; it is wrong: {what}"
+for what, (gradient, want) in gradients.items():
+    with unchanged(angles=angles, gradient=gradient):
+        verdict = check_gradient(waves, angles, gradient, 1e-6)
+    assert verdict == want, (
+        f"{what}: the verdict is {verdict!r}; it should be {want!r} "
+        "(sum of sines, tolerance 1e-6)"
+    )
 ### BEGIN HIDDEN TESTS
+# Not detected: a sample of more than nine tenths of the entries, occasionally; and
+# errors with views that are not contiguous, since the autograder passes copies.
 for shape in [(5,), (2, 1, 7), (6, 5)]:
     x = rng.uniform(-1, 1, shape)
     scale = rng.uniform(1, 2, shape)
-    right = scale * np.exp(x)
 
     def loss(x, scale=scale):
-        return 3 + np.sum(scale * (np.exp(x) - 1))
+        return 50 + np.sum(scale * np.sin(x))
 
-    assert check_gradient(loss, x, right, 1e-6) == "right", f"a right gradient of shape {shape}"
-    for place in [tuple(0 for _ in shape), tuple(n - 1 for n in shape), tuple(n // 2 for n in shape)]:
-        for error in (8e-6, -8e-6, 1.0, np.inf, -np.inf, np.nan):
+    right = scale * np.cos(x)
+    assert check_gradient(loss, x, right, 1e-6) == "right", (
+        f"a right gradient of shape {shape}"
+    )
+    places = [
+        tuple(0 for _ in shape),
+        tuple(n - 1 for n in shape),
+        tuple(n // 2 for n in shape),
+    ]
+    for place in places:
+        for error in (1.4e-6, -1.4e-6, 1.0, np.inf, -np.inf, np.nan):
             gradient = right.copy()
             gradient[place] += error
             verdict = check_gradient(loss, x, gradient, 1e-6)
-            assert verdict == "wrong", f"an error of {error} at {place} of {shape} was called {verdict}"
+            assert verdict == "wrong", (
+                f"an error of {error} at {place} of {shape}: {verdict}"
+            )
+        for error in (0.7e-6, -0.7e-6):
+            gradient = right.copy()
+            gradient[place] += error
+            verdict = check_gradient(loss, x, gradient, 1e-6)
+            assert verdict == "right", (
+                f"an error of {error} at {place} of {shape}: {verdict}"
+            )
+x, scale = (
+    rng.uniform(-1, 1, (12, 17)),
+    rng.uniform(1, 2, (12, 17)),
+)  # one error of 204 entries
+
+
+def loss_of_many(x):
+    return 50 + np.sum(scale * np.sin(x))
+
+
+right = scale * np.cos(x)
+assert check_gradient(loss_of_many, x, right + 0.7e-6, 1e-6) == "right", (
+    "204 small errors"
+)
+for place in [(0, 3), (3, 16), (5, 0), (8, 9), (11, 15)]:
+    gradient = right.copy()
+    gradient[place] -= 1.4e-6
+    verdict = check_gradient(loss_of_many, x, gradient, 1e-6)
+    assert verdict == "wrong", (
+        f"one entry of 204, at {place}, is off by 1.4 tolerances: {verdict}"
+    )
 ### END HIDDEN TESTS
 
 # %% check="checker-passes" points=1 see="2.3"
-"""The step suits steep losses and large x (1 point)."""
-steep = np.array([0.002, -0.001, 0.0005])
-slope = 1000 * np.cos(1000 * steep)
-for gradient, want in [(slope, "right"), (slope + 0.02, "wrong")]:
-    verdict = check_gradient(lambda x: np.sum(np.sin(1000 * x)), steep, gradient, 1e-3)
-    words = (
-        "With a step of 1e-5 this curve bends so much that the slope is off by more than the tolerance; "
-        "the step has to follow from the tolerance."
-    )
-    assert verdict == want, (
-        f"sin(1000 x): a {want} gradient was called {verdict}. {words if verdict == 'wrong' else ''}"
-    )
+"""The step suits steep losses, large x and x below 0 (1 point)."""
+steep, steps = np.array([0.002, -0.001, 0.0005]), []
+far = np.array([2.0e4, -3.0e4, 1.23e4])
+
+
+def steep_loss(x):
+    """Steep and curved: the sum of the sines of 1000 x. Records the steps."""
+    steps.append(np.abs(x - steep).max())
+    return np.sum(np.sin(1000 * x))
+
+
+def far_loss(x):
+    """The sum of the sines of 10 (x - far), where numbers are far from 0."""
+    steps.append(np.abs(x - far).max())
+    return 1 + np.sum(np.sin(10 * (x - far)))
+
+
+for loss, x, slope, tolerance, least in [
+    (
+        steep_loss,
+        steep,
+        1000 * np.cos(1000 * steep),
+        1e-3,
+        10 * np.finfo(float).eps / 1e-3,
+    ),
+    (far_loss, far, np.full(3, 10.0), 1e-2, 100 * np.spacing(3.0e4)),
+]:
+    for error, want in [(0, "right"), (0.7, "right"), (1.4, "wrong"), (20, "wrong")]:
+        steps.clear()
+        verdict = check_gradient(loss, x, slope + error * tolerance, tolerance)
+        assert verdict == want, (
+            f"{loss.__name__} at x = {x}: for a gradient off by {error} tolerances "
+            f"the verdict is {verdict!r}; it should be {want!r}. The longest step was "
+            f"{max(steps, default=0):.1e}; a step of about {least:.1e} suits this loss."
+        )
 ### BEGIN HIDDEN TESTS
+# Not detected: a step that is too long for a loss that is almost linear over it. Near
+# kinks the next check detects it, and the check of the limit detects a factor of 2.5.
 far = np.array([2.0e4, -3.0e4, 1.23e4])
 slope = 1000 * np.cos(1000 * (far % 1))
 phase = far - far % 1
-for gradient, want in [(slope, "right"), (slope + 0.5, "wrong"), (slope - 0.5, "wrong")]:
-    verdict = check_gradient(lambda x: np.sum(np.sin(1000 * (x - phase))), far, gradient, 0.05)
-    assert verdict == want, f"at x of some ten thousands, a {want} gradient was called {verdict}"
+for gradient, want in [
+    (slope, "right"),
+    (slope + 0.5, "wrong"),
+    (slope - 0.5, "wrong"),
+]:
+    verdict = check_gradient(
+        lambda x: np.sum(np.sin(1000 * (x - phase))), far, gradient, 0.05
+    )
+    assert verdict == want, (
+        f"at x of some ten thousands, a {want} gradient was called {verdict}"
+    )
 x = np.array([0.5, -0.25])
 for gradient, want in [(2e6 * x, "right"), (2e6 * x * 1.01, "wrong")]:
     verdict = check_gradient(lambda x: 1e6 * np.sum(x * x), x, gradient, 100.0)
     assert verdict == want, f"a {want} gradient of a large loss was called {verdict}"
-for gradient, want in [(np.zeros(2), "right"), (np.array([0, 1e-3]), "wrong")]:
+for gradient, want in [(np.zeros(2), "right"), (np.array([0, 1.4e-6]), "wrong")]:
     verdict = check_gradient(lambda x: np.float64(0), x, gradient, 1e-6)
-    assert verdict == want, f"a {want} gradient of a loss that is 0 everywhere was called {verdict}"
+    assert verdict == want, (
+        f"a {want} gradient of a loss that is 0 everywhere was called {verdict}"
+    )
 sines = 1 + np.sum(np.sin(x))
-for error, want in [(0, "right"), (5e-6, "wrong")]:  # a loss of 0 that is the difference of larger numbers
-    verdict = check_gradient(lambda x: 1 + np.sum(np.sin(x)) - sines, x, np.cos(x) + error, 1e-6)
-    assert verdict == want, f"a {want} gradient of a loss that is 0 at x was called {verdict}"
+for error, want in [
+    (0, "right"),
+    (5e-6, "wrong"),
+]:  # a loss of 0: the difference of larger numbers
+    verdict = check_gradient(
+        lambda x: 1 + np.sum(np.sin(x)) - sines, x, np.cos(x) + error, 1e-6
+    )
+    assert verdict == want, (
+        f"a {want} gradient of a loss that is 0 at x was called {verdict}"
+    )
 far = rng.uniform(130, 250, 30).astype(np.float32)
+far[::3] *= -1
 slope = 0.7 * np.cos(far * np.float32(0.7)).astype(float)
 level = np.sum(np.sin(far * np.float32(0.7)))
-for error, want in [(0, "right"), (0.2, "wrong")]:  # 0.7 · x is rounded as x is: a shorter step drowns in it
+for error, want in [
+    (0, "right"),
+    (0.2, "wrong"),
+]:  # 0.7 x is rounded, too: short steps drown in it
     verdict = check_gradient(
-        lambda x: np.sum(np.sin(x * np.float32(0.7))) - level, far, (slope + error).astype(np.float32), 0.03
+        lambda x: np.sum(np.sin(x * np.float32(0.7))) - level,
+        far,
+        (slope + error).astype(np.float32),
+        0.03,
     )
-    assert verdict == want, f"at x of some hundreds in float32, a {want} gradient was called {verdict}"
+    assert verdict == want, (
+        f"at x of some hundreds in float32, a {want} gradient was called {verdict}"
+    )
 ### END HIDDEN TESTS
 
 # %% check="checker-near-a-kink" points=1 see="2.3"
@@ -287,28 +402,44 @@ own_side = np.array([1.0, 0.0, 3.0, 0.0])
 cases = [
     (beside, own_side, "right"),
     (beside, own_side[::-1], "wrong"),
-    (beside, np.array([1.0, 2.0, 3.0, 0.0]), "wrong"),  # the slope of the other side, at the second
+    (
+        beside,
+        np.array([1.0, 2.0, 3.0, 0.0]),
+        "wrong",
+    ),  # the second entry: the other side
     (beside, np.array([0.5, 0.0, 3.0, 0.0]), "wrong"),
     (np.zeros(2), np.zeros(2), "right"),
     (np.zeros(2), np.array([1.0, 2.0]), "right"),
+    (np.zeros(2), np.array([0.7, 0.2]), "right"),
     (np.zeros(2), np.array([0.0, 2.5]), "wrong"),
     (np.zeros(2), np.array([-0.5, 0.0]), "wrong"),
 ]
 for x, gradient, want in cases:
     verdict = check_gradient(hinges, x, gradient, 1e-4)
-    assert verdict == want, f"{gradient} at x = {x} is {want}, but was called {verdict}"
+    assert verdict == want, (
+        f"the gradient {gradient} at x = {x} is {want}; the verdict is {verdict!r}"
+    )
 ### BEGIN HIDDEN TESTS
+# Not detected: a step up to 2e-7, ten thousand times the h of this tolerance. The check
+# of the limit detects a step that is 2.5 times too long.
 x = np.array([2e-7, 0.0, -2e-7, 1.0, 0.0])
 for gradient, want in [
     ([-1.0, 0.3, 2.0, -1.0, -1.0], "right"),
     ([-1.0, 1.3, 2.0, -1.0, 2.0], "right"),
+    ([-1.0, 2.00007, 2.0, -1.0, -1.00007], "right"),
+    ([-1.0, 2.00014, 2.0, -1.0, 0.0], "wrong"),
+    ([-1.0, 0.0, 2.0, -1.0, -1.00014], "wrong"),
     ([-1.0, 0.3, -1.0, -1.0, 0.0], "wrong"),
     ([-1.0, 2.2, 2.0, -1.0, 0.0], "wrong"),
     ([-1.0, 0.0, 2.0, -1.0, -1.2], "wrong"),
     ([0.5, 0.0, 2.0, -1.0, 0.0], "wrong"),
 ]:
-    verdict = check_gradient(lambda x: 2 + np.sum(np.where(x > 0, -x, 2 * x)), x, np.array(gradient), 1e-4)
-    assert verdict == want, f"a {want} gradient beside and on kinks was called {verdict}"
+    verdict = check_gradient(
+        lambda x: 2 + np.sum(np.where(x > 0, -x, 2 * x)), x, np.array(gradient), 1e-4
+    )
+    assert verdict == want, (
+        f"a {want} gradient beside and on kinks was called {verdict}"
+    )
 ### END HIDDEN TESTS
 
 # %% check="checker-knows-its-limit" points=1 see="2.3"
@@ -319,16 +450,22 @@ for loss, x, tolerance, want in [
     (waves_in_float32, angles.astype(np.float32), 1e-2, ("right", "wrong")),
     (waves_in_float32, angles.astype(np.float32), 1e-6, ("undecided", "undecided")),
     (waves, angles, 1e-6, ("right", "wrong")),
-    (waves_in_float32, angles, 1e-6, ("undecided", "undecided")),  # x is float64, the loss is not
+    (
+        waves_in_float32,
+        angles,
+        1e-6,
+        ("undecided", "undecided"),
+    ),  # x float64, loss float32
     (waves, angles, 1e-15, ("undecided", "undecided")),
 ]:
     for error, verdict in zip((0, 5 * tolerance), want, strict=True):
         found = check_gradient(loss, x, (right + error).astype(x.dtype), tolerance)
         assert found == verdict, (
-            f"a gradient that is off by {error:g}, of {loss.__name__} at x in {x.dtype}, with tolerance "
-            f"{tolerance:g}: {found}, expected {verdict}"
+            f"a gradient off by {error:g}, {loss.__name__}, x in {x.dtype}, tolerance "
+            f"{tolerance:g}: the verdict is {found!r}; it should be {verdict!r}"
         )
 ### BEGIN HIDDEN TESTS
+# Not detected: an h between 0.4 and 2.5 times the one of the text, which is sensible.
 pixels = np.array([200, 135, 77, 254.0], np.float32)
 slope = 3 * np.cos(pixels.astype(float) - 200)
 
@@ -337,8 +474,14 @@ def of_pixels(x):
     return np.float32(2) + np.float32(np.sum(3 * np.sin(x.astype(float) - 200)))
 
 
-for tolerance, error, want in [(0.05, 0, "right"), (0.05, 0.5, "wrong"), (1e-6, 0, "undecided")]:
-    found = check_gradient(of_pixels, pixels, (slope + error).astype(np.float32), tolerance)
+for tolerance, error, want in [
+    (0.05, 0, "right"),
+    (0.05, 0.5, "wrong"),
+    (1e-6, 0, "undecided"),
+]:
+    found = check_gradient(
+        of_pixels, pixels, (slope + error).astype(np.float32), tolerance
+    )
     assert found == want, f"at x of some hundreds in float32: {found}, expected {want}"
 
 
@@ -347,25 +490,46 @@ def large(x):
 
 
 found = check_gradient(large, angles.astype(np.float32), right.astype(np.float32), 1e-2)
-assert found == "undecided", f"a loss of 100,000 in float32 with tolerance 0.01: {found}, expected undecided"
+assert found == "undecided", (
+    f"a loss of 100,000 in float32 with tolerance 0.01: {found}"
+)
 found = check_gradient(waves_in_float32, angles, right, 1e-6, largest=1000.0)
-assert found != "undecided", "a step of less than `largest` would do, but the verdict is undecided"
+assert found != "undecided", (
+    "a step shorter than `largest` would do; the verdict is undecided"
+)
 found = check_gradient(waves_in_float32, angles, right, 1e-2, largest=1e-7)
-assert found == "undecided", f"steps of at most 1e-7 in float32: {found}, expected undecided"
+assert found == "undecided", (
+    f"steps of at most 1e-7 in float32: {found}, expected undecided"
+)
+for loss, epsilon in [
+    (waves, np.finfo(np.float64).eps),
+    (waves_in_float32, np.finfo(np.float32).eps),
+]:
+    for tolerance in (1e-3, 3e-2):
+        h = 10 * float(epsilon) * float(loss(angles)) / tolerance
+        for times, undecided in [(0.4, True), (2.5, False)]:
+            found = check_gradient(loss, angles, right, tolerance, largest=times * h)
+            assert (found == "undecided") == undecided, (
+                f"`largest` is {times} h, but: {found}"
+            )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # Compare your prediction: with h = 0.01, the tolerance is 10·ε·2.3 / 0.01.
 
 # %%
-for dtype, predicted in [(np.float32, predicted_float32), (np.float64, predicted_float64)]:
+for dtype, predicted in [
+    (np.float32, predicted_float32),
+    (np.float64, predicted_float64),
+]:
     finest = 10 * np.finfo(dtype).eps * 2.3 / 0.01
-    print(f"{dtype.__name__}: tolerance {finest:.1e}; predicted {predicted}")
+    print(f"{dtype.__name__}: smallest tolerance {finest:.1e}; predicted {predicted}")
 
 # %% [markdown]
 # The ratio of the two lines is that of the two ε, about 5 · 10⁸: this is why gradients
 # are checked in float64.
-#
+
+# %% [markdown]
 # ## 2. A dense layer
 #
 # Each output is a weighted sum of all inputs of an image, plus a bias. The definition
@@ -405,7 +569,9 @@ def dense(x, w, b):
 
     w (C1, C2) are the weights, b (C2,) the biases.
     """
-    assert x[0].size == len(w), f"images of {x[0].size} numbers meet weights for {len(w)}"
+    assert x[0].size == len(w), (
+        f"an image has {x[0].size} numbers, but w has {len(w)} rows"
+    )
     ### BEGIN SOLUTION
     y = x.reshape(len(x), -1) @ w + b
     ### END SOLUTION
@@ -418,42 +584,69 @@ def dense(x, w, b):
 # of the output belongs to one image.
 
 # %%
-print(dense(np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])))
+print(
+    dense(
+        np.array([[1.0, 2, 3], [4, 5, 6]]),
+        np.array([[1.0, 0], [0, 1], [1, 1]]),
+        np.array([10.0, 20]),
+    )
+)
 
 # %% check="dense-forward" points=1 see="2.2"
 """Weighted sums, the bias added once; images may have several axes (1 point)."""
-x, w, b = np.array([[1.0, 2, 3], [4, 5, 6]]), np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])
-expect(
-    dense(x, w, b),
-    np.array([[14.0, 25], [20, 31]]),
-    {
-        "the bias is missing.": np.array([[4.0, 5], [10, 11]]),
-        "the bias was added to each product; it is added once to their sum.": np.array(
-            [[34.0, 65], [40, 71]]
-        ),
-    },
-    "dense of two images",
-)
+x = np.array([[1.0, 2, 3], [4, 5, 6]])
+w, b = np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([10.0, 20])
+hints = {
+    "the bias is missing.": np.array([[4.0, 5], [10, 11]]),
+    "the bias was added to each product; add it once, to their sum.": np.array(
+        [[34.0, 65], [40, 71]]
+    ),
+}
+expect(dense(x, w, b), np.array([[14.0, 25], [20, 31]]), hints, "dense of two images")
 x, w, b = integers(2, 3, 2, 2), integers(12, 5), integers(5)
-with unchanged(x=x, w=w, b=b):
+with unchanged(x=x, w=w, b=b), watched("dense_by_definition") as calls:
     y = dense(x, w, b)
+assert x.shape == (2, 3, 2, 2), f"dense changed the shape of x to {x.shape}"
+hints = {
+    "the numbers of an image were read in another order.": dense_by_definition(
+        x.transpose(0, 3, 1, 2), w, b
+    )
+}
 expect(
     y,
     dense_by_definition(x, w, b),
-    {
-        "the numbers of an image were read in another order than that of memory.": dense_by_definition(
-            x.transpose(0, 3, 1, 2), w, b
-        )
-    },
-    "dense of two images of 3 × 2 pixels and 2 channels",
+    hints,
+    "dense of two images of 3 × 2 pixels, 2 channels",
+)
+assert calls.count == 0, (
+    "dense calls dense_by_definition; write it as one matrix product"
 )
 ### BEGIN HIDDEN TESTS
-for shape, outputs in [((1, 4), 3), ((5, 2, 3), 1), ((4, 1), 4), ((1, 2, 1, 3), 2), ((3, 3), 3)]:
-    x, w, b = integers(*shape), integers(int(np.prod(shape[1:])), outputs), integers(outputs)
-    expect(dense(x, w, b), dense_by_definition(x, w, b), name=f"dense of {shape} to {outputs}")
+# Not detected: a copy of the definition's loops. It is correct, but slow.
+for shape, outputs in [
+    ((1, 4), 3),
+    ((5, 2, 3), 1),
+    ((4, 1), 4),
+    ((1, 2, 1, 3), 2),
+    ((3, 3), 3),
+]:
+    x, w, b = (
+        integers(*shape),
+        integers(int(np.prod(shape[1:])), outputs),
+        integers(outputs),
+    )
+    expect(
+        dense(x, w, b),
+        dense_by_definition(x, w, b),
+        name=f"dense of {shape} to {outputs}",
+    )
 bright, w, b = integers(2, 3) + 2.0**30, integers(3, 2), np.zeros(2)
 w[2] = -w[0] - w[1]  # the brightness cancels, if float64 was kept
-expect(dense(bright, w, b), dense_by_definition(bright, w, b), name="dense of bright images")
+expect(
+    dense(bright, w, b),
+    dense_by_definition(bright, w, b),
+    name="dense of bright images",
+)
 x, w, b = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (4,)])
 x += np.float32(2**16)  # more than half precision holds; sums have less than 24 bits
 expect(dense(x, w, b), dense_by_definition(x, w, b), name="dense of float32")
@@ -471,13 +664,17 @@ def dense_gradient(dy, x, w):
 
     dy (N, C2) is ∂L/∂y; x (N, …) and w (C1, C2) are the arguments of dense().
     """
-    assert dy.shape == (len(x), w.shape[1]), f"dy has shape {dy.shape}; y has {(len(x), w.shape[1])}"
+    assert dy.shape == (len(x), w.shape[1]), (
+        f"dy has shape {dy.shape}; y has {(len(x), w.shape[1])}"
+    )
     ### BEGIN SOLUTION
     dx = (dy @ w.T).reshape(x.shape)
     dw = x.reshape(len(x), -1).T @ dy
     db = dy.sum(axis=0)
     ### END SOLUTION
-    assert dx.shape == x.shape and dw.shape == w.shape, f"dx has shape {dx.shape}, dw {dw.shape}"
+    assert dx.shape == x.shape and dw.shape == w.shape, (
+        f"dx has shape {dx.shape}, dw {dw.shape}"
+    )
     assert db.shape == w.shape[1:], f"db has shape {db.shape}"
     return dx, dw, db
 
@@ -497,42 +694,71 @@ print("db", check_gradient(lambda b: np.sum(dy * dense(x, w, b)), b, db, 1e-6))
 # %% check="dense-weights" points=1 see="2.3"
 """dw and db are the slopes of the loss in each weight and each bias (1 point)."""
 x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
-with unchanged(x=x, w=w, dy=dy):
+with unchanged(x=x, w=w, dy=dy), watched("differences") as calls:
     _, dw, db = dense_gradient(dy, x, w)
-want = differences(lambda w: np.sum(dy * dense_by_definition(x, w, b)), w)
-expect(
-    dw,
-    want,
-    {
-        "dw was averaged over the batch; the loss says whether there is a mean.": want / 3,
-        "dw has the opposite sign: a gradient points uphill.": -want,
-    },
-    "dw",
+assert (x.shape, dy.shape) == ((3, 2, 2), (3, 2)), (
+    f"dense_gradient changed the shape of x to {x.shape} or of dy to {dy.shape}"
 )
+want = differences(lambda w: np.sum(dy * dense_by_definition(x, w, b)), w)
+hints = {
+    "dw was averaged over the batch; the loss decides whether there is a mean.": want
+    / 3,
+    "dw has the opposite sign; a gradient points uphill.": -want,
+}
+expect(dw, want, hints, "dw")
 want = differences(lambda b: np.sum(dy * dense_by_definition(x, w, b)), b)
-expect(db, want, {"db was averaged over the batch; the loss says whether there is a mean.": want / 3}, "db")
+hints = {
+    "db was averaged over the batch; the loss decides whether there is a mean.": want
+    / 3
+}
+expect(db, want, hints, "db")
+assert calls.count == 0, "dense_gradient calls differences; write dw and db as formulas"
 ### BEGIN HIDDEN TESTS
+# Not detected: sums in loops, which are correct. Copied differences fail with large w.
 for shape, outputs in [((1, 4), 3), ((5, 2, 1), 1), ((4, 4), 4), ((1, 2, 1, 3), 2)]:
-    x, w, dy = integers(*shape), integers(int(np.prod(shape[1:])), outputs), integers(shape[0], outputs)
+    x, w, dy = (
+        integers(*shape),
+        integers(int(np.prod(shape[1:])), outputs),
+        integers(shape[0], outputs),
+    )
     _, dw, db = dense_gradient(dy, x, w)
     b = np.zeros(outputs)
     for name, got, want in [
-        ("dw", dw, differences(lambda w, x=x, dy=dy, b=b: np.sum(dy * dense_by_definition(x, w, b)), w)),
+        (
+            "dw",
+            dw,
+            differences(
+                lambda w, x=x, dy=dy, b=b: np.sum(dy * dense_by_definition(x, w, b)), w
+            ),
+        ),
         ("db", db, np.einsum("nj->j", dy)),
     ]:
         expect(got, want, name=f"{name} of {shape} to {outputs}")
+x, w, dy = integers(3, 5), 2.0**60 * (9 + integers(5, 2)), integers(3, 2)
+_, dw, db = dense_gradient(dy, x, w)
+expect(dw, np.einsum("ni,nj->ij", x, dy), name="dw, which does not depend on w")
+expect(db, np.einsum("nj->j", dy), name="db, which does not depend on w")
 bright, dy = integers(2, 3), integers(2, 2)
-bright[1], dy[1] = bright[0], -dy[0]  # what the one image adds the other takes away, if float64 was kept
-_, dw, db = dense_gradient(dy + np.array([[2.0**30], [-(2.0**30)]]), bright + 1, integers(3, 2))
+bright[1], dy[1] = (
+    bright[0],
+    -dy[0],
+)  # the images cancel each other, if float64 was kept
+_, dw, db = dense_gradient(
+    dy + np.array([[2.0**30], [-(2.0**30)]]), bright + 1, integers(3, 2)
+)
 expect(dw, np.zeros((3, 2)), name="dw of large values that cancel")
 _, dw, db = dense_gradient(
-    np.array([[2.0**30 + 1], [-(2.0**30)]]), np.array([[1.0, 3], [1, 3]]), integers(2, 1)
+    np.array([[2.0**30 + 1], [-(2.0**30)]]),
+    np.array([[1.0, 3], [1, 3]]),
+    integers(2, 1),
 )
 expect(dw, np.array([[1.0], [3.0]]), name="dw of large values that nearly cancel")
 expect(db, np.array([1.0]), name="db of large values that nearly cancel")
 x, w, dy = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (2, 4)])
 _, dw, db = dense_gradient(dy, x, w)
-assert dw.dtype == db.dtype == np.float32, f"float32 in, but dw is {dw.dtype} and db {db.dtype}"
+assert dw.dtype == db.dtype == np.float32, (
+    f"all arguments have dtype float32, but dw has dtype {dw.dtype} and db {db.dtype}"
+)
 dy += np.float32(2**16)  # more than half precision holds; sums have less than 24 bits
 _, dw, db = dense_gradient(dy, x, w)
 expect(dw, np.einsum("ni,nj->ij", x, dy), name="dw of large values in float32")
@@ -542,30 +768,47 @@ expect(db, np.einsum("nj->j", dy), name="db of large values in float32")
 # %% check="dense-input" points=1 see="2.3"
 """dx is the slope of the loss in each number of the images (1 point)."""
 x, w, b, dy = integers(3, 2, 2), integers(4, 2), integers(2), integers(3, 2)
-dx, _, _ = dense_gradient(dy, x, w)
+with unchanged(x=x, w=w, dy=dy), watched("differences") as calls:
+    dx, _, _ = dense_gradient(dy, x, w)
 want = differences(lambda x: np.sum(dy * dense_by_definition(x, w, b)), x)
-expect(
-    dx,
-    want,
-    {
-        "dx was averaged over the batch; the loss says whether there is a mean.": want / 3,
-        "the numbers of an image came back in another order than they went in.": want.transpose(0, 2, 1),
-    },
-    "dx",
-)
+hints = {
+    "dx was averaged over the batch; the loss decides whether there is a mean.": want
+    / 3,
+    "the numbers of an image are in another order than in x.": want.transpose(0, 2, 1),
+}
+expect(dx, want, hints, "dx")
+assert calls.count == 0, "dense_gradient calls differences; write dx as a formula"
 ### BEGIN HIDDEN TESTS
+# Not detected: sums in loops, which are correct. Copied differences fail with large x.
 for shape, outputs in [((1, 4), 3), ((5, 2, 3), 1), ((4, 4), 4), ((2, 3, 2, 2), 2)]:
-    x, w, dy = integers(*shape), integers(int(np.prod(shape[1:])), outputs), integers(shape[0], outputs)
+    x, w, dy = (
+        integers(*shape),
+        integers(int(np.prod(shape[1:])), outputs),
+        integers(shape[0], outputs),
+    )
     dx, _, _ = dense_gradient(dy, x, w)
     want = np.einsum("nj,ij->ni", dy, w).reshape(shape)
     expect(dx, want, name=f"dx of {shape} to {outputs}")
+x, w, dy = 2.0**60 * (9 + integers(3, 5)), integers(5, 2), integers(3, 2)
+expect(
+    dense_gradient(dy, x, w)[0],
+    np.einsum("nj,ij->ni", dy, w),
+    name="dx, which does not depend on x",
+)
 w = np.array([[1.0, 1], [2, 2]])
 dx, _, _ = dense_gradient(np.array([[2.0**30 + 1, -(2.0**30)]]), np.ones((1, 2)), w)
 expect(dx, np.array([[1.0, 2.0]]), name="dx of large values that nearly cancel")
 x, w, dy = (integers(*shape).astype(np.float32) for shape in [(2, 3), (3, 4), (2, 4)])
-assert dense_gradient(dy, x, w)[0].dtype == np.float32, "float32 in, but dx is not float32"
+dx = dense_gradient(dy, x, w)[0]
+assert dx.dtype == np.float32, (
+    f"all arguments have dtype float32, but dx has dtype {dx.dtype}"
+)
 dy += np.float32(2**16)
-expect(dense_gradient(dy, x, w)[0], np.einsum("nj,ij->ni", dy, w), name="dx of large values in float32")
+expect(
+    dense_gradient(dy, x, w)[0],
+    np.einsum("nj,ij->ni", dy, w),
+    name="dx of large values in float32",
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -594,40 +837,64 @@ def relu_gradient(dy, x):
     return dx
 
 
+# %% [markdown]
+# The second array should contain one gradient only: that of the one positive number.
+
 # %%
-print(relu(np.array([-2.0, 0, 3])), relu_gradient(np.array([10.0, 20, 30]), np.array([-2.0, 0, 3])))
+print(
+    relu(np.array([-2.0, 0, 3])),
+    relu_gradient(np.array([10.0, 20, 30]), np.array([-2.0, 0, 3])),
+)
 
 # %% check="relu-both-ways" points=1 see="2.3"
 """Negative numbers become 0; the gradient is 0 unless x is positive (1 point)."""
-x, dy = np.array([[-2.0, 0.0], [3.0, -1.0], [0.5, 4.0]]), np.array([[10.0, 20], [30, 40], [-50, 60]])
+x = np.array([[-2.0, 0.0], [3.0, -1.0], [0.5, 4.0]])
+dy = np.array([[10.0, 20], [30, 40], [-50, 60]])
 with unchanged(x=x, dy=dy):
     y, dx = relu(x), relu_gradient(dy, x)
 expect(y, np.array([[0.0, 0], [3, 0], [0.5, 4]]), name="relu")
-expect(
-    dx,
-    np.array([[0.0, 0], [30, 0], [-50, 60]]),
-    {
-        "the slope at 0 was taken as 1; take 0.": np.array([[0.0, 20], [30, 0], [-50, 60]]),
-        "what comes back was cut off where dy is negative; it is where x is.": np.array(
-            [[10.0, 20], [30, 40], [0, 60]]
-        ),
-        "it was cut off where x or dy is negative; the sign of dy says nothing.": np.array(
-            [[0.0, 0], [30, 0], [0, 60]]
-        ),
-        "dy is missing: the slope of ReLU is multiplied by it.": np.array([[0.0, 0], [1, 0], [1, 1]]),
-    },
-    "relu_gradient",
-)
+hints = {
+    "the slope at 0 is 1; use 0.": np.array([[0.0, 20], [30, 0], [-50, 60]]),
+    "the gradient is 0 where dy is negative; it should be 0 where x is.": np.array(
+        [[10.0, 20], [30, 40], [0, 60]]
+    ),
+    "the gradient is also 0 where dy is negative; use the sign of x only.": np.array(
+        [[0.0, 0], [30, 0], [0, 60]]
+    ),
+    "dy is missing: multiply the slope of ReLU by it.": np.array(
+        [[0.0, 0], [1, 0], [1, 1]]
+    ),
+}
+expect(dx, np.array([[0.0, 0], [30, 0], [-50, 60]]), hints, "relu_gradient")
 ### BEGIN HIDDEN TESTS
+# Not detected: nothing known. Both functions are exact, so the values must be equal.
 x, dy = integers(2, 3, 4, 2), integers(2, 3, 4, 2)
 expect(relu(x), (np.abs(x) + x) / 2, name="relu of 4 axes")
 expect(relu_gradient(dy, x), dy * (np.sign(x) == 1), name="relu_gradient of 4 axes")
 tiny = np.array([1e-300, -1e-300, 1e300])
-expect(relu(tiny) > 0, np.array([True, False, True]), name="relu of tiny numbers, where they are positive")
-expect(relu_gradient(np.ones(3), tiny), np.array([1.0, 0, 1]), name="relu_gradient at tiny numbers")
-small = np.array([-1, 2], np.float32)
-expect(relu(small), np.array([0, 2], np.float32), name="relu of float32")
-expect(relu_gradient(small, small), np.array([0, 2], np.float32), name="relu_gradient of float32")
+expect(
+    relu(tiny) > 0,
+    np.array([True, False, True]),
+    name="relu of tiny numbers, where they are positive",
+)
+expect(
+    relu_gradient(np.ones(3), tiny),
+    np.array([1.0, 0, 1]),
+    name="relu_gradient at tiny numbers",
+)
+for dtype in (np.float64, np.float32):
+    x, dy = (
+        (50 * integers(5, 7) / 3).astype(dtype),
+        (50 * integers(5, 7) / 7).astype(dtype),
+    )
+    for name, got, want in [
+        ("relu", relu(x), np.where(x > 0, x, 0)),
+        ("relu_gradient", relu_gradient(dy, x), np.where(x > 0, dy, 0)),
+    ]:
+        expect(got, want.astype(dtype), name=f"{name} of thirds and sevenths")
+        assert np.array_equal(got, want), (
+            f"{name} was computed in a lower precision than {dtype}"
+        )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -653,7 +920,9 @@ def softmax_cross_entropy(logits, labels):
     logits (N, classes), labels (N,) integers from 0. The loss is the mean over the
     images. Correct for logits of any size, also in float32.
     """
-    assert labels.shape == logits.shape[:1], f"{len(labels)} labels for logits {logits.shape}"
+    assert labels.shape == logits.shape[:1], (
+        f"{len(labels)} labels for logits {logits.shape}"
+    )
     ### BEGIN SOLUTION
     N = len(logits)
     shifted = logits - logits.max(axis=1, keepdims=True)
@@ -674,62 +943,85 @@ def softmax_cross_entropy(logits, labels):
 # two entries of the gradient should add up to 0.
 
 # %%
-print(softmax_cross_entropy(np.array([[0.0, np.log(3)]]), np.array([1])), -np.log(3 / 4))
+print(
+    softmax_cross_entropy(np.array([[0.0, np.log(3)]]), np.array([1])), -np.log(3 / 4)
+)
 
 # %% check="loss-by-hand" points=1 see="2.2"
 """The mean of -ln p; equal logits have the loss ln(number of classes) (1 point)."""
 loss, _ = softmax_cross_entropy(np.zeros((4, 10)), np.array([0, 9, 3, 3]))
-expect(
-    float(loss),
-    float(np.log(10)),
-    {
-        "the loss was summed over the images; it is their mean.": 4 * float(np.log(10)),
-        "the loss was divided by the classes as well.": float(np.log(10)) / 10,
-        "the sign is wrong: a loss is positive.": -float(np.log(10)),
-        "the logarithm is to base 2.": float(np.log2(10)),
-    },
-    "the loss of equal logits",
-)
+ln10 = float(np.log(10))
+hints = {
+    "the loss was summed over the images; it is their mean.": 4 * ln10,
+    "the loss was divided by the number of classes, too.": ln10 / 10,
+    "the sign is wrong; a loss is positive.": -ln10,
+    "the logarithm has base 2.": float(np.log2(10)),
+}
+expect(float(loss), ln10, hints, "the loss of equal logits")
 logits, labels = np.array([[0.0, np.log(3)], [np.log(7), 0.0]]), np.array([1, 1])
 loss, _ = softmax_cross_entropy(logits, labels)
-expect(float(loss), float(np.log(4 / 3) + np.log(8)) / 2, name="the loss of probabilities 3/4 and 1/8")
+want = float(np.log(4 / 3) + np.log(8)) / 2
+expect(float(loss), want, name="the loss of the probabilities 3/4 and 1/8")
 ### BEGIN HIDDEN TESTS
+# Not detected: nothing known. Computing in float32 is detected by the tenth digit.
 for N, classes in [(1, 3), (7, 2), (5, 12), (32, 10)]:
     logits, labels = integers(N, classes), rng.integers(0, classes, N)
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     want = -sum(np.log(p[n, labels[n]]) for n in range(N)) / N
-    with unchanged(logits=logits, labels=labels):
-        loss, _ = softmax_cross_entropy(logits, labels)
-    expect(float(loss), float(want), name=f"the loss of {N} images and {classes} classes")
+    loss, _ = softmax_cross_entropy(logits, labels)
+    expect(
+        float(loss), float(want), name=f"the loss of {N} images and {classes} classes"
+    )
+    assert abs(float(loss) - want) <= 1e-10 * want, (
+        f"the loss of {N} images in float64 is off by a fraction of "
+        f"{abs(float(loss) / want - 1):.1e}"
+    )
 ### END HIDDEN TESTS
 
 # %% check="loss-stable" points=1 see="2.2"
 """Logits of ±1000 in float32: loss and gradient are finite and correct (1 point)."""
-logits = np.array([[1000, -1000, 0], [-1000, -1000, -1000], [1000, -1000, 0]], np.float32)
+logits = np.array(
+    [[1000, -1000, 0], [-1000, -1000, -1000], [1000, -1000, 0]], np.float32
+)
+mixed = [[1 / 3, -1 / 3, 0], [-2 / 9, 1 / 9, 1 / 9], [1 / 3, 0, -1 / 3]]
 for labels, want, by_hand in [
     ([0, 0, 0], np.log(3) / 3, [[0, 0, 0], [-2 / 9, 1 / 9, 1 / 9], [0, 0, 0]]),
-    ([1, 0, 2], (3000 + np.log(3)) / 3, [[1 / 3, -1 / 3, 0], [-2 / 9, 1 / 9, 1 / 9], [1 / 3, 0, -1 / 3]]),
+    ([1, 0, 2], (3000 + np.log(3)) / 3, mixed),
 ]:
     loss, dlogits = softmax_cross_entropy(logits, np.array(labels))
-    words = ""
-    if not np.isfinite(loss):
-        words = "Take the largest logit of each image (not of the batch) from its logits. "
-    if not np.isfinite(loss) or 0 < float(loss) < want:
-        words += "A p that has become 0 has no logarithm: write ln p without a quotient."
-    assert abs(float(loss) - want) < 1e-3, (
-        f"the loss of logits ±1000 with labels {labels} is {float(loss):.4f}. {words}"
+    assert np.isfinite(loss), (
+        f"the loss of logits ±1000 with labels {labels} is {loss}. An exponential "
+        "overflowed, or all exponentials of an image were rounded to 0: which of its "
+        "logits can you subtract first?"
     )
-    assert np.allclose(dlogits, by_hand, 0, 1e-3), f"dlogits of logits ±1000 with labels {labels} is wrong"
+    assert abs(float(loss) - want) < 1e-3, (
+        f"the loss of logits ±1000 with labels {labels} is {float(loss):.4f}; "
+        f"by hand it is {want:.4f}"
+    )
+    assert np.allclose(dlogits, by_hand, 0, 1e-4), (
+        f"dlogits of logits ±1000 with labels {labels} has wrong values:\n{dlogits}"
+    )
 ### BEGIN HIDDEN TESTS
+# Not detected: errors below 1e-4 in float32, which correct solutions have at 1000, too.
 for dtype, shift in [(np.float32, 500), (np.float64, 5000), (np.float32, -500)]:
     small, labels = integers(6, 4).astype(dtype), rng.integers(0, 4, 6)
-    p = np.exp(small.astype(float)) / np.exp(small.astype(float)).sum(axis=1, keepdims=True)
+    p = np.exp(small.astype(float)) / np.exp(small.astype(float)).sum(
+        axis=1, keepdims=True
+    )
     want = float(-np.mean(np.log(p[np.arange(6), labels])))
-    shifts = (shift * np.arange(6)).reshape(6, 1).astype(dtype)  # another one for each image
+    shifts = (
+        (shift * np.arange(6)).reshape(6, 1).astype(dtype)
+    )  # another one for each image
     loss, dlogits = softmax_cross_entropy(small + shifts, labels)
-    assert abs(float(loss) - want) < 1e-3, "logits of an image, shifted by a number, have another loss"
-    assert np.allclose(dlogits, (p - np.eye(4)[labels]) / 6, 0, 1e-3), "shifted logits have another gradient"
-    assert dlogits.dtype == dtype, f"dlogits is {dlogits.dtype} for logits in {np.dtype(dtype)}"
+    assert abs(float(loss) - want) < 1e-3, (
+        "the shifted logits of an image have another loss"
+    )
+    assert np.allclose(dlogits, (p - np.eye(4)[labels]) / 6, 0, 1e-3), (
+        "shifted logits: other gradients"
+    )
+    assert dlogits.dtype == dtype, (
+        f"dlogits has dtype {dlogits.dtype}, the logits {np.dtype(dtype)}"
+    )
 ### END HIDDEN TESTS
 
 # %% check="loss-gradient" points=1 see="2.3"
@@ -742,24 +1034,44 @@ def loss_by_definition(logits, labels):
     return -sum(np.log(p[n, labels[n]]) for n in range(len(labels))) / len(labels)
 
 
-logits, labels = np.array([[0.0, 1, -1], [2, 0.5, 0], [0, 0, 0], [-1, 0, 1]]), np.array([0, 2, 2, 1])
+logits, labels = (
+    np.array([[0.0, 1, -1], [2, 0.5, 0], [0, 0, 0], [-1, 0, 1]]),
+    np.array([0, 2, 2, 1]),
+)
 want = differences(lambda s: loss_by_definition(s, labels), logits, 1e-4)
-_, dlogits = softmax_cross_entropy(logits, labels)
+with unchanged(logits=logits, labels=labels), watched("differences") as calls:
+    _, dlogits = softmax_cross_entropy(logits, labels)
 hints = {
-    "dlogits was not divided by the number of images; the loss is their mean.": 4 * want,
+    "dlogits was not divided by the number of images; the loss is their mean.": 4
+    * want,
     "dlogits was divided by the number of images twice.": want / 4,
-    "dlogits was divided by the number of classes as well.": want / 3,
-    "dlogits has the opposite sign: a gradient points uphill.": -want,
+    "dlogits was divided by the number of classes, too.": want / 3,
+    "dlogits was divided by 32 instead of the number of images.": want * 4 / 32,
+    "dlogits has the opposite sign; a gradient points uphill.": -want,
+    "dlogits is p / N; the labels are missing.": np.exp(logits)
+    / np.exp(logits).sum(axis=1, keepdims=True)
+    / 4,
 }
 expect_near(dlogits, want, hints, "dlogits")
+assert calls.count == 0, (
+    "softmax_cross_entropy calls differences; write dlogits as a formula"
+)
 ### BEGIN HIDDEN TESTS
-for N, classes in [(1, 3), (7, 2), (5, 12)]:
+# Not detected: nothing known. Copied differences have too few digits for 301 images.
+for N, classes in [(1, 3), (7, 2), (5, 12), (301, 7)]:
     logits, labels = integers(N, classes), rng.integers(0, classes, N)
     p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    want = (p - np.eye(classes)[labels]) / N
     _, dlogits = softmax_cross_entropy(logits, labels)
-    expect(dlogits, (p - np.eye(classes)[labels]) / N, name=f"dlogits of {N} images and {classes} classes")
-logits, labels = integers(3, 4).astype(np.float32), np.array([1, 0, 3])
-assert softmax_cross_entropy(logits, labels)[1].dtype == np.float32, "float32 in, but dlogits is not float32"
+    expect(dlogits, want, name=f"dlogits of {N} images and {classes} classes")
+    off = N * np.abs(dlogits - want).max()  # p is at most 1
+    assert off <= 1e-11, f"N · dlogits of {N} images in float64 is off by {off:.1e}"
+    _, dlogits = softmax_cross_entropy(logits.astype(np.float32), labels)
+    assert dlogits.dtype == np.float32, (
+        f"the logits have dtype float32, dlogits has dtype {dlogits.dtype}"
+    )
+    off = N * np.abs(dlogits - want).max()
+    assert off <= 3e-6, f"N · dlogits of {N} images in float32 is off by {off:.1e}"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -779,11 +1091,13 @@ STRIDE = 2
 def convolution(x, w, b):
     """y (N, H_out, W_out, K) of images x (N, H, W, C), w (k, k, C, K) and b (K,)."""
     k = len(w)
-    H_out, W_out = ((n - k) // STRIDE + 1 for n in x.shape[1:3])
+    H_out, W_out = ((n - k) // STRIDE + 1 for n in x.shape[1:3])  # no padding
     y = np.zeros((len(x), H_out, W_out, w.shape[3]), x.dtype) + b
     for i in range(k):
         for j in range(k):
-            pixels = x[:, i : i + STRIDE * H_out : STRIDE, j : j + STRIDE * W_out : STRIDE]
+            pixels = x[
+                :, i : i + STRIDE * H_out : STRIDE, j : j + STRIDE * W_out : STRIDE
+            ]
             y += np.tensordot(pixels, w[i, j], 1)
     return y
 
@@ -801,12 +1115,17 @@ def convolution_gradient(dy, x, w):
     return dx, dw, dy.sum(axis=(0, 1, 2))
 
 
-def new_parameters(seed, k=3, K=8, pixels=14, channels=1, hidden=32, classes=10, dtype=np.float32):
+def new_parameters(
+    seed, k=3, K=8, pixels=14, channels=1, hidden=32, classes=10, dtype=np.float32
+):
     """Random weights (He et al. 2015), zero biases; images have `pixels` × `pixels`."""
     draw = np.random.default_rng(seed)
     C1 = ((pixels - k) // STRIDE + 1) ** 2 * K
     shapes = {"w1": (k, k, channels, K), "w2": (C1, hidden), "w3": (hidden, classes)}
-    weights = {n: draw.standard_normal(s) * np.sqrt(2 / np.prod(s[:-1])) for n, s in shapes.items()}
+    weights = {
+        n: draw.standard_normal(s) * np.sqrt(2 / np.prod(s[:-1]))
+        for n, s in shapes.items()
+    }
     biases = {"b1": np.zeros(K), "b2": np.zeros(hidden), "b3": np.zeros(classes)}
     return {name: value.astype(dtype) for name, value in (weights | biases).items()}
 
@@ -827,7 +1146,9 @@ def loss_and_gradients(parameters, x, labels):
     softmax_cross_entropy. Returns the loss, a number, and the gradients, a dictionary
     with the names and shapes of the parameters.
     """
-    w1, b1, w2, b2, w3, b3 = (parameters[name] for name in ("w1", "b1", "w2", "b2", "w3", "b3"))
+    w1, b1, w2, b2, w3, b3 = (
+        parameters[name] for name in ("w1", "b1", "w2", "b2", "w3", "b3")
+    )
     ### BEGIN SOLUTION
     s1 = convolution(x, w1, b1)  # (N, H_out, W_out, K)
     a1 = relu(s1)
@@ -840,7 +1161,10 @@ def loss_and_gradients(parameters, x, labels):
     gradients = {"w1": dw1, "b1": db1, "w2": dw2, "b2": db2, "w3": dw3, "b3": db3}
     ### END SOLUTION
     for name, value in parameters.items():
-        assert gradients[name].shape == value.shape, f"the gradient of {name} has {gradients[name].shape}"
+        assert gradients[name].shape == value.shape, (
+            f"the gradient of {name} has shape {gradients[name].shape}; "
+            f"{name} has shape {value.shape}"
+        )
     return loss, gradients
 
 
@@ -857,7 +1181,7 @@ _, gradients = loss_and_gradients(small, x, labels)
 for name, gradient in gradients.items():
 
     def loss_of(value, name=name):
-        """The loss, where one parameter has another value."""
+        """The loss if one parameter has another value."""
         return loss_and_gradients(small | {name: value}, x, labels)[0]
 
     print(name, check_gradient(loss_of, small[name], gradient, 1e-6))
@@ -866,7 +1190,7 @@ for name, gradient in gradients.items():
 # %% [markdown]
 # The checks of this section replace your layers by slow ones that compute their
 # gradients by small steps. So a mistake in a layer costs points in that layer's checks
-# only.
+# only. The slope of their ReLU at 0 is 0, as in section 3.
 
 
 # %% given="by-steps"
@@ -885,9 +1209,9 @@ def relu_by_definition(x):
     return np.array([v if v > 0 else 0.0 for v in x.ravel()]).reshape(x.shape)
 
 
-def relu_by_steps(dy, x):
-    """The gradient of ReLU, by steps shorter than the distance to the kink."""
-    return differences(lambda x: np.sum(dy * relu_by_definition(x)), x, 1e-6)
+def relu_by_steps(dy, x, step=1e-6):
+    """The gradient of ReLU, by a step to the left: at 0, the slope there is 0."""
+    return dy * (relu_by_definition(x) - relu_by_definition(x - step)) / step
 
 
 def small_loss(logits, labels):
@@ -898,7 +1222,9 @@ def small_loss(logits, labels):
 
 def loss_by_steps(logits, labels):
     """The loss of small logits and its gradient, by steps."""
-    return small_loss(logits, labels), differences(lambda s: small_loss(s, labels), logits, 1e-4)
+    return small_loss(logits, labels), differences(
+        lambda s: small_loss(s, labels), logits, 1e-4
+    )
 
 
 def network_by_definition(parameters, x, labels):
@@ -911,22 +1237,39 @@ def network_by_definition(parameters, x, labels):
 
 @contextlib.contextmanager
 def layers_by_definition():
-    """In this block the layers are their definitions, with gradients by small steps."""
-    with (
-        watched("dense", dense_by_definition),
-        watched("dense_gradient", dense_by_steps),
-        watched("relu", relu_by_definition),
-        watched("relu_gradient", relu_by_steps),
-        watched("softmax_cross_entropy", loss_by_steps),
-    ):
+    """In this block the layers are their definitions, with gradients by small steps.
+
+    Calls are counted: one forward and one backward pass need one or two per function.
+    """
+    layers = {
+        "dense": dense_by_definition,
+        "dense_gradient": dense_by_steps,
+        "relu": relu_by_definition,
+        "relu_gradient": relu_by_steps,
+        "softmax_cross_entropy": loss_by_steps,
+        "convolution": convolution,
+        "convolution_gradient": convolution_gradient,
+    }
+    with contextlib.ExitStack() as stack:
+        calls = {
+            name: stack.enter_context(watched(name, f)) for name, f in layers.items()
+        }
         yield
+    for name, called in calls.items():
+        assert called.count <= 12, (
+            f"loss_and_gradients called {name} {called.count} times; one forward and "
+            "one backward pass call it once or twice"
+        )
 
 
 def network(seed, N, pixels, **sizes):
     """A small network in float64, N images and their labels."""
     draw = np.random.default_rng(seed)
     parameters = new_parameters(seed, pixels=pixels, dtype=np.float64, **sizes)
-    parameters |= {name: draw.uniform(-0.1, 0.2, parameters[name].shape) for name in ("b1", "b2", "b3")}
+    parameters |= {
+        name: draw.uniform(-0.1, 0.2, parameters[name].shape)
+        for name in ("b1", "b2", "b3")
+    }
     x = draw.uniform(0, 1, (N, pixels, pixels, sizes.get("channels", 1)))
     return parameters, x, draw.integers(0, sizes["classes"], N)
 
@@ -935,7 +1278,9 @@ def gradients_of(names, parameters, x, labels):
     """The derivatives of the network's loss in these parameters, by steps."""
     return {
         name: differences(
-            lambda value, name=name: network_by_definition(parameters | {name: value}, x, labels),
+            lambda value, name=name: network_by_definition(
+                parameters | {name: value}, x, labels
+            ),
             parameters[name],
             1e-5,
         )
@@ -946,41 +1291,94 @@ def gradients_of(names, parameters, x, labels):
 # %% check="network-classifier" points=1 see="2.3"
 """The loss, and the gradients of the last dense layer, w3 and b3 (1 point)."""
 parameters, x, labels = network(1, N=4, pixels=5, K=2, hidden=3, classes=3)
-with layers_by_definition(), unchanged(x=x, labels=labels, **parameters):
+with unchanged(x=x, labels=labels, **parameters), layers_by_definition():
     loss, gradients = loss_and_gradients(parameters, x, labels)
-expect(float(loss), float(network_by_definition(parameters, x, labels)), name="the loss")
+expect(
+    float(loss), float(network_by_definition(parameters, x, labels)), name="the loss"
+)
 for name, want in gradients_of(("w3", "b3"), parameters, x, labels).items():
-    hints = {"it was divided by the number of images once more.": want / 4, "it was summed.": 4 * want}
+    hints = {
+        "it was divided by the number of images again.": want / 4,
+        "it was summed.": 4 * want,
+    }
     expect_near(gradients[name], want, hints, f"the gradient of {name}")
 ### BEGIN HIDDEN TESTS
-for N, sizes in [(1, {"K": 1, "hidden": 2, "classes": 2}), (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2})]:
+# Not detected: derivatives by steps with another convolution than the given one. They
+# are more work than back-propagation, and training with them would exceed the limit.
+for N, sizes in [
+    (1, {"K": 1, "hidden": 2, "classes": 2}),
+    (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2}),
+]:
     parameters, x, labels = network(N, N, 6, **sizes)
     with layers_by_definition():
         loss, gradients = loss_and_gradients(parameters, x, labels)
-    assert sorted(gradients) == sorted(parameters), f"there are gradients of {sorted(gradients)}"
-    expect(float(loss), float(network_by_definition(parameters, x, labels)), name="the loss of other sizes")
+    assert sorted(gradients) == sorted(parameters), (
+        f"there are gradients of {sorted(gradients)}"
+    )
+    expect(
+        float(loss),
+        float(network_by_definition(parameters, x, labels)),
+        name="the loss of other sizes",
+    )
     for name, want in gradients_of(("w3", "b3"), parameters, x, labels).items():
-        expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
-stretched = {"w2": 64 * parameters["w2"], "b2": 64 * parameters["b2"], "w3": parameters["w3"] / 64}
+        expect_near(
+            gradients[name],
+            want,
+            {},
+            f"the gradient of {name}, with a batch of {N},",
+            1e-7,
+        )
+stretched = {
+    "w2": 64 * parameters["w2"],
+    "b2": 64 * parameters["b2"],
+    "w3": parameters["w3"] / 64,
+}
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters | stretched, x, labels)
-want = 64 * gradients_of(("w3",), parameters, x, labels)["w3"]  # the layer sees 64 times as much
+want = (
+    64 * gradients_of(("w3",), parameters, x, labels)["w3"]
+)  # the layer sees 64 times as much
 expect_near(gradients["w3"], want, {}, "a large gradient of w3")
 with layers_by_definition():
     loss, gradients = loss_and_gradients(dict(sorted(parameters.items())), x, labels)
-expect(
-    float(loss), float(network_by_definition(parameters, x, labels)), name="the loss, names in other order"
-)
+want = float(network_by_definition(parameters, x, labels))
+expect(float(loss), want, name="the loss, with the names in another order")
 want = gradients_of(("w3", "b3"), parameters, x, labels)
-expect_near(gradients["w3"], want["w3"], {}, "the gradient of w3, with the names in another order")
-expect_near(gradients["b3"], want["b3"], {}, "the gradient of b3, with the names in another order")
+expect_near(
+    gradients["w3"],
+    want["w3"],
+    {},
+    "the gradient of w3, with the names in another order",
+)
+expect_near(
+    gradients["b3"],
+    want["b3"],
+    {},
+    "the gradient of b3, with the names in another order",
+)
 layers = ["dense-forward", "dense-weights", "dense-input", "relu-both-ways"]
 layers += ["loss-by-hand", "loss-stable", "loss-gradient"]
-if not any(map(has_failed, layers)):  # what they do to float32 is said there
-    parameters = new_parameters(4, K=2, pixels=5, hidden=3, classes=3)
-    _, gradients = loss_and_gradients(parameters, x[:, :5, :5, :1].astype(np.float32), labels % 3)
+if not any(
+    map(has_failed, layers)
+):  # else a layer may be at fault, and its check has said so
+    double = new_parameters(4, K=2, pixels=5, hidden=3, classes=3, dtype=np.float64)
+    single = {name: value.astype(np.float32) for name, value in double.items()}
+    _, wide = loss_and_gradients(double, x[:, :5, :5, :1], labels % 3)
+    _, gradients = loss_and_gradients(
+        single, x[:, :5, :5, :1].astype(np.float32), labels % 3
+    )
     for name, gradient in gradients.items():
-        assert gradient.dtype == np.float32, f"float32 in, but the gradient of {name} is {gradient.dtype}"
+        assert gradient.dtype == np.float32, (
+            "all arguments have dtype float32, but the gradient of "
+            f"{name} has dtype {gradient.dtype}"
+        )
+        assert wide[name].dtype == np.float64, (
+            "all arguments have dtype float64, but the gradient of "
+            f"{name} has dtype {wide[name].dtype}"
+        )
+        expect_near(
+            gradient, wide[name], {}, f"the gradient of {name} in float32", 1e-4
+        )
 ### END HIDDEN TESTS
 
 # %% check="network-hidden" points=1 see="2.3"
@@ -989,19 +1387,38 @@ parameters, x, labels = network(2, N=4, pixels=5, K=2, hidden=3, classes=3)
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters, x, labels)
 for name, want in gradients_of(("w2", "b2"), parameters, x, labels).items():
-    hints = {"it was divided by the number of images once more.": want / 4, "it was summed.": 4 * want}
+    hints = {
+        "it was divided by the number of images again.": want / 4,
+        "it was summed.": 4 * want,
+    }
     expect_near(gradients[name], want, hints, f"the gradient of {name}")
 ### BEGIN HIDDEN TESTS
-for N, sizes in [(1, {"K": 1, "hidden": 5, "classes": 2}), (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2})]:
+# Not detected: as in the check of the classifier.
+for N, sizes in [
+    (1, {"K": 1, "hidden": 5, "classes": 2}),
+    (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2}),
+]:
     parameters, x, labels = network(N, N, 6, **sizes)
     with layers_by_definition():
         _, gradients = loss_and_gradients(parameters, x, labels)
     for name, want in gradients_of(("w2", "b2"), parameters, x, labels).items():
-        expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
-stretched = {"w1": 64 * parameters["w1"], "b1": 64 * parameters["b1"], "w2": parameters["w2"] / 64}
+        expect_near(
+            gradients[name],
+            want,
+            {},
+            f"the gradient of {name}, with a batch of {N},",
+            1e-7,
+        )
+stretched = {
+    "w1": 64 * parameters["w1"],
+    "b1": 64 * parameters["b1"],
+    "w2": parameters["w2"] / 64,
+}
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters | stretched, x, labels)
-want = 64 * gradients_of(("w2",), parameters, x, labels)["w2"]  # the layer sees 64 times as much
+want = (
+    64 * gradients_of(("w2",), parameters, x, labels)["w2"]
+)  # the layer sees 64 times as much
 expect_near(gradients["w2"], want, {}, "a large gradient of w2")
 ### END HIDDEN TESTS
 
@@ -1011,9 +1428,13 @@ parameters, x, labels = network(3, N=4, pixels=5, K=2, hidden=3, classes=3)
 with layers_by_definition():
     _, gradients = loss_and_gradients(parameters, x, labels)
 for name, want in gradients_of(("w1", "b1"), parameters, x, labels).items():
-    hints = {"it was divided by the number of images once more.": want / 4, "it was summed.": 4 * want}
+    hints = {
+        "it was divided by the number of images again.": want / 4,
+        "it was summed.": 4 * want,
+    }
     expect_near(gradients[name], want, hints, f"the gradient of {name}")
 ### BEGIN HIDDEN TESTS
+# Not detected: as in the check of the classifier.
 for N, sizes in [
     (1, {"K": 1, "hidden": 5, "classes": 2}),
     (5, {"K": 3, "hidden": 4, "classes": 4, "k": 2, "channels": 2}),
@@ -1022,11 +1443,31 @@ for N, sizes in [
     with layers_by_definition():
         _, gradients = loss_and_gradients(parameters, x, labels)
     for name, want in gradients_of(("w1", "b1"), parameters, x, labels).items():
-        expect_near(gradients[name], want, {}, f"the gradient of {name}, with a batch of {N},")
+        expect_near(
+            gradients[name],
+            want,
+            {},
+            f"the gradient of {name}, with a batch of {N},",
+            1e-7,
+        )
 with layers_by_definition():
-    _, gradients = loss_and_gradients(parameters | {"w1": parameters["w1"] / 64}, 64 * x, labels)
-want = 64 * gradients_of(("w1",), parameters, x, labels)["w1"]  # the layer sees 64 times as much
+    _, gradients = loss_and_gradients(
+        parameters | {"w1": parameters["w1"] / 64}, 64 * x, labels
+    )
+want = (
+    64 * gradients_of(("w1",), parameters, x, labels)["w1"]
+)  # the layer sees 64 times as much
 expect_near(gradients["w1"], want, {}, "a large gradient of w1")
+x = x.copy()
+x[:, :3] = 0  # black rows and biases of zero: ReLUs on their kink, where the slope is 0
+on_kinks = parameters | {"b1": np.zeros(3)}
+with layers_by_definition():
+    _, gradients = loss_and_gradients(on_kinks, x, labels)
+here = network_by_definition(on_kinks, x, labels)
+steps = 1e-6 * np.eye(3)  # to the left
+lefts = [network_by_definition(on_kinks | {"b1": -step}, x, labels) for step in steps]
+want = np.array([(here - left) / 1e-6 for left in lefts])
+expect_near(gradients["b1"], want, {}, "the gradient of b1 on kinks", 1e-4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1052,6 +1493,10 @@ def batches(n, batch, seed, epoch):
     return chosen
 
 
+# %% [markdown]
+# Each line shows one epoch of seven images. Does each contain the numbers 0 to 6, and
+# do the two orders differ?
+
 # %%
 for epoch in range(2):
     print(epoch, batches(7, 3, seed=0, epoch=epoch))
@@ -1060,24 +1505,34 @@ for epoch in range(2):
 """Each image once per epoch; only the last batch may be smaller (1 point)."""
 for n, batch in [(7, 3), (6, 3), (5, 8), (100, 32)]:
     found = [np.asarray(indices) for indices in batches(n, batch, seed=0, epoch=0)]
-    expect(
-        [len(indices) for indices in found],
-        [batch] * (n // batch) + [n % batch] * (n % batch > 0),
-        {
-            "the last, smaller batch was left out; its images are never seen.": [batch] * (n // batch),
-            "the last batch was filled up with images that were seen already.": [batch] * -(-n // batch),
-        },
-        f"the lengths of the batches of {n} images by {batch}",
-    )
+    hints = {
+        "the last, smaller batch is missing; its images are never seen.": [batch]
+        * (n // batch),
+        "the last batch was filled up with images seen before.": [batch]
+        * -(-n // batch),
+    }
+    want = [batch] * (n // batch) + [n % batch] * (n % batch > 0)
+    lengths = [len(indices) for indices in found]
+    expect(lengths, want, hints, f"the list of batch sizes of {n} images by {batch}")
     seen = np.sort(np.concatenate(found))
-    assert np.array_equal(seen, np.arange(n)), f"of {n} images, an epoch sees {seen.tolist()}"
+    assert np.array_equal(seen, np.arange(n)), (
+        f"an epoch of {n} images visits {seen.tolist()}"
+    )
 ### BEGIN HIDDEN TESTS
-for n, batch, seed, epoch in [(1, 1, 3, 0), (33, 32, 1, 5), (1000, 7, 2, 1), (3, 1, 0, 9)]:
+# Not detected: a wrong order, which is the next check.
+for n, batch, seed, epoch in [
+    (1, 1, 3, 0),
+    (33, 32, 1, 5),
+    (1000, 7, 2, 1),
+    (3, 1, 0, 9),
+]:
     found = [np.asarray(indices) for indices in batches(n, batch, seed, epoch)]
     lengths = [len(indices) for indices in found]
-    assert lengths == [batch] * (n // batch) + [n % batch] * (n % batch > 0), f"lengths {lengths} of {n}"
+    assert lengths == [batch] * (n // batch) + [n % batch] * (n % batch > 0), (
+        f"sizes {lengths} of {n}"
+    )
     assert np.array_equal(np.sort(np.concatenate(found)), np.arange(n)), (
-        "an epoch does not see each image once"
+        "not each image once"
     )
 ### END HIDDEN TESTS
 
@@ -1085,33 +1540,80 @@ for n, batch, seed, epoch in [(1, 1, 3, 0), (33, 32, 1, 5), (1000, 7, 2, 1), (3,
 """Another random order for each epoch and seed, and always the same one (1 point)."""
 
 
-def order_of(seed, epoch, n=384):
+def order_of(seed, epoch, n=384, batch=32):
     """All images of an epoch in their order."""
-    return np.concatenate([np.asarray(indices) for indices in batches(n, 32, seed, epoch)])
+    return np.concatenate(
+        [np.asarray(indices) for indices in batches(n, batch, seed, epoch)]
+    )
 
 
 first, again = order_of(0, 0), order_of(0, 0)
-assert np.array_equal(first, again), "the same seed and epoch gave two orders: no run can be repeated"
-for what, other in [("epochs", order_of(0, 1)), ("seeds", order_of(1, 0))]:
-    assert not np.array_equal(first, other), f"two {what} have the same order"
+assert np.array_equal(first, again), (
+    "two calls with the same seed and epoch returned two orders"
+)
+for what, other in [
+    ("epochs 0 and 1", order_of(0, 1)),
+    ("seeds 0 and 1", order_of(1, 0)),
+]:
+    assert not np.array_equal(first, other), f"{what} have the same order"
 ### BEGIN HIDDEN TESTS
+# Not detected: k · seed + epoch with a k that no run reaches, such as 10⁶: harmless.
 asked = [(seed, epoch) for seed in (0, 1, 2, 5) for epoch in (0, 1, 2, 5)]
-asked += [(0, 10), (0, 100), (0, 1000), (1, 11), (11, 1)]  # no sum of seed and epoch tells all of them apart
+asked += [(0, 10), (0, 100), (0, 1000), (1, 11), (11, 1), (1000, 0), (100, 0)]
 orders = {one: order_of(*one) for one in asked}
+
+
+def neighbours(order):
+    """The pairs of images that follow each other, in either direction."""
+    pairs = np.stack([order[1:], order[:-1]], axis=1).tolist()
+    return {(a, b) for a, b in pairs} | {(b, a) for a, b in pairs}
+
+
 for one, order in orders.items():
     rises = np.mean(np.diff(order) > 0)
-    assert 0.4 < rises < 0.6, f"the images of an epoch are in no random order: {rises:.0%} of the steps rise"
+    assert 0.4 < rises < 0.6, (
+        f"the images of an epoch are in no random order: {rises:.0%} rise"
+    )
     parts = [set((order[i : i + 96] // 96).tolist()) for i in range(0, 384, 96)]
-    assert all(len(part) == 4 for part in parts), "images far from each other are never mixed"
+    assert all(len(part) == 4 for part in parts), (
+        "images far from each other are never mixed"
+    )
     moved = np.mean(np.abs(order - np.arange(384)))
-    assert moved > 100, "the images stay near to where they were"
+    assert moved > 100, "the images stay close to where they were"
+    assert abs(np.corrcoef(order, np.arange(384))[0, 1]) < 0.25, (
+        "the images stay close, on average"
+    )
+    assert len(set((np.diff(order) % 384).tolist())) > 190, (
+        "the differences repeat, as in a lattice"
+    )
     for other, second in orders.items():
         same = np.mean(order == second)
-        assert one == other or same < 0.05, f"(seed, epoch) {one} and {other} share {same:.0%} of their order"
+        assert one == other or same < 0.05, (
+            f"(seed, epoch) {one} and {other} share {same:.0%}"
+        )
         turn = np.mean((order - second) % 384 == (order[0] - second[0]) % 384)
-        assert one == other or turn < 0.05, "the order of another epoch or seed is this one, shifted"
-np.random.default_rng(0).random(5)
-expect(order_of(2, 1), orders[2, 1], name="the order of a seed and an epoch, asked for once more")
+        assert one == other or turn < 0.05, (
+            "the order of another epoch or seed, shifted by a number"
+        )
+        shared = len(neighbours(order) & neighbours(second)) / 766
+        assert one == other or shared < 0.05, (
+            "one shuffle, cut and put together in another way"
+        )
+expect(
+    order_of(2, 1), orders[2, 1], name="the order of a seed and an epoch, a second time"
+)
+expect(order_of(2, 1, batch=48), orders[2, 1], name="the order with another batch size")
+large = order_of(3, 4, n=3072)
+assert abs(np.corrcoef(large, np.arange(3072))[0, 1]) < 0.1, (
+    "a buffer was shuffled, not all images"
+)
+short = (
+    {e: order_of(0, e, 24, 24).tolist() for e in range(1, 130)},
+    {s: order_of(s, 0, 24, 24).tolist() for s in range(1, 130)},
+)
+for k in range(1, 130):  # k · seed + epoch, and seed + k · epoch
+    assert short[0][k] != short[1][1], f"seed 1 and epoch {k} have the same order"
+    assert short[1][k] != short[0][1], f"epoch 1 and seed {k} have the same order"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1137,6 +1639,27 @@ def update(parameters, velocity, gradients, lr, momentum):
     return parameters, velocity
 
 
+# %% [markdown]
+# The next check also calls this provided function.
+
+
+# %% given="changed-dictionaries"
+def changed_dictionaries(parameters, velocity, gradients):
+    """The names of the dictionaries in which update() replaces an entry."""
+    given = {"parameters": parameters, "velocity": velocity, "gradients": gradients}
+    before = {name: dict(entries) for name, entries in given.items()}
+    update(parameters, velocity, gradients, lr=0.1, momentum=0.5)
+    return [
+        name
+        for name, entries in given.items()
+        if any(entries.get(key) is not array for key, array in before[name].items())
+    ]
+
+
+# %% [markdown]
+# Three steps with a constant gradient of 1: each line shows w and u. u approaches 2.
+# Why this number?
+
 # %%
 w, u = {"w": np.array([1.0])}, {"w": np.array([0.0])}
 for _ in range(3):
@@ -1151,32 +1674,38 @@ for lr in (0.1, 0.1, 0.01):
     with unchanged(w=w["w"], u=u["w"], g=g["w"]):
         w, u = update(w, u, g, lr, 0.5)
     found.append([round(float(w["w"][0]), 9), round(float(u["w"][0]), 9)])
-expect(
-    found,
-    [[0.9, 1.0], [0.75, 1.5], [0.7325, 1.75]],
-    {
-        "the momentum is missing.": [[0.9, 1.0], [0.8, 1.0], [0.79, 1.0]],
-        "the learning rate was taken into u; it may change from step to step.": [
-            [0.9, 0.1],
-            [0.75, 0.15],
-            [0.665, 0.085],
-        ],
-        "the gradient was weighted by 1 - m; the sum has it as it is.": [
-            [0.95, 0.5],
-            [0.875, 0.75],
-            [0.86625, 0.875],
-        ],
-        "the step goes uphill.": [[1.1, 1.0], [1.25, 1.5], [1.2675, 1.75]],
-        "w moved by the velocity of the step before.": [[1.0, 1.0], [0.9, 1.5], [0.885, 1.75]],
-        "this is Nesterov's momentum, which looks one step ahead.": [
-            [0.85, 1.0],
-            [0.675, 1.5],
-            [0.65625, 1.75],
-        ],
-    },
-    "w[0] and u[0] after each of the three steps",
+changed = changed_dictionaries(w, u, g)
+assert not changed, (
+    f"update changed entries of {' and '.join(changed)}; return new dictionaries"
 )
+hints = {
+    "the momentum is missing.": [[0.9, 1.0], [0.8, 1.0], [0.79, 1.0]],
+    "u contains the learning rate, which may change from step to step.": [
+        [0.9, 0.1],
+        [0.75, 0.15],
+        [0.665, 0.085],
+    ],
+    "the gradient was multiplied by 1 - m; the sum contains it unchanged.": [
+        [0.95, 0.5],
+        [0.875, 0.75],
+        [0.86625, 0.875],
+    ],
+    "the step goes uphill.": [[1.1, 1.0], [1.25, 1.5], [1.2675, 1.75]],
+    "w was moved by the velocity of the previous step.": [
+        [1.0, 1.0],
+        [0.9, 1.5],
+        [0.885, 1.75],
+    ],
+    "this is Nesterov's momentum, which looks one step ahead.": [
+        [0.85, 1.0],
+        [0.675, 1.5],
+        [0.65625, 1.75],
+    ],
+}
+want = [[0.9, 1.0], [0.75, 1.5], [0.7325, 1.75]]
+expect(found, want, hints, "the list of w[0] and u[0] after each of the three steps")
 ### BEGIN HIDDEN TESTS
+# Not detected: another order of the operations, which changes the last digit only.
 names = ["filters", "b", "w9"]
 w, u, g = ({n: integers(2, i + 1) for i, n in enumerate(names)} for _ in range(3))
 for lr, m in [(0.25, 0.75), (0.5, 0.0), (0.0, 0.5), (2.0, 1.0)]:
@@ -1184,15 +1713,40 @@ for lr, m in [(0.25, 0.75), (0.5, 0.0), (0.0, 0.5), (2.0, 1.0)]:
     expect(sorted(new_w), sorted(names), name="the names of the parameters")
     for n in names:
         expect(new_u[n], m * u[n] + g[n], name=f"u for lr = {lr}, momentum = {m}")
-        expect(new_w[n], w[n] - lr * (m * u[n] + g[n]), name=f"w for lr = {lr}, momentum = {m}")
-w, u, g = ({n: integers(3) for n in order} for order in (names, names[::-1], names[1:] + names[:1]))
+        expect(
+            new_w[n],
+            w[n] - lr * (m * u[n] + g[n]),
+            name=f"w for lr = {lr}, momentum = {m}",
+        )
+w, u, g = (
+    {n: integers(3) for n in order}
+    for order in (names, names[::-1], names[1:] + names[:1])
+)
 new_w, new_u = update(w, u, g, 0.5, 0.25)
 for n in names:
-    expect(new_u[n], 0.25 * u[n] + g[n], name="u, where the dictionaries have the names in other orders")
-    expect(new_w[n], w[n] - 0.5 * (0.25 * u[n] + g[n]), name="w, where the names are in other orders")
-single = {"w": np.ones(3, np.float32)}
-for array in [update(single, single, single, 0.1, 0.9)[i]["w"] for i in (0, 1)]:
-    assert array.dtype == np.float32, f"float32 in, but {array.dtype} out"
+    expect(
+        new_u[n],
+        0.25 * u[n] + g[n],
+        name="u, if the dictionaries have the names in other orders",
+    )
+    expect(
+        new_w[n],
+        w[n] - 0.5 * (0.25 * u[n] + g[n]),
+        name="w, if the names are in other orders",
+    )
+for dtype, share in [(np.float64, 1e-14), (np.float32, 1e-6)]:
+    w, u, g = ({"a": (rng.uniform(1, 2, 40)).astype(dtype)} for _ in range(3))
+    new_w, new_u = update(w, u, g, 0.3, 0.7)
+    want_u = 0.7 * u["a"].astype(float) + g["a"]
+    for name, got, want in [
+        ("u", new_u["a"], want_u),
+        ("w", new_w["a"], w["a"] - 0.3 * want_u),
+    ]:
+        assert got.dtype == dtype, (
+            f"all arrays have dtype {np.dtype(dtype)}, but {name} {got.dtype}"
+        )
+        off = np.abs(got - want).max()
+        assert off <= share * 4, f"{name} in {np.dtype(dtype)} is off by {off:.1e}"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1211,13 +1765,17 @@ def train(parameters, x, labels, updates, batch, lr, momentum, seed):
     Epoch 0 is followed by epoch 1, and so on. Use batches, loss_and_gradients and
     update.
     """
-    assert updates >= 0 and len(x) == len(labels), f"{len(x)} images, {len(labels)} labels, {updates} updates"
+    assert updates >= 0 and len(x) == len(labels), (
+        f"{len(x)} images, {len(labels)} labels, {updates} updates"
+    )
     ### BEGIN SOLUTION
     velocity = {name: np.zeros_like(value) for name, value in parameters.items()}
     losses, epoch = [], 0
     while len(losses) < updates:
         for indices in batches(len(x), batch, seed, epoch)[: updates - len(losses)]:
-            loss, gradients = loss_and_gradients(parameters, x[indices], labels[indices])
+            loss, gradients = loss_and_gradients(
+                parameters, x[indices], labels[indices]
+            )
             parameters, velocity = update(parameters, velocity, gradients, lr, momentum)
             losses.append(float(loss))
         epoch += 1
@@ -1232,9 +1790,9 @@ def train(parameters, x, labels, updates, batch, lr, momentum, seed):
 # test on the next 2,000.
 
 
-# %% given="pictures"
-def pictures(first, count):
-    """Images from `first` on, 14 × 14 pixels of mean about 0: x (count, 14, 14, 1), labels (count,)."""
+# %% given="images"
+def load_images(first, count):
+    """x (count, 14, 14, 1), with a mean of about 0, and labels (count,)."""
     x, labels = data.fashion_mnist("test", first + count)
     x = x[first:].reshape(count, 14, 2, 14, 2, 1).mean(axis=(2, 4))
     return (x - np.float32(0.29)) / np.float32(0.33), labels[first:]
@@ -1244,17 +1802,31 @@ def accuracy(parameters, x, labels):
     """The fraction of the images that the network classifies correctly."""
     p = parameters
     first = np.maximum(convolution(x, p["w1"], p["b1"]), 0)
-    second = np.maximum(np.tensordot(first, p["w2"].reshape(*first.shape[1:], -1), 3) + p["b2"], 0)
-    return float(np.mean(np.argmax(np.einsum("nh,hc->nc", second, p["w3"]) + p["b3"], axis=1) == labels))
+    second = np.maximum(
+        np.tensordot(first, p["w2"].reshape(*first.shape[1:], -1), 3) + p["b2"], 0
+    )
+    return float(
+        np.mean(
+            np.argmax(np.einsum("nh,hc->nc", second, p["w3"]) + p["b3"], axis=1)
+            == labels
+        )
+    )
 
 
 # %%
-x_train, labels_train = pictures(0, 3_000)
-x_test, labels_test = pictures(3_000, 2_000)
+x_train, labels_train = load_images(0, 3_000)
+x_test, labels_test = load_images(3_000, 2_000)
 trained, losses = train(
-    new_parameters(0), x_train, labels_train, UPDATES, BATCH, lr=0.01, momentum=0.9, seed=0
+    new_parameters(0),
+    x_train,
+    labels_train,
+    UPDATES,
+    BATCH,
+    lr=0.01,
+    momentum=0.9,
+    seed=0,
 )
-print(f"{accuracy(trained, x_test, labels_test):.1%} right after {UPDATES} updates")
+print(f"{accuracy(trained, x_test, labels_test):.1%} correct after {UPDATES} updates")
 plt.figure(figsize=(6, 2.5))
 plt.plot(losses)
 plt.axhline(np.log(10), linestyle="--", color="black", label="ln 10")
@@ -1275,34 +1847,39 @@ plt.show()
 seen = []
 
 
-def noted_batches(n, batch, seed, epoch):
-    """Three batches of five images: 4, 3 | 2, 1 | 0 in an even epoch, the other way round in an odd one."""
+def recorded_batches(n, batch, seed, epoch):
+    """Images 4, 3 | 2, 1 | 0 in an even epoch, the reverse in an odd one."""
     order = np.arange(n)[:: -1 if epoch % 2 == 0 else 1]
     seen.append(f"sample {n} by {batch}, seed {seed}, epoch {epoch}")
     return [order[i : i + batch] for i in range(0, n, batch)]
 
 
-def noted_gradients(parameters, x, labels):
-    """A loss that is the sum of the parameters, a gradient of ones."""
-    seen.append(f"images {x.ravel().tolist()} labels {labels.tolist()} at {parameters['a'].tolist()}")
+def recorded_gradients(parameters, x, labels):
+    """The loss is the sum of the parameters, the gradient is 1."""
+    seen.append(
+        f"images {x.ravel().tolist()} labels {labels.tolist()} "
+        f"at {parameters['a'].tolist()}"
+    )
     return parameters["a"].sum(), {"a": np.ones(2)}
 
 
-def noted_update(parameters, velocity, gradients, lr, momentum):
-    """One more in each parameter, ten more in each velocity."""
+def recorded_update(parameters, velocity, gradients, lr, momentum):
+    """Add 1 to each parameter and 10 to each velocity."""
     seen.append(f"update u {velocity['a'].tolist()} lr {lr} momentum {momentum}")
     return {"a": parameters["a"] + gradients["a"]}, {"a": velocity["a"] + 10}
 
 
 start, five = {"a": np.array([5.0, 6.0])}, np.arange(5.0).reshape(5, 1)
 with (
-    watched("batches", noted_batches),
-    watched("loss_and_gradients", noted_gradients),
-    watched("update", noted_update),
+    watched("batches", recorded_batches),
+    watched("loss_and_gradients", recorded_gradients),
+    watched("update", recorded_update),
     unchanged(a=start["a"], x=five),
 ):
-    last, losses = train(start, five, np.arange(5) + 100, 4, batch=2, lr=0.1, momentum=0.9, seed=7)
-story = [
+    last, losses = train(
+        start, five, np.arange(5) + 100, 4, batch=2, lr=0.1, momentum=0.9, seed=7
+    )
+expected = [
     "sample 5 by 2, seed 7, epoch 0",
     "images [4.0, 3.0] labels [104, 103] at [5.0, 6.0]",
     "update u [0.0, 0.0] lr 0.1 momentum 0.9",
@@ -1314,11 +1891,18 @@ story = [
     "images [0.0, 1.0] labels [100, 101] at [8.0, 9.0]",
     "update u [30.0, 30.0] lr 0.1 momentum 0.9",
 ]
-for number, (found, want) in enumerate(zip(seen, story, strict=False), start=1):
-    assert found == want, f"step {number} should have been\n    {want}\nand was\n    {found}"
-assert len(seen) == len(story), f"4 updates took {len(seen)} steps, and should take {len(story)}: {seen[-3:]}"
-expect(last["a"], np.array([9.0, 10.0]), name="the parameters in the end")
-expect([float(loss) for loss in losses], [11.0, 13.0, 15.0, 17.0], name="the losses")
+for number, (found, want) in enumerate(zip(seen, expected, strict=False), start=1):
+    assert found == want, f"call {number} is\n    {found}\nand should be\n    {want}"
+assert len(seen) == len(expected), (
+    f"train made {len(seen)} calls for 4 updates; it should make {len(expected)}. "
+    f"The last ones: {seen[-3:]}"
+)
+expect(last["a"], np.array([9.0, 10.0]), name="the array of parameters at the end")
+expect(
+    [float(loss) for loss in losses],
+    [11.0, 13.0, 15.0, 17.0],
+    name="the list of losses",
+)
 
 
 def no_update(parameters, velocity, gradients, lr, momentum):
@@ -1329,21 +1913,40 @@ def no_update(parameters, velocity, gradients, lr, momentum):
 
 seen.clear()
 with (
-    watched("batches", noted_batches),
-    watched("loss_and_gradients", noted_gradients),
+    watched("batches", recorded_batches),
+    watched("loss_and_gradients", recorded_gradients),
     watched("update", no_update),
 ):
-    train({"a": np.ones(2, np.float32)}, five, np.arange(5), 1, batch=2, lr=0.1, momentum=0.9, seed=7)
-assert "velocity float32" in seen, f"the parameters are float32, but {seen[-1]}: keep the dtype"
+    train(
+        {"a": np.ones(2, np.float32)},
+        five,
+        np.arange(5),
+        1,
+        batch=2,
+        lr=0.1,
+        momentum=0.9,
+        seed=7,
+    )
+assert "velocity float32" in seen, f"the parameters have dtype float32, but: {seen[-1]}"
 ### BEGIN HIDDEN TESTS
-for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5), (7, 7, 1)]:
+# Not detected: nothing known. Each case has other numbers of images and updates.
+for updates, n, batch in [
+    (0, 5, 2),
+    (1, 5, 2),
+    (3, 5, 2),
+    (6, 4, 2),
+    (8, 3, 5),
+    (7, 7, 1),
+]:
     start, images = {"a": np.array([1.0, 2.0])}, integers(n, 2)
     parameters, velocity, want, done, epoch = dict(start), {"a": np.zeros(2)}, [], 0, 0
 
     def of_batch(parameters, x, labels):
         """A loss that differs for each batch, and for each order of labels."""
         towards = (x.T @ (1.0 + labels)) / len(x)
-        return np.sum((parameters["a"] - towards) ** 2), {"a": parameters["a"] - towards}
+        return np.sum((parameters["a"] - towards) ** 2), {
+            "a": parameters["a"] - towards
+        }
 
     def one_update(parameters, velocity, gradients, lr, momentum):
         """SGD with momentum."""
@@ -1359,7 +1962,7 @@ for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5),
     while done < updates:
         for indices in some_batches(n, batch, 2, epoch)[: updates - done]:
             loss, gradients = of_batch(parameters, images[indices], labels[indices])
-            parameters, velocity = one_update(parameters, velocity, gradients, 0.5, 0.25)
+            parameters, velocity = one_update(parameters, velocity, gradients, 0.3, 0.7)
             want.append(float(loss))
             done += 1
         epoch += 1
@@ -1368,11 +1971,15 @@ for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5),
         watched("loss_and_gradients", of_batch),
         watched("update", one_update),
     ):
-        last, losses = train(start, images, labels, updates, batch, 0.5, 0.25, 2)
+        last, losses = train(start, images, labels, updates, batch, 0.3, 0.7, 2)
     expect(
-        last["a"], parameters["a"], name=f"the parameters after {updates} updates of {n} images by {batch}"
+        last["a"],
+        parameters["a"],
+        name=f"the parameters after {updates} updates, {n} images by {batch}",
     )
-    expect([float(loss) for loss in losses], want, name=f"the losses of {updates} updates")
+    expect(
+        [float(loss) for loss in losses], want, name=f"the losses of {updates} updates"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1383,36 +1990,48 @@ for updates, n, batch in [(0, 5, 2), (1, 5, 2), (3, 5, 2), (6, 4, 2), (8, 3, 5),
 
 # %% check="network-learns" points=2 see="2.4"
 """After 200 updates, more than 60% of unseen images are correct (2 points)."""
-x, labels = pictures(0, 3_000)
-trained, losses = train(new_parameters(1), x, labels, UPDATES, BATCH, lr=0.01, momentum=0.0, seed=1)
-reached = accuracy(trained, *pictures(3_000, 2_000))
+x, labels = load_images(0, 3_000)
+trained, losses = train(
+    new_parameters(1), x, labels, UPDATES, BATCH, lr=0.01, momentum=0.0, seed=1
+)
+reached = accuracy(trained, *load_images(3_000, 2_000))
 assert reached > 0.60, (
-    f"{reached:.1%} of the images are right after {UPDATES} updates, and more than 60% should be; the loss "
-    f"went from {np.mean(losses[:20]):.2f} to {np.mean(losses[-20:]):.2f}"
+    f"{reached:.1%} of the images are correct after {UPDATES} updates; more than 60% "
+    f"should be. The loss went from {np.mean(losses[:20]):.2f} to "
+    f"{np.mean(losses[-20:]):.2f}"
 )
 ### BEGIN HIDDEN TESTS
-x, labels = pictures(5_000, 3_000)
-x_unseen, labels_unseen = pictures(8_000, 2_000)
-other_names = np.array([7, 2, 9, 0, 5, 8, 1, 3, 6, 4])  # the classes are called otherwise
+# Not detected: mistakes that cost a few percentage points; other checks detect them.
+x, labels = load_images(5_000, 3_000)
+x_unseen, labels_unseen = load_images(8_000, 2_000)
+other_names = np.array([7, 2, 9, 0, 5, 8, 1, 3, 6, 4])  # the classes have other numbers
 start, made = new_parameters(5), []
 
 
 def counted(parameters, velocity, gradients, lr, momentum):
     """SGD with momentum, from the parameters of the previous update."""
     for name, value in (made[-1] if made else start).items():
-        assert np.array_equal(parameters[name], value), f"{name} has changed between two updates"
+        assert np.array_equal(parameters[name], value), (
+            f"{name} has changed between two updates"
+        )
     velocity = {name: momentum * u + gradients[name] for name, u in velocity.items()}
-    made.append({name: value - lr * velocity[name] for name, value in parameters.items()})
+    made.append(
+        {name: value - lr * velocity[name] for name, value in parameters.items()}
+    )
     return made[-1], velocity
 
 
 with watched("update", counted) as calls:
     trained, _ = train(start, x, other_names[labels], UPDATES, BATCH, 0.1, 0.0, 5)
-assert 0 < calls.count <= UPDATES, f"train made {calls.count} updates, and may make {UPDATES}"
+assert 0 < calls.count <= UPDATES, (
+    f"train made {calls.count} updates, and may make {UPDATES}"
+)
 for name, value in made[-1].items():
-    assert np.array_equal(trained[name], value), f"{name} is not what the last update has left"
+    assert np.array_equal(trained[name], value), (
+        f"{name} is not the result of the last update"
+    )
 reached = accuracy(made[-1], x_unseen, other_names[labels_unseen])
-assert reached > 0.68, f"{reached:.1%} right on other images"
+assert reached > 0.68, f"{reached:.1%} correct on other images"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1435,19 +2054,41 @@ def recipe():
     return chosen
 
 
+# %% [markdown]
+# The hidden tests average three other seeds, so leave a margin: each of these two
+# should be clearly above 70%.
+
 # %%
 for seed in range(2):
-    trained, _ = train(new_parameters(seed), x_train, labels_train, UPDATES, BATCH, **recipe(), seed=seed)
-    print(f"seed {seed}: {accuracy(trained, x_test, labels_test):.1%} right, with {recipe()}")
+    trained, _ = train(
+        new_parameters(seed),
+        x_train,
+        labels_train,
+        UPDATES,
+        BATCH,
+        **recipe(),
+        seed=seed,
+    )
+    print(
+        f"seed {seed}: {accuracy(trained, x_test, labels_test):.1%} correct, "
+        f"with {recipe()}"
+    )
 
 # %% check="recipe-reaches" points=1 see="2.4"
 """With your numbers, three training runs reach 70% on average (1 point)."""
 chosen = recipe()
-assert sorted(chosen) == ["lr", "momentum"], f"a recipe has lr and momentum, not {sorted(chosen)}"
+assert sorted(chosen) == ["lr", "momentum"], (
+    f"a recipe has the keys lr and momentum, not {sorted(chosen)}"
+)
 lr, momentum = float(chosen["lr"]), float(chosen["momentum"])
-assert np.isfinite(lr) and lr > 0, f"the learning rate is {lr}"
-assert 0 <= momentum < 1, f"the momentum is {momentum}: from 0 on, and below 1"
+assert np.isfinite(lr) and lr > 0, (
+    f"the learning rate is {lr}; it should be positive and finite"
+)
+assert 0 <= momentum < 1, (
+    f"the momentum is {momentum}; it should be at least 0 and below 1"
+)
 ### BEGIN HIDDEN TESTS
+# Not detected: numbers tuned on all the images. The seeds here are different ones.
 
 
 def slopes(p, x, labels):
@@ -1458,27 +2099,35 @@ def slopes(p, x, labels):
     a2 = np.maximum(s2, 0)
     s3 = a2 @ p["w3"] + p["b3"]
     e = np.exp(s3 - s3.max(axis=1, keepdims=True))
-    d3 = (e / e.sum(axis=1, keepdims=True) - np.eye(10, dtype=x.dtype)[labels]) / np.float32(len(x))
+    d3 = (
+        e / e.sum(axis=1, keepdims=True) - np.eye(10, dtype=x.dtype)[labels]
+    ) / np.float32(len(x))
     d2 = d3 @ p["w3"].T * (s2 > 0)
-    _, dw1, db1 = convolution_gradient((d2 @ p["w2"].T).reshape(s1.shape) * (s1 > 0), x, p["w1"])
+    _, dw1, db1 = convolution_gradient(
+        (d2 @ p["w2"].T).reshape(s1.shape) * (s1 > 0), x, p["w1"]
+    )
     below = {"w1": dw1, "b1": db1, "w2": a1.T @ d2, "b2": d2.sum(axis=0)}
     return below | {"w3": a2.T @ d3, "b3": d3.sum(axis=0)}
 
 
-x, labels = pictures(5_000, 3_000)
-x_unseen, labels_unseen = pictures(8_000, 2_000)
+x, labels = load_images(5_000, 3_000)
+x_unseen, labels_unseen = load_images(8_000, 2_000)
 reached = []
 for seed in (11, 12, 13):
     p, order = new_parameters(seed), np.random.default_rng(seed)
     u = {name: np.zeros_like(value) for name, value in p.items()}
-    batch_of = [i for _ in range(3) for i in np.split(order.permutation(3_000)[:2_976], 93)]
+    batch_of = [
+        i for _ in range(3) for i in np.split(order.permutation(3_000)[:2_976], 93)
+    ]
     with np.errstate(all="ignore"):
         for indices in batch_of[:UPDATES]:
             g = slopes(p, x[indices], labels[indices])
             u = {name: momentum * u[name] + g[name] for name in p}
             p = {name: p[name] - lr * u[name] for name in p}
         reached.append(accuracy(p, x_unseen, labels_unseen))
-assert np.mean(reached) >= TARGET, f"{np.mean(reached):.1%} right, as a mean of three trainings"
+assert np.mean(reached) >= TARGET, (
+    f"{np.mean(reached):.1%} correct, as the mean of three runs"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1509,35 +2158,50 @@ FAULTS = {
 }
 
 
-def trained_with(share, right, seed):
+def trained_with(factors, right, seed):
     """The accuracy after 60 updates with the gradients of `right` times `factors`."""
 
     def faulty(parameters, x, labels):
         loss, gradients = right(parameters, x, labels)
-        return loss, {name: np.float32(share.get(name, 1)) * g for name, g in gradients.items()}
+        return loss, {
+            name: np.float32(factors.get(name, 1)) * g for name, g in gradients.items()
+        }
 
     with watched("loss_and_gradients", faulty):
         done, _ = train(
-            new_parameters(seed), x_train, labels_train, 60, BATCH, lr=0.02, momentum=0.9, seed=seed
+            new_parameters(seed),
+            x_train,
+            labels_train,
+            60,
+            BATCH,
+            lr=0.02,
+            momentum=0.9,
+            seed=seed,
         )
     return accuracy(done, x_test, labels_test)
 
 
 # %%
 found = {
-    name: [trained_with(share, loss_and_gradients, seed) for seed in range(3)]
-    for name, share in FAULTS.items()
+    name: [trained_with(factors, loss_and_gradients, seed) for seed in range(3)]
+    for name, factors in FAULTS.items()
 }
 for name, accuracies in found.items():
-    less = [f"{100 * (a - b):+5.1f}" for a, b in zip(accuracies, found["none"], strict=True)]
-    print(f"{name:20} {' '.join(f'{a:.1%}' for a in accuracies)}   points beside none: {' '.join(less)}")
+    differ = [
+        f"{100 * (a - b):+5.1f}" for a, b in zip(accuracies, found["none"], strict=True)
+    ]
+    print(
+        f"{name:20} {' '.join(f'{a:.1%}' for a in accuracies)}   "
+        f"minus none: {' '.join(differ)}"
+    )
 
 # %% [markdown]
 # Each line has the accuracies of three seeds, then their differences from the runs
 # without a fault, in percentage points. First look at how much the three accuracies of
 # the first line differ from each other; then compare the differences in the other lines
 # with that.
-#
+
+# %% [markdown]
 # ### Written answer (2 points, graded by hand)
 #
 # Answer with numbers from *your own* table, in about six sentences:
