@@ -264,6 +264,27 @@ def test_nothing_else_arrives(engine, what):
     assert "3." in found.error and "4." in found.error and "7." not in found.error
 
 
+def test_a_rank_keeps_a_database(engine):
+    """Does sqlite3 work in a rank's own folder, though its locks have no effect?"""
+    keeps = RIGHT.replace(
+        "    total = x",
+        """    import fcntl, os, sqlite3
+    for value in (1.0, 2.0):
+        with sqlite3.connect("kept.db") as base:
+            base.execute("CREATE TABLE IF NOT EXISTS state (one INTEGER PRIMARY KEY, w)")
+            base.execute("REPLACE INTO state VALUES (1, ?)", (value,))
+        base.close()
+    base = sqlite3.connect("kept.db")
+    assert base.execute("SELECT w FROM state").fetchall() == [(2.0,)]
+    with open("kept.db") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    os.remove("kept.db")
+    total = x""",
+    )
+    found = check(engine, keeps)
+    assert (found.score, found.error) == (2, "")
+
+
 def test_own_notes_count_for_nothing(engine):
     """Are notes and channels of a rank's process no way to messages that were not sent?"""
     lies = RIGHT.replace("    return total", "    comm.notes = comm._comm = []\n    return total")

@@ -27,11 +27,12 @@ CAPABILITIES = 64
 UP = 0x1  # IFF_UP
 SET_FLAGS = 0x8914  # SIOCSIFFLAGS
 SET_SECCOMP, SECCOMP, FILTER = 22, 22, 2  # of prctl(2)
-ALLOW, DENY = 0x7FFF0000, 0x00050001  # of seccomp(2): all is well; EPERM
+ALLOW, DENY, SKIP = 0x7FFF0000, 0x00050001, 0x00050000  # of seccomp(2): run; EPERM; return 0, do nothing
 LOAD, EQUAL, ABOVE, END = 0x20, 0x15, 0x35, 0x06  # instructions of a filter
 ARGUMENTS = 16  # offset of a call's arguments in the kernel's struct seccomp_data, eight bytes each
 Instruction = tuple[int, int, int, int]  # instruction, jumps if true and if false, value
-LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # of fcntl(2): locks, leases, watches
+LOCKS = (6, 7, 37, 38)  # of fcntl(2): to set a lock; to ask for one is allowed, since none can be set
+LEASES = (1024, 1026)  # of fcntl(2): leases, watches
 FAMILIES = (1, 2, 10, 16)  # of socket(2): unix, inet, inet6, netlink
 # The numbers of system calls, by the name of an architecture.
 CALLS = {
@@ -174,11 +175,14 @@ def deny_own_kill() -> None:
 def deny_meeting() -> None:
     """Deny a rank the calls by which it could meet others that share the kernel and read-only files with it.
 
-    These are keys, locks on files, watches of files, and sockets of kinds that no network namespace holds.
+    These are keys, locks on files, watches of files, and sockets of kinds that no network namespace holds. A
+    lock succeeds without effect: a rank's files are its own, and sqlite3 cannot do without locks.
     """
     if calls := CALLS.get(os.uname().machine):
-        names = ("add_key", "request_key", "keyctl", "flock", "inotify_add_watch", "fanotify_init")
-        locks, sockets = denied(calls["fcntl"], 1, LOCKS), denied(calls["socket"], 0, FAMILIES, unless=True)
+        names = ("add_key", "request_key", "keyctl", "inotify_add_watch", "fanotify_init")
+        locks = [(EQUAL, 0, 1, calls["flock"]), (END, 0, 0, SKIP)]
+        locks += answered(calls["fcntl"], 1, dict.fromkeys(LOCKS, SKIP) | dict.fromkeys(LEASES, DENY))
+        sockets = denied(calls["socket"], 0, FAMILIES, unless=True)
         deny(calls, locks, sockets, *(denied(calls[name]) for name in names))
 
 
@@ -191,6 +195,13 @@ def denied(
     ends = [(END, 0, 0, DENY if unless else ALLOW), (END, 0, 0, ALLOW if unless else DENY)]
     compared = [(EQUAL, len(values) - i, 0, value) for i, value in enumerate(values)]
     body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, *ends]
+    return [(EQUAL, 0, len(body), number), *body]
+
+
+def answered(number: int, argument: int, answers: dict[int, int]) -> list[Instruction]:
+    """Instructions that answer a call by the value of an argument; with other values the call runs."""
+    compared = [line for value, end in answers.items() for line in ((EQUAL, 0, 1, value), (END, 0, 0, end))]
+    body = [(LOAD, 0, 0, ARGUMENTS + 8 * argument), *compared, (END, 0, 0, ALLOW)]
     return [(EQUAL, 0, len(body), number), *body]
 
 
