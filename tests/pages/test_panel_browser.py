@@ -153,7 +153,7 @@ def test_in_jupyterlab_with_keys_alone(server, job):
     """Does JupyterLab open at the start page; can a job be found, watched and cancelled with keys alone?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret")
-        page.wait_for_selector("text=Where you are")
+        page.wait_for_selector("text=Where you are", timeout=120_000)
         press_on(page, "Jobs", "Shift+Tab")  # from the content back to the head of the page
         page.wait_for_selector(r"text=/\d running/")
         press_on(page, "waits")
