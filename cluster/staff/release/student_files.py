@@ -14,6 +14,7 @@ FILES = (
     "lectures/figures/*.svg",
     "lectures/figures/*.png",
     "lectures/runs/**/*",
+    "lectures/scripts/*.py",
     "exercises/*/**/*",
     "cluster/**/*",  # but not STAFF
 )
