@@ -347,13 +347,13 @@ work = files["rank 0 decodes"] / seeded["rank 0 decodes"]
 claim("decodes only half of the records", work == 0.5)
 
 # %% [markdown]
-# Without a seed, records are missed. With a seed none is missed, but every rank reads and decodes all records
-# and discards most, as TensorFlow's `AutoShardPolicy.DATA` does: with 256 ranks, 256 times the work. The
-# third pipeline **shuffles the files** with a seed that all ranks share and that changes with the epoch, then
-# **shards the files**, then **shuffles the records** of several open files on each rank: each rank decodes
-# only half of the records. WebDataset does the same with tar files; `AutoShardPolicy.FILE` shards files. A
-# batch mixes only the files of its rank, so keep many more files than ranks, of equal length. (Rigazzi's
-# slides mention "a shuffling of the file names", but no seed.)
+# In the first pipeline, without a seed, records are missed. With a seed none is missed, but every rank reads
+# and decodes all records and discards most, as TensorFlow's `AutoShardPolicy.DATA` does: with 256 ranks, 256
+# times the work. The third pipeline **shuffles the files** with a seed that all ranks share and that changes
+# with the epoch, then **shards the files**, then **shuffles the records** of several open files on each rank:
+# each rank decodes only half of the records. WebDataset does the same with tar files; `AutoShardPolicy.FILE`
+# shards files. A batch mixes only the files of its rank, so keep many more files than ranks, of equal length.
+# (Rigazzi's slides mention "a shuffling of the file names", but no seed.)
 #
 # **Equal steps.** All ranks must call the same collectives equally often. If, of an odd number of images,
 # rank 0 gets one more, it waits for ever in its last step (7.9). So give all ranks $\lfloor N/p \rfloor$
@@ -934,7 +934,7 @@ compare("complete checkpoints of 40", complete)
 claim("Not all of the forty are complete", complete < 40)
 
 # %% [markdown]
-# Not all of the forty are complete: the others cannot be read, or hold layers of both ranks.
+# Here, not all of the forty are complete: the others cannot be read, or hold layers of both ranks.
 #
 # ### What do the statistics of one rank cost?
 #
@@ -1157,10 +1157,10 @@ claim("with two and four it is inconclusive", all(unknown))
 # %% [markdown]
 # *(Figure: as before, for 4, 2 and 1 scenes on a rank against all 16 of the step.)*
 #
-# With one scene on a rank the loss excludes zero; with two and four it is inconclusive. But there is no
-# collapse: in a convolutional network the mean is taken over $nHW$ numbers, and one scene has 1,024 positions
-# in our first layer, 64 in the last. If each image gives a *single* number, after a global average or in a
-# fully connected layer, it is the end:
+# In these runs, with one scene on a rank the loss excludes zero; with two and four it is inconclusive. But
+# there is no collapse: in a convolutional network the mean is taken over $nHW$ numbers, and one scene has
+# 1,024 positions in our first layer, 64 in the last. If each image gives a *single* number, after a global
+# average or in a fully connected layer, it is the end:
 
 # %%
 rng, normalised = np.random.default_rng(7), {}
@@ -1205,8 +1205,8 @@ claim("The median falls from each phase to the next", all(map(all, falls)))
 claim("less than one alone", middle["together"][5] < 50)
 
 # %% [markdown]
-# The median falls from each phase to the next. Below 50% two ranks bring less than one alone, as with 5
-# scenes here. What "apart" lacks to 100% is the price of sharing memory, caches and clock: no byte is
+# In both rows the median falls from each phase to the next. Below 50% two ranks bring less than one alone, as
+# with 5 scenes here. What "apart" lacks to 100% is the price of sharing memory, caches and clock: no byte is
 # exchanged there. From "apart" to "together" it is the price of the exchange *and* of waiting for the slower
 # rank in each step. The GPUs of KittiBox share neither cores nor clock. An efficiency needs its baseline: one
 # rank *where*, next to whom?
