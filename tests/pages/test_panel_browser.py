@@ -147,12 +147,15 @@ def test_the_panel_beside_a_notebook_on_a_phone(server):
         for light, dark in (("false", True), ("true", False)):
             page.evaluate("light => { document.body.dataset.jpThemeLight = light; }", light)
             assert ("dark" in panel.get_attribute("class").split()) == dark
+        sessions = f"{server.url}api/sessions"  # ends the kernel, which the next test starts again
+        for session in page.request.get(f"{sessions}?token=secret").json():
+            assert page.request.delete(f"{sessions}/{session['id']}?token=secret").ok
 
 
 def test_in_jupyterlab_with_keys_alone(server, job):
     """Does JupyterLab open at the start page; can a job be found, watched and cancelled with keys alone?"""
     with browser() as page:
-        page.goto(f"{server.url}lab?token=secret")
+        page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("text=Where you are", timeout=120_000)
         press_on(page, "Jobs", "Shift+Tab")  # from the content back to the head of the page
         page.wait_for_selector(r"text=/\d running/")
