@@ -5,8 +5,8 @@ Starts a one-machine Slurm of its own, asks it what the lecture shows, and stops
 typed: each answer is a command and the text that it printed. Paths of this machine become RUNS, VENV, SLURM.
 
 05_slurm_tour.json: "answers" is {name: {"command", "output"}}; "first" what the job's ranks returned and what
-Slurm was given, "sweep" the same of an array, "never" how the course's own commands put it; and the SHA-256
-of this script, the command, date, versions and machine.
+Slurm was given, "sweep" the same of an array, "gpu" a script for GPUs and what it printed, "never" how the
+course's own commands put it; and the SHA-256 of this script, the command, date, versions and machine.
 """
 
 import argparse
@@ -41,6 +41,20 @@ PARTITIONS = "sinfo --format='%.10P %.11l %.6D %.5c %.8m %.7G %N'"
 LINES = r"(?:JobState|Reason|TimeLimit|NumNodes|NumCPUs|TRES|Partition)="
 NODES = {"PartitionNodeLimit", "PartitionConfig"}  # either, for more nodes than there are
 RATES = [0.01, 0.03, 0.1, 0.3, 1.0]
+GPU_SCRIPT = """\
+#!/bin/bash
+#SBATCH --account=course       # who pays
+#SBATCH --partition=short
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=2    # one rank per GPU
+#SBATCH --gpus-per-task=1
+#SBATCH --cpus-per-task=1      # threads of a rank, its input pipeline included
+#SBATCH --mem=1000M            # per node
+#SBATCH --time=00:10:00
+command -v module > /dev/null && module load cuda  # libraries, if the site has modules
+srun --kill-on-bad-exit=1 bash -c \\
+    'echo rank $SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME: GPU $CUDA_VISIBLE_DEVICES'
+"""
 
 
 def where(seconds=0.0):
@@ -92,6 +106,20 @@ def partitions_and_first_job(answers):
     job = submit(where, nodes=2, ranks_per_node=2, memory="500M", time="00:10:00")
     found = {"results": job.results(progress=False), "script": job.script(), "id": backend_id(job)}
     return found | {"command": "submit(where, nodes=2, ranks_per_node=2, memory='500M', time='00:10:00')"}
+
+
+def gpu_job(answers, folder):
+    """A script as one writes it by hand: four ranks with a GPU each; returns it and what it printed."""
+    ask("sacctmgr --immediate add account course")
+    ask("sacctmgr --immediate add user root account=course")
+    script, log = folder / "gpu_job.sh", folder / "gpu_job.log"
+    script.write_text(GPU_SCRIPT)
+    submitted = ask(f"sbatch --wait --output={log} {script}")
+    [number] = re.findall(r"Submitted batch job (\d+)", submitted["output"])
+    columns = "--format=JobID,Account,NNodes,State,Timelimit,Elapsed,AllocTRES%48"
+    answers["sacct, GPUs"] = ask(f"sacct --allocations --jobs={number} {columns}")
+    lines = sorted(log.read_text().splitlines())  # of all ranks, in the order of their numbers
+    return {"script": GPU_SCRIPT, "command": "sbatch --wait gpu_job.sh", "output": "\n".join(lines)}
 
 
 def full_cluster(answers):
@@ -161,6 +189,7 @@ def tour(state):
     answers = {}
     record = {"answers": answers, "never": never(answers), "first": partitions_and_first_job(answers)}
     record["sweep"] = array(answers)
+    record["gpu"] = gpu_job(answers, state.parent)
     full_cluster(answers)
     answers["sacct"] = ask("sacct --allocations --format=JobID,JobName,NNodes,AllocCPUS,State,Elapsed")
     return record
@@ -185,7 +214,7 @@ def main():
     os.environ |= {"CLUSTER_RUNS": str(runs), "SLURM_CONF": str(state / "slurm.conf")}
     os.environ["CLUSTER_BACKEND"] = "slurm"
     try:
-        start_slurm(Cluster(name="course", port=PORT), state, print)
+        start_slurm(Cluster(name="course", port=PORT, cpus=2), state, print)
         record = tour(state)
         version = ask("sbatch --version")["output"].split()[-1]
     finally:
