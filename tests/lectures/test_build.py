@@ -169,6 +169,8 @@ TABLE = '<style>#T_{0} {{}}</style><table id="T_{0}"><tr><td>loss</td><td>{1}</t
             "now 2.25",
         ),
         ((["measured"], "3.1 ms, slow\n"), (["measured"], "0.2 s, fast\n"), ""),
+        ((["measured"], "✓ fast\n"), (["measured"], "✗ not on this machine: fast\n"), ""),
+        (([], "✓ fast\n"), ([], "✗ not on this machine: fast\n"), "✗ not on this"),
         ((["measured"], "3.1 ms\n"), (["measured"],), "puts out nothing"),
         ((["measured"], "3 ms\n"), ([], "4 ms\n"), "3, now 4"),  # the text's tags count
     ],
