@@ -12,14 +12,14 @@ its text is replaced.
 A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a claim
 (`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a WARNING in
 its outputs, or with more than 90 minutes of text and code (BUDGET); SECOND_EDITION lists the lectures that
-are still exempt. The notebook is written to a temporary file and then renamed, so a failed build leaves the old
-one as it was. What changes from run to run without meaning (time stamps, versions, random
-cell ids) is left out. Its jobs are run, not replayed from an earlier build.
+are still exempt. The notebook is written to a temporary file and then renamed, so a failed build leaves the
+old one as it was. What changes from run to run without meaning (time stamps, versions, random cell ids) is
+left out. Its jobs are run, not replayed from an earlier build.
 
 --check compares the outputs with the committed ones: how many each cell has, of which kinds, and their texts,
 word by word and number by number. Of a cell tagged `measured`, whose numbers are this machine's (seconds,
-bytes per second, rounding errors, the machine itself), only number and kinds; a claim about them that does not
-hold is printed. What a picture shows is not compared.
+bytes per second, rounding errors, the machine itself), only number and kinds; a claim about them that does
+not hold is printed. What a picture shows is not compared.
 """
 
 import argparse
