@@ -46,6 +46,21 @@ def test_whose_limit_it_was(used, delayed, waited, starved):
     assert pace.judged(10, 20, 9.5, 10, 19) is False, "twice as long, and its own"
 
 
+@pytest.mark.parametrize(
+    ("window", "used", "delayed", "starved"),
+    [
+        (12, 2, 1, True),  # slept for 9 of 12 s, less than the limit
+        (14, 2, 1, False),  # slept for 11 s of a limit of 10
+        (19, 8.9, 0, False),  # computed as long as it may, and slept for the rest
+        (60, 8, 50, True),  # waited for a processor nearly all the time
+        (79, 8, 60, False),  # slept for 11 s in all
+    ],
+)
+def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starved):
+    """Is a limit of 10 s a limit of sleep, too, however busy the machine is?"""
+    assert pace.judged(10, window, used, delayed, window) is starved
+
+
 def test_what_the_kernel_tells():
     """Are a process's own seconds those of its children, too, and is a starved one seen as such?"""
     code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=300)"

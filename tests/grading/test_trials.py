@@ -6,10 +6,11 @@ import pytest
 from cluster.staff.course import assignments
 from cluster.staff.engine import Engine, Limits
 from cluster.staff.engine.inside import names
+from cluster.staff.engine.submission import provided
 from cluster.staff.release import twins
 
 from .. import ROOT
-from .sandboxes import cell, need
+from .sandboxes import STUB, cell, filled, need
 
 GIVEN = """from cluster.checks import in_place, watched
 FACTOR = 2
@@ -78,12 +79,71 @@ def test_a_patched_process_answers_for_no_provided_function(engine):
     assert check.score == 0 and check.error.startswith("NotImplementedError")
 
 
-@pytest.mark.xfail(strict=True, reason="open: provided code runs in one process with the student's functions")
-def test_a_patch_that_binds_a_needed_name_answers_for_no_provided_function(engine):
-    """Has an unsolved submission no points if the patch runs where the provided function does?"""
-    patch = "def patch():\n" + "".join(f"    {line}\n" for line in PATCH.splitlines())
-    check = graded(engine, "assert twice_over(3) == 12", f"{patch}\ndouble = patch()")
-    assert check.score == 0
+PATCHING = "def patch(*_, **__):\n" + "".join(f"    {line}\n" for line in PATCH.splitlines())
+BINDINGS = {
+    "assignment": "double = patch()",
+    "function": "def double(x):\n    patch()",
+    "right function": "def double(x):\n    return 2 * x",
+    "default argument": "def double(x, y=patch()):\n    pass",
+    "decorator": "@patch\ndef double(x):\n    pass",
+    "class body": "class double:\n    patch()",
+    "metaclass": "class double(metaclass=patch):\n    pass",
+    "instance": "class Double:\n    __call__ = patch\ndouble = Double()",
+    "__getattr__": "class Double:\n    def __getattr__(self, name):\n        patch()\ndouble = Double().x",
+    "context manager": "class Made:\n    __exit__ = __enter__ = patch\nwith Made() as double:\n    pass",
+    "loop": "for double in [patch()]:\n    pass",
+    "generator": "double, *_ = (patch() for _ in range(2))",
+    "walrus in a comprehension": "[(double := patch()) for _ in range(2)]",
+    "except clause": "try:\n    raise Exception(patch())\nexcept Exception as double:\n    pass",
+    "global": "def bind():\n    global double\n    double = patch()\nbind()",
+    "import": "import json as double\npatch()",
+    "star import": "from json import *\npatch()",
+    "name of Python's": "NotImplementedError = patch()",
+    "name of a read-only cell": "FACTOR = watched = patch()",
+}
+
+
+@pytest.mark.parametrize("binding", BINDINGS)
+def test_an_unsolved_blank_stays_unsolved(engine, binding):
+    """Has an unsolved submission no points where another cell binds a name that provided code needs?"""
+    unsolved = "def double(x):\n    raise NotImplementedError"
+    check = graded(engine, "assert twice_over(3) == 12", unsolved, f"{PATCHING}\n{BINDINGS[binding]}")
+    assert check.score == 0 and check.error.startswith("NotImplementedError")
+    names_double = binding not in ("star import", "name of Python's", "name of a read-only cell")
+    assert ("double: the cell marked YOUR CODE HERE is used" in check.error) == names_double
+
+
+@pytest.mark.parametrize(
+    ("blank", "others"),
+    [
+        (DOUBLE.replace("2 *", "TWO *"), "TWO = 2"),
+        (DOUBLE.replace("2 *", "sum(ones) *"), "ones = [1 for _ in range(2)]"),
+        ("# moved to the next cell", DOUBLE),
+        (DOUBLE.replace("2 * x", "add(x, x)"), "from operator import *"),
+        (DOUBLE, "def double(x):\n    return None"),
+    ],
+)
+def test_other_cells_help_a_blank(engine, blank, others):
+    """Has a blank the names that only other cells bind, and do these not change what it defines?"""
+    assert graded(engine, "assert twice_over(3) == 12", blank, others).score == 2
+
+
+@pytest.mark.parametrize("assignment", assignments(ROOT))
+def test_nothing_of_the_students_is_needed(assignment):
+    """Does no student's statement run with provided code, whatever it binds, if all blanks are unsolved?"""
+    notebook = filled(twins.notebook(next((ROOT / "solutions" / assignment).glob("*.py"))), text=STUB)
+    roles = [(c.source, c.metadata.get("nbgrader", {})) for c in notebook.cells if c.cell_type == "code"]
+    given = [(r["grade_id"], text) for text, r in roles if r.get("locked") and not r.get("grade")]
+    checks = [(r["grade_id"], text) for text, r in roles if r.get("grade") and not r.get("solution")]
+    codes = [names.compiled(text, "cell") for text, _ in roles if not text.startswith("%")]
+    every = set().union(*map(names.used, codes), *map(names.defined, codes))
+    attack = "\n".join(f"{name} = patch()" for name in sorted(every)) + "\nfrom json import *"
+    cells = [(attack, names.SCRATCH)]
+    for text, role in roles:
+        if role.get("grade_id") and not role.get("grade"):
+            cells.append((text, names.BLANK if role.get("solution") else names.PROVIDED))
+    chosen = names.needed_by(provided(tuple(given), tuple(checks)), cells)
+    assert not [code for number, code in chosen if number == 0]
 
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))

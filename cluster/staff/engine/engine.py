@@ -137,10 +137,8 @@ class Engine:
         """A sandbox that has the text of the cells, and nothing of what they came to in the student's."""
         child = self._start(stack, module, work)
         work.pace.pids.append(child.pid)
-        given = dict(work.given)
-        named = [(cell.metadata.get("nbgrader", {}).get("grade_id"), cell.source) for cell in work.cells]
         last = max(work.before.values(), default=0)  # a cell below all checks changes none of them
-        cells = [(text, name in given) for name, text in named[:last]]
+        cells = [(cell.source, work.kind(cell)) for cell in work.cells[:last]]
         limits, cell = self.limits.of_process(), self.limits.cell
         hello(child).send(NotebookTask(cells=cells, provided=work.provided, limits=limits, cell=cell))
         return child

@@ -1,7 +1,8 @@
-"""Whose time was over: a submission's own, or that of a machine that was busy with others?
+"""Decide whether a submission used up its time itself, or whether other processes delayed it.
 
-Limits are of the wall clock, because a sandbox that sleeps has to end as well. Where one is met, the kernel
-tells how much of that time the sandbox has computed, and how long tasks had to wait for a processor.
+Limits are of the wall clock, because a sandbox that sleeps has to end as well. When one is reached, the
+kernel reports how long the sandbox computed, how long it waited for a processor, and how long any task did.
+The rest is sleep. A submission has exceeded its limit if it computed for 0.9 of it, or slept for all of it.
 """
 
 from __future__ import annotations
@@ -21,12 +22,13 @@ BUSY = 0.2  # of that time some task of this machine waited for a processor
 
 @dataclass(frozen=True)
 class Moment:
-    """In seconds: the clock; how long some task of the machine had waited for a processor; what a process had
-    computed, and how long its first thread had waited."""
+    """In seconds: the clock; how long some task of the machine had waited for a processor; how long sandboxes
+    had computed, how much of that in processes that have ended; how long their living threads had waited."""
 
     at: float
     waited: float | None
     used: float
+    ended: float
     delayed: float
 
 
@@ -42,7 +44,8 @@ class Pace:
 
     def now(self) -> Moment:
         """What `starved` compares with."""
-        return Moment(time.monotonic(), pressure(), computed(self.family()), delay(self.pids[0]))
+        pids = self.family()
+        return Moment(time.monotonic(), pressure(), computed(pids), computed(pids, 13), delay(pids))
 
     def used(self, since: Moment) -> float:
         """Seconds that the sandboxes have computed."""
@@ -53,20 +56,21 @@ class Pace:
 
         Where the kernel does not tell how long tasks waited, the answer is no.
         """
-        now, pids = self.now(), self.family()
+        now = self.now()
         waited = None if now.waited is None or since.waited is None else now.waited - since.waited
-        used = self.used(since)
-        delayed = max(now.delayed - since.delayed, *map(delay, pids[1:]), 0.0)
-        return judged(limit, now.at - since.at, used, delayed, waited)
+        # A process that has ended leaves no record of how long it waited: as long as others did, on average.
+        delayed = max(now.delayed - since.delayed, 0.0) + max(now.ended - since.ended, 0.0) * queue()
+        return judged(limit, now.at - since.at, now.used - since.used, delayed, waited)
 
 
 def judged(limit: float, window: float, used: float, delayed: float, waited: float | None) -> bool:
     """`Pace.starved` from its facts, all in seconds.
 
-    window: what went by. used: what the sandbox computed. delayed: how long one of its processes waited for a
-    processor, at most. waited: how long some task of the machine did, or None where nobody knows.
+    window: what went by. used: what the sandbox computed. delayed: how long its threads waited for a
+    processor. waited: how long some task of the machine did, or None where nobody knows.
     """
-    if waited is None or used >= OWN * limit or used + delayed < ASLEEP * window:
+    slept = window - used - delayed
+    if waited is None or used >= OWN * limit or slept >= min(limit, (1 - ASLEEP) * window):
         return False
     return waited >= BUSY * window
 
@@ -90,16 +94,27 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def computed(pids: list[int]) -> float:
-    """Seconds of processors that processes have used, with those of their children that have ended."""
+def computed(pids: list[int], first: int = 11) -> float:
+    """Seconds of processors that processes have used, with those of their children that have ended.
+
+    first: 13 for the children alone, as the fields of /proc/PID/stat are ordered.
+    """
     stats = [read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split() for pid in pids]
-    return sum(sum(map(int, fields[11:15])) for fields in stats) / TICK
+    return sum(sum(map(int, fields[first:15])) for fields in stats) / TICK
 
 
-def delay(pid: int) -> float:
-    """Seconds that the first thread of a process has waited for a processor in its life."""
-    fields = read(Path(f"/proc/{pid}/schedstat")).split()
-    return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+def delay(pids: list[int]) -> float:
+    """Seconds that the living threads of processes have waited for a processor in their lives."""
+    paths: list[Path] = []
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it has just ended
+            paths += Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(fields[1]) for path in paths if len(fields := read(path).split()) > 1) / 1e9
+
+
+def queue() -> float:
+    """Seconds that a task of this machine waited per second of computing, on average in the last minute."""
+    return max(0.0, os.getloadavg()[0] / (os.cpu_count() or 1) - 1)
 
 
 def read(path: Path) -> str:

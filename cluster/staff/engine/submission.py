@@ -91,6 +91,13 @@ class GradedNotebook:
         """All code of the notebook."""
         return "\n".join(cell.source for cell in (*self.cells, *self.graded.values()))
 
+    def kind(self, cell: NotebookNode) -> str:
+        """Whether one of `cells` is provided, a blank, or neither."""
+        role = cell.metadata.get("nbgrader", {})
+        if role.get("grade_id") in dict(self.given):
+            return names.PROVIDED
+        return names.BLANK if role.get("solution") else names.SCRATCH
+
     def measured(self) -> set[int]:
         """The cells, by their numbers, that only measure, as the notebook's metadata has it."""
         ids = self.notebook.metadata.get("measured", ())

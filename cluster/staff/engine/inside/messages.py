@@ -30,7 +30,7 @@ class BrokenChecks(TypedDict):
 class NotebookTask(TypedDict):
     """From the engine to ranks and trials: how they make the functions of a notebook."""
 
-    cells: list[tuple[str, bool]]  # (text, is it given)
+    cells: list[tuple[str, str]]  # (text, kind: see `names`)
     provided: list[str]
     limits: dict[str, int]
     cell: float  # seconds

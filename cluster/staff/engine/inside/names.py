@@ -12,6 +12,8 @@ from typing import Any
 
 # Stands in a given cell whose functions are about objects of the notebook's process, such as a job.
 IN_NOTEBOOK = "# Runs in the notebook's process"
+PROVIDED, BLANK, SCRATCH = "provided", "blank", "scratch"  # kinds of cells
+PYTHONS = frozenset(vars(builtins)) | {"__name__", "__class__"}
 
 
 def compiled(text: str, name: str) -> CodeType:
@@ -49,7 +51,7 @@ def of_cells(cells: Iterable[str]) -> list[tuple[list[str], list[str]]] | None:
 
 def missing(code: CodeType, known: Iterable[str]) -> list[str]:
     """Names that must come from elsewhere: neither known, nor defined by the code, nor Python's own."""
-    return sorted(used(code) - set(known) - defined(code) - set(vars(builtins)) - {"__name__", "__class__"})
+    return sorted(used(code) - set(known) - defined(code) - PYTHONS)
 
 
 def independent(cells: Iterable[Sequence[str]]) -> list[CodeType]:
@@ -75,11 +77,10 @@ def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
     of_cell: defaultdict[int, set[str]] = defaultdict(set)
     for number, _, binds, _ in found:
         of_cell[number] |= binds or set()
-    ours = set(vars(builtins)) | {"__name__", "__class__"}
     left: set[str] = set()
     before = -1
     while len(left) != before:
-        before, known, chosen = len(left), set(ours), []
+        before, known, chosen = len(left), set(PYTHONS), []
         for number, code, binds, uses in found:
             if binds is None or binds & left or uses - known - (of_cell[number] - left):
                 left |= binds or set()
@@ -92,19 +93,31 @@ def apart(cells: Iterable[Sequence[str]]) -> tuple[list[CodeType], set[str]]:
 def needed_by(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> list[tuple[int, CodeType]]:
     """[(number of the cell, code)] of the statements that bind the names `wanted`, and all that these need.
 
-    cells: [(text, …)] in order. A cell that merely computes or shows something has no such statement. Every
-    statement that binds a name counts, not only the last; a cell that is no Python has none.
+    cells: [(text, kind)] in order. A cell that merely computes or shows something has no such statement.
+    Every statement that binds a name counts, not only the last; a cell that is no Python has none. A scratch
+    cell counts only for names that are bound nowhere else: if all blanks are as they were released, nothing
+    of the student's is run.
     """
-    found = [statement for number, cell in enumerate(cells) for statement in statements(number, cell[0])]
+    found = [statement for number, (text, _) in enumerate(cells) for statement in statements(number, text)]
+    elsewhere = PYTHONS.union(*(binds or () for n, _, binds, _ in found if cells[n][1] != SCRATCH))
     needed, before = set(wanted), -1
     chosen: set[int] = set()
     while len(chosen) != before:
         before = len(chosen)
-        for i, (_, _, binds, uses) in enumerate(found):
-            if i not in chosen and (binds is None or binds & needed):
+        for i, (number, _, binds, uses) in enumerate(found):
+            wanting = needed - elsewhere if cells[number][1] == SCRATCH else needed
+            if i not in chosen and (wanting if binds is None else binds & wanting):
                 chosen.add(i)
                 needed |= uses
     return [found[i][:2] for i in sorted(chosen)]
+
+
+def bound_again(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> list[str]:
+    """The names of blanks that `wanted` need and that a scratch cell binds as well; cells: [(text, kind)]."""
+    chosen = [code for number, code in needed_by(wanted, cells) if cells[number][1] == BLANK]
+    scratch = [text for text, kind in cells if kind == SCRATCH]
+    again = set().union(*(binds or () for text in scratch for _, _, binds, _ in statements(0, text)))
+    return sorted(again & set().union(*map(defined, chosen)))
 
 
 def statements(number: int, text: str) -> Iterator[tuple[int, CodeType, set[str] | None, set[str]]]:

@@ -27,8 +27,9 @@ class OwnTime:
         return more
 
     def more(self) -> float:
-        own = used() - self.used
-        if own >= OWN * self.limit or waited() - self.waited < WAITED * self.limit:
+        own, delayed = used() - self.used, waited() - self.waited
+        slept = time.monotonic() - self.began - own - delayed
+        if own >= OWN * self.limit or delayed < WAITED * self.limit or slept >= self.limit:
             return 0.0
         end = self.began + STRETCH * self.limit - time.monotonic()
         return max(0.0, min(end, self.limit - own, STEP))

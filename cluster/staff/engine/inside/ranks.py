@@ -21,7 +21,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any, NoReturn, cast
@@ -224,7 +224,8 @@ def work(
         if request["sizes"]:
             calls = unpack(given["inputs"], no_data)["calls"]
             make = functools.cache(lambda: function_of(request, {}, task["cells"])[0])
-            work_off(channel, lambda comm, *args: make()(comm, *args), number, calls, CALL * crowding())
+            explain = explained([request["function"]], task["cells"])
+            work_off(channel, explain(lambda *args: make()(*args)), number, calls, CALL * crowding())
         else:
             call = functools.partial(run, request, given, task["cells"])
             channel.send(attempt(call, request["seconds"]))
@@ -246,7 +247,8 @@ def meet(folder: Path, number: int, ranks: int) -> None:
 def run(request: RankRequest, given: RankInputs, cells: Sequence[Sequence[Any]]) -> Tree:
     """Make the functions from the notebook's cells, and call the one of that name: its value, packed."""
     function, functions = function_of(request, given["functions"], cells)
-    return pack(function(**unpack(given["inputs"], no_data), **functions), no_data)
+    with explained([request["function"], *given["functions"].values()], cells):
+        return pack(function(**unpack(given["inputs"], no_data), **functions), no_data)
 
 
 def function_of(
@@ -262,9 +264,9 @@ def function_of(
 def notebook(
     wanted: Iterable[str], cells: Sequence[Sequence[Any]], instead: CodeType | None = None
 ) -> dict[str, Any]:
-    """The names of a notebook, as far as the functions `wanted` need them; cells: [(text, is it given)].
+    """The names of a notebook, as far as the functions `wanted` need them; cells: [(text, kind)].
 
-    The given cells are run once more when all have run, so that theirs is the last word, and then `instead`.
+    The read-only cells are run once more when all have run, so that their values win, and then `instead`.
     What raises an error ends its cell, as in a notebook.
     """
     module = sys.modules["__main__"] = ModuleType("__main__")
@@ -272,7 +274,7 @@ def notebook(
         file = names.file_of(number)
         linecache.cache[file] = (len(text), None, text.splitlines(True), file)
     chosen = names.needed_by(wanted, cells)
-    for part in (chosen, [(number, code) for number, code in chosen if cells[number][1]]):
+    for part in (chosen, [(number, code) for number, code in chosen if cells[number][1] == names.PROVIDED]):
         ended = set()
         for number, code in part:
             if number not in ended:
@@ -285,6 +287,18 @@ def notebook(
     if instead:
         exec(instead, vars(module))
     return vars(module)
+
+
+@contextlib.contextmanager
+def explained(wanted: Iterable[str], cells: Sequence[Sequence[Any]]) -> Iterator[None]:
+    """Have the error of an unsolved blank name the functions that a scratch cell defines in vain."""
+    try:
+        yield
+    except NotImplementedError as error:
+        if again := ", ".join(names.bound_again(wanted, cells)):
+            why = f"{again}: the cell marked YOUR CODE HERE is used here, not the other cell that defines it"
+            error.args = (why,)
+        raise
 
 
 def find(name: str, known: dict[str, Any]) -> Any:

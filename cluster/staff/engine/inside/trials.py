@@ -1,7 +1,8 @@
 """The functions of given cells that need the student's: run apart from the notebook's process.
 
-What a check calls here is made from the text of the cells (`ranks.notebook`), as ranks make theirs. A cell
-that patches the notebook's process, or whatever answers the test process there, has no part in it.
+What a check calls here is made from the text of the cells (`ranks.notebook`), as ranks make theirs. The
+names that a blank binds are the blank's, whatever other cells do with them: if all blanks are unsolved, no
+statement of the student's runs here.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ from __future__ import annotations
 import os
 import select
 import sys
+from typing import Any
 
 from ..sandbox import namespaces
 from .channel import Channel
-from .ranks import notebook
+from .messages import NotebookTask
+from .ranks import explained, notebook
 from .student import Server, limit, warm_ranks, within
 
 
@@ -33,7 +36,19 @@ def main(fds: list[int]) -> None:
     known = {}
     with within(task["cell"]):
         known = notebook(task["provided"], task["cells"])
-    Server(channel, known).serve()
+    TrialServer(channel, known, task).serve()
+
+
+class TrialServer(Server):
+    """Answers the test process with the functions of a task (a NotebookTask) that are `known` by name."""
+
+    def __init__(self, channel: Channel, known: dict[str, Any], task: NotebookTask):
+        super().__init__(channel, known)
+        self.task = task
+
+    def call(self, request: dict[str, Any]) -> dict[str, Any]:
+        with explained(self.task["provided"], self.task["cells"]):
+            return super().call(request)
 
 
 if __name__ == "__main__":
