@@ -15,7 +15,7 @@ help:  ## list these commands
 	@echo "From Convolution to Cluster"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-lab: setup  ## build the environment where it is missing and open JupyterLab at the course's start page
+lab: setup  ## build the environment if it is missing and open JupyterLab at the course's start page
 	exec jupyter lab $(ROOT_FLAG) --ServerApp.root_dir="$(CURDIR)" $(LAB_ARGS)
 
 demo: setup  ## the whole loop without a browser: release, three students, two-rank jobs, grades
@@ -49,7 +49,7 @@ book: setup-book  ## build the site of the executed lectures, for reading: build
 slides: setup-slides  ## a deck of slides for each lecture, LECTURE=03: of one; build/slides/index.html
 	$(PY) lectures/slides $(LECTURE)
 
-experiments: setup  ## make the lectures' recorded runs again, those that are not made yet (RUN=08: one; hours)
+experiments: setup  ## make the lectures' recorded runs that do not exist yet (RUN=08: only one; takes hours)
 	$(PY) lectures/experiments.py $(RUN)
 
 claims: setup  ## print what became of each figure of the source decks; write lectures/CLAIMS.md
@@ -80,7 +80,7 @@ hub-stop:  ## stop exactly what `make hub` started (with the same STATE), server
 test-hub: setup-test  ## a class the whole way through a browser on a real hub, under load, with faults (needs root)
 	CLUSTER_TEST_HUB=1 CLUSTER_TEST_HUB_SLURM=1 $(PY) -m pytest -m hub $(PYTEST_ARGS)
 
-bench: setup-test  ## measure what the course's tools cost: PART=jobs (tests/bench/README.md)
+bench: setup-test  ## measure the overhead of the course's tools: PART=jobs (tests/bench/README.md)
 	$(PY) -m tests.bench $(PART) $(BENCH_ARGS)
 
 setup:  ## build the environment where it is missing, nothing more (GPU=1: for GPUs)
@@ -94,7 +94,7 @@ setup-slides:
 
 roster-there:  # before minutes go into an environment
 	@[ "$$(id -u)" = 0 ] || { echo "Only root can start the hub: sudo make hub ROSTER=people.csv"; exit 1; }
-	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) is not there, or cannot be read."; exit 1; }
+	@[ -z "$(ROSTER)" ] || [ -r "$(ROSTER)" ] || { echo "ROSTER=$(ROSTER) does not exist or cannot be read."; exit 1; }
 	@for python in "$(PY)" python3 python3.11 python3.12 /usr/bin/python3; do \
 	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
 	    "$$python" -m cluster.staff.hub start --check $(HUB_WORDS); exit; \
@@ -114,7 +114,7 @@ lint:  ## check style and types of the code, and style of the notebooks
 	@ruff format --check .
 	@mypy
 
-format:  ## format the code and the notebooks' text twins
+format:  ## format the code and the notebooks' paired scripts
 	@ruff check --fix .
 	@ruff format .
 

@@ -7,9 +7,9 @@
 #   cluster/setup.sh slides  and what `make slides` needs: reveal.js, what the book needs
 #   cluster/setup.sh similar   and what `grade similar` needs: copydetect
 #   cluster/setup.sh test    and what `make test` needs: both, a real Slurm, the test tools
-# With GPU=1 it is one for GPUs: TensorFlow with CUDA, Horovod with NCCL (cluster/staff/GPU.md). An environment
-# is for CPUs or for GPUs; what it was begun as, it stays.
-# A finished step leaves a stamp that carries a hash of what went into it, so a second run does what is missing.
+# With GPU=1 it is an environment for GPUs: TensorFlow with CUDA, Horovod with NCCL (cluster/staff/GPU.md).
+# An environment is either for CPUs or for GPUs and cannot be changed later. Each finished step leaves a
+# stamp with a hash of its inputs, so a second run repeats only what is missing or has changed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 want=" ${*:-course} "
@@ -23,10 +23,10 @@ gpu=
 case ${GPU:-} in
     "") ;;
     1) gpu=yes ;;
-    *) echo "GPU=$GPU is unknown: GPU=1 makes an environment for GPUs, without it it is one for CPUs." >&2; exit 1 ;;
+    *) echo "GPU=$GPU is unknown. Set GPU=1 for GPUs, or leave it unset for CPUs." >&2; exit 1 ;;
 esac
 course_packages="python3-venv python3-dev build-essential cmake libopenmpi-dev openmpi-bin dataset-fashion-mnist"
-[ -d cluster/staff ] && course_packages="$course_packages bubblewrap"  # works are graded here: not where students are
+[ -d cluster/staff ] && course_packages="$course_packages bubblewrap"  # submissions are graded here, but not in what students get
 npm_packages=
 command -v node >/dev/null || npm_packages="$npm_packages nodejs"
 command -v npm >/dev/null || npm_packages="$npm_packages npm"
@@ -37,7 +37,7 @@ command -v chromium >/dev/null || test_packages="$test_packages chromium"  # for
 bold() { if [ -t 1 ]; then printf '\033[1m%s\033[0m\n' "$*"; else printf '%s\n' "$*"; fi; }
 digest() { sha256sum | cut -c1-12; }
 
-# Only an environment that this script made may be made anew; any other (conda's, say) is only added to.
+# Only an environment that this script made may be remade. Others (of conda, for example) are only extended.
 mine=$VENV/made-by-setup
 foreign=; [ -x "$VENV/bin/python" ] && [ ! -e "$mine" ] && foreign=yes
 
@@ -45,19 +45,20 @@ mkdir -p "$VENV/steps" "$VENV/logs" || exit
 exec 9>"$VENV/steps/.lock"
 flock -n 9 || { echo "Another set-up of $VENV is running; waiting for it."; flock 9; }
 
-# --- whose environment it is ---------------------------------------------------------------------------
-# Its programs name the folder where it was made, so one that was made elsewhere has to be made anew, and what
-# is there is deleted: but never what another clone has made and can still reach. `.venv` may be a link into
-# that clone, or VENV name a folder that several use. `made-by-setup` holds who made it, and by what name.
+# --- ownership of the environment ----------------------------------------------------------------------
+# The environment's programs name its folder, so one that was made elsewhere must be remade and the old one
+# deleted, but never one that another clone has made and can still reach. `.venv` may be a link into that
+# clone, or VENV may name a folder shared by several clones. `made-by-setup` contains who made it, and under
+# which name.
 here=$(pwd -P)
 environment=$(cd "$VENV" && pwd -P)
 stamp=venv@$(printf '%s\n' "$here" | digest)
 remake=  # whether there is something to delete
 
-refuse() {  # refuse WHAT REMEDY
+refuse() {  # refuse WHAT FIX
     local own="the same command with VENV=ANOTHER_FOLDER"
     [ -L "$VENV" ] && own="rm '$VENV' (it is a link), and the same command again"
-    printf '%s\nNothing was changed. To have one of this folder: %s.%s\n' "$1" "$own" "$2" >&2
+    printf '%s\nNothing was changed. For a separate environment in this folder, run %s.%s\n' "$1" "$own" "$2" >&2
     exit 1
 }
 
@@ -71,17 +72,17 @@ if [ -e "$mine" ] && [ ! -e "$VENV/steps/$stamp" ]; then
     for s in "$VENV/steps/"venv@*; do [ -e "$s" ] && finished=$s; done
     case $environment/ in "$here"/*) inside=yes ;; esac
     if [ "$maker" -ef . ] && [ "$named" -ef "$VENV" ] && [ -n "$finished" ]; then
-        mv "$finished" "$VENV/steps/$stamp"  # this folder had another name, that of a link to it: nothing to do
+        mv "$finished" "$VENV/steps/$stamp"  # this folder had the name of a link to it, so there is nothing to do
     elif [ "$maker" -ef . ] || [ -z "$finished$maker" ]; then
         remake=yes  # half made; or made here, and then moved within this folder
     elif [ "$named" -ef "$VENV" ]; then
         refuse "The environment $VENV was made by ${maker:-another folder} and is still found there, as $named." ""
     elif [ -n "$inside" ]; then
-        remake=yes  # moved or copied together with this folder: under its old name nobody finds it
-        echo "The environment $VENV was made as $named, and its programs name that: it is made anew."
+        remake=yes  # moved or copied together with this folder, so its old name is gone
+        echo "The environment $VENV was made as $named, and its programs contain that name. It is being remade."
     else
-        refuse "The environment $VENV was made by ${maker:-another folder} and lies outside this one: others may use it." \
-            " Where nobody does any more: rm -r '$environment', and the same command again."
+        refuse "The environment $VENV was made by ${maker:-another folder} and is outside this folder, so others may use it." \
+            " If it is unused, run rm -r '$environment' and then the same command again."
     fi
 fi
 
@@ -102,11 +103,11 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
     shift 2
     [ -e "$VENV/steps/$stamp" ] && return
     log=$VENV/logs/${stamp%%@*}.log
-    set -m  # a process group of its own, so that Ctrl-C ends pip, apt or the compiler too
+    set -m  # a separate process group, in order that Ctrl-C ends pip, apt or the compiler too
     "$@" >"$log" 2>&1 </dev/null &
     pid=$!
     set +m
-    trap 'kill -- -$pid 2>/dev/null; wait $pid; printf "\nStopped. The same command goes on from here.\n"; exit 130' INT TERM
+    trap 'kill -- -$pid 2>/dev/null; wait $pid; printf "\nStopped. The same command resumes here.\n"; exit 130' INT TERM
     while kill -0 $pid 2>/dev/null; do
         if [ -t 1 ]; then
             printf '\r\033[K  … %s (%d s)  %.50s' "$title" $((SECONDS - start)) "$(tail -n 1 "$log" | tr -d '\r')"
@@ -119,7 +120,7 @@ step() {  # step STAMP TITLE COMMAND...   STAMP is name@hash, or a name alone: t
     if ! wait $pid; then
         printf '\nFailed: %s. The end of its log (%s):\n\n' "$title" "$log" >&2
         tail -n 15 "$log" | sed 's/^/    /' >&2
-        printf '\nMend what it names and run the same command again: finished steps are not repeated.\n' >&2
+        printf '\nFix the problem shown above and run the same command again. Finished steps are not repeated.\n' >&2
         exit 1
     fi
     trap - INT TERM

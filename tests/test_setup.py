@@ -174,7 +174,7 @@ def test_a_clone_that_was_moved_makes_its_environment_anew(clone, tmp_path, brok
     new = tmp_path / "new"
     shutil.move(old, new) if how == "moved" else shutil.copytree(old, new)
     done = setup(".venv", new, PYTHON=str(broken_python))
-    assert f"was made as {old}/.venv" in done.stdout and "made anew" in done.stdout
+    assert f"was made as {old}/.venv" in done.stdout and "being remade" in done.stdout
     assert "Failed: virtual environment" in done.stderr and not kept(new / ".venv")
     assert how == "moved" or kept(old / ".venv")
 
@@ -339,7 +339,7 @@ echo $$ > {tmp_path}/pid; sleep 60
         assert time.monotonic() < until, "the step never began"
         time.sleep(0.05)
     script.send_signal(signal.SIGINT)
-    assert "goes on from here" in script.communicate(timeout=60)[0] and script.returncode == 130
+    assert "resumes here" in script.communicate(timeout=60)[0] and script.returncode == 130
     child = Path("/proc", (tmp_path / "pid").read_text().strip())
     while child.exists():  # until init has collected it
         assert time.monotonic() < until + 20, "the step lives on"

@@ -39,7 +39,7 @@ __all__ = [
 
 
 def doctor(run: bool = False) -> Any:
-    """What is there to run jobs with, and what is missing; see `cluster.jobs.doctor.checkup.doctor`."""
+    """Report what is available to run jobs and what is missing; see `cluster.jobs.doctor.checkup.doctor`."""
     from .doctor.checkup import doctor
 
     return doctor(run)
@@ -68,10 +68,10 @@ class _Jobs(types.ModuleType):
     ) -> Any:
         """The jobs recorded in `runs` here (or $CLUSTER_RUNS, or `folder`), newest first, as a table.
 
-        active=True: only those that have not ended; active=False: only those that have. name: only those
-        whose name contains this text. state: only those in this state, or in one of these. backend: 'local'
-        or 'slurm'. since: only those submitted since a date, or for an age: '2026-01-31', '30 min', '2 h',
-        '3 days'. limit: only the newest so many.
+        active=True: only jobs that have not ended. active=False: only jobs that have ended. name: only jobs
+        whose name contains this text. state: only jobs in this state, or in one of these. backend: 'local'
+        or 'slurm'. since: only jobs submitted since a date or within an age, such as '2026-01-31', '30
+        min', '2 h', '3 days'. limit: only this many of the newest jobs.
 
         >>> jobs(state="failed", since="1 d")                                       # doctest: +SKIP
         """

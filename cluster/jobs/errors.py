@@ -1,4 +1,4 @@
-"""What can go wrong with a job: one class for each way it can be refused and each way it can end.
+"""Errors of jobs: one class for each way a job can be refused, and one for each way it can end.
 
 `error.what` and `error.next_step` are the two halves of the message.
 """
@@ -38,15 +38,15 @@ class Refused(BackendError):
 
 
 class CanNeverRun(Refused):
-    """The job asks for what its partition or account does not offer: it would wait for ever.
+    """The job requests more than its partition or account offers and would stay pending indefinitely.
 
-    `submit` raises it where the limits are known beforehand; `wait` and `result` where Slurm says so later,
-    and the job itself then stays in the queue until it is cancelled.
+    `submit` raises it if the limits are already known. `wait` and `result` raise it if Slurm reports it
+    later; the job then stays in the queue until it is cancelled.
     """
 
 
 class StillRunning(JobError):
-    """The same run is still pending or running, so it cannot be started anew."""
+    """The same run is still pending or running, so it cannot be started again."""
 
 
 class NoSuchJob(JobError, LookupError):
@@ -61,7 +61,7 @@ class NotFinished(JobError, TimeoutError):
     """`wait(timeout=...)` came back before the job ended. The job goes on."""
 
 
-# Ways a job ends badly. `job.result()` raises them.
+# Failures of a job. `job.result()` raises them.
 class JobFailed(JobError):
     """Base of the bad endings. `rank` is the rank that failed first (or None), `traceback` its traceback."""
 
@@ -69,7 +69,7 @@ class JobFailed(JobError):
     traceback: str = ""
 
     def __str__(self) -> str:
-        """What happened, the rank's own traceback where there is one, and the next step."""
+        """Return what happened, the rank's own traceback if there is one, and the next step."""
         parts = [self.what, self.traceback.rstrip(), f"→ {self.next_step}" if self.next_step else ""]
         return "\n".join(p for p in parts if p)
 
@@ -79,7 +79,7 @@ class RankFailed(JobFailed):
 
 
 class RankKilled(JobFailed):
-    """A rank was ended by a signal, such as a segmentation fault or a kill from outside."""
+    """A rank was killed by a signal, such as a segmentation fault or a kill from outside."""
 
 
 class OutOfMemory(JobFailed):
@@ -107,7 +107,7 @@ class Lost(JobFailed):
 
 
 class LaunchFailed(JobFailed):
-    """The ranks could not be started: the job's own log says why."""
+    """The ranks could not be started. The reason is in the job's log."""
 
 
 class WrongWorldSize(JobFailed):
@@ -130,7 +130,7 @@ ENDINGS = {c.__name__: c for c in JobFailed.__subclasses__()}
 
 
 class SweepFailed(JobFailed):
-    """Items of a sweep ended badly; `failures` is {item: its error}, and all of them are in the message."""
+    """Items of a sweep failed. `failures` is {item: its error}, and the message contains all of them."""
 
     failures: dict[int, JobFailed]
 
@@ -146,7 +146,7 @@ class SweepFailed(JobFailed):
             seen.add(e.traceback)
         shown += [f"... and {n - 10} more: see sweep.failures."] if n > 10 else []
         made = cls(
-            f"{n} of the {len(items)} items of {name} ended badly.",
+            f"{n} of the {len(items)} items of {name} failed.",
             "sweep.results(failed=None) gives the others. The same call of map() runs only these again.",
         )
         made.failures, made.traceback = failures, "\n".join(shown)

@@ -17,9 +17,10 @@ from .sweep import Sweep
 
 
 def attach(job: str | os.PathLike, folder: str | os.PathLike | None = None) -> Any:
-    """Take up a job or a sweep again, in any process: a `Job`, or what `map` returned.
+    """Return an existing job or sweep, in any process: a `Job`, or what `map` returned.
 
-    job: its id, the beginning of its id, its folder, or Slurm's number; `train-3fa9/4` is item 4 of a sweep.
+    job: its id, the beginning of its id, its folder, or Slurm's job id. `train-3fa9/4` is item 4 of a
+    sweep.
     folder: where the job folders lie, if not in `runs` here or in $CLUSTER_RUNS. Raises NoSuchJob.
 
     >>> attach("train-3fa9")                                                        # doctest: +SKIP
@@ -57,6 +58,6 @@ def handle(folder: Path) -> Any:
 
 def _item(sweep: Any, item: int) -> Job:
     if isinstance(sweep, Job) or item >= len(sweep):
-        n = "it is no sweep" if isinstance(sweep, Job) else f"its items are 0 to {len(sweep) - 1}"
+        n = "it is not a sweep" if isinstance(sweep, Job) else f"its items are 0 to {len(sweep) - 1}"
         raise NoSuchJob(f"{sweep.id} has no item {item}: {n}.", "See jobs().")
     return sweep[item]

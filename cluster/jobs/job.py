@@ -1,4 +1,4 @@
-"""A job as one holds it in a notebook: a handle on a folder, which any process can take up again."""
+"""A job in a notebook: a handle on a folder, which any process can open again."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ POLL = 0.1  # seconds between two looks at a job's folder
 
 
 class Job:
-    """A submitted job. Everything it knows is read from its folder, so a handle can be made at any time.
+    """A submitted job. Everything is read from its folder, so a handle can be created at any time.
 
-    id: the folder's name; folder: its path; key: what identifies the run; spec: its run.json as a
-    dictionary; backend: 'local' or 'slurm'.
+    id: the folder's name. folder: its path. key: the run's cache key. spec: its run.json as a dictionary.
+    backend: 'local' or 'slurm'.
     """
 
     def __init__(self, folder: Path):
@@ -39,7 +39,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """The folder of this very run, also after a later one with the same key has set it aside."""
+        """The folder of this particular run, even after a later one with the same key has replaced it."""
         here = self._folder
         for p in itertools.chain([here], here.parent.glob(f"{here.name}.*")):
             if (run := files.read_json(RunFolder(p).run_json)) and run.get("own") == self._own:
@@ -55,15 +55,15 @@ class Job:
 
     @property
     def status(self) -> Status:
-        """The state now; see `Status`. It never raises for a job that ended badly."""
+        """The current state; see `Status`. It never raises, even if the job failed."""
         return status_of(self.folder)
 
     def wait(self, timeout: float | None = None, progress: bool = True) -> Job:
         """Wait until the job has ended, well or badly, and return the job.
 
-        timeout: seconds; NotFinished is raised after them, and the job goes on. progress: show a bar, from
-        the `step` and `steps` that the code logs. An interrupt of the cell does not end the job. CanNeverRun
-        is raised where Slurm says that the job will wait for ever.
+        timeout: seconds, after which NotFinished is raised and the job continues. progress: show a bar,
+        from the logged values `step` and `steps`. Interrupting the cell does not cancel the job.
+        CanNeverRun is raised if Slurm reports that the job would stay pending indefinitely.
 
         >>> job.wait(timeout=60)                                                    # doctest: +SKIP
         """
@@ -86,10 +86,10 @@ class Job:
                 time.sleep(POLL)
 
     def result(self, rank: int = 0, progress: bool = True) -> Any:
-        """What the function returned on a rank, once the job has ended.
+        """Return the function's return value on a rank, once the job has ended.
 
-        Raises the job's error when it ended badly: a subclass of JobFailed, with the traceback of the rank
-        that failed first.
+        Raises the job's error if it failed: a subclass of JobFailed, with the traceback of the rank that
+        failed first.
 
         >>> submit(train, epochs=2).result()                                        # doctest: +SKIP
         """
@@ -99,7 +99,8 @@ class Job:
         return results.load(self.folder, rank, files.read_json(RunFolder(self.folder).end)["hashes"])
 
     def results(self, progress: bool = True) -> list[Any]:
-        """What the function returned on each rank, in the order of the ranks; raises as `result` does."""
+        """Return the function's return value on each rank, in the order of the ranks. Raises as `result`
+        does."""
         self._ended_well(progress)
         expected = files.read_json(RunFolder(self.folder).end)["hashes"]
         return [results.load(self.folder, r, expected) for r in range(self.ranks)]
@@ -110,9 +111,10 @@ class Job:
         return endings.error_of(end) if end and end["ending"] != "Done" else None
 
     def logs(self, rank: int | str | None = None) -> str:
-        """What a rank printed; with no rank, all of them one after another; 'job' is what started them.
+        """Return the output of a rank. Without a rank, return the outputs of all ranks one after another;
+        'job' is the output of the launching process.
 
-        Of more than `max_output` bytes a rank, the beginning and the end.
+        If a rank prints more than `max_output` bytes, only the beginning and the end are kept.
         """
         if rank == "job":
             return _text(RunFolder(self.folder).job_log)
@@ -122,10 +124,11 @@ class Job:
         return "\n".join(f"--- rank {r}\n{text.rstrip()}" for r, text in parts if text) or self.logs("job")
 
     def stacks(self, rank: int | None = None) -> str:
-        """Where each rank stands in the code: the Python stacks of its threads, innermost call first.
+        """Show the location of each rank in the code: the Python stacks of its threads, innermost call
+        first.
 
-        A running job is asked for them, which takes a second or two. Of a job that has ended these are the
-        stacks of the ranks that made no progress at the end.
+        For a running job the stacks are requested, which takes a second or two. For a job that has ended
+        these are the stacks of the ranks that made no progress at the end.
         """
         ranks = range(self.ranks) if rank is None else [rank]
         if not self.status.ended:
@@ -156,7 +159,7 @@ class Job:
         logs = {r: rank_log.Follower(RunFolder(self.folder).log(r)) for r in ranks}
         rest = dict.fromkeys(ranks, b"")  # the beginning of a line that is still being written
         while True:
-            ended = self.status.ended  # before the reading, so that nothing is missed at the end
+            ended = self.status.ended  # before reading, to miss nothing at the end
             folder = self.folder
             for r in ranks:
                 logs[r].path = RunFolder(folder).log(r)
@@ -172,18 +175,18 @@ class Job:
     def watch(self, logs: int = 0) -> None:
         """Show the job until it ends, or the cell is interrupted: see `cluster.jobs.show.watch.watch`.
 
-        Each rank's progress, the curves of what it logs, why it waits, its error; logs: also this many of the
-        last lines printed.
+        It shows each rank's progress, the curves of its metrics, why it waits, and its error. logs: number
+        of recent output lines to show.
         """
         from .show.watch import watch
 
         watch(self, logs)
 
     def timeline(self) -> Any:
-        """Where the time of each rank went: waiting, starting, computing, communicating; a `Timeline`.
+        """Show how each rank spent its time (waiting, starting, computing, communicating) as a `Timeline`.
 
-        It shows itself in a notebook; `table`, `spans`, `steps` are DataFrames, `figure()` is the picture.
-        Computing and communicating are told apart after `submit(..., timeline=True)`.
+        It displays itself in a notebook. `table`, `spans`, `steps` are DataFrames, `figure()` is the
+        figure. Computing and communicating are distinguished after `submit(..., timeline=True)`.
         """
         from .show.timeline import Timeline
 
@@ -192,12 +195,12 @@ class Job:
     def metrics(self, superseded: bool = False) -> Any:
         """All that the ranks logged, as a pandas DataFrame.
 
-        Columns: rank; time, seconds since the first rank started; and every name that was logged. Rows are
-        in the order of time. Of a run that was interrupted and went on, the rows that a later attempt
-        computed again are left out, unless superseded=True, and `attempt` numbers the attempts.
+        Columns: rank, time (seconds since the first rank started), and every logged name. Rows are in
+        chronological order. If a run was interrupted and resumed, the rows that a later attempt computed
+        again are left out, unless superseded=True, and `attempt` numbers the attempts.
 
-        Once the job has ended, the files are compared with the hashes written then, and Damaged is raised
-        where they differ. This finds accidents, not forgery: who can change the one can change the other.
+        Once the job has ended, the files are compared with the hashes written at its end. Raises Damaged if
+        they differ. This detects accidents, not forgery, since the owner can change both.
         """
         import pandas as pd
 

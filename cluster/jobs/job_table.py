@@ -1,7 +1,8 @@
 """`jobs()`: the recorded jobs as a table to look at.
 
-It reads a few small files a run; Slurm is asked only about those that have not ended, once for all. A folder
-that cannot be read (half-written, damaged, another user's) is named below the table with the reason.
+It reads a few small files per run. Slurm is queried only about jobs that have not ended, once for all of
+them. A folder that cannot be read (half-written, damaged, another user's) is named below the table with the
+reason.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from .state.status import Status
 
 STATES = ("pending", "running", "done", "failed", *sorted({*endings.STATES.values()} - {"done"}))
-SHOWN = 50  # rows that are shown where no limit is given
+SHOWN = 50  # rows that are shown if no limit is given
 HEAD = ("job", "state", "progress", "ranks", "backend", "time", "submitted", "what")
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400, "week": 604800}
 UNITS |= {"weeks": 604800}
@@ -51,7 +52,7 @@ class Entry:
 
     @functools.cached_property
     def status(self) -> Status:
-        """The state; the backend is asked only where no end is written down."""
+        """The state; the backend is queried only if no end is recorded."""
         if "items" in self.run:
             return self.job.status
         return status_of_end(self.end) if self.end else status_of(self.folder)
@@ -94,7 +95,7 @@ class Entry:
 class JobTable:
     """The jobs of a folder of runs, newest first: a sequence of `Job` and `Sweep`, which prints as a table.
 
-    unreadable: [(name, why)] of the folders that could not be read; they are no part of the sequence.
+    unreadable: [(name, why)] of the folders that could not be read. They are not part of the sequence.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class JobTable:
 
     @property
     def entries(self) -> list[Entry]:
-        """What the rows are made from, without a `Job` for each."""
+        """Return the data of the rows, without creating a `Job` for each."""
         return list(self._rows)
 
     def __repr__(self) -> str:
@@ -163,14 +164,14 @@ class JobTable:
         return [e.cells() for e in self._rows[: self._limit or SHOWN]]
 
     def _rest(self) -> list[str]:
-        """What there is to say below the table: of how many, and what could not be read."""
+        """Return the lines below the table: the total number of jobs, and what could not be read."""
         lines = []
         if len(self._rows) > 1:
             counts = Counter(str(e.status) for e in self._rows)
             lines = [f"{len(self._rows)} jobs: {', '.join(f'{n} {s}' for s, n in counts.most_common())}."]
         if self._limit is None and len(self._rows) > SHOWN:
             lines[0] += f" The newest {SHOWN} are shown; jobs(limit={len(self._rows)}) shows all."
-        return lines + [f"Not readable: {name}: {why}" for name, why in self.unreadable]
+        return lines + [f"Not readable: {name} ({why})" for name, why in self.unreadable]
 
     def _entries(self) -> Iterator[Entry]:
         if not private.check_runs(self.folder).is_dir():
@@ -194,7 +195,7 @@ class JobTable:
                     self.unreadable.append((p.name, _why(e)))
 
     def _readable(self, e: Entry) -> bool:
-        """Whether its state can be told; what is damaged goes to the others."""
+        """Return whether its state is readable; otherwise add it to the unreadable folders."""
         try:
             _ = e.status
             e._took()
@@ -243,7 +244,8 @@ def _states(given: str | Iterable[str] | None) -> set[str] | None:
 
 
 def _begin(given: Any) -> float:
-    """Unix seconds from which on jobs count: an age such as '2 h', a date, or datetime's own types."""
+    """Convert the earliest submission time (an age such as '2 h', a date, or datetime's own types) to Unix
+    seconds."""
     if given is None:
         return float("-inf")
     if isinstance(given, datetime.timedelta):

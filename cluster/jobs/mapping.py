@@ -1,4 +1,4 @@
-"""`map`: one function over many items, as one sweep: a Slurm array, or a queue on this machine."""
+"""`map`: one function over many items, as one sweep, which is a Slurm array or a queue on this machine."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def map(
     max_parallel: int | None = None,
     **keywords: Any,
 ) -> Sweep:
-    """Run a function once for each item, each as a job of its own; returns at once with a `Sweep`.
+    """Run a function once for each item as a separate job, and return a `Sweep` at once.
 
-    target: a function, which is called with an item as its first argument; or the path of a .py script,
-    which gets the item as its only argument. items: a list, a tuple, a range, an array: anything with a
-    length and an order. Where a call needs several values, let each item be a tuple or a dictionary.
-    max_parallel: how many items run at the same time, at most; if not given, as many as Slurm starts, or as
-    there are cores for on this machine, which starts no more ranks at once than for a single job.
+    target: a function, which is called with an item as its first argument, or the path of a .py script,
+    which gets the item as its only argument. items: a list, tuple, range, array, or any other object with a
+    length and an order. If a call needs several values, let each item be a tuple or a dictionary.
+    max_parallel: the maximum number of items that run at the same time. The default is as many as Slurm
+    starts. On this machine it is limited by the cores, with no more ranks at once than for a single job.
 
     All options of `submit` can be given. They hold for each item: with nodes=2 each runs on two nodes. Any
     other keyword is an argument of the function, the same for all items.
@@ -49,10 +49,10 @@ def map(
     On Slurm the sweep is one array, submitted and asked about as one. On this machine a queue runs the items
     in their order, and goes on without the notebook.
 
-    The same function with the same items is the same sweep. While it runs you get the running sweep. Called
-    again later, it runs only those items again that have ended badly; with requeue=True those that were
-    interrupted go on from their checkpoints. An item that is recorded, by another sweep or by `submit`, is
-    not run again, so that a list of items can grow. Equal items are one run. rerun=True runs all of them.
+    The same function with the same items is the same sweep. While it runs you get the running sweep. When
+    called again later, it reruns only the items that have failed. With requeue=True interrupted items
+    resume from their checkpoints. An item that is already recorded, by another sweep or by `submit`, is not
+    rerun. A list of items can therefore grow. Equal items are one run. rerun=True runs all of them.
 
     Raises what `submit` raises; nothing is run then.
 
@@ -102,7 +102,7 @@ def map(
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """A sweep that was asked for: a plan for each item, and the key by which the whole is known."""
+    """A requested sweep: a plan for each item, and the cache key of the whole."""
 
     plans: list[Plan]
     items: list[Any]  # as JSON has them
@@ -201,7 +201,7 @@ def _plain(v: Any) -> Any:
 
 
 def _told(requested: SweepPlan, sweep: Sweep, run: list[int]) -> str:
-    """What there is to say of it: '8 items of 2 ranks (3 are recorded), 2 at a time,'."""
+    """Describe a sweep: '8 items of 2 ranks (3 are recorded), 2 at a time,'."""
     n, p = len(sweep), sweep.ranks
     text = f"{n} item{'s' * (n > 1)}" + (f" of {p} ranks" if p > 1 else "")
     equal = n - len(set(sweep.spec["keys"]))
@@ -243,7 +243,7 @@ def make(requested: SweepPlan, backend: str) -> tuple[Path, BufferedWriter, list
 
 
 def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, number: int) -> list[int]:
-    """Fill a round's folder, which will lie at `target`; returns the items that are to run."""
+    """Fill a round's folder, to be moved to `target`, and return the items that must run."""
     options, runner = requested.plans[0].options, backends.get(backend)
     keys = [p.key for p in requested.plans]
     there = sweeps.items(target.parent, number - 1)
@@ -278,7 +278,7 @@ def _compose(requested: SweepPlan, backend: str, made: Path, target: Path, numbe
 
 
 def _done(runs: Path, keys: set[str]) -> dict[str, Path]:
-    """{key: a job folder in which a run with this key is recorded as done}, alone or in another sweep."""
+    """Return {key: a job folder with a successful recorded run}, from single jobs and other sweeps."""
     short = {k[:12]: k for k in keys}
     found: dict[str, Path] = {}
     for folder in layout.folders(runs):

@@ -1,4 +1,4 @@
-"""What code on a rank can say to the one who waits: numbers as it goes, and files in the run's folder."""
+"""Functions for code on a rank: logging metrics as it runs, and files in the run's folder."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def log(**values: Any) -> None:
     """Append one line of numbers to the rank's metrics; `job.metrics()` returns them all as a DataFrame.
 
     `step` (done so far) and `steps` (in all) drive the progress bar of `job.wait()`. Tensors and NumPy
-    scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere.
-    When the file has reached half of the job's `max_output`, ever fewer of the lines are kept.
+    scalars are turned into numbers. Outside a job nothing happens, so the same function runs anywhere. When
+    the file has reached half of the job's `max_output`, lines are kept less and less often.
 
     Raises ValueError for `rank`, `time` and `attempt`, which each line has of itself.
 
@@ -34,7 +34,10 @@ def log(**values: Any) -> None:
     """
     for name in OWN:
         if name in values:
-            raise ValueError(f"log({name}=...): each line has its own {name} already; use another name.")
+            raise ValueError(
+                f"log({name}=...): the name {name} is reserved, since each line has it already; use "
+                "another name."
+            )
     folder = settings.text("CLUSTER_JOB")
     if not folder:
         return
@@ -45,7 +48,7 @@ def log(**values: Any) -> None:
     with open(RunFolder(Path(folder)).metrics(rank), "a") as f:
         text = json.dumps(line) + "\n"
         if _kept(f.tell(), len(text), rank_log.cap()):
-            f.write(text)  # one write a line, so that a reader sees whole lines
+            f.write(text)  # one write per line, so readers see complete lines
 
 
 def _kept(at: int, more: int, cap: int) -> bool:
@@ -76,7 +79,7 @@ def run_folder() -> Path:
 def last(path: Path, having: str = "") -> dict[str, Any]:
     """The last whole line of a metrics file, however long it is; {} if there is none.
 
-    having: the last one that has this name, among those of the file's last MiB.
+    having: return the last line that has this name, among those in the file's last MiB.
     """
     size, block = path.stat().st_size if path.is_file() else 0, 4096
     while size:
@@ -113,10 +116,11 @@ class Tail:
 
 
 def whole(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows without those that a later attempt computed again, so that each rank's curve is one curve.
+    """Return the rows without those that a later attempt computed again, which gives each rank a single
+    curve.
 
-    Where a later attempt begins with step s (or, where no steps were logged, epoch s), the earlier rows of
-    the rank count up to the first one at s or beyond. Rows that say neither count for the last attempt alone.
+    If a later attempt begins with step s (or, if no steps were logged, epoch s), the earlier rows of the
+    rank count up to the first one at s or beyond. Rows with neither count only for the last attempt.
     """
     kept: dict[int, list[dict[str, Any]]] = {}
     for attempt in sorted({r.get("attempt", 1) for r in rows}):

@@ -19,7 +19,7 @@ UNITS = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}  # in MiB, as Slurm cou
 
 @dataclass(frozen=True)
 class Options:
-    """What a job asks for. `memory` is MiB a rank and `time` is seconds, once checked."""
+    """Resources and options of a job. Once checked, `memory` is in MiB per rank and `time` in seconds."""
 
     nodes: int = 1
     ranks_per_node: int = 1
@@ -124,7 +124,8 @@ def split_keywords(
 def bind_arguments(
     function: Callable, args: tuple, kwargs: dict[str, Any], call: str = "submit"
 ) -> dict[str, Any]:
-    """All arguments of the call by name, defaults filled in, so that f(3) and f(n=3) are one run."""
+    """Return all arguments of the call by name with defaults filled in, which makes f(3) and f(n=3) the
+    same run."""
     signature = _signature(function)
     if signature is None:
         return {f"argument {i}": a for i, a in enumerate(args)}
@@ -190,7 +191,9 @@ def _output(v: Any) -> None:
 def _time(v: Any) -> int:
     total = words.unclock(v) if isinstance(v, str) else 0
     return (
-        total if total else _bad("time", v, "hours:minutes:seconds, '00:10:00', or with days, '1-12:00:00'")
+        total
+        if total
+        else _bad("time", v, ("hours:minutes:seconds such as '00:10:00', or with days '1-12:00:00'"))
     )
 
 

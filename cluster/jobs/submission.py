@@ -33,42 +33,44 @@ from .state import attempts
 from .state.status import settled_status
 
 FORMAT = 1  # of the job folder
-LARGE = 10_000_000  # bytes from which on a value that is sent with a job is named
+LARGE = 10_000_000  # bytes of the smallest value whose name is reported when sent with a job
 
 
 def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) -> Job:
-    """Run a function, or a Python script, on one or more ranks; returns at once with a `Job`.
+    """Run a function, or a Python script, on one or more ranks, and return a `Job` at once.
 
-    target: a function, also one from a notebook cell, with the functions and constants it refers to; it is
-    called on every rank with the arguments given here. Or the path of a .py script; `args` are its argv.
+    target: a function, which may be from a notebook cell, with the functions and constants it refers to. It
+    is called on every rank with the arguments given here. Alternatively the path of a .py script; `args`
+    are its argv.
 
     Options (all keywords):
-        nodes, ranks_per_node (1, 1): there are p = nodes * ranks_per_node ranks.
+        nodes, ranks_per_node (1, 1): number of nodes and of ranks per node, p = nodes * ranks_per_node.
         cpus_per_rank, gpus_per_rank (1, 0).
-        memory ("2G"): of each rank, in GiB or MiB. time ("00:10:00"): the limit, hours:minutes:seconds.
-        name: the job's; the function's name if not given.
-        controller ("auto"): how Horovod's ranks meet: "gloo", which needs nothing else, or "mpi". "auto" is
-            Gloo, on every backend.
-        backend ("auto"): "slurm" where its controller answers, else "local"; $CLUSTER_BACKEND changes "auto".
+        memory ("2G"): memory per rank, in GiB or MiB.
+        time ("00:10:00"): the time limit, as hours:minutes:seconds.
+        name: name of the job, by default the function's name.
+        controller ("auto"): Horovod's controller, "gloo", which needs nothing else, or "mpi". "auto" is Gloo
+            on every backend.
+        backend ("auto"): "slurm" if its controller answers, else "local". $CLUSTER_BACKEND changes "auto".
         rerun (False): run again even if the same run is recorded.
-        requeue (False): a run that was interrupted, not ended by an error of its own, goes on as its next
-            attempt in the same folder, from what it has saved there (see `cluster.training.checkpoint`).
-            Slurm puts a job back into its queue by itself when it was preempted or a node failed. What
-            nobody starts again (this machine was switched off, the launcher was killed, the time was up, the
-            job was cancelled) goes on when the same run is submitted once more. rerun=True starts anew.
-        timeline (False): record what Horovod does, for `job.timeline()`. It takes a core of its own and makes
-            steps slower; a recorded result serves with or without it.
-        max_output ("50M"): the most that is kept of what a rank prints, the beginning and the end, and of
-            what it logs. $CLUSTER_MAX_OUTPUT changes the default.
-        env: further environment variables of the ranks, a dictionary.
-        folder: where job folders lie, if not in `runs` here or in $CLUSTER_RUNS.
-        partition, sbatch: Slurm's partition, and a dictionary of other options of sbatch.
+        requeue (False): resume a run that was interrupted, rather than stopped by its own error, as the next
+            attempt in the same folder, from its checkpoint there (see `cluster.training.checkpoint`). Slurm
+            requeues a job by itself when it was preempted or a node failed. After other interruptions (this
+            machine was switched off, the launcher was killed, the job timed out or was cancelled) submit the
+            same run again to resume it. rerun=True starts from the beginning.
+        timeline (False): record Horovod's operations for `job.timeline()`. Recording takes a separate core
+            and makes steps slower. A recorded result is reused with or without it.
+        max_output ("50M"): how much of a rank's output (its beginning and end), and of its metrics, is kept.
+            $CLUSTER_MAX_OUTPUT changes the default.
+        env: dictionary of additional environment variables of the ranks.
+        folder: parent of the job folders, if not `runs` here or $CLUSTER_RUNS.
+        partition, sbatch: Slurm's partition, and a dictionary of other sbatch options.
     Any other keyword is an argument of the function.
 
-    The same code with the same arguments and resources is the same run: while it runs you get the running
+    The same code with the same arguments and resources is the same run. While it runs you get the running
     job, and once it is done you get its recorded result.
 
-    Raises a JobError when the job cannot be submitted: OptionError, OptionValueError, TooManyRanks,
+    Raises a JobError if the job cannot be submitted: OptionError, OptionValueError, TooManyRanks,
     NotPicklable, BackendError, Refused.
 
     >>> job = submit(train, epochs=2, nodes=2)                                      # doctest: +SKIP
@@ -100,7 +102,7 @@ def submit(target: Callable | str | os.PathLike, *args: Any, **keywords: Any) ->
 def make(requested: Plan, run: RunRecord) -> tuple[Job, BufferedWriter | None]:
     """(job, lock): the folder of a run that is to be started by the one who holds the lock, and by no other.
 
-    Where another process has made it in the meantime, the lock is None and the job is that one's.
+    If another process has created it in the meantime, the lock is None and the job is that process's.
     """
     backend = backends.get(run["backend"])
     with layout.lock(requested.runs, requested.key):
@@ -165,7 +167,7 @@ def discard(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that was asked for: what it calls, with what options, and the key by which it is known."""
+    """A requested run: the target, the options, and its cache key."""
 
     options: Options
     runs: Path
@@ -178,7 +180,7 @@ class Plan:
     arrays: list[memoryview]  # what is stored by itself: those that call["arrays"] names
 
     def run_json(self, backend: str, item: int | None = None) -> RunRecord:
-        """Its run.json on a backend; item: its number in a sweep."""
+        """Return its run.json on a backend. item: its index in a sweep."""
         options = asdict(self.options) | {"env": None}
         record: RunRecord = {
             "format": FORMAT,
@@ -205,7 +207,7 @@ class Plan:
         return record
 
     def files(self, run: RunRecord, folder: Path, backend: backends.Backend) -> dict[str, str | bytes]:
-        """What the job folder holds before the job starts."""
+        """Return the contents of the job folder before the job starts."""
         call = self.call | {"cwd": os.getcwd(), "path": [p or os.getcwd() for p in sys.path]}
         return {
             RUN_JSON: json.dumps(run, indent=1) + "\n",
@@ -216,7 +218,8 @@ class Plan:
 
 
 def _site(options: Options) -> dict[str, Any]:
-    """What the site wants of a job. Raises OptionValueError for a wrong site file, or above its limits."""
+    """Return the site's requirements for a job. Raises OptionValueError if the site file is wrong, or for
+    values above the site's limits."""
     try:
         found = site.load()
     except site.SiteError as e:
@@ -244,9 +247,9 @@ def plan(
     caller: str = "submit",
     own: tuple[str, ...] = (),
 ) -> Plan:
-    """The run that `submit(target, *args, **keywords)` asks for; nothing is written.
+    """Return the run requested by `submit(target, *args, **keywords)`, without writing anything.
 
-    caller: the name of the call, for messages; own: options of that call's own.
+    caller: the name of the call, for messages. own: additional options of that call.
     """
     if not callable(target) and not isinstance(target, (str, os.PathLike)):
         raise OptionError(
@@ -335,7 +338,7 @@ def _name(target: Callable) -> str:
 def _culprit(
     target: Callable, arguments: dict[str, Any], error: Exception, searched: tuple[Any, ...] = ()
 ) -> NotPicklable:
-    """Which variable it is that cannot be sent; functions that refer to each other are searched once."""
+    """Return the variable that cannot be sent; functions that refer to each other are searched once."""
     import cloudpickle
 
     name, f = _name(target), getattr(target, "__wrapped__", target)
@@ -356,6 +359,6 @@ def _culprit(
             kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
             return NotPicklable(
                 f"{name}() refers to {where}, a {kind}, which cannot be sent to the ranks ({e}).",
-                f"Make it inside {name}(), so that each rank has its own.",
+                f"Create it inside {name}(); each rank then has its own.",
             )
     return NotPicklable(f"{name}() cannot be sent to the ranks: {error}.", "Use a plain function.")

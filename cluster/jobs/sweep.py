@@ -1,4 +1,4 @@
-"""A sweep as one holds it in a notebook: a handle on the jobs of a `map`, which any process can take up."""
+"""A sweep in a notebook: a handle on the jobs of a `map`, which any process can open again."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ RAISE = type("RAISE", (), {"__repr__": lambda self: "RAISE"})()  # the default o
 class Sweep:
     """The jobs of a `map`: a sequence of `Job`, one for each item, in the order of the items.
 
-    items: the items, where they are numbers, texts, lists and dictionaries of these; of others their text.
-    id: the folder's name; folder: its path; name; key: what identifies the sweep; spec: its run.json as a
-    dictionary; ranks: of each item; backend: 'local' or 'slurm'. Where items were run again, a new handle
-    sees the new runs, and an older handle stays with its own.
+    items: the items if they are numbers, strings, lists and dictionaries of these; otherwise their text.
+    id: the folder's name. folder: its path. name: the sweep's name. key: its cache key. spec: its run.json
+    as a dictionary. ranks: ranks of each item. backend: 'local' or 'slurm'. If items were rerun, a new
+    handle sees the new runs, and an older handle keeps its own.
     """
 
     def __init__(self, folder: Path):
@@ -37,7 +37,7 @@ class Sweep:
         self._folders = sweeps.items(self.folder, self.last)
         self._first = sweeps.first(self.spec["keys"])
         self._ended: dict[int, Status] = {}
-        self._jobs: dict[int, Job] = {}  # those whose state was asked for: a new one checks its folder first
+        self._jobs: dict[int, Job] = {}  # jobs whose state was requested; a new one checks its folder first
 
     @property
     def id(self) -> str:
@@ -87,8 +87,8 @@ class Sweep:
     def status(self) -> Status:
         """The state of the whole, with the number of items in each state as `what`.
 
-        It is 'running' while an item runs, or some have ended and others not; 'done' when all are; else, in
-        the end, the state of those that are not done where they agree, or 'failed'.
+        It is 'running' while an item runs, or if only some have ended. It is 'done' if all are. Otherwise
+        it is the state of the items that are not done if they agree, else 'failed'.
         """
         all_of_them = self.statuses
         counts = Counter(str(s) for s in all_of_them)
@@ -115,9 +115,9 @@ class Sweep:
     def wait(self, timeout: float | None = None, progress: bool = True) -> Sweep:
         """Wait until each item has ended, well or badly, and return the sweep.
 
-        timeout: seconds; NotFinished is raised after them, and the sweep goes on. progress: show a bar over
-        the items. An interrupt of the cell ends nothing but the waiting. CanNeverRun is raised where Slurm
-        says that all that are left will wait for ever.
+        timeout: seconds, after which NotFinished is raised and the sweep continues. progress: show a bar
+        over the items. Interrupting the cell stops only the wait. CanNeverRun is raised if Slurm reports
+        that all remaining items would stay pending indefinitely.
         """
         from .show.progress import Items
 
@@ -139,10 +139,10 @@ class Sweep:
                 time.sleep(max(POLL, 4 * (time.monotonic() - begin)))  # of a thousand items, less often
 
     def results(self, failed: Any = RAISE, rank: int = 0, progress: bool = True) -> list[Any]:
-        """What the function returned for each item, in the order of the items, once all have ended.
+        """Return the function's return value for each item, in the order of the items, once all have ended.
 
-        Raises SweepFailed where items ended badly: it names each of them, with its error and traceback. With
-        failed=None, or any other value, that value stands in the place of those items instead.
+        Raises SweepFailed if items failed, with the error and traceback of each. With failed=None, or any
+        other value, the results contain that value for those items instead.
 
         >>> [r["loss"] for r in sweep.results(failed={"loss": float("nan")})]       # doctest: +SKIP
         """
@@ -153,7 +153,7 @@ class Sweep:
 
     @property
     def failures(self) -> dict[int, JobFailed]:
-        """{item: its error} of the items that have ended badly so far; {} where none has."""
+        """Return {item: its error} of the items that have failed so far, or {} if none has."""
         bad = [i for i, s in enumerate(self.statuses) if s.ended and s != "done"]
         return {i: self._error(i) for i in bad}
 
@@ -172,7 +172,8 @@ class Sweep:
         return SweepFailed.from_failures(self.id, self.items, failures)
 
     def times(self) -> tuple[float | None, float | None]:
-        """When the first item started and, where all have ended, when the last one did (Unix seconds)."""
+        """Return when the first item started and, if all have ended, when the last one ended (Unix
+        seconds)."""
         folders = [self._folders[i] for i in dict.fromkeys(self._first) if self.here(i)]
         ends = [files.read_json(RunFolder(p).end) for p in folders]
         records = [e or files.read_json(RunFolder(p).rank(0)) for e, p in zip(ends, folders, strict=True)]
@@ -180,7 +181,8 @@ class Sweep:
         return begun, max(e["ended"] for e in ends) if ends and all(ends) else None
 
     def logs(self, item: int | None = None, rank: int | str | None = None) -> str:
-        """What an item printed, as `Job.logs`; with no item, all of them one after another."""
+        """Return the output of an item, as `Job.logs`. Without an item, return the outputs of all items one
+        after another."""
         if item is not None:
             return self[item].logs(rank)
         there = [i for i in dict.fromkeys(self._first) if self.here(i)]
@@ -196,33 +198,35 @@ class Sweep:
     def table(self) -> Any:
         """A DataFrame with one row for each item, numbered as the items are.
 
-        Columns: the item, under the name of the function's parameter (of dictionaries, a column for each
-        key); status; what was returned (of dictionaries, a column for each number or text), else `result`;
-        the last value of each metric that was logged, unless something with its name was returned; seconds;
-        error.
+        The first column is the item, under the name of the function's parameter (for dictionaries, a column
+        for each key). Then follow the status; the return value as `result`, or for dictionaries a column
+        for each number or string; the last value of each logged metric, unless the return value has its
+        name; seconds; error.
         """
         from .show.sweep_table import table
 
         return table(self)
 
     def figure(self, y: str | None = None, x: str | None = None) -> Any:
-        """A matplotlib Figure: a column of `table()` against the items; failed items are marked below.
+        """Return a matplotlib Figure of a column of `table()` against the items; failed items are marked
+        below.
 
-        y: the first number that was returned or logged, if not given. x: the item, or of items that are
-        dictionaries the first key whose values are numbers. Raises OptionValueError, which names the columns.
+        y: a column of numbers, by default the first one that was returned or logged. x: the item, or for
+        dictionaries the first key whose values are numbers. Raises OptionValueError, which lists the
+        columns.
         """
         from .show.sweep_table import figure
 
         return figure(self, y, x)
 
     def watch(self, logs: int = 0) -> None:
-        """Show the items until all have ended: a row and curves for each; see `show.watch.watch`."""
+        """Show the items until all have ended, with a row and curves for each; see `show.watch.watch`."""
         from .show.watch import watch
 
         watch([self[i] for i in dict.fromkeys(self._first) if self.here(i)], logs)
 
     def cancel(self, wait: bool = True) -> Sweep:
-        """End all items that have not ended, those that wait as well; at most 30 s are waited for that.
+        """Cancel all items that have not ended, including pending ones; wait at most 30 s for that.
 
         Items that have ended keep their results. One item alone: sweep[3].cancel(). Raises BackendError where
         the backend cannot be reached; the sweep then goes on.
@@ -244,7 +248,8 @@ class Sweep:
         return self
 
     def script(self, backend: str | None = None) -> str:
-        """What was run: on Slurm the text of the array; sweep[0].script() is what each of its tasks runs."""
+        """Return the executed script: on Slurm the text of the array. sweep[0].script() is the script of
+        each of its tasks."""
         round_folder = RunFolder(self.folder).round(self.last)
         if backend in (None, self.backend) and RunFolder(round_folder).script.is_file():
             return RunFolder(round_folder).script.read_text()

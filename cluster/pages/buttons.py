@@ -26,7 +26,7 @@ class Act(Page):
         self.redirect(await getattr(self, do)(name))
 
     async def copy(self, path: str) -> str:
-        """The address of one's own copy of a lecture, which is made where there is none."""
+        """Return the address of the user's own copy of a lecture; make the copy if needed."""
         app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         if not app.copies or path not in [one.path for one in course_map.lectures(root, app.lectures)]:
             raise HTTPError(404, reason="No such lecture")
@@ -76,7 +76,8 @@ class Act(Page):
 
 
 def copy_lecture(lecture: Path, folder: Path) -> Path:
-    """Copy a lecture with what lies beside it to `folder`; what is there already stays. Returns the copy.
+    """Copy a lecture and the files next to it to `folder`, without overwriting existing files. Returns the
+    copy.
 
     Raises OSError, as where the disk is full; no file is left half-written.
     """

@@ -1,7 +1,7 @@
 """An assignment that was corrected after a student had fetched it: seen, and fetched again with the answers.
 
-What a student has fetched is known by the checksums that nbgrader writes into the course's cells, and by the
-copy of the release that fetching on the start page keeps in the user's data.
+The release that a student fetched is identified by the checksums that nbgrader writes into the course's
+cells, and by the copy of the release that fetching on the start page keeps in the user's data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BEFORE = "before the correction"  # the folder of the notebook as it was
 
 
 def kept_release(assignment: str) -> Path:
-    """Where the release that this user fetched is kept."""
+    """Return the folder that keeps the release fetched by this user."""
     return Path(jupyter_data_dir(), "course_fetched", f"{assignment}.ipynb")
 
 
@@ -35,14 +35,14 @@ def keep_release(released: Path, assignment: str) -> None:
 
 
 def corrected(notebook: Path, released: Path | None, assignment: str) -> datetime.datetime | None:
-    """When the assignment was corrected, if that is not in this user's notebook yet; else None."""
+    """Return when the assignment was corrected if this notebook lacks the correction, else None."""
     if released is None:
         return None
     kept = kept_release(assignment)
     try:
         same = texts(released) == texts(kept) if kept.is_file() else not newer_cells(notebook, released)
         return None if same else datetime.datetime.fromtimestamp(released.stat().st_mtime, datetime.UTC)
-    except Exception:  # a notebook that cannot be read: Validate and Hand in say so
+    except Exception:  # the notebook is unreadable; Validate and Submit report it
         return None
 
 
@@ -97,8 +97,8 @@ def fetch_again(notebook: Path, released: Path, assignment: str) -> Path:
 def merge(mine: NotebookNode, new: NotebookNode, old: NotebookNode | None) -> NotebookNode:
     """The release `new` with the answers and the own cells of `mine`.
 
-    old: the release that `mine` was made from; None if unknown. A cell without a name is the student's own if
-    neither release has its text; it stays behind the cell that it stood behind.
+    old: the release from which `mine` was made, or None if unknown. A cell without a name belongs to the
+    student if its text is in neither release. It stays after the cell that preceded it.
     """
     merged, course = copy.deepcopy(new), [cell for cell in new.cells if pasted_cells.name_of(cell)]
     mine = copy.deepcopy(mine)

@@ -29,7 +29,7 @@ EMPTY = "YOUR ANSWER HERE"
 
 @dataclass
 class Unit:
-    """A lecture and its assignment, of lectures/units.toml: what it builds on; hours of the assignment."""
+    """A lecture and its assignment, from lectures/units.toml: prerequisites and hours of the assignment."""
 
     number: str
     title: str
@@ -43,12 +43,13 @@ class Lecture:
     title: str
     question: str
     path: str  # below the server's root
-    copy: str = ""  # of one's own
+    copy: str = ""  # the user's own copy
 
 
 @dataclass
 class Assignment:
-    """One assignment. path: of its notebook, "" while it is not fetched; dates are aware, None if unknown."""
+    """One assignment. path: path of its notebook, "" until it is fetched. Dates are timezone-aware, or None
+    if unknown."""
 
     name: str
     number: str
@@ -65,8 +66,8 @@ class Assignment:
     points: str = ""
     feedback: str = ""  # path of the newest page that was fetched
     fetched: datetime.datetime | None = None  # when it was
-    about: receipts.HandIn | None = None  # the hand-in that it is about; None where that is unknown
-    hours: str = ""  # planned, in words
+    about: receipts.HandIn | None = None  # the submission it refers to; None if unknown
+    hours: str = ""  # planned hours, as text
 
     @property
     def over(self) -> bool:
@@ -75,12 +76,12 @@ class Assignment:
 
     @property
     def last(self) -> receipts.HandIn | None:
-        """The newest hand-in, which is the one that counts."""
+        """Return the newest submission, which is the one that counts."""
         return self.hand_ins[-1] if self.hand_ins else None
 
     @property
     def last_filled(self) -> int:
-        """How many cells the newest hand-in had filled."""
+        """Return how many cells were filled in the newest submission."""
         notebooks = sorted(self.last.folder.glob("*.ipynb")) if self.last else []
         return head(notebooks[0])[2] if notebooks else 0
 
@@ -91,19 +92,19 @@ class Assignment:
 
     @property
     def state(self) -> str:
-        """Where it stands: not fetched, not started, started, handed in, graded, not handed in."""
+        """Return its state: not fetched, not started, started, submitted, graded, not submitted."""
         if self.feedback and self.about in (None, self.last):
             return "graded"
         if self.last:
-            return "handed in"
+            return "submitted"
         if self.over:
-            return "not handed in"
+            return "not submitted"
         if not self.path:
             return "not fetched"
         return "started" if self.filled else "not started"
 
     def late(self, one: receipts.HandIn) -> bool:
-        """Whether a hand-in came after the due date."""
+        """Return whether a submission came after the due date."""
         return bool(self.due and one.at > self.due)
 
 
@@ -223,12 +224,14 @@ def _head(path: Path, _changed: int, _size: int) -> tuple[str, str, int, int]:
 
 
 def newest_feedback(assignment: Path) -> Path | None:
-    """The page about the newest hand-in of which feedback was fetched: nbgrader's folder is named by that."""
+    """Return the feedback page for the newest submission that has feedback; nbgrader names the folder after
+    the submission."""
     return next(iter(sorted(assignment.glob("feedback/*/*.html"), reverse=True)), None)
 
 
 def points_of(page: Path) -> str:
-    """'11 of 16' of a feedback page; empty where it says no points or cannot be read."""
+    """Return the points on a feedback page, such as '11 of 16', or "" if there are none or the page is
+    unreadable."""
     try:
         with open(page, errors="replace") as f:
             found = POINTS.search(f.read(4000))
@@ -243,7 +246,8 @@ def below(root: Path, path: Path) -> str:
 
 
 def bare(title: str) -> str:
-    """A title without its number: 'Assignment 01: convolution as GEMM' -> 'Convolution as GEMM'."""
+    """Return a title without its number. 'Assignment 01: convolution as GEMM' becomes 'Convolution as
+    GEMM'."""
     words = re.sub(r"^(Assignment )?\d+\s*[:·.]?\s*", "", title)
     return words[:1].upper() + words[1:]
 
@@ -255,20 +259,23 @@ def spoken(name: str) -> str:
 
 @dataclass
 class Step:
-    """do: what it is (feedback, go on, hand in, fetch, read, nothing); subject: the lecture or assignment."""
+    """do: the suggested action (feedback, go on, submit, fetch, read, nothing). subject: the lecture or
+    assignment."""
 
     do: str
     subject: Any = None
 
 
 def waits(one: Assignment) -> bool:
-    """Whether it waits for a hand-in: the first, or before its due date one with fewer empty cells."""
+    """Return whether an assignment still needs a submission: the first one, or before the due date one with
+    fewer empty cells."""
     better = one.due and one.path and not one.feedback
     return not one.last or bool(better and one.last_filled < one.cells)
 
 
 def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
-    """Return feedback first; then the first assignment that can still be on time; then the next lecture.
+    """Suggest returned feedback first, then the first assignment that can still be on time, then the next
+    lecture.
 
     The next lecture is the first in the order of the course whose assignment is open.
     """
@@ -283,7 +290,7 @@ def suggested(lectures: list[Lecture], assignments: list[Assignment]) -> Step:
         one = to_do[0]
         if not one.path:
             return Step("fetch", one)
-        return Step("hand in" if one.cells and one.filled == one.cells else "go on", one)
+        return Step("submit" if one.cells and one.filled == one.cells else "go on", one)
     done = {one.number for one in assignments if one.last or one.over}
     to_read = [lecture for lecture in lectures if lecture.number not in done]
     return Step("read", to_read[0]) if to_read else Step("nothing")

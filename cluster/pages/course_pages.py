@@ -1,4 +1,5 @@
-"""The pages. All need a login; what changes anything is a POST with the server's XSRF token."""
+"""The pages. All require a login. Every action that changes something is a POST with the server's XSRF
+token."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from .user_jobs import NoSuchJob, grouped
 
 POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
 POLICY += "base-uri 'none'; form-action 'self'"
-# Of a page that was fetched: an origin of its own, no script may run, and only this server's pages frame it.
+# For a fetched page: it has a separate origin, cannot run scripts, and can be framed only by this server's
+# pages.
 ALONE = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; "
 ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox allow-scripts"
 
@@ -29,7 +31,7 @@ ALONE += "frame-ancestors 'self'; base-uri 'none'; form-action 'none'; sandbox a
 class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
     """A page of the course: its templates know where things are, and its policy lets no other script run."""
 
-    pool = "course_pool"  # the setting that holds the thread in which it reads
+    pool = "course_pool"  # the setting that holds the thread for reading files
 
     @property
     def content_security_policy(self) -> str:
@@ -40,7 +42,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return self.settings[f"{self.name}_jinja2_env"].get_template(name)
 
     async def in_thread(self, call: Any, *arguments: Any) -> Any:
-        """What a call that reads files, or asks Slurm, returns; the server goes on meanwhile."""
+        """Run a call that reads files or queries Slurm in a thread, so that the server stays responsive."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self.settings[self.pool], call, *arguments)
@@ -66,7 +68,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         )  # fmt: skip
 
     def write_error(self, status_code: int, **_: Any) -> None:
-        """What went wrong, as a page like the others."""
+        """Show an error as a page of the course."""
         self.show("error.html", code=status_code, reason=self._reason)
 
     def static_url(self, path: str, *_: Any, **__: Any) -> str:
@@ -83,7 +85,7 @@ class Page(ExtensionHandlerJinjaMixin, ExtensionHandlerMixin, JupyterHandler):
         return f"{self.base_url}course/{page}?{urlencode(query)}"
 
     def receipt_url(self, assignment: str, key: str, **more: str) -> str:
-        """The address of the receipt of one hand-in."""
+        """Return the address of a submission's receipt."""
         return f"{self.base_url}course/receipt?{urlencode({'of': assignment, 'at': key} | more)}"
 
     def feedback_url(self, assignment: str, page: str = "feedback") -> str:
@@ -126,7 +128,7 @@ class Start(Page):
         )  # fmt: skip
 
     def course(self) -> tuple[list[course_map.Lecture], list[course_map.Assignment], list[course_map.Unit]]:
-        """What there is, how far this user is, and the plan of the course."""
+        """Return the course's units, this user's progress and the schedule."""
         app, root = self.settings["course_panel"], self.settings["course_jobs"].root
         units, own = course_map.units(root / app.lectures), mine(app, root)
         hours = {unit.number: unit.hours for unit in units}
@@ -148,7 +150,8 @@ def map_of(
 
 
 class Receipt(Page):
-    """One hand-in: when the course's server had it, whether in time, and the hashes of its files."""
+    """One submission: when the course's server received it, whether it was on time, and the hashes of its
+    files."""
 
     @authenticated
     async def get(self) -> None:
@@ -167,7 +170,7 @@ class Receipt(Page):
         self.show("receipt.html", notebooks=notebooks, others=others, **found)
 
     def receipt(self, assignment: str, key: str) -> dict[str, Any] | None:
-        """What the page shows of one hand-in, None where it is not this user's."""
+        """Return what the page shows of one submission, or None if it is not this user's."""
         for one in self.mine():
             for n, hand_in in enumerate(one.hand_ins, 1):
                 if (one.name, hand_in.key) == (assignment, key):
@@ -184,7 +187,7 @@ class Feedback(Page):
         return super().content_security_policy + "; frame-src 'self'"
 
     def found(self) -> tuple[course_map.Assignment, Path]:
-        """(the assignment, its page of feedback). 404 where there is none."""
+        """Return (the assignment, its feedback page), or raise 404."""
         name = self.get_argument("of")
         one = next((one for one in self.mine() if one.name == name and one.feedback), None)
         if one is None:
@@ -207,7 +210,7 @@ class FeedbackAlone(Feedback):
 
 
 def mine(app: Any, root: Path) -> list[course_map.Assignment]:
-    """The assignments of this server's user; where the course asks for the progress, it is told."""
+    """Return this user's assignments; report the progress to the course if it asks for that."""
     cache, shared = Path(jupyter_data_dir(), "nbgrader_cache"), shared_folder.folder(app.people)
     notice = shared_folder.read_notice(shared)
     found = course_map.assignments(root, app.assignments, app.released, notice, cache)
@@ -234,7 +237,7 @@ class Job(Page):
         self.show("job.html", path=path, item=item, **await self.in_thread(self.facts, path, item))
 
     def facts(self, path: str, item: int | None) -> dict[str, Any]:
-        """What the page shows of a job, a sweep, or an item of one."""
+        """Return what the page shows of a job, a sweep, or an item of a sweep."""
         work = self.settings["course_jobs"]
         job = work.job(path, item)
         view, items = work.view(job)
@@ -251,7 +254,7 @@ class Job(Page):
 
 
 class Cancel(Page):
-    """Asks whether a job shall end, and ends it."""
+    """Ask whether to cancel a job, and cancel it."""
 
     @authenticated
     async def get(self) -> None:
@@ -274,7 +277,7 @@ class Cancel(Page):
         return job, job.status
 
     def end(self, path: str, item: int | None) -> tuple[Any, Any, str]:
-        """Cancel it; the job, how it stands now, and why it could not be cancelled, in words."""
+        """Cancel a job. Return the job, its status, and as text why it could not be cancelled."""
         from cluster.jobs.errors import JobError
 
         job = self.settings["course_jobs"].job(path, item)
@@ -286,7 +289,7 @@ class Cancel(Page):
 
 
 class Nowhere(Page):
-    """What is below the start page's address and no page: 404, with the way back."""
+    """Answer 404, with a link back, for unknown addresses below the start page."""
 
     @authenticated
     def get(self) -> None:
@@ -320,7 +323,8 @@ def state_class(state: str) -> str:
 
 
 def when(moment: datetime.datetime | float) -> str:
-    """A moment as this server's clock has it: 'Sat 21 Nov, 20:04 UTC'; another year is named."""
+    """Format a moment in this server's time zone, such as 'Sat 21 Nov, 20:04 UTC', with the year unless it
+    is the current one."""
     if isinstance(moment, (int, float)):
         moment = datetime.datetime.fromtimestamp(moment, datetime.UTC)
     local = moment.astimezone()
@@ -329,8 +333,8 @@ def when(moment: datetime.datetime | float) -> str:
 
 
 def marked(write: Callable[..., str]) -> Callable[..., Markup]:
-    """Return a function that writes a moment as `write` does, and a mark for live.js: there the reader's own
-    time zone is added."""
+    """Return a function that writes a moment as `write` does, and marks it for live.js, which adds the
+    reader's time zone."""
 
     def with_mark(moment: datetime.datetime | float) -> Markup:
         if isinstance(moment, (int, float)):
@@ -341,13 +345,13 @@ def marked(write: Callable[..., str]) -> Callable[..., Markup]:
 
 
 def exactly(moment: datetime.datetime) -> str:
-    """A moment to the second, with its year: 'Sat 21 Nov 2026, 20:04:10 UTC'."""
+    """Format a moment to the second, with its year, such as 'Sat 21 Nov 2026, 20:04:10 UTC'."""
     local = moment.astimezone()
     return f"{local:%a} {local.day} {local:%b %Y, %H:%M:%S %Z}"
 
 
 def until(moment: datetime.datetime) -> str:
-    """How far off a due date is: 'in 3 days', '5 hours ago'."""
+    """Format the distance to a due date, such as 'in 3 days' or '5 hours ago'."""
     seconds = (moment - datetime.datetime.now(datetime.UTC)).total_seconds()
     for name, unit in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if (n := int(abs(seconds) // unit)) or name == "minute":

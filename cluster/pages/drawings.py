@@ -1,6 +1,6 @@
 """Curves of jobs and the map of the units, as SVG, with a text for those who cannot see them.
 
-The server that shows them need not load matplotlib; colours come from the style sheet.
+The server that shows them need not load matplotlib. The colours come from the CSS.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .course_map import Unit
 
 WIDTH, HEIGHT = 360, 210
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 28, 40
-LINES = 7  # that the style sheet tells apart, by colour and by dash
+LINES = 7  # the CSS has this many distinct colours and dashes
 SVG = Environment(autoescape=True).from_string("""\
 <svg class="chart" role="img" aria-label="{{ words }}" viewBox="0 0 {{ width }} {{ height }}">
 <text class="name" x="{{ left }}" y="16">{{ name }}</text>
@@ -52,10 +52,11 @@ def chart(
     across: Range | None = None,
     up: Range | None = None,
 ) -> Markup:
-    """One metric by `axis` ('step', 'epoch' or 'line'), a line for each {label: curve}; safe HTML.
+    """Draw one metric against `axis` ('step', 'epoch' or 'line'), with a line for each {label: curve}, as
+    safe HTML.
 
-    A title says in words what the picture shows. Empty where no curve has a point.
-    across, up: the ranges of the axes, marked at whole numbers; else those of the points.
+    A title describes the figure as text. The result is empty if no curve has a point. across, up: the axis
+    ranges, with ticks at whole numbers. By default the points define them.oints.
     """
     lines = [(label, curve.points()) for label, curve in curves.items()]
     lines = [(label, points) for label, points in lines if points][:LINES]
@@ -81,7 +82,7 @@ def chart(
 
 
 def spoken(axis: str, name: str, lines: list[tuple[str, list[tuple[float, float]]]]) -> str:
-    """The curves in words."""
+    """Describe the curves as text."""
     parts = []
     for label, points in lines:
         (x0, y0), (x1, y1) = points[0], points[-1]
@@ -90,7 +91,7 @@ def spoken(axis: str, name: str, lines: list[tuple[str, list[tuple[float, float]
 
 
 def scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """A function from [low, high] to [start, end] in tenths of a pixel; a single value lies in the middle."""
+    """Return a function from [low, high] to [start, end] in tenths of a pixel. A single value is centred."""
     if high == low:
         return lambda _: round((start + end) / 2, 1)
     return lambda value: round(start + (value - low) / (high - low) * (end - start), 1)
@@ -116,7 +117,8 @@ STEP, RADIUS, MARGIN = 40, 14, 20  # of the circles, in the drawing's units
 
 
 def unit_map(units: list[Unit], here: Iterable[str], done: Iterable[str]) -> str:
-    """An <svg> of all units. here: the numbers of lectures that can be opened; done: of what is handed in."""
+    """Draw all units as an <svg>. here: numbers of the lectures that can be opened. done: units whose
+    assignment is submitted."""
     at = {unit.number: MARGIN + STEP * i for i, unit in enumerate(units)}
     leaps = [(need, unit.number) for unit in units for need in unit.needs if need in at]
     rise = max((abs(at[b] - at[a]) for a, b in leaps if at[b] - at[a] > STEP), default=0) / 2
@@ -138,7 +140,7 @@ def arrow(a: float, b: float, y: float) -> str:
 
 
 def circle(unit: Unit, x: float, y: float, here: bool, done: bool) -> str:
-    """A unit: filled when its assignment is handed in, dashed as long as its lecture is to come."""
+    """Draw a unit: filled if its assignment is submitted, dashed if its lecture is not yet released."""
     looks = "unit done" if done else "unit" if here else "unit to-come"
     shape = f'<circle class="{looks}" cx="{x}" cy="{y}" r="{RADIUS}"/>'
     words = f'<text class="{looks}" x="{x}" y="{y + 4}" text-anchor="middle">{escape(unit.number)}</text>'
@@ -146,6 +148,6 @@ def circle(unit: Unit, x: float, y: float, here: bool, done: bool) -> str:
 
 
 def units_in_words(units: list[Unit]) -> str:
-    """'02 builds on 01; 03 builds on 01 and 02; …'"""
+    """List the prerequisites of each unit: '02 builds on 01; 03 builds on 01 and 02; …'"""
     built = [f"{unit.number} builds on {' and '.join(unit.needs)}" for unit in units if unit.needs]
     return f"The {len(units)} units in a row: " + "; ".join(built) + "."

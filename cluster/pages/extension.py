@@ -30,10 +30,10 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         "", help="where a user's own copies of lectures are put, where the lectures are read-only"
     ).tag(config=True)
     assignments = List(
-        Unicode(), ["exercises", "assignments"], help="folders that hold one folder an assignment"
+        Unicode(), ["exercises", "assignments"], help="folders that hold one folder per assignment"
     ).tag(config=True)
     released = Unicode(
-        "", help="nbgrader's folder of released assignments, EXCHANGE/COURSE/outbound, where there is one"
+        "", help="nbgrader's folder of released assignments, EXCHANGE/COURSE/outbound; empty if there is none"
     ).tag(config=True)
     people = Unicode(
         "",
@@ -43,7 +43,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         False, help="write there how many cells of each assignment are filled, for the instructors"
     ).tag(config=True)
     check = Unicode(
-        "", help="address of the service of the official check, ending in /, where there is one"
+        "", help="address of the official check service, ending in /; empty if there is none"
     ).tag(config=True)
     class_page = Unicode("", help="address of the class page, for instructors").tag(config=True)
 
@@ -54,7 +54,7 @@ class CoursePanel(ExtensionAppJinjaMixin, ExtensionApp):
         lab.extra_labextensions_path = [*lab.get("extra_labextensions_path", []), str(HERE / "labextension")]
 
     def initialize_settings(self) -> None:
-        """One thread looks at jobs, so that a Slurm that does not answer never stops the server."""
+        """A single thread queries jobs, so a Slurm that does not answer never blocks the server."""
         pool = ThreadPoolExecutor(1, thread_name_prefix="course-pages")
         assert self.serverapp is not None
         self.settings |= {"course_jobs": UserJobs(Path(self.serverapp.root_dir)), "course_pool": pool}

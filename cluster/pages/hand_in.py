@@ -19,17 +19,17 @@ from .course_map import Assignment
 from .course_pages import Page
 
 MOST = 5000  # files and folders that the course takes (cluster.staff.work_files)
-NOWHERE = "No course takes it here. It is handed in on your course's JupyterHub."
+NOWHERE = "This server cannot submit it to a course. Submit it on your course's JupyterHub."
 KEPT = "A previous submission still counts."
 TOO_MUCH = (
     "Run the notebook from top to bottom and save it: runs that it no longer names are then left out. "
     "If that is not enough, delete files that you do not need."
 )
 DELETE = "Delete files that you do not need, then submit again."
-REASONS = {  # of nbgrader's error: what is said instead
+REASONS = {  # nbgrader's error: the message shown instead
     "Directory size is too big": "Its folder is too large.",
-    "write permissions": "The course's inbox takes nothing now. Tell your instructor.",
-    "Inbound directory doesn't exist": "The course's inbox is not there. Tell your instructor.",
+    "write permissions": "The course's submission folder is not writable now. Tell your instructor.",
+    "Inbound directory doesn't exist": "The course's submission folder does not exist. Tell your instructor.",
     "Assignment not found": "The course has taken this assignment back. Ask your instructor.",
     receipts.COURSE_FULL: "The course's disk is full, so nothing was submitted. "
     + KEPT
@@ -40,11 +40,11 @@ REASONS = {  # of nbgrader's error: what is said instead
 
 
 def facts(one: Assignment | None, root: Path, manager: Any, released: str) -> dict[str, Any]:
-    """{one, hinders, twins, old, rename}: the assignment, why it cannot be submitted now, what becomes of
-    cells that were pasted (a sentence each), {runs, files, bytes} of the old runs, which are left out, and
-    the (old, new) name of a notebook that can be renamed.
+    """Return {one, blockers, duplicates, old, rename}: the assignment; why it cannot be submitted now; how
+    pasted copies of cells are treated, a sentence each; {runs, files, bytes} of the old runs, which are
+    left out; and the (old, new) name of a notebook that can be renamed.
 
-    manager: of nbgrader's Assignment List; released: its folder of released assignments.
+    manager: nbgrader's Assignment List manager. released: its folder of released assignments.
     """
     if one is None:
         return {"one": None, "hinders": [], "twins": [], "old": old_runs.measure([]), "rename": None}
@@ -73,18 +73,19 @@ def to_rename(folder: Path, released: str) -> tuple[str, str] | None:
 
 
 def twins(notebook: Path) -> list[str]:
-    """What grading does with copies of the course's cells; nothing of a notebook that cannot be read."""
+    """Return how grading treats copies of the course's cells; empty if the notebook is unreadable."""
     from . import validate
 
     try:
         found = validate.set_apart(nbformat.read(notebook, as_version=4))
-    except Exception:  # whatever it holds; `hindrances` says that it is no notebook
+    except Exception:  # any content is possible; `hindrances` reports that it is not a notebook
         return []
     return [pasted_cells.sentence(name, what) for name, what in found.items()]
 
 
 def hindrances(folder: Path, released: Path, largest: int, whole: int, old: Sequence[Path] = ()) -> list[str]:
-    """Why what lies in `folder` would not arrive as it is. largest: bytes of a file; whole: of all.
+    """Return why the files in `folder` would not arrive unchanged. largest: maximum bytes of a file. whole:
+    maximum bytes of all.
 
     old: runs that are left out.
     """
@@ -96,8 +97,7 @@ def hindrances(folder: Path, released: Path, largest: int, whole: int, old: Sequ
             )
         elif not readable(folder / name):
             found.append(
-                f"{name} is no notebook any more: it cannot be read as one. Move it away and fetch the "
-                "assignment anew."
+                f"{name} cannot be read as a notebook any more. Move it away and fetch the assignment again."
             )
     size, count = 0, 0
     for path in old_runs.submitted(folder, old):
@@ -124,11 +124,11 @@ def readable(notebook: Path) -> bool:
 
 
 def in_words(error: str) -> str:
-    """What nbgrader's error, a traceback, is to its student."""
+    """Explain nbgrader's error, a traceback, to the student."""
     known = next((words for part, words in REASONS.items() if part in error), "")
-    return (
-        known
-        or "nbgrader could not take it; the server's log says why. Try again, then tell your instructor."
+    return known or (
+        "nbgrader could not submit it; the reason is in the server's log. Try again, then tell your "
+        "instructor."
     )
 
 
@@ -138,7 +138,7 @@ def mb(size: int) -> str:
 
 
 class HandIn(Page):
-    """course/hand-in: says what would be handed in and how it stands; a POST hands it in."""
+    """course/hand-in: show what would be submitted and its state; a POST submits it."""
 
     @authenticated
     async def get(self) -> None:
@@ -164,13 +164,13 @@ class HandIn(Page):
         answer = manager.submit_assignment(Path(released).parent.name, found["one"].name)
         found = await self.in_thread(self.about)
         if not answer["success"] or found["one"].last == before:
-            self.log.error("Handing in %s: %s", found["one"].name, answer.get("value", "nothing has come"))
+            self.log.error("Submitting %s: %s", found["one"].name, answer.get("value", "nothing has come"))
             self.set_status(503)
             return self.show("hand_in.html", trouble=in_words(answer.get("value", "")), **found)
         self.redirect(self.receipt_url(found["one"].name, found["one"].last.key), status=303)
 
     def about(self) -> dict[str, Any]:
-        """What the page says. 404 where there is no such assignment, or none that was fetched."""
+        """Return what the page shows. Raise 404 if the assignment does not exist or was not fetched."""
         name = self.get_argument("of")
         found = next((one for one in self.mine() if one.name == name and one.path), None)
         if found is None:
@@ -179,7 +179,7 @@ class HandIn(Page):
 
 
 class OldRuns(Page):
-    """course/old-runs: asks whether the runs that no notebook names shall be removed, and removes them."""
+    """course/old-runs: ask whether to remove the runs that no notebook names, and remove them."""
 
     @authenticated
     async def get(self) -> None:

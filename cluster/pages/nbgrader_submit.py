@@ -65,7 +65,7 @@ class Submit(ExchangeSubmit):
             try:
                 self.write_copy(given, secret)
                 self.set_perms(str(given), fileperms=0o644, dirperms=0o755)
-                given.chmod(0o777)  # the instructor can delete it; nobody can guess its name
+                given.chmod(0o777)  # the instructor can delete it; its name cannot be guessed
                 given.rename(there)
             except OSError as error:
                 # copytree's error lists several
@@ -98,8 +98,8 @@ class Submit(ExchangeSubmit):
 def remove_cut_off(cache: Path, inbound: Path) -> None:
     """Remove what a submission of this user that was killed has left; the lock of `cache` is held.
 
-    The inbound folder cannot be listed, but a half-written copy has the same name in both. What is left of
-    users who never submit again is removed when the hub starts and by its backup.
+    The inbound folder cannot be listed, but a half-written copy has the same name in both. Leftovers of
+    users who never submit again are removed by the hub at its start and by its backup.
     """
     for own in cache.glob(".*.partial"):
         shutil.rmtree(inbound / own.name, ignore_errors=True)

@@ -1,6 +1,7 @@
 """The official check from a student's side: packs the folder, asks the hub's service, shows what it answers.
 
-The service (on a hub: `check`) runs the full engine as another user; here are only points and sentences.
+The service (on a hub named `check`) runs the sandboxed autograder as another user. This module receives
+only points and sentences.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cluster.system.errors import ClusterError
 from . import old_runs
 from .course_pages import Page
 
-LARGEST = 200 * 2**20  # bytes of all files, as the engine takes them
+LARGEST = 200 * 2**20  # bytes of all files, the autograder's limit
 MOST = 5000  # files
 SENT = 32 * 2**20  # bytes of the packed folder
 PATIENCE = 600.0  # seconds for an answer: a class may be before this student
@@ -59,7 +60,7 @@ def pack(folder: Path, released: Path | None = None) -> bytes:
 
 
 class Check(Page):
-    """course/check: how many tries are open and what the last one said; a POST makes one."""
+    """course/check: show how many attempts are left and the last result; a POST starts one."""
 
     @authenticated
     async def get(self) -> None:
@@ -84,14 +85,14 @@ class Check(Page):
         self.show_standing(one, answer, answer.get("words", ""))
 
     def show_standing(self, one: Any, standing: dict[str, Any], trouble: str = "") -> None:
-        """The page; where the service is silent, it says so."""
+        """Show the page; if the service does not answer, the page reports it."""
         if "left" not in standing:
             self.set_status(503)
             trouble = trouble or standing.get("words", SILENT)
         self.show("check.html", one=one, standing=standing, trouble=trouble)
 
     def one(self) -> Any:
-        """The assignment of the request. 404 where it is not fetched, or no service is there."""
+        """Return the assignment of the request. Raise 404 if it was not fetched or there is no service."""
         name = self.get_argument("of")
         found = next((one for one in self.mine() if one.name == name and one.path), None)
         if found is None or not self.settings["course_panel"].check:
@@ -99,7 +100,7 @@ class Check(Page):
         return found
 
     async def ask(self, name: str, body: bytes | None = None) -> dict[str, Any]:
-        """What the service says of an assignment; with a packed folder, once it has checked that."""
+        """Query the service about an assignment; with a packed folder, once it has checked that."""
         request = HTTPRequest(
             self.settings["course_panel"].check + quote(name),
             method="GET" if body is None else "POST",

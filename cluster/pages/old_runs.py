@@ -2,7 +2,7 @@
 
 They are left out of a submission and of the official check, and a button removes them. A run is named
 
-- if its id stands in a notebook or script of the folder, as `submit` and `map` print it below the cell, or if
+- if its id occurs in a notebook or script of the folder (`submit` and `map` print it below the cell), or if
   they printed it when Validate last ran the notebook, or
 - if all lines of its code are still there, unless another run of that function is named in this way, too.
 
@@ -25,7 +25,7 @@ from cluster.system import files
 RUNS, VALIDATED = "runs", ".validated"
 NOT_SUBMITTED = (".ipynb_checkpoints", "__pycache__", "feedback")  # folders; nbgrader leaves them out, too
 TEXTS = (".ipynb", ".py", ".md", ".txt")  # files that may name a run
-LARGEST = 50 * 2**20  # bytes of a file in which ids are looked for
+LARGEST = 50 * 2**20  # bytes of the largest file that is searched for ids
 HIDES = re.compile(r"%%capture|clear_output|redirect_stdout|capture_output")
 CONSTANT = re.compile(r"\w+ = ")  # a line of code.py that may be the value of a global name
 
@@ -159,7 +159,7 @@ def _code(run: Path) -> set[str]:
 
     try:
         text = RunFolder(run).code.read_text(errors="replace")
-    except OSError:  # of a sweep: that of its first item
+    except OSError:  # for a sweep, its first item's
         rounds = RunFolder(run).rounds().values()
         return next((_code(item) for one in rounds for item in RunFolder(one).items().values()), set())
     return _lines(text)

@@ -1,6 +1,6 @@
 """What was handed in: when the course's server had it, and the hash of each file, as its student can show it.
 
-nbgrader keeps a copy of each hand-in in its user's cache; `submit` writes into it what the exchange has seen.
+nbgrader keeps a copy of each submission in its user's cache. `submit` adds what the exchange has seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ STAMP = re.compile(r"\+(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d+)? UTC$")
 
 @dataclass
 class HandIn:
-    """One hand-in. at: when it was in, aware; exact: by the exchange's file system, not nbgrader's word."""
+    """One submission. at: when it was received, timezone-aware. exact: the time comes from the exchange's
+    file system, not from nbgrader."""
 
     folder: Path
     at: datetime.datetime
@@ -31,7 +32,7 @@ class HandIn:
 
     @property
     def key(self) -> str:
-        """What names it among the hand-ins of its assignment."""
+        """The name of the submission among those of its assignment."""
         return self.folder.name.rpartition("+")[2]
 
 
@@ -42,7 +43,7 @@ def hand_ins(cache: Path, assignment: str) -> list[HandIn]:
 
 
 def hand_in(folder: Path) -> HandIn | None:
-    """None for a folder that is no hand-in of nbgrader's."""
+    """Return the submission in a folder, or None if it is not one of nbgrader's."""
     claimed = stamped(folder.name)
     facts = json_or_empty(folder / NAME)
     seen = moment(facts.get("received")) if isinstance(facts, dict) else None
@@ -50,7 +51,7 @@ def hand_in(folder: Path) -> HandIn | None:
 
 
 def files(one: HandIn) -> list[tuple[str, int, str]]:
-    """(name, bytes, SHA-256) of each file that was handed in, notebooks first."""
+    """Return (name, bytes, SHA-256) of each submitted file, notebooks first."""
     facts = json_or_empty(one.folder / NAME)
     listed = facts["files"] if one.exact else facts_of(one.folder)["files"]
     rows = [(printable(name), int(size), str(digest)) for name, (size, digest) in listed.items()]
@@ -58,9 +59,10 @@ def files(one: HandIn) -> list[tuple[str, int, str]]:
 
 
 def facts_of(folder: Path) -> dict[str, Any]:
-    """{received, files: {name: (bytes, SHA-256)}} of a folder as it lies there.
+    """Return {received, files: {name: (bytes, SHA-256)}} of a folder in its current state.
 
-    received: when the file system saw the last change, as `grade collect` asks it; nobody can set that time.
+    received: the file system's time of the last change, which `grade collect` uses, too. Users cannot set
+    that time.
     """
     inside = [path for path in sorted(folder.rglob("*")) if not path.is_symlink()]
     last = max(path.lstat().st_ctime for path in [folder, *inside])
@@ -87,7 +89,8 @@ def moment(text: Any) -> datetime.datetime | None:
 
 
 def stamped(name: str) -> datetime.datetime | None:
-    """The time in the name of a folder of nbgrader's, in UTC: user+assignment+2026-11-21 20:04:10.123 UTC."""
+    """Return the UTC time in the name of a folder of nbgrader's, such as 'user+assignment+2026-11-21
+    20:04:10.123 UTC'."""
     found = STAMP.search(name)
     return moment(f"{found[1]}+00:00") if found else None
 

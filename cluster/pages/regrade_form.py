@@ -5,7 +5,7 @@ Both are files in the folder that the course and the student share (`shared_fold
     requests.json    {key: {"reason", "at"}}         written by the student's server
     answers.json     {key: {"answer", "by", "at"}}   written by the course
 
-A key names assignment, submission and check; there is one request for each.
+A key consists of assignment, submission and check. There is one request per key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TAG = re.compile(r"<annotation.*?</annotation>|<[^>]+>", re.DOTALL)
 
 @dataclass
 class Request:
-    """One request. at, answered: seconds of the clock; answer is "" until there is one."""
+    """One request. at, answered: seconds since the epoch. answer: "" until there is one."""
 
     check: str
     title: str
@@ -50,7 +50,7 @@ def key(assignment: str, submission: str, check: str) -> str:
 
 
 def checks(page: Path) -> dict[str, str]:
-    """{check: title}, as a page of feedback lists them; {} if it cannot be read."""
+    """Return the {check: title} listed on a feedback page, or {} if it is unreadable."""
     try:
         text = page.read_text(encoding="utf-8", errors="replace").partition("<main>")[0]
     except OSError:
@@ -101,7 +101,7 @@ class FeedbackPage(Feedback):
         self.redirect(f"{self.feedback_url(facts['one'].name)}#requests", status=303)
 
     def facts(self) -> dict[str, Any]:
-        """What the page shows."""
+        """Return what the page shows."""
         one, page = self.found()
         own = self.shared()
         made = requests(own, one.name, page)

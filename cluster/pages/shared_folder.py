@@ -1,7 +1,7 @@
-"""The folder that the course and one user share: <people>/<user>/, which nobody else can enter.
+"""The folder shared by the course and one user: <people>/<user>/, closed to all others.
 
-notice.json comes from the course: until when, what it has received. progress.json goes to the course, where
-it has asked for that: how many cells of each assignment are filled, and nothing else.
+The course writes notice.json with the time until which submissions were received. progress.json goes to the
+course if it asks for it, and contains only how many cells of each assignment are filled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def read_notice(own: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def write_progress(own: Path | None, assignments: list) -> None:
-    """Write the progress of assignments that are here, where it has changed; who cannot is not disturbed."""
+    """Write the progress of the given assignments if it has changed, and ignore a folder that is not
+    writable."""
     now = {one.name: [one.filled, one.cells] for one in assignments if one.path}
     if own is None or json_or_empty(own / PROGRESS) == now:
         return

@@ -1,6 +1,6 @@
-"""The user's jobs, as far as they lie under the server's root: found, listed, looked at, cancelled.
+"""The user's jobs below the server's root: find, list, show, cancel.
 
-Jobs are recorded in `runs` beside the notebook that submitted them, so there are many such folders.
+Jobs are recorded in `runs` next to the notebook that submitted them, so there are many such folders.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from cluster.system import settings
 from cluster.system.errors import ClusterError
 
 DEPTH, FOLDERS = 4, 4000  # how deep and how many folders are searched for `runs`
-FRESH, SHARE = 1.0, 0.05  # seconds for which the found folders hold, at least; of the time, for searching
+# seconds during which the list of folders is reused, at least; maximum share of the time spent searching
+FRESH, SHARE = 1.0, 0.05
 SHOWN = 100  # jobs in the list
 SOURCES = 8  # jobs whose metrics are kept in memory
 WORDS = 60  # characters of a job's arguments in the list
@@ -29,7 +30,8 @@ SKIPPED = {"node_modules", "__pycache__", "site-packages", "build"}
 
 @dataclass
 class Line:
-    """A job in the list. path: of its folder below the root, which names it; runs: of the folder of that."""
+    """A job in the list. path: path of its folder below the root, which identifies it. runs: path of the
+    `runs` folder."""
 
     path: str
     name: str
@@ -43,7 +45,7 @@ class Line:
     at: float
     runs: str
     ended: bool
-    mark: str  # of its folder's name, which tells it from others of its name
+    mark: str  # part of its folder's name, which distinguishes it from other jobs with its name
     arguments: str
 
 
@@ -71,7 +73,7 @@ class UserJobs:
         return found
 
     def lines(self) -> tuple[list[Line], list[str]]:
-        """(the newest jobs, what could not be read, in words)."""
+        """Return (the newest jobs, messages about what could not be read)."""
         from cluster.jobs.errors import JobError
         from cluster.jobs.job_table import JobTable
 
@@ -88,7 +90,7 @@ class UserJobs:
         return found[:SHOWN], unreadable
 
     def job(self, path: str, item: int | None = None) -> Any:
-        """The Job or Sweep whose folder lies at `path`, or an item of a sweep. Raises NoSuchJob."""
+        """Return the Job or Sweep in the folder `path`, or an item of a sweep. Raises NoSuchJob."""
         from cluster.jobs.errors import JobError
         from cluster.jobs.find import handle
         from cluster.jobs.job import Job
@@ -142,7 +144,7 @@ def grouped(lines: Iterable[Line]) -> dict[str, list[Line]]:
 
 
 def line(entry: Any, runs: str) -> Line:
-    """What the list says of an entry of the table of jobs."""
+    """Return the list's line for an entry of the table of jobs."""
     name, state, progress, ranks, backend, took, _, what = entry.cells()
     done, _, whole = progress.partition(" of ")
     share = min(1.0, float(done) / float(whole)) if whole and float(whole) else None
@@ -153,7 +155,8 @@ def line(entry: Any, runs: str) -> Line:
 
 
 def arguments(run: dict[str, Any]) -> str:
-    """'steps=40, rate=0.1' of a run.json, shortened; functions and objects by their names."""
+    """Format the arguments in a run.json, such as 'steps=40, rate=0.1', shortened; functions and objects by
+    their names."""
     given = run.get("arguments")
     text = ", ".join(f"{key}={value}" for key, value in given.items()) if isinstance(given, dict) else ""
     text = ADDRESS.sub(r"\1", text)

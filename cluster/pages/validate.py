@@ -1,10 +1,10 @@
-"""What Validate says of a notebook, as JSON:  python -m cluster.pages.validate NOTEBOOK [RELEASED]
+"""Validate a notebook and print the result as JSON:  python -m cluster.pages.validate NOTEBOOK [RELEASED]
 
-nbgrader's own Validate calls a right solution wrong where a check warns on stderr, ends in a number ("partial
-credit") or takes 30 s, and says nothing of the checks once a given cell has changed. Here a check fails as
-in grading: when it raises an error. The error is said in the check's own words. `checks` and `notes` of the
-answer are for the course's own page, `value` for nbgrader's. RELEASED is the notebook as it was released:
-with it, deleted and changed cells of the course are put back as in grading.
+nbgrader's own Validate rejects a correct solution if a check warns on stderr, ends in a number ("partial
+credit") or takes 30 s, and does not report the checks once a read-only cell has changed. Here a check fails
+if it raises an error, as in grading. The error is the check's own message. `checks` and `notes` of the
+result are for the course's own page, `value` for nbgrader's. RELEASED is the notebook as it was released.
+With it, deleted and changed cells of the course are restored as in grading.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ NO_NAMES = (
 )
 PUT_BACK = "{names}: deleted or changed cells of the course. The originals were checked, as in grading."
 TURNED = "{names}: turned from code into text, or from text into code. They were turned back, as in grading."
-CHANGED = "This cell is given, and has changed. Grading puts the original back."
+CHANGED = "This read-only cell has been changed. Grading restores the original."
 REPLACED = "Characters of this notebook that are in no encoding are replaced by � when it is graded."
 CONVERTED = (
     "The cell “{}” was turned from code into text, or from text into code. Turn it back with the list of "
     "kinds above the notebook (Code, Markdown), then validate again."
 )
 HOLE = "NotImplementedError"
-# A rank's error reaches a check in words: of a check of the ranks' results, or of a job that has failed.
+# A check receives a rank's error as text, from a check of the ranks' results or from a failed job.
 OF_A_RANK = re.compile(rf"\bended with {HOLE}\b|\brank \d+: {HOLE} in ")
 UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
@@ -56,9 +56,9 @@ FRAMES = 3  # of a traceback; more says nothing to who has written the innermost
 
 @dataclass
 class Found:
-    """One check or written answer; cell: its number in the notebook.
+    """One check or written answer. cell: the cell's number in the notebook.
 
-    state: passed, failed or to do; "by hand" is an answer that is there, of which a person has to judge.
+    state: passed, failed, to do, or "by hand" for a written answer that needs manual grading.
     """
 
     state: str
@@ -76,7 +76,7 @@ class Checks(Validator):
     preprocessors = [CheckCellMetadata, ClearOutput, Execute]  # noqa: RUF012 (a trait's value)
 
     def look(self, filename: str, released: str = "") -> tuple[list[Found], list[str]]:
-        """Run a notebook; (its checks in their order, what is to be known besides).
+        """Run a notebook and return (its checks in order, notes about it).
 
         released: the path of the notebook as it was released, if it is there.
         """
@@ -115,19 +115,19 @@ class Checks(Validator):
         return found, notes + [REPLACED] * replaced
 
     def validate(self, filename: str) -> dict[str, list[dict]]:
-        """What nbgrader's page shows: {"failed": [...]}, {} where all is well."""
+        """Return the result for nbgrader's page: {"failed": [...]}, or {} if nothing failed."""
         return for_nbgrader(*self.look(filename))
 
 
 def for_nbgrader(found: list[Found], notes: list[str]) -> dict[str, list[dict]]:
-    """How many first, then what is to be known, what fails, and all that is still to do as one list."""
+    """Format the counts first, then the notes, then the failures, and all checks still to do as one list."""
     those = {state: [one for one in found if one.state == state] for state in ("failed", "to do", "passed")}
     if not (those["failed"] or those["to do"] or notes):
         return {}
     failed, passed = len(those["failed"]), len(those["passed"])
     counts = f"{failed} fail{'s' * (failed == 1)}, {len(those['to do'])} still to do, {passed} pass"
     by_hand = sum(one.state == "by hand" for one in found)
-    read = f", {by_hand} read by a person" if by_hand else ""
+    read = f", {by_hand} to be graded manually" if by_hand else ""
     entries = [entry(f"{counts}{'es' * (passed == 1)}{read}.", ""), *(entry(words, "") for words in notes)]
     entries += [entry(one.title, one.why) for one in those["failed"]]
     if those["to do"]:
@@ -188,7 +188,8 @@ def put_back(notebook: NotebookNode, course: list[NotebookNode]) -> list[str]:
 
 
 def set_apart(notebook: NotebookNode) -> dict[str, str]:
-    """Take the names from copies of the course's cells, as grading does; {name: what becomes of them}."""
+    """Remove the names of copies of the course's cells, as grading does. Return {name: how the copy is
+    treated}."""
     named = {name: cell for cell in notebook.cells if (name := pasted_cells.name_of(cell))}
 
     def unchanged(cell: NotebookNode) -> bool:
@@ -198,12 +199,12 @@ def set_apart(notebook: NotebookNode) -> dict[str, str]:
 
 
 def entry(source: str, why: str) -> dict[str, str]:
-    """What nbgrader's page shows of one cell; it takes `error` for HTML."""
+    """Return the entry for one cell on nbgrader's page, which takes `error` for HTML."""
     return {"source": source, "error": escape(why), "raw_error": why}
 
 
 def error(cell: NotebookNode) -> str:
-    """Why a graded cell would have no points now, or ""."""
+    """Return why a graded cell would currently get no points, or ""."""
     if utils.is_solution(cell):
         score, _ = utils.determine_grade(cell)
         return UNANSWERED if score == 0 else ""
@@ -217,7 +218,7 @@ def error(cell: NotebookNode) -> str:
 
 
 def is_empty(name: str, text: str, traceback: list[str]) -> bool:
-    """Has an error come from a function that has nothing in it yet, here or on a rank?"""
+    """Return whether an error comes from a function that is not filled in yet, here or on a rank."""
     if name == "AssertionError":
         return bool(OF_A_RANK.search(text))
     return name == HOLE or any(HOLE in part for part in (text, *traceback[-1:]))
@@ -230,10 +231,10 @@ def raised_by(cell: NotebookNode) -> NotebookNode | None:
 
 
 def unfilled(notebook: NotebookNode) -> dict[int, int | None]:
-    """{number of a cell: that of the cell to fill, where it can be told} of what waits for an empty function.
+    """Return {number of a cell that needs an empty function: number of the cell to fill, if known}.
 
-    An empty function was called; or a name is missing that a cell would have set which has ended so;
-    or a check that calls an empty function has found something wrong, in words that do not say more.
+    A cell needs an empty function in three cases. It called one. It uses a name that another such cell
+    would have set. It is a check that calls an empty function and has failed with an uninformative message.
     """
     found: dict[int, int | None] = {}
     empty = holes(notebook)
@@ -286,7 +287,8 @@ def names(source: str, context: type[ast.expr_context]) -> set[str]:
 
 
 def shortened(traceback: list[str]) -> str:
-    """The innermost frames of a traceback, and the error itself; without the head, which says no more."""
+    """Return the innermost frames of a traceback and the error itself, without the header, which adds
+    nothing."""
     frames = [part for part in traceback if not part.startswith("-----") and "(most recent call" not in part]
     return "\n".join(frames[-FRAMES - 1 :]).strip()
 
@@ -308,7 +310,7 @@ def title(cell: NotebookNode) -> str:
 def main(path: str, released: str = "") -> None:
     """Execute a notebook as grading would, and print what the pages want to know."""
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed, by a kernel too, is no part of the answer
+    os.dup2(2, 1)  # any other output, including a kernel's, is not part of the result
     config = Config()
     config.Execute.timeout = LONGEST
     try:
@@ -322,9 +324,9 @@ def main(path: str, released: str = "") -> None:
 
 
 def unreadable(trouble: Exception) -> str:
-    """Why a notebook could not be run, in words."""
+    """Explain why a notebook could not be run."""
     if isinstance(trouble, (nbformat.reader.NotJSONError, nbformat.ValidationError, UnicodeDecodeError)):
-        return "This file is no notebook any more: it cannot be read as one. Fetch the assignment anew."
+        return "This file cannot be read as a notebook any more. Fetch the assignment again."
     return f"The notebook could not be run: {type(trouble).__name__}: {trouble}"
 
 

@@ -1,4 +1,4 @@
-"""Validate: the course's page of it, and nbgrader's address. Each run has a process of its own."""
+"""Validate: the course's page, and nbgrader's address. Each run has a separate process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Run(JupyterHandler):
         return found
 
     async def answer(self, notebook: Path) -> bytes:
-        """What the command prints; where it fails, 500."""
+        """Return the output of the command, or raise 500 if it fails."""
         released = course_map.released_notebook(self.settings["course_panel"].released, notebook.parent.name)
         command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(notebook)]
         command += [str(released)] if released else []
@@ -41,7 +41,7 @@ class Run(JupyterHandler):
         answer, errors = await self.process.communicate()
         if self.process.returncode:
             self.log.error("Validate: %s", errors.decode(errors="replace"))
-            raise HTTPError(500, reason="The notebook could not be run; the server's log says why")
+            raise HTTPError(500, reason="The notebook could not be run; the reason is in the server's log")
         return answer
 
     def _root(self) -> Path:
@@ -49,7 +49,7 @@ class Run(JupyterHandler):
         return Path(self.serverapp.root_dir)
 
     def on_connection_close(self) -> None:
-        """Whoever asked has gone: so does the run, and with it its kernel."""
+        """The client has disconnected, so stop the run and its kernel."""
         if self.process and self.process.returncode is None:
             self.process.terminate()
 
@@ -66,7 +66,7 @@ class Validate(Run, APIHandler):
 
 
 class Checked(Run, course_pages.Page):
-    """course/validate: a POST runs the notebook and shows its checks; beside them the way to hand it in."""
+    """course/validate: a POST runs the notebook and shows its checks, with a form to submit it."""
 
     @authenticated
     async def get(self) -> None:
@@ -79,7 +79,7 @@ class Checked(Run, course_pages.Page):
         self.show("validate.html", path=path, answer=answer, **await self.in_thread(self.about, path))
 
     def about(self, path: str) -> dict[str, Any]:
-        """What the page says of handing in the assignment that the notebook belongs to."""
+        """Return what the page shows about submitting the notebook's assignment."""
         found = next((one for one in self.mine() if one.path == path), None)
         return hand_in.facts(found, *self.exchange())
 

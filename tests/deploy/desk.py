@@ -153,7 +153,7 @@ class Desk:
     def hand_in(self):
         """The button above the notebook, then the one beside it; the receipt's text."""
         self.notebook.locator(".course-hand-in").click()
-        self.page.wait_for_selector("h1:text-is('Hand in')")
+        self.page.wait_for_selector("h1:text-is('Submit')")
         self.shot("hand-in")
         self.page.click("#hand-in-now")
         receipt = self.page.locator("#convolution-to-cluster-side main:has(h1:has-text('Receipt'))")

@@ -265,10 +265,13 @@ def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
     press(ines, "extend", student=ben.user, days="3")
     text = ada.mine("GET", "/course").text
     assert "extension" not in text
-    assert "due Tue 1 Dec 2099, 22:59 UTC" in text and "in time" in text and "see how many cells" in text
+    assert "due Tue 1 Dec 2099, 22:59 UTC" in text and "on time" in text and "see how many cells" in text
     answer = ada.get(ada.base + receipt(ada)).text
     work = (ada.home / "assignments" / ASSIGNMENT / "doubling.ipynb").read_bytes()
-    assert hashlib.sha256(work).hexdigest() in answer and "not yet; it lies in the course's inbox" in answer
+    assert (
+        hashlib.sha256(work).hexdigest() in answer
+        and "not yet; it is in the course's submission folder" in answer
+    )
     assert ben.get(ben.base + receipt(ada)).status_code in (403, 404), "a receipt is its student's"
     assert "your extension: until Fri 4 Dec 2099" in ben.mine("GET", "/course").text
 
@@ -358,7 +361,7 @@ def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
     """Is the safe collect behind Formgrader's button, and does each student read their own feedback?"""
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
     assert answer["success"] and "3 collected" in answer["log"] and "5 refused" in answer["log"], answer
-    assert "yes: the course has it" in ada.get(ada.base + receipt(ada)).text
+    assert "yes, with this time" in ada.get(ada.base + receipt(ada)).text
     answers = []
     pages = lambda: answers.append(ines.formgrader("GET", "/formgrader/manage_assignments").ok)  # noqa: E731
     assert "3 graded now" in press(ines, "grade", meanwhile=pages)
@@ -368,7 +371,7 @@ def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
     assert marks == {ada.user: (3.0, "Ada"), ben.user: (0.0, "Ben"), eve.user: (3.0, EVE.title())}
     assert "feedback for 3 students to fetch" in press(ines, "give-back")
     assert "students have it already, unchanged" in press(ines, "hand-out")
-    assert "feedback is there" in ada.mine("GET", "/course").text
+    assert "feedback is available" in ada.mine("GET", "/course").text
     for person, points in ((ada, "3"), (ben, "0"), (eve, "3")):
         person.assignment("fetch_feedback", ASSIGNMENT)
         pages = list(person.home.glob(f"assignments/{ASSIGNMENT}/feedback/*/doubling.html"))
@@ -399,7 +402,7 @@ def test_a_closed_inbox_is_said(hub, ada, ines, which):
         assert start.ok and "01_convolution_as_gemm.ipynb" in start.text
         assert ("exchange is closed" in start.text) == (which == "all")
         answer = ada.mine("GET", f"/course/hand-in?of={ASSIGNMENT}")
-        assert answer.ok and "takes nothing now. Tell your instructor" in answer.text, answer.text
+        assert answer.ok and "is not writable now. Tell your instructor" in answer.text, answer.text
         assert f"{closed} has mode 0700" in hub.do("status", status=1)
     finally:
         hub.start()

@@ -124,16 +124,16 @@ class TheWay:
             ada.shot("assignment-filled")
             ada.run_all(self.patience)
             assert ada.validate(self.patience).startswith("0 failed, 0 still to do")
-            assert "Handed in by" in ada.hand_in()
+            assert "Submitted by" in ada.hand_in()
             ada.assignments()
             ada.submit(self.assignment)
             ada.page.wait_for_selector(
-                f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is handed in')",
+                f".Toastify__toast:has-text('Assignment {self.assignment[:2]} is submitted')",
                 state="attached",  # it goes again after seconds, and a picture may take as long
             )
             ada.shot("list-submitted")
             ada.menu("Course", "Start Page")
-            ada.page.wait_for_selector("#progress >> text=/handed in/")
+            ada.page.wait_for_selector("#progress >> text=/submitted/")
             ada.shot("start-handed-in")
 
     def test_an_instructor_grades(self, hub, album):

@@ -55,7 +55,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     ada.solve(WORKS_WHERE_SEEN)
     assert f"course/check?of={ASSIGNMENT}" in ada.mine("GET", "/course").text
     before = text_of(ada.mine("GET", page))
-    assert "2 checks open now: 2 in 60 minutes, 0 of 9 used in all" in before
+    assert "2 checks available now: 2 in 60 minutes, 0 of 9 used in total" in before
     found = text_of(ada.mine("POST", page))
     assert "1 of 3 points" in found and "A hidden case has another result" in found, found
     assert not {"17", "34"} & set(re.findall(r"\d+", re.sub(r"\d\d:\d\d|\d+ [A-Z][a-z]{2}", "", found)))
@@ -64,7 +64,7 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
     assert "3 of 3 points" in text_of(ada.mine("POST", page))
     ada.solve("return x + x")
     refused = text_of(ada.mine("POST", page))
-    assert "2 checks an hour; they are used." in refused and "The next check is open" in refused
+    assert "2 checks an hour; they are used." in refused and "The next check is available" in refused
 
 
 def test_nobody_asks_for_another(hub, ada):
@@ -91,7 +91,7 @@ def test_the_instructor_sees_and_sets(hub, ada):
     assert hub.ines.formgrader("POST", f"/course/class/do?of={ASSIGNMENT}", data=form).ok
 
     def open_again():
-        return "3 checks open now: 5 in 60 minutes" in text_of(
+        return "3 checks available now: 5 in 60 minutes" in text_of(
             ada.mine("GET", f"/course/check?of={ASSIGNMENT}")
         )
 

@@ -92,7 +92,7 @@ def test_work_and_marks_are_apart(first, second):
     for hub, answer in ((first, "return 2 * x"), (second, "return 3 * x")):
         released(hub, first)
         ada = ada_of(hub, first).begin()
-        assert "handed in" not in ada.mine("GET", "/course").text
+        assert "<li>submitted" not in ada.mine("GET", "/course").text
         ada.solve(answer)
         ada.assignment("submit", ASSIGNMENT)
         listed = ada.mine("GET", "/assignments", params={"course_id": COURSE}).json()["value"]

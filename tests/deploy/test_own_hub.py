@@ -120,7 +120,7 @@ def test_a_class_on_another_hub(hub):
     assert ada.cell("import os; print(os.environ['OF_THE_SITE'])")[1] == "kept\n"
     ada.solve("return 2 * x")
     ada.assignment("submit", ASSIGNMENT)
-    assert "in time" in ada.mine("GET", "/course").text or "handed in" in ada.mine("GET", "/course").text
+    assert "on time" in ada.mine("GET", "/course").text or "submitted" in ada.mine("GET", "/course").text
     page = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
     assert "Ada" in page and "Ben" in page, page
     assert ada.formgrader("GET", "/course/class").status_code == 403, "students do not see the class page"

@@ -114,7 +114,7 @@ def test_an_exception_on_one_rank_ends_the_job(backend, controller):
 @each_once
 def test_a_killed_rank_is_named_with_its_signal(backend, controller):
     job = submit(programs.killed_on_rank_1, nodes=2, controller=controller)
-    with pytest.raises(errors.RankKilled, match="Rank 1 was ended by SIGSEGV"):
+    with pytest.raises(errors.RankKilled, match="Rank 1 was killed by SIGSEGV"):
         job.result()
     assert "killed_on_rank_1" in job.logs(1)  # where the crash was
 

@@ -109,7 +109,7 @@ BROKEN = {
                         "GPUs", "warn", "none known to Slurm, though this machine shows 1 CUDA device"),
     "no GPU at all": ({"sinfo": "echo 'a*|up|1:00|0/1/0/1|(null)'"}, "GPUs", "warn", "none known to Slurm"),
     "no PMIx": ({"srun": "echo pmi2 >&2"}, "PMIx", "warn", "controller='mpi' will not work"),
-    "memory not handed out": ({"scontrol": config("CR_CORE_MEMORY", "CR_CORE")}, "memory", "warn", "not h"),
+    "memory not allocated": ({"scontrol": config("CR_CORE_MEMORY", "CR_CORE")}, "memory", "warn", "not a"),
     "memory not limited": ({"scontrol": config("= yes", "= no")}, "memory", "warn", "not limited"),
 }  # fmt: skip
 

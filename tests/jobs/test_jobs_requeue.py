@@ -112,7 +112,7 @@ def test_slurm_starts_a_job_so_many_times_and_no_more(runs, monkeypatch, capsys)
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     assert on_restart.main(job.folder) == 0 and (job.folder / "attempts/1/rank-0.json").exists()
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(attempts.LIMIT))
-    assert on_restart.main(job.folder) == 1 and "not tried again" in capsys.readouterr().out
+    assert on_restart.main(job.folder) == 1 and "not requeued any more" in capsys.readouterr().out
     assert job.status.ended
     (job.folder / "cancel.json").write_text("{}")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")

@@ -108,7 +108,7 @@ def test_the_rank_that_failed_first_is_named_not_those_it_took_along():
     end = endings.decide(run(), [ended(0, 1), ended(1, 1)], {0: lost_peer, 1: raised(at=2.0)})
     assert (end["ending"], end["rank"], end["what"]) == ("RankFailed", 1, "ValueError on rank 1: bad")
     end = endings.decide(run(), [ended(0, -signal.SIGTERM), ended(1, -signal.SIGKILL, at=9.0)], {})
-    assert (end["ending"], end["what"]) == ("RankKilled", "Rank 1 was ended by SIGKILL.")
+    assert (end["ending"], end["what"]) == ("RankKilled", "Rank 1 was killed by SIGKILL.")
 
 
 @pytest.mark.parametrize(

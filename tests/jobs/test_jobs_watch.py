@@ -185,7 +185,7 @@ def test_an_interrupt_ends_the_watching_and_not_the_job(runs, capsys, monkeypatc
         cluster.watch(job)
     assert job.status == "running" and not (job.folder / "cancel.json").exists()
     last = capsys.readouterr().out.splitlines()[-1]
-    assert last == f"Watching has ended; {job.id} goes on. To take it up again: attach({job.id!r}).watch()"
+    assert last == f"Watching has ended; {job.id} continues. To watch again: attach({job.id!r}).watch()"
     assert job.cancel().status == "cancelled"
     job.watch()  # of a job that has ended: at once
     assert "Cancelled" in capsys.readouterr().out

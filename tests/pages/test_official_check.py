@@ -100,7 +100,7 @@ def form(server):
 def test_what_is_sent_and_shown(server, stand_in):
     """The saved folder goes out with the server's token; points, sentences and tries come back as text?"""
     assert PAGE in html.unescape(server.get("course")[1])
-    assert "3 checks open now: 3 in 60 minutes, 0 of 30 used" in " ".join(server.get(PAGE)[1].split())
+    assert "3 checks available now: 3 in 60 minutes, 0 of 30 used" in " ".join(server.get(PAGE)[1].split())
     stand_in.state |= {"answer": ANSWER, "answered": time.time(), "left": 2, "tried": 1}
     status, text, _ = server.get(PAGE, data=form(server))
     assert status == 200 and "3 of 7 points" in text and "Padding is added" in text
@@ -118,9 +118,13 @@ def test_no_try_is_open(server, stand_in):
     before, stand_in.state, stand_in.status = stand_in.state, later, 429
     try:
         text = " ".join(server.get(PAGE, data=form(server))[1].split())
-        assert "They are used." in text and "The next check is open" in text and 'id="check-now"' not in text
+        assert (
+            "They are used." in text
+            and "The next check is available" in text
+            and 'id="check-now"' not in text
+        )
         stand_in.state = later | {"opens": None}
-        assert "No check is open any more" in server.get(PAGE)[1]
+        assert "No checks are left" in server.get(PAGE)[1]
     finally:
         stand_in.state, stand_in.status = before, 200
 
@@ -177,12 +181,12 @@ def test_the_button_above_a_notebook(server, stand_in):
         page.locator(".jp-Dialog .jp-mod-accept").click()  # which kernel: the notebook names none
         page.locator(".jp-Dialog").wait_for(state="detached")
         buttons = page.locator(".jp-NotebookPanel-toolbar .jp-ToolbarButton[class*=course-]")
-        for words in ("Validate", "Check", "Hand in"):
+        for words in ("Validate", "Check", "Submit"):
             buttons.filter(has_text=words).wait_for()
         assert [" ".join(text.split()) for text in buttons.all_inner_texts()] == [
             "Validate",
             "Check",
-            "Hand in",
+            "Submit",
         ]
         page.locator(".jp-NotebookPanel .course-check").click()
         page.locator("#check-now").wait_for()

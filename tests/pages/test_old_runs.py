@@ -200,6 +200,6 @@ def test_the_button_removes_old_runs_that_have_ended(work, tmp_path):
         lock.close()
         (running / "end.json").write_text((named / "end.json").read_text())
         status, text, _ = server.get(page, data=data)
-        assert status == 200 and "old-runs" not in text and "Hand in assignment 05" in text
+        assert status == 200 and "old-runs" not in text and "Submit assignment 05" in text
         assert [path.name for path in (work / "runs").iterdir()] == [named.name]
         assert server.get("course/old-runs?of=06_none")[0] == 404

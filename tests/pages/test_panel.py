@@ -58,12 +58,12 @@ def test_start_page_tells_where_one_is(server):
     words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
     assert status == 200
     assert "From <b>loops</b> to GEMM Why so slow?" in words
-    assert "Loops handed in with 0 of 2 cells filled 50 % 1 of 2 cells filled was due Sat 31 Jan" in words
-    assert "handed in Fri 30 Jan, 20:04 UTC , in time ; 2 hand-ins, receipt of assignment 01" in words
-    assert "4.5 of 7 points for the hand-in of Thu 29 Jan, 08:00 UTC , feedback" in words
+    assert "Loops submitted with 0 of 2 cells filled 50 % 1 of 2 cells filled was due Sat 31 Jan" in words
+    assert "submitted Fri 30 Jan, 20:04 UTC , on time ; 2 submissions, receipt of assignment 01" in words
+    assert "4.5 of 7 points for the submission of Thu 29 Jan, 08:00 UTC , feedback" in words
     assert "Make it data-parallel not started 0 % 0 of 1 cells filled 4 hours your extension: until" in words
-    assert words.count("feedback is there") == 1, "of what was not fetched"
-    assert "Next: read the feedback on assignment 07 It is back." in words
+    assert words.count("feedback is available") == 1, "of what was not fetched"
+    assert "Next: read the feedback on assignment 07 Your feedback is ready." in words
     assert words.index("Make it data-parallel") < words.index("Why so slow?"), "assignments come first"
     assert 'aria-label="The 2 units in a row: 07 builds on 01."' in text and "To come: 07 " in words
     assert "<i>Ranks" not in text
@@ -74,7 +74,7 @@ def test_start_page_tells_where_one_is(server):
 
 @pytest.mark.servers
 def test_jobs_are_listed_and_escaped(server, jobs):
-    """Are the jobs listed with state and reason, those at work first, and is a hostile name just text?"""
+    """Are the jobs listed with state and reason, running jobs first, and is a hostile name plain text?"""
     _, text, _ = server.get("course/jobs")
     rows = re.findall(r"<tr>.*?</tr>", text, re.DOTALL)[1:]
     assert len(rows) == 3 and html.escape(jobs["running"].name) in rows[0] and "running" in rows[0]
@@ -259,8 +259,8 @@ def test_receipt_says_what_the_server_had(server):
     _, start, _ = server.get("course")
     address = html.unescape(re.search(r'href="/user/ada/(course/receipt[^"]+)"', start)[1])
     status, text, _ = server.get(address)
-    assert status == 200 and "Fri 30 Jan 2026, 20:04:11 UTC" in text and "in time" in text
-    assert "yes: the course has it, with this time" in text and "2 of 2" in text and "ab" * 32 in text
+    assert status == 200 and "Fri 30 Jan 2026, 20:04:11 UTC" in text and "on time" in text
+    assert "yes, with this time" in text and "2 of 2" in text and "ab" * 32 in text
     assert "&lt;b&gt;.ipynb" in text and not SCRIPTS.search(text)
     assert (
         text.index("&lt;b&gt;.ipynb")
@@ -272,7 +272,7 @@ def test_receipt_says_what_the_server_had(server):
     assert headers["Content-Type"].startswith("text/plain") and "attachment" in headers["Content-Disposition"]
     older = html.unescape(re.findall(r'href="/user/ada/(course/receipt[^"]+)"', text)[-1])
     _, text, _ = server.get(older)
-    assert "1 of 2" in text and "a later one was" in text and hashlib.sha256(b"{}").hexdigest() in text
+    assert "1 of 2" in text and "a later submission was" in text and hashlib.sha256(b"{}").hexdigest() in text
     assert server.get("course/receipt?of=01_loops&at=../../x")[0] == 404
 
 

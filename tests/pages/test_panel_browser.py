@@ -160,7 +160,7 @@ def test_in_jupyterlab_with_keys_alone(server, job):
         press_on(page, "Jobs", "Shift+Tab")  # from the content back to the head of the page
         page.wait_for_selector(r"text=/\d running/")
         press_on(page, "waits")
-        seen = page.wait_for_selector("text=What the ranks printed") and steps(page)
+        seen = page.wait_for_selector("text=Output of the ranks") and steps(page)
         page.wait_for_function(f"({STEPS}) > {seen}")  # the page has renewed itself
         press_on(page, "Cancel this job…")
         page.wait_for_selector("text=Cancel waits?")

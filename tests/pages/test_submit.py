@@ -82,7 +82,7 @@ def test_a_submission_and_its_receipt(exchange):
 
 
 @pytest.mark.parametrize(
-    ("full", "words"), [("exchange", "The course's disk is full"), ("cache", "nbgrader could not take it")]
+    ("full", "words"), [("exchange", "The course's disk is full"), ("cache", "nbgrader could not submit it")]
 )
 def test_a_full_disk_leaves_the_previous_submission(exchange, full, words):
     """With the exchange's disk full, or one's own: is all as it was, and is the right disk named?"""

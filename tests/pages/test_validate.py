@@ -84,7 +84,7 @@ def test_wrong_work_is_told_why(tmp_path):
         TO_DO,
     ]
     assert answer[TO_DO]["raw_error"] == "- The answer answer"
-    assert "Grading puts the original back" in answer["size = 4"]["raw_error"]
+    assert "Grading restores the original" in answer["size = 4"]["raw_error"]
     assert answer["Other numbers (2 points)."]["raw_error"] == "3 was <b>not</b> doubled"
     assert "<b>" not in answer["Other numbers (2 points)."]["error"]
     assert answer["double('x', 1)"]["raw_error"].endswith("takes 1 positional argument but 2 were given")
@@ -173,7 +173,7 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     (tmp_path / "broken.ipynb").write_text('{"cells": [')
     command = [sys.executable, "-P", "-m", "cluster.pages.validate", str(tmp_path / "broken.ipynb")]
     answer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    assert not answer["success"] and "no notebook any more" in answer["value"]
+    assert not answer["success"] and "cannot be read as a notebook any more" in answer["value"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,10 @@ def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
     [
         (lambda folder: None, []),
         (lambda folder: (folder / "x.ipynb").rename(folder / "y.ipynb"), ["x.ipynb is not in"]),
-        (lambda folder: (folder / "x.ipynb").write_text("{"), ["x.ipynb is no notebook any more"]),
+        (
+            lambda folder: (folder / "x.ipynb").write_text("{"),
+            ["x.ipynb cannot be read as a notebook any more"],
+        ),
         (lambda folder: (folder / "big").write_bytes(b"0" * 30_000), ["big has 0.0 MB; a file may have"]),
         (
             lambda folder: [(folder / f"runs-{n}").write_bytes(b"0" * 9_000) for n in range(9)],
@@ -251,9 +254,11 @@ def test_the_panels_page(server, course):
         assert server.get(page, data={})[0] == 403, "without the token"
         token = re.search(r'name="_xsrf" value="([^"]+)"', text)[1]
         _, text, _ = server.get(page, data={"_xsrf": token})
-        assert "1 failed, 0 still to do, 1 passed, 1 read by a person." in text, "no program passes an answer"
+        assert "1 failed, 0 still to do, 1 passed, 1 to be graded manually." in text, (
+            "no program passes an answer"
+        )
         assert 'data-cell="1" data-name="warns"' in text and "3 was &lt;b&gt;not&lt;/b&gt; doubled" in text
-        assert "No course takes it here" in text and 'id="hand-in-now"' not in text
+        assert "This server cannot submit it to a course" in text and 'id="hand-in-now"' not in text
         assert server.get("course/hand-in?of=01_loops", data={"_xsrf": token})[0] == 409
         assert server.get("course/hand-in?of=98_none")[0] == 404
         assert server.get("course/validate?of=../x.ipynb")[0] == 403

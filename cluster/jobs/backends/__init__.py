@@ -1,4 +1,4 @@
-"""Where jobs run: `local`, as processes on this machine, or `slurm`, behind one interface (`protocol`)."""
+"""Backends for jobs: `local`, as processes on this machine, or `slurm`, behind one interface (`protocol`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def get(name: str) -> Backend:
 
 
 def choose(requested: str) -> tuple[str, str]:
-    """(backend, why, in words). $CLUSTER_BACKEND takes the place of "auto".
+    """Return (backend, reason as text). $CLUSTER_BACKEND replaces "auto".
 
-    Raises BackendError when Slurm is asked for and is not there.
+    Raises BackendError if Slurm is requested and not available.
     """
     why = ""
     if requested == "auto" and (named := settings.text("CLUSTER_BACKEND")) != "auto":

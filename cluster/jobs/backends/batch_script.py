@@ -1,7 +1,7 @@
 """The batch script of a job, as text. Pure: the same run gives the same script (pinned by golden files).
 
-Only texts that `options` has checked get in here, and each is quoted; paths stand in the body alone, where
-the shell's own rules of quoting hold.
+It contains only values checked by `options`, each of them quoted. Paths appear only in the body, where the
+shell's own quoting rules apply.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ exit $code
 def array(run: RunRecord, folder: Path, items: list[int], at_once: int | None) -> str:
     """The sbatch script of a round of a sweep: each task of the array is one item, and runs its job.sh.
 
-    run: the sweep's run.json; folder: the round's; items: the numbers that run, in ascending order.
+    run: the sweep's run.json. folder: the round's folder. items: the indices to run, in ascending order.
     """
     tasks = ranges(items) + (f"%{at_once}" if at_once else "")
     return f"""#!/bin/bash
@@ -108,7 +108,7 @@ def _before(run: RunRecord) -> str:
 
 
 def _attempt(run: RunRecord, quoted: str, python: str) -> str:
-    """What a job does first when Slurm may start it more than once."""
+    """Return the first commands of a job that Slurm may start more than once."""
     first = run.get("attempt", 1)
     if not run["options"].get("requeue"):
         return f"export CLUSTER_ATTEMPT={first}\n" if first > 1 else ""

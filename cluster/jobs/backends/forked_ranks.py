@@ -1,9 +1,9 @@
 """Ranks forked from a process that holds TensorFlow already, where one offers that: seconds saved for each.
 
-Whoever has the libraries imported and runs no other code may `serve` on a socket and put its path into
-`CLUSTER_WARM`: the launcher then asks there for its ranks. A grader does it inside a student's sandbox; who
-executes notebooks one after the other starts such a process with `offered`. Where nobody answers, ranks are
-started as ever.
+A process that has imported the libraries and runs no other code may `serve` on a socket and put its path
+into `CLUSTER_WARM`. The launcher then requests its ranks there. A grader does this inside a student's
+sandbox. A process that executes notebooks one after the other starts such a server with `offered`. If the
+server does not answer, ranks are started as usual.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rank:
     """A rank as its launcher sees it: the `pid` and `poll` of a subprocess.Popen."""
 
     def __init__(self, folder: Path, env: dict[str, str]):
-        """Ask for a rank of the job in `folder`. Raises OSError where nobody answers."""
+        """Request a rank of the job in `folder`. Raises OSError if the server does not answer."""
         self.code: int | None = None
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -59,7 +59,7 @@ class Rank:
             answer = self.line.recv(100)
             self.code = (
                 int(answer) if answer else -signal.SIGKILL
-            )  # who watched it has gone, and it with them
+            )  # the watching process has exited, and the rank with it
             self.line.close()
         return self.code
 
@@ -68,13 +68,13 @@ class Rank:
 def offered(modules: Iterable[str]) -> Iterator[subprocess.Popen]:
     """Have the ranks of jobs forked from a process that holds `modules`, until the context is left.
 
-    That are the jobs of this process and of those that it starts meanwhile; a rank that still runs at the end
-    is ended. What a library reads from the environment when it is imported is as for a rank with one core.
+    This covers the jobs of this process and of its children in the meantime; a rank that still runs at the
+    end is terminated. Libraries read the same environment variables at import as in a rank with one core.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(path := f"{folder}/socket")
-            listener.listen(64)  # who asks while the modules are being imported waits for that
+            listener.listen(64)  # clients wait while the modules are being imported
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, str(listener.fileno()), str(os.getpid()), *modules],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -91,9 +91,9 @@ def offered(modules: Iterable[str]) -> Iterator[subprocess.Popen]:
 
 
 def main(listener: int, parent: int, modules: list[str]) -> None:
-    """What `offered` starts: import the modules, then serve on this socket until the parent ends."""
+    """Import the modules, then serve on this socket until the parent ends; `offered` starts this process."""
     processes.die_with_parent()
-    if os.getppid() != parent:  # it had ended before that was asked for
+    if os.getppid() != parent:  # the parent had already exited
         return
     for name in modules:
         with contextlib.suppress(ImportError):  # a rank that needs it will say so
@@ -135,7 +135,7 @@ def _attend(line: socket.socket) -> None:
 
 
 def _run_rank(folder: Path, env: dict[str, Any]) -> int:
-    """What `python -u -m cluster.jobs.rank.main FOLDER` does, in a process of one's own."""
+    """Do in a separate process what `python -u -m cluster.jobs.rank.main FOLDER` does."""
     os.setsid()
     os.chdir(folder)
     os.environ.clear()

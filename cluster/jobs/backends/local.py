@@ -1,7 +1,7 @@
 """The local backend: ranks as processes of this machine, under a launcher that outlives the kernel.
 
-The launcher holds a lock on the job's folder for as long as it lives, so that any process can tell whether
-it does, across restarts and containers, without trusting a process id. Memory limits are not enforced.
+The launcher holds a lock on the job's folder as long as it lives. Any process can therefore test whether it
+lives, across restarts and containers, without trusting a process id. Memory limits are not enforced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..state.status import Status, ended, lost
 def max_ranks() -> int:
     """The most ranks this machine starts for one job: $CLUSTER_MAX_RANKS, or its cores, but at least 4.
 
-    Raises OptionValueError for what is no number of ranks.
+    Raises OptionValueError if the value is not a number of ranks.
     """
     return number_set("CLUSTER_MAX_RANKS", least=1) or max(4, len(os.sched_getaffinity(0)))
 
@@ -65,9 +65,10 @@ def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
 
 
 def at_once(run: RunRecord, requested: int | None) -> int | None:
-    """How many items of a sweep run at a time: as requested, but no more ranks than `max_ranks`.
+    """Return how many items of a sweep run at a time: as requested, but with no more ranks than
+    `max_ranks`.
 
-    Where nothing is requested, as many as there are cores for.
+    The default is one item per available set of cores.
     """
     cores = len(os.sched_getaffinity(0)) // run["options"]["cpus_per_rank"]
     return max(1, min(requested or cores // run["ranks"], max_ranks() // run["ranks"]))
@@ -102,7 +103,7 @@ def recover(folder: Path) -> bool | None:
 
 
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
-    """Ask the launcher to end its ranks; it looks ten times a second."""
+    """Ask the launcher to end its ranks. It checks ten times per second."""
     files.write_json_once(RunFolder(folder).cancel, {"time": time.time()})
 
 
@@ -113,7 +114,7 @@ def cancel_items(folder: Path, backend: dict[str, Any], items: list[int]) -> Non
 
 
 def script(run: RunRecord, folder: Path) -> str:
-    """What the local backend runs, as a shell script."""
+    """Return what the local backend runs, as a shell script."""
     from .batch_script import exports, rank_command
 
     p = run["ranks"]
@@ -124,7 +125,7 @@ def script(run: RunRecord, folder: Path) -> str:
 
 
 def array(run: RunRecord, folder: Path, items: list[int], requested: int | None) -> str:
-    """What the local backend runs for a round of a sweep, as a shell script."""
+    """Return what the local backend runs for a round of a sweep, as a shell script."""
     from cluster.slurm.words import ranges
 
     each = f"# Items {ranges(items)}, {at_once(run, requested)} at a time, each as its own job.sh says."

@@ -21,7 +21,7 @@ from ..folder.run_folder import RunFolder, RunRecord
 from ..state import status
 from . import forked_ranks
 
-GRACE = 2.0  # seconds the other ranks have to end by themselves when one has failed
+GRACE = 2.0  # seconds for the other ranks to exit by themselves after one has failed
 PATIENCE = 3.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -41,7 +41,8 @@ def main(folder: Path, lock: int) -> int:
 
 
 def detach(folder: Path, lock: int) -> int | None:
-    """Go on as a process of one's own, which backend.json names: None there, an exit code where it began."""
+    """Continue as a separate process, which backend.json names. Return None in that process and an exit
+    code in the original one."""
     ready, tell = os.pipe()
     if os.fork():  # the one who called waits until this is written down, and never has to reap a child
         os.close(tell)

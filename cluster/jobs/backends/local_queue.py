@@ -1,8 +1,8 @@
 """The local backend's queue: `python -m cluster.jobs.backends.local_queue ROUND LOCK`.
 
-It runs the items of a sweep in turn. Like a launcher it detaches itself and needs no notebook. Each item gets
-a launcher of its own, which lives on if this queue is killed; items that had not begun are then lost, and run
-when the sweep is submitted again.
+It runs the items of a sweep in order. Like a launcher it detaches itself and needs no notebook. Each item
+has a separate launcher, which continues if this queue is killed. Items that had not started are then lost,
+and run when the sweep is submitted again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POLL = 0.05  # seconds between two looks at the items that run
 
 
 def main(folder: Path, lock: int) -> int:
-    """Detach, run the items of a round, at most so many at a time; `lock` is that of the sweep."""
+    """Detach and run the items of a round, a limited number at a time. `lock` is the sweep's lock."""
     if (code := detach(folder, lock)) is not None:
         return code
     at_once = files.read_json(RunFolder(folder).round_json)["at_once"]
@@ -44,7 +44,7 @@ def main(folder: Path, lock: int) -> int:
 
 
 def _begin(item: Path) -> list[Path]:
-    """[item], once its launcher is at work; [] where it did not start."""
+    """Return [item] once its launcher is running, or [] if it did not start."""
     with layout.hold(item) as held:
         try:
             local.start(item, dict(os.environ), held)

@@ -1,4 +1,4 @@
-"""What a backend is: all functions that are called on one. `local` and `slurm` are two."""
+"""The backend interface: all functions that are called on `local` and `slurm`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..state.status import Status
 class Backend(Protocol):
     """A module that runs jobs, and sweeps of jobs.
 
-    run: a job's, or a sweep's, run.json. folder: a job's folder; of a sweep, that of a round. held: the lock
-    of the folder, which what is started holds on to. backend: the folder's backend.json.
+    run: the run.json of a job or a sweep. folder: a job's folder, or the folder of a sweep's round. held:
+    the lock of the folder, which the started processes keep. backend: the folder's backend.json.
     """
 
     def check(self, run: RunRecord) -> None:
@@ -30,7 +30,7 @@ class Backend(Protocol):
         """The text of a round: these items, in ascending order, as many at a time as `at_once` says."""
 
     def at_once(self, run: RunRecord, requested: int | None) -> int | None:
-        """How many items of a sweep run at a time, if `requested` are; None where the scheduler decides."""
+        """Return how many items of a sweep run at a time if `requested`, or None if the scheduler decides."""
 
     def start(self, folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
         """Start the job in a folder; returns what there is to say about it, "" for nothing.
@@ -44,14 +44,14 @@ class Backend(Protocol):
     def recover(self, folder: Path) -> bool | None:
         """Whether what a folder holds was submitted after all, though no backend.json says so.
 
-        Where it was, backend.json is there afterwards. None: no one can say now.
+        If it was started, backend.json exists afterwards. None means unknown for now.
         """
 
     def status(self, folder: Path, backend: dict[str, Any]) -> Status:
         """The state of a job that has a backend.json, and had no end.json a moment ago."""
 
     def cancel(self, folder: Path, backend: dict[str, Any]) -> None:
-        """End a job. Raises BackendError where it cannot be reached; it then goes on."""
+        """Cancel a job. Raises BackendError if the backend cannot be reached; the job then continues."""
 
     def cancel_items(self, folder: Path, backend: dict[str, Any], items: list[int]) -> None:
         """End items of a round; raises as `cancel` does."""

@@ -1,8 +1,8 @@
 """The Slurm backend: sbatch to submit, and as few questions to the controller as can be.
 
-The job's folder says how a job ended as soon as its last rank has; Slurm is asked about jobs that have not
-ended (one squeue for all of a user's jobs, however many are watched), and about those that ended without
-writing it down. A controller that does not answer changes nothing: the last state stays, with its time.
+The job's folder records how a job ended as soon as its last rank has ended. Slurm is queried about jobs
+that have not ended (one squeue for all of a user's jobs, however many are watched), and about jobs that
+ended without recording it. If the controller does not answer, the last state is kept with its time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import batch_script
 
 SETTLE = 15.0  # seconds a shared file system may take to show what a node wrote
 
-GONE = "gone"  # what is said of an item that was cancelled while it waited
+GONE = "gone"  # the answer for an item that was cancelled while pending
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
@@ -66,14 +66,15 @@ def array(run: RunRecord, folder: Path, items: list[int], requested: int | None)
 def start(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
     """Submit the folder's job.sh; returns what there is to say about it. sbatch, too, holds the lock.
 
-    Raises Refused, with what sbatch said. Where no answer came, the job may be in the queue nevertheless:
-    its state is pending, and `recover` looks for it.
+    Raises Refused with sbatch's message. If there was no answer, the job may be in the queue nevertheless.
+    Its state is then pending, and `recover` looks for it.
     """
     return _submit(folder, env, held, JOB_LOG)
 
 
 def _submit(folder: Path, env: dict[str, str], held: BufferedWriter, log: str) -> str:
-    """sbatch the job.sh in a folder; `log`: where it prints to, in the folder and in Slurm's terms."""
+    """Submit the job.sh in a folder with sbatch. `log`: path of its output, relative to the folder and in
+    Slurm's notation."""
     pattern = str(folder).replace("%", "%%")  # Slurm fills in %j and the like, in folders' names too
     try:
         answer = client.ask(
@@ -97,14 +98,14 @@ def start_round(folder: Path, env: dict[str, str], held: BufferedWriter) -> str:
 
 
 def at_once(run: RunRecord, requested: int | None) -> int | None:
-    """How many items of a sweep run at a time: as requested; else Slurm decides, and this is None."""
+    """Return how many items of a sweep run at a time, as requested. None means that Slurm decides."""
     return requested
 
 
 def recover(folder: Path) -> bool | None:
     """Find the job of a folder whose submission was cut off before its number was written down.
 
-    None when Slurm does not answer, so that no one can say.
+    Return None if Slurm does not answer and the result is therefore unknown.
     """
     queue = _squeue()
     if queue is None:
@@ -123,7 +124,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     found, reason, partitions, _ = queue.get(backend["job_id"]) or (
         _forgotten(backend["job_id"]), "None", "", ""
     )  # fmt: skip
-    if final := ended(folder):  # it may have ended while Slurm was asked
+    if final := ended(folder):  # it may have ended during the query
         return final
     if found is None:
         return _last(folder)
@@ -134,7 +135,7 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
     began = (files.read_json(RunFolder(folder).rank(0)) or {}).get("started")
     if (
         found in WAITING and began and client.answered_at("queue") < began + 2
-    ):  # squeue was asked before it started
+    ):  # the job started after the squeue query
         found, row = "RUNNING", states.state("RUNNING")
     if (began and found in WAITING) or (
         row.ending in attempts.REQUEUED and attempts.expected(folder, client.answered_at("queue"))
@@ -147,12 +148,12 @@ def status(folder: Path, backend: dict[str, Any]) -> Status:
             row = dataclasses.replace(row, what=waits[0], step=waits[1])
         return _remember(folder, now, states.reason(reason, partitions) if found == "PENDING" else row, words)
     if row.ending == "" and not _settled(folder, backend):
-        return Status("running", "Its ranks have ended; what they wrote is awaited.", source="slurm")
+        return Status("running", "Its ranks have ended; waiting for their output.", source="slurm")
     return status_of_end(write_end(folder, row.ending or None))
 
 
 def cancel(folder: Path, backend: dict[str, Any]) -> None:
-    """scancel the job. Raises BackendError where that fails; the job then goes on as if never asked."""
+    """Cancel the job with scancel. Raises BackendError if that fails; the job then continues as before."""
     try:
         client.ask("scancel", backend["job_id"])
     except SlurmError as e:
@@ -182,7 +183,8 @@ def _note(folder: Path, job_id: str) -> None:
 
 
 def _squeue() -> dict[str, list[str]] | None:
-    """{job id: [state, reason, partitions, folder]} of the user's jobs; None if Slurm does not answer."""
+    """Return {job id: [state, reason, partitions, folder]} of the user's jobs, or None if Slurm does not
+    answer."""
 
     def ask() -> dict[str, list[str]] | None:
         answer = client.ask_or_none("squeue", "--me", "--array", "--noheader", "--format=%i|%T|%r|%P|%Z")
@@ -195,8 +197,8 @@ def _squeue() -> dict[str, list[str]] | None:
 def _forgotten(job_id: str) -> str | None:
     """Slurm's name for the state of a job that is no longer in the queue; one question serves for an array.
 
-    It is '' when Slurm knows no such job, and None when it does not answer. Of an item that was cancelled
-    while it waited Slurm keeps nothing, so that one which is missing in an array it knows is GONE.
+    It is '' if Slurm does not know the job, and None if Slurm does not answer. Slurm keeps no record of an
+    item that was cancelled while pending, so an item that is missing from a known array is GONE.
     """
     whole, _, task = job_id.partition("_")
     known = False

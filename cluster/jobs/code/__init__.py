@@ -1,1 +1,1 @@
-"""What makes a run the same run: the code, found and followed, and its key."""
+"""The identity of a run: its code, found and followed, and its cache key."""

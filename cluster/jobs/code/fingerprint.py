@@ -30,10 +30,11 @@ SKIP |= {"__dataclass_fields__", "__dataclass_params__", "__abstractmethods__", 
 class Closure:
     """A function with all of the notebook it refers to, found by walking from it.
 
-    `form` is a plain nested list that stands for it, the same in every process; `sources` the texts as
-    written, in the order found; `constants` the values of the other names it refers to; `cells` the whole
-    text of each notebook cell they came from, so that a traceback on a rank can show the line; `modules`
-    the names of the student's modules they came from; `texts` the modules that are imported as such.
+    `form` is a plain nested list that represents the function, the same in every process. `sources` are the
+    source texts as written, in the order of discovery. `constants` are the values of the other names it
+    refers to. `cells` are the complete source texts of the notebook cells they came from, which a rank
+    needs to show the line in a traceback. `modules` are the names of the student's modules they came from.
+    `texts` are the modules that are imported as such.
     """
 
     def __init__(self, *values: Any):
@@ -191,7 +192,8 @@ def is_keras(v: Any) -> bool:
 
 
 def numbered_names(config: Any) -> Any:
-    """A configuration in which each name stands as its number: Keras counts names on, `dense`, `dense_1`.
+    """Return a configuration with each name replaced by its number, since Keras counts names: `dense`,
+    `dense_1`.
 
     >>> numbered_names({"name": "dense_7", "inbound": ["dense_7"]})
     {'name': '<name 0>', 'inbound': ['<name 0>']}

@@ -1,4 +1,4 @@
-"""`doctor()`: what is there to run jobs with, what is missing, and who can mend it how.
+"""`doctor()`: what is available to run jobs, what is missing, and who can fix it in which way.
 
 This module looks at this machine (versions, MPI, the folder of runs), `slurm_checks` asks Slurm, and `trial`
 runs jobs that prove it.
@@ -59,11 +59,11 @@ def _python(report: Report) -> None:
     report.add("ok" if mpirun else "warn", "mpirun", mpirun or "not on PATH", *steps)
 
 
-_NO_GLOO = ("not built in", "Use controller='mpi'.", "Build Horovod anew: make setup asks for Gloo.")
+_NO_GLOO = ("not built in", "Use controller='mpi'.", "Rebuild Horovod. make setup includes Gloo.")
 _NO_MPI = (
     "not built in",
     "Use controller='gloo', the default.",
-    "Build Horovod anew where mpicxx is on PATH.",
+    "Rebuild Horovod with mpicxx on PATH.",
 )
 
 

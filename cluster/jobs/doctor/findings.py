@@ -1,4 +1,4 @@
-"""What the doctor found, item by item, and how it asks a command."""
+"""The doctor's findings, item by item, and its way to run a command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ NOT_SHARED = "On a cluster of several machines set CLUSTER_RUNS to a folder that
 
 @dataclass(frozen=True)
 class Item:
-    """One finding: `mark` is 'ok', 'warn' or 'bad'; what a student can do, and what an administrator can."""
+    """One finding. `mark` is 'ok', 'warn' or 'bad'. It has an action for the student, and one for the
+    administrator."""
 
     mark: str
     subject: str
@@ -36,7 +37,7 @@ class Item:
 
 @dataclass
 class Report:
-    """What `doctor` found, one `Item` after another; `ok` when none is bad."""
+    """The findings of `doctor`, one `Item` after another; `ok` if none is bad."""
 
     items: list[Item] = field(default_factory=list)
 
@@ -45,7 +46,7 @@ class Report:
         return all(i.mark != "bad" for i in self.items)
 
     def add(self, mark: str, subject: str, finding: str, student: str = "", administrator: str = "") -> None:
-        """Append an item. What is not well has a next step for both."""
+        """Append an item. Every problem has an action for the student and for the administrator."""
         self.items.append(Item(mark, subject, finding, student, administrator))
 
     def item(self, subject: str) -> Item:
@@ -93,7 +94,7 @@ def built() -> tuple[bool, bool]:
 
 
 def file_system(path: Path) -> str:
-    """The kind of file system a path lies on, such as 'nfs'; 'unknown' where no one can tell."""
+    """Return the kind of file system of a path, such as 'nfs', or 'unknown'."""
     good, kind = ask("stat", "--file-system", "--format=%T", str(path))
     return kind.strip() if good else "unknown"
 
@@ -103,7 +104,7 @@ def ask(
 ) -> tuple[bool, str]:
     """(whether it went well, what it printed, else the last line of its complaint) of a command.
 
-    It has client.ANSWER s. text: its input; stderr: return all that it printed, on stderr too.
+    It has client.ANSWER s. text: its input. stderr: return all output, including stderr.
     """
     try:
         done = subprocess.run(
@@ -123,5 +124,5 @@ def ask(
 
 
 def slurm_missing() -> str | None:
-    """Why Slurm cannot be used, or None; not from memory, as jobs have it."""
+    """Return why Slurm cannot be used, or None. The result is not cached, unlike for jobs."""
     return client.no_slurm(remembered=False)

@@ -1,6 +1,7 @@
 """`python -m cluster doctor --site`: the scripts of two examples, where each line comes from, and a trial.
 
-The trial is `sbatch --test-only`: Slurm checks the request and says when it would start; nothing is run.
+The trial is `sbatch --test-only`. Slurm checks the request and reports when it would start, but runs
+nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def check(**options: Any) -> tuple[str, bool]:
     for title, more in EXAMPLES.items():
         if more and not _has_gpus():
             parts.append(
-                f"{title}: not shown. Slurm lists no GPUs, and no site file says how to ask for them."
+                f"{title}: not shown. Slurm lists no GPUs, and no site file defines how to request them."
             )
             continue
         requested = {"ranks_per_node": 2, "time": "00:01:00", "name": "site-check"} | more | options
@@ -68,7 +69,7 @@ def check(**options: Any) -> tuple[str, bool]:
 
 
 def _trial(script: str, p: Plan) -> tuple[bool, str]:
-    """(whether Slurm accepts a script, what it says); with the variables that a submission has."""
+    """Return (whether Slurm accepts a script, its message), with the variables of a submission."""
     good, answer = ask(
         "sbatch", "--test-only", text=script, env=provenance.environment(p.options), stderr=True
     )
@@ -85,7 +86,7 @@ def _has_gpus() -> bool:
 
 
 def _files() -> str:
-    """The site files, in the order in which they are read."""
+    """Return the site files in the order they are read."""
     read = site.load().read
     rows = [f"  {'read' if str(p) in read else 'not there':9}  {p}" for p in site.places()]
     variables = ", ".join(f"${v}" for v in site.VARIABLES)

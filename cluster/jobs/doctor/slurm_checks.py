@@ -17,7 +17,7 @@ COMMANDS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo", "sacct")
 
 
 def look(report: Report) -> bool:
-    """Add what is to be said of Slurm; returns whether jobs can go there."""
+    """Add the findings about Slurm and return whether jobs can be submitted to it."""
     if not _commands(report) or not _configuration(report):
         return False
     _munge(report)
@@ -44,7 +44,7 @@ def _commands(report: Report) -> bool:
             "Jobs run on this machine, by the local backend. For a cluster, log in to its login machine."
         )
         administrator = (
-            "Install Slurm's client commands here; for one on this machine alone: sudo make slurm."
+            "Install Slurm's client commands here. For a Slurm on this machine only, run sudo make slurm."
         )
         report.add("warn", "Slurm", "no sbatch on PATH", student, administrator)
         return False
@@ -66,7 +66,7 @@ def _commands(report: Report) -> bool:
 
 
 def _configuration(report: Report) -> bool:
-    """Whether a cluster is known, so that a controller which is silent is a fault."""
+    """Return whether a cluster is configured, in which case a controller that does not answer is a fault."""
     found = client.conf()
     if found and not Path(found).is_file():
         student = "Unset SLURM_CONF, or set it to the path of the cluster's slurm.conf."
@@ -115,7 +115,7 @@ def _munge(report: Report) -> None:
 
 
 def _facts() -> dict[str, str]:
-    """What `scontrol show config` says, by name."""
+    """Return the output of `scontrol show config` by name."""
     _, answer = ask("scontrol", "show", "config")
     return {k.strip(): v.strip() for k, _, v in (x.partition("=") for x in answer.splitlines()) if v}
 
@@ -149,7 +149,7 @@ def _accounting(report: Report, facts: dict[str, str]) -> None:
 
 
 def _partitions(report: Report) -> dict[str, int]:
-    """Add an item for each partition; returns {node: number of its GPUs}."""
+    """Add an item for each partition and return {node: number of its GPUs}."""
     good, answer = ask("sinfo", "-h", "-o", "%P|%a|%l|%F|%G")
     rows = [r.split("|") for r in answer.splitlines() if r.count("|") == 4] if good else []
     if not rows:
@@ -198,7 +198,7 @@ def _gpus(report: Report, gpus: dict[str, int]) -> None:
 
 
 def _meeting(report: Report) -> None:
-    """How ranks find each other: PMIx for MPI, or Gloo, which needs nothing of Slurm."""
+    """Check how ranks find each other: PMIx for MPI, or Gloo, which needs nothing from Slurm."""
     good, answer = ask("srun", "--mpi=list", stderr=True)
     gloo, mpi = built()
     if good and "pmix" in answer:
@@ -218,13 +218,17 @@ def _memory(report: Report, facts: dict[str, str]) -> None:
     administrator = "TaskPlugin=task/cgroup, and ConstrainRAMSpace=yes in cgroup.conf."
     if not counted:
         student = "memory= is not counted: jobs on one node can take each other's."
-        step = "SelectTypeParameters=CR_Core_Memory, so that memory is handed out."
-        report.add("warn", "memory", "not handed out to jobs", student, step)
+        step = "SelectTypeParameters=CR_Core_Memory, to make memory a consumable resource."
+        report.add("warn", "memory", "not allocated to jobs", student, step)
     elif cgroup:
-        report.add("ok", "memory", "handed out, and limited by cgroup: the kernel ends what goes over")
+        report.add(
+            "ok",
+            "memory",
+            ("allocated, and limited by cgroup: the kernel kills processes that exceed the limit"),
+        )
     elif polled:
         student = "A task over its limit ends as FAILED, seconds later, not as OUT_OF_MEMORY."
-        report.add("warn", "memory", "handed out; looked at now and then", student, administrator)
+        report.add("warn", "memory", "allocated; checked periodically", student, administrator)
     else:
         student = "A job that takes too much can take its node down: ask for what you use."
-        report.add("warn", "memory", "handed out, but not limited", student, administrator)
+        report.add("warn", "memory", "allocated, but not limited", student, administrator)

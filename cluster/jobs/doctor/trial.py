@@ -33,7 +33,7 @@ def look(report: Report, slurm: bool) -> None:
 
 
 def probe(beside: str) -> dict[str, Any]:
-    """What a rank sees: the world, its machine, its packages, a file, its memory limit, the time."""
+    """Return what a rank sees: the world, its machine, its packages, a file, its memory limit, the time."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -92,7 +92,7 @@ def _two_ranks(report: Report, controller: str, slurm: bool) -> list[dict[str, A
             return [s | {"here": (at, time.time())} for s in seen]
         report.add("bad", subject, finding, ADMINISTRATOR, "The ranks did not meet: see the job's logs.")
     except JobError as e:
-        log = "See the job's folder: job.log, out-0.log; and whether nodes reach each other."
+        log = "See job.log and out-0.log in the job's folder, and check that nodes can reach each other."
         report.add("bad", subject, e.what.splitlines()[0], e.next_step or ADMINISTRATOR, log)
     except OSError as e:
         report.add(
@@ -111,7 +111,7 @@ def _nodes_up(report: Report) -> int:
 
 
 def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
-    """What the two ranks tell about their nodes: folder, packages, clocks, memory."""
+    """Report on the nodes of the two ranks: folder, packages, clocks, memory."""
     blind = sorted({s["host"] for s in seen if not s["sees"]})
     if blind:
         student = "Set CLUSTER_RUNS to a folder that all nodes see."
@@ -148,7 +148,8 @@ def _nodes(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def difference(spans: list[tuple[float, float]]) -> tuple[float, float]:
-    """(least, most) seconds by which clocks differ: each tells its span of time around one common moment.
+    """Return the (smallest, largest) difference between clocks in seconds; each rank reports its span of
+    time around one common moment.
 
     However late a rank looks at its clock, its span holds that moment, so `least` is never too much.
 
@@ -171,8 +172,8 @@ def _gpu(report: Report) -> None:
             words = f"a rank on {seen['host']} was given CUDA_VISIBLE_DEVICES={seen['gpus']}"
             report.add("ok", "GPU in a job", words)
         else:
-            step = "gres.conf: File= with the devices, or AutoDetect=nvml, so that Slurm names them."
-            words = "a rank that asked for one was not told which"
+            step = "gres.conf: File= with the devices, or AutoDetect=nvml, to let Slurm name them."
+            words = "a rank that requested one does not know which one it has"
             report.add("bad", "GPU in a job", words, ADMINISTRATOR, step)
     except JobError as e:
         report.add(

@@ -1,23 +1,23 @@
-"""Job folders on disk: made whole and then renamed into place, private, and checked before use.
+"""Job folders on disk: created atomically by renaming, private, and checked before use.
 
 A folder `runs/<name>-<key12>/` holds, in the order they appear (their paths: `run_folder`):
 
-    lock             held by whoever starts the job, then by its launcher: free means that no one does
-    run.json         what was asked, with what versions, on what machine, when, and how to make it again
+    lock             held by the process that starts the job, then by its launcher; free if neither runs
+    run.json         the request, versions, machine, time, and the command that repeats it
     code.py          the code as submitted, for people
     call.pkl         the function and its arguments, for the ranks only
-    job.sh           what is run; job.log what it said
+    job.sh           the executed script; job.log its output
     backend.json     who runs it: the launcher or the Slurm job id
     rank-R.json      each rank: host, start, end, exit code, signal, memory; error-R.json its exception
     location-R.json  since when rank R makes no progress, and where; stacks-R.txt the stacks of its threads
-    ready-R.json     when rank R called the function; timeline.json what Horovod did, where that was asked for
-    out-R.log        what rank R printed; metrics-R.jsonl what it logged; result-R.json and .npz its result
-    out-R.part-N     the end of what it printed, while that is more than its log may hold, and
+    ready-R.json     when rank R called the function; timeline.json Horovod's operations, if requested
+    out-R.log        rank R's output; metrics-R.jsonl its metrics; result-R.json and .npz its result
+    out-R.part-N     the end of its output while that is larger than its log may be, and
     out-R.joining-N  the same while it is appended to the log (see `rank_log`)
-    interrupted.json when Slurm was first seen to have ended it, and to be about to start it again
-    cancel.json      someone asked for its end
-    end.json         how it ended, once and for all, with the hashes of the results
-    attempts/N/      what an earlier attempt of the run left, where it was interrupted and went on
+    interrupted.json when Slurm was first seen to have stopped it and to be about to restart it
+    cancel.json      a request to cancel it
+    end.json         how it ended, written once, with the hashes of the results
+    attempts/N/      files of an earlier, interrupted attempt of the run
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from .run_folder import RUN_JSON, RunFolder
 
 
 def root(folder: str | os.PathLike | None = None) -> Path:
-    """Where job folders lie: the argument, or $CLUSTER_RUNS, or `runs` under the current directory.
+    """Return the folder that contains the job folders: the argument, $CLUSTER_RUNS, or `runs` under the
+    current directory.
 
-    Where that is a relative path, which can neither be read nor made here, as beside lectures that a course
-    server has for reading only: `runs` at home.
+    If that is a relative path that can neither be read nor made here, because the folder is read-only like
+    the lectures of a course server, it is `runs` in the home directory.
     """
     named = Path(folder or settings.text("CLUSTER_RUNS") or "runs").expanduser()
     chosen = named.absolute()
@@ -55,7 +56,7 @@ def root(folder: str | os.PathLike | None = None) -> Path:
 
 
 def slug(name: str) -> str:
-    """A name as it may stand in a path or a script: letters, digits, dot, dash and underscore.
+    """Convert a name for use in a path or a script, with letters, digits, dot, dash and underscore.
 
     >>> slug("my net; rm -rf /")
     'my-net-rm-rf'
@@ -97,7 +98,8 @@ def name(title: str, key: str) -> str:
 def create(
     runs: Path, title: str, key: str, contents: dict[str, str | bytes]
 ) -> tuple[Path, BufferedWriter | None]:
-    """(folder, its lock): all files appear at once, with the lock held; or another was first, and None."""
+    """Return (folder, its lock). All files appear at once, with the lock held. The lock is None if another
+    process was first."""
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = runs / name(title, key)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=runs))  # mkdtemp makes it 0700
@@ -124,7 +126,8 @@ def write_private(path: Path, content: str | bytes) -> None:
 def hold(folder: Path) -> BufferedWriter:
     """The lock of a folder, held until the file returned, and each copy of it, is closed.
 
-    It is handed on to the launcher or to sbatch, which hold it after this process: so it is no context.
+    It is passed on to the launcher or to sbatch, which hold it longer than this process, so it is not a
+    context manager.
     """
     return files.hold(RunFolder(folder).lock)
 
@@ -132,7 +135,7 @@ def hold(folder: Path) -> BufferedWriter:
 def held(folder: Path) -> bool:
     """Whether a process lives that starts or runs what is in this folder.
 
-    On a file system without locks no one can say: it is False, and Slurm is asked.
+    On a file system without locks this is unknown. It is then False, and Slurm is queried.
     """
     return files.is_held(RunFolder(folder).lock)
 

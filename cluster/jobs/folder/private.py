@@ -1,7 +1,7 @@
-"""Whose folders are believed: those that no other user can have written to.
+"""Trusted folders: those that no other user can have written to.
 
-A run's folder holds code that ranks execute and results that are taken for true. On a machine of many users
-somebody else may have made a folder of that name, or a link in its place, before.
+A run's folder holds code that ranks execute and results that are taken for true. On a shared machine,
+another user may have created a folder or a link with that name before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import NotYours, OptionValueError
 
 def check(folder: Path) -> Path:
     """A job's folder, if only its user (or root) can have put anything into it; raises NotYours otherwise."""
-    _owner(os.lstat(folder), folder)  # of a link: who made it
+    _owner(os.lstat(folder), folder)  # of a link: its owner
     _contents(os.stat(folder), folder)
     above = folder.parent
     mode = os.stat(above).st_mode
@@ -35,9 +35,9 @@ def check(folder: Path) -> Path:
 def check_runs(runs: Path) -> Path:
     """A folder of runs, if no other user can put runs into it or exchange them; it need not be there yet.
 
-    Raises NotYours, or OptionValueError for a path that Slurm cannot take. A folder above it that all can
-    write to without the sticky bit is refused, too, unless the current directory lies in it: who can exchange
-    the folder one works in needs no run for it.
+    Raises NotYours, or OptionValueError for a path that Slurm cannot take. A world-writable folder above it
+    without the sticky bit is refused, too, unless it contains the current directory: users who can replace
+    the working folder could do harm without a run.
     """
     if not str(runs).isprintable() or "\\" in str(runs):
         raise OptionValueError(
@@ -46,7 +46,7 @@ def check_runs(runs: Path) -> Path:
         )
     if not os.path.lexists(runs):
         return runs
-    yours = f"Set CLUSTER_RUNS to a folder of your own, for example {Path.home() / 'runs'}"
+    yours = f"Set CLUSTER_RUNS to a folder that only you can write to, for example {Path.home() / 'runs'}"
     owners = [os.lstat(runs).st_uid] + [os.stat(runs).st_uid] * runs.exists()
     if stranger := next((uid for uid in owners if uid not in (os.getuid(), 0)), None):
         raise NotYours(f"The folder of runs {runs} belongs to {_user(stranger)}, not to you.", f"{yours}.")
@@ -58,7 +58,7 @@ def check_runs(runs: Path) -> Path:
         mode = os.stat(above).st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
             raise NotYours(
-                f"All users can exchange what is in {above}, so also the runs in {runs}.", f"{yours}."
+                f"{above} is world-writable, so any user can replace the runs in {runs}.", f"{yours}."
             )
     return runs
 
@@ -73,7 +73,7 @@ def load(folder: Path, name: str) -> bytes:
 def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
     """A file in a job's folder, if only this user can write to folder and file; raises NotYours.
 
-    What is checked is what is read: neither can be exchanged in between.
+    The folder that is checked is the folder that is read; it cannot be replaced in between.
     """
     at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -86,7 +86,8 @@ def opened(folder: Path, name: str) -> Iterator[BufferedReader]:
 
 
 def writers(s: os.stat_result) -> str:
-    """Who besides the owner can write, in words; "" for no one. A group of the owner alone does not count."""
+    """Describe who besides the owner can write; "" if no one can. A group of the owner alone does not
+    count."""
     if s.st_mode & stat.S_IWOTH:
         return "Every user"
     return f"The group {_group(s.st_gid)}" if s.st_mode & stat.S_IWGRP and not _alone(s) else ""

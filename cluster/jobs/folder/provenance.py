@@ -1,4 +1,5 @@
-"""What a run records besides its code: versions, machine, how to make it again. Nothing secret."""
+"""Provenance of a run besides its code: versions, machine, the command that repeats it. It contains no
+secrets."""
 
 from __future__ import annotations
 
@@ -79,12 +80,12 @@ def variables(threads: str) -> dict[str, str]:
 
 
 def command(name: str, arguments: dict[str, Any], options: dict[str, Any]) -> str:
-    """The call of submit that makes the run again; `options` as they are once checked."""
+    """Return the call of submit that repeats the run; `options` are the checked options."""
     return f"submit({', '.join([name, *keywords(arguments, options)])})"
 
 
 def keywords(arguments: dict[str, Any], options: dict[str, Any]) -> list[str]:
-    """['epochs=3', 'nodes=2']: the arguments, and those of the options that are not as they usually are."""
+    """Return ['epochs=3', 'nodes=2']: the arguments, and the options that differ from their defaults."""
     from cluster.slurm.words import clock
 
     from ..options import check_options

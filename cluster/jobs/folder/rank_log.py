@@ -1,12 +1,12 @@
-"""What a rank prints, on disk: all of it up to a cap, and of more the beginning and the end.
+"""The output of a rank on disk: all of it up to a cap, beyond that the beginning and the end.
 
-`out-R.log` takes half of the cap. What follows goes to parts of a quarter each, `out-R.part-1` and so on, of
-which the newest two stay; when the rank ends they are joined to the log, behind a line that says how much is
-missing. So the disk holds no more than the cap (half of it again while they are joined), the memory a chunk,
-and a rank that prints for ever neither waits nor is killed.
+`out-R.log` takes half of the cap. Further output goes to parts of a quarter each, `out-R.part-1` and so on.
+The newest two are kept. When the rank ends they are joined to the log, after a line with the number of
+missing bytes. The disk usage is at most the cap (1.5 times the cap while parts are joined), the memory
+usage is a chunk, and a rank that prints without end neither blocks nor is killed.
 
-To be joined the parts are renamed, `out-R.joining-1` and so on: while there is one of the first name, the log
-is as long as it was before the parts, and who follows the output can tell the one from the other.
+Before they are joined the parts are renamed, `out-R.joining-1` and so on. While the first of these exists,
+the log is as long as it was before the parts, so a follower can distinguish the two.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ..options import size
 TEXT = 2**16  # characters that are kept of an error's message
 CHUNK = 2**16  # bytes read at once
 PIPE = 2**20  # bytes, the most that a pipe holds
-STEPS = 8  # files that a follower reads at a time: all there are, also of a rank that prints for ever
-LINE = 4096  # bytes in which a line's end is looked for
+STEPS = 8  # files that a follower reads at a time: all that exist, even of a rank that prints without end
+LINE = 4096  # bytes searched for the end of a line
 
 PART = re.compile(r"\.(part|joining)-\d+")
 CUT = re.compile(rb"\n--- (\d+) bytes are cut out here: .* (\d+) bytes at most \(max_output\)\n")
@@ -79,13 +79,13 @@ class Log:
 def attend(child: int, pipe: int, log: Log) -> tuple[int, Any]:
     """Write what a child prints into the log until it ends; returns (status, usage) of `os.wait4`.
 
-    Processes that the child leaves behind may hold the pipe open: what they print later is not waited for.
+    Processes left behind by the child may keep the pipe open; their later output is ignored.
     """
     told, tell = os.pipe()
     for fd in (told, tell):
         os.set_blocking(fd, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # each signal ends the waiting below
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)  # each signal interrupts the wait below
     events = select.poll()
     events.register(pipe, select.POLLIN)
     events.register(told, select.POLLIN)
@@ -126,17 +126,17 @@ def end(path: Path) -> bytes:
 class Follower:
     """A rank's log as it grows: each `new_bytes()` returns what was printed since the last one.
 
-    path: the log's; it may be set anew where the folder was moved.
+    path: path of the log. It may be set again if the folder was moved.
     """
 
     def __init__(self, path: Path):
         self.path = path
         self._part, self._at = 0, 0  # the file that is read (0: the log), and how many bytes of it were
         self._head = 0  # bytes of the log before the first part
-        self._before = 0  # bytes printed between the head and the part that is read
+        self._before = 0  # bytes printed between the beginning and the part that is read
 
     def new_bytes(self) -> bytes:
-        """What is new; what was cut out before it could be read is replaced by a line that says so."""
+        """Return the new output; a line replaces what was cut out before it could be read."""
         found = []
         for _ in range(STEPS):
             new, more = self._log() if self._part == 0 else self._in_part()
@@ -190,7 +190,7 @@ class Follower:
         return _cut(lost, quarter), True
 
     def _joined(self) -> bytes:
-        """Go on in the log, to which the parts are joined; returns what is to be said of missing bytes."""
+        """Continue in the log with the joined parts, and return the line about missing bytes."""
         notice = CUT.match(_bytes(self.path, self._head, 1024))
         missing, quarter, at = (int(notice[1]), int(notice[2]) // 4, notice.end()) if notice else (0, 0, 0)
         unseen = missing - self._before - self._at
@@ -219,7 +219,7 @@ def clip(text: str) -> str:
 
 
 def _rest(path: Path) -> Iterator[bytes]:
-    """What follows the log itself: how much is missing, and the parts."""
+    """Return what follows the log itself: the number of missing bytes, and the parts."""
     parts = _parts(path)
     start = 0
     if parts and (before := _number(parts[0]) - 1):
@@ -235,12 +235,12 @@ def _rest(path: Path) -> Iterator[bytes]:
 
 
 def _line(text: bytes) -> int:
-    """Where the first whole line of a part begins, where lines are lines."""
+    """Return the start of the first complete line of a part, if there are lines."""
     return text[:LINE].find(b"\n") + 1
 
 
 def _cut(lost: int, quarter: int) -> bytes:
-    """What is said in the place of bytes that are missing; CUT finds it."""
+    """Return the line that replaces missing bytes; CUT matches it."""
     return (
         f"\n--- {lost} bytes are cut out here: of what a rank prints, the beginning "
         f"and the end are kept, {4 * quarter} bytes at most (max_output)\n"

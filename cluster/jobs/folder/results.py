@@ -42,7 +42,8 @@ def save(folder: Path, rank: int, value: Any) -> None:
 
 
 def load(folder: Path, rank: int, expected: dict[str, str] | None = None) -> Any:
-    """A rank's result. `expected`: the hashes written when the run ended; Damaged if they differ."""
+    """Return a rank's result. `expected`: the hashes written when the run ended. Raises Damaged if they
+    differ."""
     text = RunFolder(folder).result(rank)
     if expected is not None:
         check(folder, f"{text.stem}.", expected)
@@ -73,7 +74,8 @@ def check(folder: Path, start: str, expected: dict[str, str]) -> None:
 
 
 def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
-    """A value as JSON knows it; its arrays go to `arrays`. Raises ResultError, which says where it is."""
+    """Convert a value to JSON types; its arrays go to `arrays`. Raises ResultError with the location in the
+    value."""
     if v is None or type(v) in (bool, int, float, str):
         return v
     if type(v) is list:
@@ -83,7 +85,7 @@ def pack(v: Any, where: str, arrays: dict[str, Any]) -> Any:
     if type(v) is dict:
         for k in v:
             if type(k) not in (str, int, float, bool):
-                raise _refuse(f"a key of {where}", k)
+                raise _refuse(f"the dictionary key {where}", k)
         pairs = [(k, pack(x, f"{where}[{k!r}]", arrays)) for k, x in v.items()]
         plain = all(type(k) is str and not k.startswith("__") for k in v)
         return dict(pairs) if plain else {"__dict__": pairs}

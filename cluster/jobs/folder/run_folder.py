@@ -1,4 +1,4 @@
-"""The names of what lies in a run's folder; `layout` and `sweeps` say in what order it appears there."""
+"""File names in a run's folder; `layout` and `sweeps` describe in which order the files appear."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, NotRequired, TypedDict
 
 from cluster.system import files
 
-# What a submission writes, by name.
+# Names of the files written by a submission.
 RUN_JSON, CODE, CALL, SCRIPT = "run.json", "code.py", "call.pkl", "job.sh"
 LOCK, JOB_LOG, METRICS = "lock", "job.log", "metrics-"  # METRICS: how the names of all ranks' begin
 
 ROUND = "round-"
 
-# What an attempt left and would mislead the next one.
+# Files of an attempt that would mislead the next one.
 LEFT: tuple[str, ...] = ("rank-*.json", "error-*.json", "result-*", "rendezvous-*.json", "ready-*.json")
 LEFT += ("timeline.json", "seen.json", "cancel.json", "interrupted.json", "location-*.json", "stacks*")
 
@@ -29,7 +29,7 @@ class RunRecord(TypedDict):
     name: str
     target: str
     arguments: dict[str, str]
-    command: str  # the call that makes the run again
+    command: str  # the call that repeats the run
     options: dict[str, Any]
     env: list[str]  # the names of the environment variables that were given
     ranks: int
@@ -51,19 +51,19 @@ class RunRecord(TypedDict):
 class RunFolder:
     """The folder of a run, and the paths of the files in it, whether they are there or not.
 
-    A sweep's folder, and that of each of its rounds, have some of them, too.
+    A sweep's folder, and the folder of each of its rounds, contain some of these files, too.
     """
 
     path: Path
 
     @property
     def lock(self) -> Path:
-        """Held by whoever starts the run, then by its launcher."""
+        """The lock, held by the process that starts the run, then by its launcher."""
         return self.path / LOCK
 
     @property
     def run_json(self) -> Path:
-        """What was asked: the record of the submission."""
+        """The record of the submission."""
         return self.path / RUN_JSON
 
     def read_run(self) -> RunRecord:
@@ -82,17 +82,17 @@ class RunFolder:
 
     @property
     def script(self) -> Path:
-        """What is run, as a shell script."""
+        """The executed shell script."""
         return self.path / SCRIPT
 
     @property
     def job_log(self) -> Path:
-        """What the script, or what starts the ranks, printed."""
+        """The output of the script, or of the process that starts the ranks."""
         return self.path / JOB_LOG
 
     @property
     def backend(self) -> Path:
-        """Who runs it: the launcher, or Slurm's number of the job."""
+        """The process that runs it: the launcher, or Slurm's job id."""
         return self.path / "backend.json"
 
     @property
@@ -102,7 +102,7 @@ class RunFolder:
 
     @property
     def interrupted(self) -> Path:
-        """When Slurm was first seen to be about to start it again."""
+        """The time when Slurm was first seen to be about to restart it."""
         return self.path / "interrupted.json"
 
     @property
@@ -112,12 +112,12 @@ class RunFolder:
 
     @property
     def end(self) -> Path:
-        """How it ended, once and for all."""
+        """How the run ended, written once."""
         return self.path / "end.json"
 
     @property
     def timeline(self) -> Path:
-        """What Horovod did, where that is recorded."""
+        """Horovod's recorded timeline, if there is one."""
         return self.path / "timeline.json"
 
     def rank(self, rank: int) -> Path:
@@ -125,11 +125,11 @@ class RunFolder:
         return self.path / f"rank-{rank}.json"
 
     def ready(self, rank: int) -> Path:
-        """When a rank called the function."""
+        """The time when a rank called the function."""
         return self.path / f"ready-{rank}.json"
 
     def location(self, rank: int) -> Path:
-        """Where a rank stands that makes no progress, and since when (see `state.waiting.Location`)."""
+        """The location of a rank that makes no progress, and since when (see `state.waiting.Location`)."""
         return self.path / f"location-{rank}.json"
 
     def stacks(self, rank: int) -> Path:
@@ -138,7 +138,7 @@ class RunFolder:
 
     @property
     def stacks_request(self) -> Path:
-        """Its modification time says when all ranks were asked for their stacks."""
+        """Its modification time is when stacks were requested from all ranks."""
         return self.path / "stacks.request"
 
     def error(self, rank: int) -> Path:
@@ -146,15 +146,15 @@ class RunFolder:
         return self.path / f"error-{rank}.json"
 
     def log(self, rank: int | str) -> Path:
-        """What a rank printed."""
+        """The output of a rank."""
         return self.path / f"out-{rank}.log"
 
     def metrics(self, rank: int) -> Path:
-        """What a rank logged, a line of JSON each time."""
+        """The metrics logged by a rank, one JSON object per line."""
         return self.path / f"{METRICS}{rank}.jsonl"
 
     def result(self, rank: int) -> Path:
-        """What a rank returned, but for the arrays."""
+        """The value returned by a rank, without its arrays."""
         return self.path / f"result-{rank}.json"
 
     def arrays(self, rank: int) -> Path:
@@ -166,7 +166,7 @@ class RunFolder:
         return self.path / f"rendezvous-{attempt}.json"
 
     def attempt(self, number: int) -> Path:
-        """What an earlier attempt of the run left."""
+        """The files of an earlier attempt of the run."""
         return self.path / "attempts" / str(number)
 
     def attempts(self) -> list[Path]:
@@ -186,7 +186,7 @@ class RunFolder:
         return sorted(p for pattern in ("result-*", f"{METRICS}*", CODE) for p in self.path.glob(pattern))
 
     def left_behind(self) -> list[Path]:
-        """What an attempt left and would mislead the next one."""
+        """Return the files of an attempt that would mislead the next one."""
         return [p for pattern in LEFT for p in sorted(self.path.glob(pattern))]
 
     # Of a sweep's folder, and of its rounds'.
@@ -214,6 +214,6 @@ class RunFolder:
         return self.path / str(number)
 
     def items(self) -> dict[int, Path]:
-        """Of a round: {item: its folder}, in their order."""
+        """For a round, return {item: its folder} in order."""
         found = self.path.iterdir() if self.path.is_dir() else ()
         return dict(sorted((int(p.name), p) for p in found if p.name.isdigit()))

@@ -17,7 +17,7 @@ from ..errors import Damaged, NotYours
 from . import private, sweeps
 from .run_folder import RunFolder
 
-LEAST = 2**20  # bytes from which on an array is stored by itself
+LEAST = 2**20  # bytes of the smallest array that is stored separately
 
 
 Stored = tuple[str, int]  # what call.pkl says about an array: the sha256 of its bytes, their number

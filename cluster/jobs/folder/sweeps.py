@@ -1,15 +1,15 @@
 """Sweeps on disk: `runs/<name>-<key12>/round-R/I/` is the job folder of item I, run in round R.
 
-    run.json         of the sweep: what was asked, the items, and the key of each item's run
+    run.json         of the sweep: the request, the items, and the cache key of each item's run
     shared/          large arrays that are sent with the items, each once, named by its content
-    lock             held by whoever submits a round, then by what starts its items on this machine
-    round-R/         one submission, made whole and renamed into place
-        job.sh       what is run: the script of the Slurm array; job.log what the local queue said
-        backend.json who runs it: the queue on this machine, or the number of the Slurm array
+    lock             held by the process that submits a round, then by the queue on this machine
+    round-R/         one submission, created completely and then renamed
+        job.sh       the executed script of the Slurm array; job.log the output of the local queue
+        backend.json what runs it: the queue on this machine, or the id of the Slurm array
         I/           a job folder like any other, of each item of this round
 
-The first round holds all items. A later one holds those that run again, and of each item the newest counts.
-Equal items are one run: the first of them has the folder.
+The first round contains all items. A later one contains those that are rerun, and the newest of each item
+counts. Equal items are one run, and the first of them has the folder.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .run_folder import ROUND, RunFolder
 
 
 def is_item(folder: Path) -> bool:
-    """Whether a job folder is that of an item of a sweep."""
+    """Return whether a job folder belongs to an item of a sweep."""
     return folder.name.isdigit() and folder.parent.name.startswith(ROUND)
 
 
@@ -33,7 +33,7 @@ def sweep_of(folder: Path) -> Path:
 
 
 def backend(folder: Path) -> dict[str, Any] | None:
-    """Who runs a job: its own backend.json, or for an item that of its round."""
+    """Return what runs a job: its own backend.json, or for an item the backend.json of its round."""
     found = files.read_json(RunFolder(folder).backend)
     if found is None and is_item(folder):
         found = files.read_json(RunFolder(folder.parent).backend)

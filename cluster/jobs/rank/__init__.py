@@ -1,1 +1,1 @@
-"""What runs on the nodes, once for each rank."""
+"""Code that runs on the nodes, once for each rank."""

@@ -1,9 +1,9 @@
 """Horovod's own timeline of a job, asked for with `submit(..., timeline=True)`: what each rank did when.
 
-Rank 0 alone writes it. For each tensor it holds when a rank said that it was ready, when all were, and how
-long the operation then took on rank 0. Where Horovod remembers former answers it leaves out who was ready, so
-its cache is switched off. A thread writes the file without ever sleeping, so that recording takes a core and
-makes steps slower: it is not the default.
+Rank 0 alone writes it. For each tensor it contains when each rank was ready, when all were ready, and how
+long the operation then took on rank 0. When Horovod reuses cached responses it leaves out which rank was
+ready, so its cache is disabled. A thread writes the file without ever sleeping. Recording therefore takes a
+core and makes steps slower, and is not the default.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ MOST = 128 * 2**20  # bytes of the file that are read
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """What makes Horovod record; the same on all ranks, though only rank 0 writes."""
+    """Return the variables that make Horovod record; they are the same on all ranks, though only rank 0
+    writes."""
     return {"HOROVOD_TIMELINE": str(RunFolder(folder).timeline), "HOROVOD_CACHE_CAPACITY": "0"}
 
 
@@ -28,7 +29,8 @@ def variables(folder: Path) -> dict[str, str]:
 class Exchange:
     """Tensors that were reduced (gathered, sent) together; times are Unix seconds on rank 0's clock.
 
-    ready: {rank: when the last of its tensors was handed over}; all_ready: when the slowest rank's was.
+    ready: {rank: when its last tensor was submitted}. all_ready: when the last tensor of the slowest rank
+    was submitted.
     transfers: [(start, end)] of the operations themselves, in order and without overlap.
     """
 
@@ -41,8 +43,8 @@ class Exchange:
     def spans(self, rank: int) -> Iterator[tuple[str, float, float]]:
         """(what, start, end) of what a rank does from when it has nothing left to hand over until the end.
 
-        'waiting' is for slower ranks; 'communicating' is the operation, with what leads from one to the
-        other. What is transferred while the rank still computes is hidden behind that, and not counted here.
+        'waiting' is for slower ranks. 'communicating' is the operation, including the transition to it.
+        Transfers that overlap with computation are hidden and not counted here.
         """
         at = min(self.ready.get(rank, self.all_ready), self.end)
         for begin, finish in self.transfers:

@@ -1,8 +1,7 @@
-"""What runs on each rank, on every backend: `python -m cluster.jobs.rank.main FOLDER`.
+"""The process of each rank, on every backend: `python -m cluster.jobs.rank.main FOLDER`.
 
-The process forks at once. The child does the work; the parent writes down what it prints, passes signals on
-and records how it ended, so that the run knows each rank's exit code, signal and memory without asking any
-scheduler.
+The process forks at once. The child does the work. The parent records its output, forwards signals and
+records how it ended, so the run knows each rank's exit code, signal and memory without a scheduler.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from ..folder.run_folder import CALL, RUN_JSON, RunFolder
 from ..state import attempts
 from . import horovod_trace, on_end, rendezvous, stacks
 
-# What TensorFlow adds to the message of an exception.
+# TensorFlow's additions to the message of an exception.
 GRAPH = re.compile(
     r"Graph execution error:\s+Detected at node \S+ defined at \(most recent call last\):\n"
     r"(?:\s*(?:File \".*|<stack traces unavailable>)\n)*\s*"
@@ -74,7 +73,7 @@ def main(folder: Path) -> int:
     watch = stacks.Watch(folder, here.rank, here.size, child)
 
     def pass_on(number: int, _: Any) -> None:
-        if number != signal.SIGUSR2:  # the warning before a time limit, after which the rank continues
+        if number != signal.SIGUSR2:  # the warning before a time limit, which does not end the rank
             watch.stop()
         _pass_on(child, number)
 

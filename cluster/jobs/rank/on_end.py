@@ -1,7 +1,7 @@
 """`python -m cluster.jobs.rank.on_end FOLDER`: the last line of a batch script writes how its ranks ended.
 
-It is silent when Slurm itself ended the job, for then Slurm knows better (see `slurm.status`). Where all went
-well, the last rank has written it already.
+It is silent if Slurm itself ended the job, because Slurm has better information (see `slurm.status`). If
+the job succeeded, the last rank has already written it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,10 @@ def main(folder: Path) -> int:
     if RunFolder(folder).cancel.exists():
         return 1
     if int(os.environ["SLURM_RESTART_COUNT"]) >= attempts.LIMIT:
-        print(f"Interrupted {attempts.LIMIT} times: not tried again. Submit it once more, and it goes on.")
+        print(
+            f"Interrupted {attempts.LIMIT} times, so it is not requeued any more. Submit it again to "
+            "resume it."
+        )
         status.write_end(folder)
         return 1
     attempts.keep(folder, attempts.current() - 1, RunFolder(folder).end)

@@ -1,4 +1,4 @@
-"""Where this rank stands among the others, and how Horovod's Gloo controller finds them.
+"""The position of this rank among the others, and how Horovod's Gloo controller finds them.
 
 Gloo needs no MPI and no ssh: rank 0 serves a small key-value store for as long as Horovod starts, writes
 its address into the job's folder, and every rank puts it into its environment. The store has no
@@ -29,7 +29,8 @@ PATIENCE = 120  # seconds until a rank gives up on the others
 
 @dataclass(frozen=True)
 class Position:
-    """Where a rank stands: `layout` is the number of ranks on each node; `attempt` tells restarts apart."""
+    """The position of a rank. `layout` is the number of ranks on each node; `attempt` distinguishes
+    restarts."""
 
     rank: int
     layout: tuple[int, ...]
@@ -48,7 +49,7 @@ class Position:
         return self.rank - sum(self.layout[: self.node])
 
     def horovod(self) -> dict[str, str]:
-        """The variables in which Horovod's Gloo controller expects that."""
+        """Return the environment variables for Horovod's Gloo controller."""
         peers = [n for n, tasks in enumerate(self.layout) if tasks > self.local_rank]
         values = {
             "RANK": self.rank,
@@ -63,7 +64,7 @@ class Position:
 
 
 def position(env: Mapping[str, str]) -> Position:
-    """This rank's position, from the variables of whoever started it (CLUSTER_LAUNCHER says who)."""
+    """Return this rank's position, from the variables of its launcher (named by CLUSTER_LAUNCHER)."""
     launcher = settings.required("CLUSTER_LAUNCHER", env)
     if launcher == "slurm":
         layout = expand(env.get("SLURM_STEP_TASKS_PER_NODE") or env["SLURM_TASKS_PER_NODE"])
@@ -78,8 +79,9 @@ def position(env: Mapping[str, str]) -> Position:
 def meet(folder: Path, here: Position, keep: set[str]) -> Callable[[], None]:
     """Set up Gloo's variables, except those in `keep`, and return what stops the store on rank 0.
 
-    A single rank has no one to meet and needs no store. It does need the variables: where Horovod has MPI,
-    too, it would start that on seeing Slurm's, and MPI ends a process that was not started for it.
+    A single rank has no peers and needs no store. It does need the variables: if Horovod was built with
+    MPI, too, it would start MPI on seeing Slurm's variables, and MPI aborts a process that it has not
+    launched.
     """
     values = {
         "HOROVOD_CONTROLLER": "gloo",
@@ -103,9 +105,9 @@ def start_horovod(ranks: int) -> list[int]:
 
     Returns the kernel's numbers of the threads that Horovod, Gloo and MPI have started to communicate.
 
-    A rank that sees several GPUs takes its own before it computes; otherwise all ranks of a node would use
-    the first, and TensorFlow would take the memory of all. Raises LaunchFailed if two ranks share a GPU and
-    Horovod reduces by NCCL, which would stop with "invalid usage" or wait for ever.
+    A rank that sees several GPUs selects its own before it computes. Otherwise all ranks of a node would
+    use the first one, and TensorFlow would allocate the memory of all. Raises LaunchFailed if two ranks
+    share a GPU and Horovod reduces by NCCL, which would fail with "invalid usage" or hang.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -158,7 +160,7 @@ def gpu_id(number: int) -> str:
         failed = (
             cuda.cuInit(0)
             or cuda.cuDeviceGet(ctypes.byref(device), number)
-            or cuda.cuDeviceGetUuid_v2(uuid, device)  # of the MIG instance, where there is one
+            or cuda.cuDeviceGetUuid_v2(uuid, device)  # of the MIG instance, if there is one
         )
     except (OSError, AttributeError):  # no driver, or one older than CUDA 11.4
         return ""
@@ -166,7 +168,7 @@ def gpu_id(number: int) -> str:
 
 
 def _refuse_shared(ids: Sequence[str]) -> None:
-    """Raise LaunchFailed if two ranks have the same GPU; ids: of the rank's GPU each, '' if unknown."""
+    """Raise LaunchFailed if two ranks have the same GPU. ids: the GPU of each rank, '' if unknown."""
     for gpu in dict.fromkeys(filter(None, ids)):
         ranks = [str(rank) for rank, other in enumerate(ids) if other == gpu]
         if len(ranks) > 1:
@@ -202,7 +204,8 @@ def _serve(file: Path, here: Position) -> Callable[[], None]:
             break
     if server is None:
         raise LaunchFailed(
-            f"Rank 0 can listen on none of {_addresses()}.", "Set CLUSTER_ADDRESS to one of its own."
+            f"Rank 0 can listen on none of {_addresses()}.",
+            ("Set CLUSTER_ADDRESS to one of this node's addresses."),
         )
     server.daemon_threads = True
     hosts = ",".join(f"node{n}:{tasks}" for n, tasks in enumerate(here.layout))

@@ -1,11 +1,11 @@
-"""Where a rank stands when it makes no progress: its Python stack, and since when it has waited.
+"""The location of a rank that makes no progress: its Python stack, and since when it has waited.
 
-The rank registers a signal at which it writes its stack (`register`). Its parent process looks once a second
-(`Watch.look`): a rank that neither prints, logs nor computes for `QUIET` seconds writes its stack, which
-stays in `stacks-R.txt`. So does a rank that uses a core in silence: it may wait in a collective and look for
-messages all the time. A summary is in `location-R.json` for as long as it makes no progress; ranks that
-compute while others wait write theirs, too. A request file in the run's folder asks all ranks for their
-stacks, so this needs no signal from another machine.
+The rank registers a signal handler that writes its stack (`register`). Its parent process checks once per
+second (`Watch.look`). If a rank neither prints, logs nor computes for `QUIET` seconds, its stack is written
+to `stacks-R.txt` and kept there. So is the stack of a rank that uses a core without output, because it may
+be polling for messages in a collective. A summary is in `location-R.json` for as long as it makes no
+progress; ranks that compute while others wait write theirs, too. A request file in the run's folder
+requests the stacks of all ranks, so this needs no signal from another machine.
 """
 
 from __future__ import annotations
@@ -65,17 +65,18 @@ class Watch:
         self._threads: list[int] | None = None  # those that communicate, once the rank has named them
         self._asked = 0.0  # when the rank was last asked for its stack
         self._pending = False  # whether what it then wrote has not been read yet
-        self._collective: list[Frame] = []  # in which it was then
+        self._collective: list[Frame] = []  # its collective operation at that time
         self._switches = 0
         self._noted: Location | None = None
         self._stopped = False
 
     def stop(self) -> None:
-        """Keep what is written: from here on the rank is being ended, and what it prints is no progress."""
+        """Keep what is written. From here on the rank is being terminated, and its output does not count as
+        progress."""
         self._stopped = True
 
     def look(self) -> None:
-        """To be called about once a second."""
+        """Check the rank; to be called about once per second."""
         if self._stopped:
             return
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -105,7 +106,7 @@ class Watch:
             self._ask(now, judge=waits or unsure or asked_about)
 
     def _measure(self, now: float) -> None:
-        """What the rank did since the last measurement, and whether others wait for it.
+        """Measure the rank's activity since the last measurement, and whether others wait for it.
 
         One that communicates most of the time computes little, but begins to wait again and again.
         """
@@ -178,7 +179,7 @@ class Watch:
         return seconds
 
     def _main_switches(self) -> int:
-        """How often the main thread has begun to wait for something."""
+        """Return how often the main thread has begun to wait."""
         status = Path(f"/proc/{self._child}/status").read_text()
         return int((status.partition("\nvoluntary_ctxt_switches:")[2].split() or ["0"])[0])
 
@@ -203,7 +204,7 @@ def of_traceback(tb: TracebackType | None) -> tuple[list[Frame], str]:
 
 
 def location(frames: list[Frame], since: float, computing: bool = False, text: str = "") -> Location:
-    """Where a rank stands: the student's own line, and what it calls there.
+    """Return the location of a rank: the student's own line, and the call it makes there.
 
     text: that line, which names the call of Keras where its frames are left out, as in its tracebacks.
 
@@ -222,9 +223,9 @@ def location(frames: list[Frame], since: float, computing: bool = False, text: s
 
 
 def collective_of(frames: list[Frame]) -> list[Frame]:
-    """The frames from the collective in which the rank is outwards; [] if it is in none.
+    """Return the frames from the rank's collective operation outwards, or [] if it is in none.
 
-    It is Horovod's innermost one, or the call of `cluster.network` by which ranks exchange messages.
+    It is Horovod's innermost one, or the call of `cluster.network` that exchanges messages between ranks.
     """
     for i, (file, _, function) in enumerate(frames):
         if "horovod" in file + function and COLLECTIVES.search(function) and not own(file):

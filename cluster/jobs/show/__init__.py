@@ -1,1 +1,1 @@
-"""Jobs, sweeps and timelines as one sees them in a notebook and in a terminal."""
+"""Jobs, sweeps and timelines as displayed in a notebook and in a terminal."""

@@ -1,4 +1,4 @@
-"""How a job looks in a notebook: its card. The HTML needs nothing from outside."""
+"""A job's card in a notebook. The HTML is self-contained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CARD = "border:1px solid #8884;border-left:4px solid {};border-radius:4px;paddin
 
 
 def card(job: ShownJob) -> str:
-    """A job as a small card: state, name, ranks, backend, time, progress, what went wrong, folder."""
+    """Return a job's card: state, name, ranks, backend, time, progress, error, folder."""
     now = job.status
     end = files.read_json(RunFolder(job.folder).end) or {}
     colour = COLOURS.get(now, BAD)
@@ -45,7 +45,7 @@ def card(job: ShownJob) -> str:
 
 
 def duration(job: ShownJob) -> str:
-    """How long the ranks have been, or were, at work: '3.2 s', or '' before they start."""
+    """Return how long the ranks have been running, or ran: '3.2 s', or '' before they start."""
     end = files.read_json(RunFolder(job.folder).end)
     first = end or files.read_json(RunFolder(job.folder).rank(0)) or {}
     if not first.get("started"):
@@ -73,6 +73,6 @@ def steps(folder: Path) -> tuple[float, float] | None:
 
 
 def relative(path: Path) -> str:
-    """A path as seen from here, if it lies below; else whole."""
+    """Return a path relative to the current directory if it is below it, else the absolute path."""
     here = os.path.relpath(path)
     return str(path) if here.startswith("..") else here

@@ -1,7 +1,8 @@
-"""What ranks log, as curves that stay small: a hundred thousand steps take no more room than four hundred.
+"""Metrics logged by ranks, as curves of bounded size: a hundred thousand steps take no more memory than
+four hundred.
 
-A curve keeps at most `POINTS` points. When there are more, neighbours are merged into their mean, so that a
-point stands for 1, 2, 4, ... logged values. Where a number is not finite is said in words.
+A curve keeps at most `POINTS` points. When there are more, neighbours are merged into their mean. A point
+then represents 1, 2, 4, ... logged values. Values that are not finite are reported as text.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import Any
 from ..metrics import OWN, Tail
 
 POINTS = 400
-WINDOW = 30.0  # seconds over which the rate of steps is taken
-KNOWN = (*OWN, "step", "steps", "epoch", "epochs")  # names that are no metrics
+WINDOW = 30.0  # seconds over which the step rate is averaged
+KNOWN = (*OWN, "step", "steps", "epoch", "epochs")  # names that are not metrics
 BARS = "▁▂▃▄▅▆▇█"
 
 
 class Curve:
-    """One metric of one rank. A point is the mean of `stride` values; `first_bad`: the x of a nan or inf."""
+    """One metric of one rank. A point is the mean of `stride` values. `first_bad`: the x of the first nan
+    or inf."""
 
     def __init__(self) -> None:
         self.stride, self.last = 1, math.nan
@@ -51,12 +53,12 @@ class Curve:
             self.stride *= 2
 
     def points(self) -> list[tuple[float, float]]:
-        """The points so far, at most POINTS, in the order in which they were logged."""
+        """Return the points so far, at most POINTS, in the order they were logged."""
         return self._points + ([_mean(self._open)] if self._open else [])
 
 
 class Rank:
-    """How far one rank is: its step of `steps`, steps a second, seconds left, and its newest numbers."""
+    """Progress of a rank: its step of `steps`, steps per second, seconds left, and its newest metrics."""
 
     def __init__(self) -> None:
         self.step: int | None = None
@@ -93,7 +95,7 @@ class Rank:
 
     @property
     def left(self) -> float | None:
-        """Seconds until its last step, at the present rate."""
+        """Seconds until its last step, at the current step rate."""
         return (
             (self.steps - self.step) / self.rate
             if self.rate and self.steps and self.step is not None
@@ -104,7 +106,7 @@ class Rank:
 class Curves:
     """All that a job's ranks logged so far; `update()` takes in what is new and says whether there was any.
 
-    curves: {(axis, metric, rank): Curve}, where axis is 'step', 'epoch' or 'line' (neither was logged).
+    curves: {(axis, metric, rank): Curve}. axis is 'step', 'epoch', or 'line' if neither was logged.
     """
 
     def __init__(self, folder: Path):
@@ -138,7 +140,7 @@ class Curves:
         return {r: c for (a, n, r), c in sorted(self.curves.items()) if (a, n) == (axis, name)}
 
     def warnings(self) -> list[str]:
-        """In words, where a metric stopped being a number."""
+        """Return messages about where a metric stopped being finite."""
         return [
             f"{name} is not finite from {axis} {c.first_bad:g} on (rank {rank}): look at the learning rate."
             for (axis, name, rank), c in sorted(self.curves.items())
@@ -184,7 +186,7 @@ def since(iso: str) -> float:
 
 
 def ago(at: float) -> str:
-    """How long ago a time (Unix seconds) was, in words."""
+    """Describe how long ago a time (Unix seconds) was."""
     return span(max(0.0, time.time() - at))
 
 

@@ -13,7 +13,7 @@ from .curves import Curve
 
 STYLE = "cluster.course"
 COLUMNS, PANELS = 3, 6
-COLOURS = 7  # lines that the course's cycle tells apart
+COLOURS = 7  # distinct lines in the course's colour cycle
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def style() -> Iterator[None]:
 
 
 def figure(width: float, height: float) -> Any:
-    """A matplotlib Figure of its own, in inches, that no notebook shows by itself."""
+    """Return a matplotlib Figure, sized in inches, that a notebook does not display by itself."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -36,7 +36,7 @@ def figure(width: float, height: float) -> Any:
 
 
 def shown(fig: Any) -> Any:
-    """The same figure, which a notebook shows also where nobody has imported pyplot."""
+    """Return the same figure such that a notebook displays it even without pyplot."""
 
     def png() -> bytes:
         data = io.BytesIO()
@@ -49,7 +49,7 @@ def shown(fig: Any) -> Any:
 
 
 def image(fig: Any, words: str) -> str:
-    """A figure as an <img> with its alternative text; drawn at twice its size, so that it stays sharp."""
+    """Return a figure as an <img> with its alternative text, rendered at twice its size to stay sharp."""
     data = io.BytesIO()
     with style():
         fig.savefig(data, format="png", dpi=160, bbox_inches=None)
@@ -59,9 +59,10 @@ def image(fig: Any, words: str) -> str:
 
 
 def panels(metrics: list[tuple[str, str, dict[str, Curve]]], busy: bool) -> tuple[Any, str]:
-    """(figure, alternative text) of up to PANELS metrics: (axis, name, {label: curve}) side by side.
+    """Return (figure, alternative text) of up to PANELS metrics, each an (axis, name, {label: curve}), next
+    to each other.
 
-    busy: more is to come, so that axes are labelled with what there is so far.
+    busy: more points will follow, so the axes are labelled with the current range.
     """
     shown = metrics[:PANELS]
     columns = 2 if len(shown) in (2, 4) else min(COLUMNS, len(shown))
@@ -84,7 +85,7 @@ def _panel(ax: Any, axis: str, name: str, curves: dict[str, Curve]) -> None:
     for i, (label, curve) in enumerate(curves.items()):
         x, y = zip(*(curve.points() or [(float("nan"), float("nan"))]), strict=True)
         look = {"label": label, "marker": "" if len(x) > 12 else None, "markersize": 3.5, "lw": 1.4}
-        if many:  # no eye tells so many colours apart: the first stands out among the others
+        if many:  # so many colours cannot be distinguished, so the first line is highlighted
             look |= {
                 "color": "C0" if i == 0 else "0.6",
                 "ls": "-",

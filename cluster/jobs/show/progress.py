@@ -42,7 +42,7 @@ class Progress:
     def show(self, status: Status) -> None:
         """Draw the state of the job and how far its slowest rank is."""
         if not (self._display or self._tty) or (status.ended and self._text is None):
-            return  # nothing was waited for
+            return  # there was no wait
         for row in self._tail.new_rows():
             self._last.setdefault(row["rank"], {}).update(row)
             self._first.setdefault(row["rank"], row)

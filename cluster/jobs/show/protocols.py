@@ -1,4 +1,5 @@
-"""What is needed of a job and of a sweep to show them: `Job` and `Sweep` have it, and know this room."""
+"""The attributes of a job and of a sweep that are needed to show them; `Job` and `Sweep` have them and
+import this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What `watch` shows, as text for terminals and as HTML for notebooks. Pure: a view in, a text out."""
+"""The display of `watch`, as text for terminals and as HTML for notebooks. Pure functions from a view to a
+string."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ class Row:
     label: str
     share: float | None = None
     facts: list[str] = field(default_factory=list)
-    state: str = ""  # of a job; a rank has none of its own
+    state: str = ""  # of a job; a rank has no state
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A sweep as a table, as a picture and as a card in a notebook."""
+"""A sweep as a table, as a figure and as a card in a notebook."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .card import BAD, CARD, COLOURS, length, relative, steps
 from .curves import KNOWN
 from .protocols import ShownSweep
 
-SHOWN = 20  # items in a card; those that need a look come first
+SHOWN = 20  # items in a card; failed and running items come first
 STYLE = "text-align:left;vertical-align:top;padding:1px 10px 1px 0;white-space:"
 
 
@@ -44,7 +44,8 @@ def table(sweep: ShownSweep) -> Any:
 
 
 def row(sweep: ShownSweep, i: int, status: Any) -> dict[str, Any]:
-    """{column: value} of one item; what was returned goes before what was logged with the same name."""
+    """Return {column: value} of one item. A returned value takes precedence over a logged one with the same
+    name."""
     named = columns(sweep)
     item = sweep.items[i]
     found = {c: item.get(k) for k, c in named.items()} if named else {parameter(sweep): item}
@@ -112,7 +113,7 @@ def figure(sweep: ShownSweep, y: str | None, x: str | None) -> Any:
 
 
 def page(sweep: ShownSweep) -> str:
-    """The sweep as a card: state, a bar of its items, and a row for each item, those that failed first."""
+    """Return the sweep's card: state, a progress bar, and a row for each item, failed items first."""
     statuses, now = sweep.statuses, sweep.status
     colour = COLOURS.get(now, BAD)
     ranks = f"{sweep.ranks} rank{'s' * (sweep.ranks > 1)} each, {sweep.backend} backend"
@@ -171,7 +172,9 @@ def _chosen(name: str | None, numbers: list[str], axis: str) -> str:
         return name
     there = ", ".join(numbers) or "none"
     what = (
-        f"{axis}={name!r} is no column of numbers." if name else f"There is no column of numbers for {axis}."
+        f"{axis}={name!r} is not a column of numbers."
+        if name
+        else f"There is no column of numbers for {axis}."
     )
     raise OptionValueError(what, f"Columns of numbers: {there}. sweep.table() shows all.")
 

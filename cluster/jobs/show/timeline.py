@@ -1,16 +1,16 @@
-"""`job.timeline()`: what each rank did from its submission to its end, as numbers and as a picture.
+"""`job.timeline()`: what each rank did from its submission to its end, as numbers and as a figure.
 
 The phases, in their order:
 
-    queued         submitted, and not started
+    queued         submitted, but not started
     starting       Python, TensorFlow, until Horovod's ranks have met and the function is called
-    computing      the function runs, and has tensors of its next exchange still to hand over
-    waiting        this rank has handed over the last of them, and another rank has not
-    communicating  the exchange itself, where nothing is computed meanwhile
+    computing      the function runs, and has not submitted all tensors of its next exchange
+    waiting        this rank has submitted the last of them, and another rank has not
+    communicating  the exchange itself, unless it overlaps with computation
     ending         the function has returned; libraries and process end
 
-Computing, waiting and communicating are told apart only where Horovod's timeline was recorded; else they are
-one phase, `working`.
+Computing, waiting and communicating are distinguished only if Horovod's timeline was recorded. Otherwise
+they are one phase, `working`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .curves import since, span
 from .protocols import ShownJob
 
 PHASES = ("queued", "starting", "working", "computing", "waiting", "communicating", "ending")
-# Colour (Okabe and Ito) and hatch of each phase, so that black and white tell them apart, too.
+# Colour (Okabe and Ito) and hatch of each phase, which remain distinct in black and white.
 LOOK = {
     "queued": ("#D9D9D9", ""),
     "starting": ("#F0E442", "..."),
@@ -39,18 +39,19 @@ LOOK = {
     "communicating": ("#D55E00", "xxx"),
     "ending": ("#CC79A7", "..."),
 }
-FINE = 400  # spans of a rank that can be told apart over its whole life
+FINE = 400  # spans of a rank that are distinguishable over its whole life
 ROUNDS = 4  # exchanges under the glass
 
 
 class Timeline:
-    """Where the time of a job went; in a notebook it shows itself.
+    """How a job spent its time. In a notebook it displays itself.
 
-    spans: a DataFrame with a row for each stretch: rank, phase, start, end (seconds since submission).
-    table: a row for each rank: seconds in each phase, `hidden` (transfer behind computing), the shares of the
-    working time that were waiting and communicating. steps: a row for each rank and logged step: seconds,
-    computing, waiting, communicating; empty where that was not recorded. notes: in words, what was measured
-    and what is missing.
+    spans: a DataFrame with a row for each interval. Its columns are rank, phase, start, end (seconds since
+    submission).
+    table: a row for each rank with the seconds in each phase, `hidden` (transfer overlapped with
+    computing), and the fractions of the working time spent waiting and communicating. steps: a row for each
+    rank and logged step with seconds, computing, waiting, communicating; empty if that was not recorded.
+    notes: text on what was measured and what is missing.
     """
 
     def __init__(self, job: ShownJob):
@@ -120,7 +121,7 @@ class Timeline:
         return draw(self)
 
     def words(self) -> str:
-        """What the picture shows, in a sentence or two; its alternative text."""
+        """Describe the figure in a sentence or two, as its alternative text."""
         parts = []
         for rank, row in self.table.iterrows():
             parts.append(f"rank {rank}: " + ", ".join(f"{p} {span(row[p])}" for p in PHASES if p in row))
@@ -179,17 +180,20 @@ class Timeline:
             yield "A rank whose function was never called is shown as starting until its end."
         if self.exchanges:
             yield (
-                "Waiting: the rank has handed over its last tensor and another has not. Communicating: the "
-                "operation, as rank 0 saw it. What is transferred while a rank still computes counts as "
-                "computing, and in 'hidden'."
+                "Waiting: the rank has submitted its last tensor and another rank has not. "
+                "Communicating: the operation, as seen by rank 0. Transfers during a rank's computation "
+                "count as computing, and in 'hidden'."
             )
             yield "Recording takes a core and makes steps slower: take run times from a run without it."
         elif self._requested:
-            yield "Horovod's timeline was asked for, but holds no operation: nothing was reduced or sent."
+            yield (
+                "Horovod's timeline was requested but contains no operation, because nothing was reduced "
+                "or sent."
+            )
         elif self.ranks > 1:
             yield (
-                "Computing and communicating were not told apart: submit(..., timeline=True, rerun=True) "
-                "records it, and makes the run slower."
+                "Computing and communicating are not distinguished. submit(..., timeline=True, "
+                "rerun=True) records them, and makes the run slower."
             )
         if not self._whole:
             yield f"Of Horovod's timeline only the first {horovod_trace.MOST >> 20} MiB were read."

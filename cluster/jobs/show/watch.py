@@ -1,6 +1,7 @@
-"""`watch`: a job, or several, as they go on: in a notebook one display that is replaced, in a terminal text.
+"""`watch`: a live view of one or several jobs, as one updated display in a notebook, or as text in a
+terminal.
 
-It looks and never touches: an interrupt ends the watching and leaves the job alone.
+It only reads: an interrupt stops the display and does not affect the job.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ SHARE = 0.1  # of the time that drawing may take, for on a laptop the ranks need
 def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
     """Show a job until it ends: each rank's progress, the curves of what it logs, why it waits, its error.
 
-    jobs: a job, or several (a list, what `map` returns, `jobs(active=True)`): then a row for each job.
+    jobs: a job, or several (a list, the result of `map`, `jobs(active=True)`) shown with a row for each
+    job.
     logs: this many of the last lines that the ranks printed are shown, too.
 
-    In a notebook the display stays as the last picture. An interrupt (the stop button) ends the watching, not
+    In a notebook the display keeps its last state. An interrupt (the stop button) stops the display, not
     the job. A job that has ended already is shown as it ended.
 
     >>> watch(submit(train, epochs=5))                                              # doctest: +SKIP
@@ -50,9 +52,9 @@ def watch(jobs: ShownJob | Iterable[Any], logs: int = 0) -> None:
         _follow(watched, logs, screen)
     except KeyboardInterrupt:
         first = watched[0].job
-        them = f"{first.id} goes" if len(watched) == 1 else f"{len(watched)} jobs go"
+        them = f"{first.id} continues" if len(watched) == 1 else f"{len(watched)} jobs continue"
         again = f"attach({first.id!r}).watch()" if len(watched) == 1 else "watch(jobs(active=True))"
-        print(f"Watching has ended; {them} on. To take it up again: {again}")
+        print(f"Watching has ended; {them}. To watch again: {again}")
 
 
 def _each(given: Any) -> Iterable[Any]:
@@ -75,7 +77,7 @@ class Source:
 
     def look(self) -> bool:
         """Read what is new; returns whether anything was logged."""
-        if not self.status.ended:  # before the metrics, so that after an end nothing is missed
+        if not self.status.ended:  # before the metrics, to miss nothing at the end
             self.folder, self.status = self.job.folder, self.job.status
         return self.curves.update()
 
@@ -103,7 +105,8 @@ def _follow(watched: list[Source], logs: int, screen: Any) -> None:
 
 
 def _seen(watched: list[Source]) -> list[Any]:
-    """What has to change to be drawn again: states and reasons; the clock by seconds only while one waits."""
+    """Return the values whose change requires a redraw: states and reasons, and the clock in seconds only
+    while a job is pending."""
     waits = any(w.status == "pending" for w in watched)
     return [int(time.time() / (1 if waits else 10)), [(str(w.status), w.status.what) for w in watched]]
 

@@ -1,1 +1,1 @@
-"""How a run stands and how it ended, read from its folder."""
+"""The state and the end of a run, read from its folder."""

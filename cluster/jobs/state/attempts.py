@@ -1,8 +1,8 @@
 """The attempts of one run: where it was interrupted, the next one goes on in the same folder.
 
-What attempt N left behind and would mislead the next (the ranks' records and errors, the store's address,
-the mark of its end) is kept in `attempts/N/`; logs, metrics and checkpoints go on. A batch script begins with
-`python -m cluster.jobs.rank.on_restart FOLDER` when Slurm has put its job back into the queue.
+Files of attempt N that would mislead the next attempt (the ranks' records and errors, the store's address,
+the mark of its end) are moved to `attempts/N/`. Logs, metrics and checkpoints continue. A batch script
+begins with `python -m cluster.jobs.rank.on_restart FOLDER` after Slurm has requeued its job.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ..folder.run_folder import RUN_JSON, SCRIPT, RunFolder, RunRecord
 from . import status
 
 HOW = {"preempted": "DUE TO PREEMPTION", "stopped by a failed node": "DUE TO NODE FAILURE"}
-LIMIT = 10  # times that Slurm starts one job, before whoever submitted it has to look
-SOON = 120  # seconds within which Slurm puts such a job back
+LIMIT = 10  # times that Slurm starts one job before its user must submit it again
+SOON = 120  # seconds for Slurm to requeue such a job
 MARK = "--- attempt "  # begins the line that parts the attempts in a log
 
-# The endings after which a run can go on: it was stopped, and did not fail by itself.
+# Endings after which a run can resume: it was stopped, and did not fail by itself.
 INTERRUPTED = {"NodeFailed", "Preempted", "Lost", "OutOfTime", "OutOfMemory", "Cancelled", "RankKilled"}
 
-REQUEUED = {"NodeFailed", "Preempted"}  # those after which Slurm itself puts a job back into its queue
+REQUEUED = {"NodeFailed", "Preempted"}  # endings after which Slurm itself requeues a job
 
 
 def current() -> int:
@@ -46,7 +46,7 @@ def superseded(folder: Path) -> bool:
 
 
 def goes_on(folder: Path) -> bool:
-    """Whether the run in a folder has ended in a way after which it can go on."""
+    """Return whether the run in a folder ended in a way that allows resuming it."""
     end = read_json(RunFolder(folder).end)
     return bool(end) and end["ending"] in INTERRUPTED
 
@@ -68,7 +68,7 @@ def expected(folder: Path, answered_at: float) -> bool:
 
 
 def waiting(folder: Path) -> str:
-    """In words, that a job was interrupted and is in the queue again."""
+    """Return the message that a job was interrupted and is in the queue again."""
     log = status.facts(folder)[3]
     how = next((w for w, words in HOW.items() if words in log), "interrupted")
     records = status.facts(folder)[1]

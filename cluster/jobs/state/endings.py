@@ -1,4 +1,5 @@
-"""From what ranks and backend left behind to how a job ended, in words. Pure: facts in, a dictionary out."""
+"""Determine how a job ended, with a message, from the records of ranks and backend. Pure functions from
+facts to a dictionary."""
 
 from __future__ import annotations
 
@@ -14,15 +15,15 @@ from ..errors import ENDINGS, JobFailed
 from ..folder.run_folder import RunRecord
 from . import waiting
 
-# A rank that ends like this has most likely been told so, or has lost its peers.
+# A rank that ends like this was most likely terminated by others, or has lost its peers.
 CONSEQUENCES = re.compile(
     r"HorovodInternalError|Horovod has been shut down|Connection (reset|closed) by peer", re.I
 )
 
-# What Horovod says where the ranks' requests do not fit together.
+# Horovod's message if the ranks' requests do not match.
 MISMATCH = re.compile(r"Mismatched [^\n]*")
 
-# Lines by which Slurm says in a job's own log what it did to it.
+# Lines of a job's log that show what Slurm did to the job.
 SLURM_SAID = [
     ("OutOfTime", re.compile(r"CANCELLED AT .* DUE TO TIME LIMIT")),
     ("OutOfMemory", re.compile(r"oom-kill|OUT_OF_MEMORY|exceeded .*memory limit", re.I)),
@@ -45,13 +46,13 @@ def decide(
     locations: dict[int, waiting.Location] | None = None,
     checkpoint: str = "",
 ) -> dict[str, Any]:
-    """How the job ended: {ending, rank, what, next_step, traceback}.
+    """Return how the job ended: {ending, rank, what, next_step, traceback}.
 
     run: its run.json; records: the rank-R.json there are; errors: the error-R.json by rank; stopped: the
     ending that the backend brought about itself (the name of a class of errors), if any; cancelled_at: when
     the job was cancelled (Unix seconds), for an error that a rank had of itself before that is the ending;
-    log: the job's log; locations: where ranks waited (`waiting.locations`); checkpoint: what the run would
-    resume from, as text.
+    log: the job's log. locations: where ranks waited (`waiting.locations`). checkpoint: the checkpoint from
+    which the run would resume, as text.
     """
     p = run["ranks"]
     failed = [r for r in records if r.get("exit_code") != 0]
@@ -88,7 +89,7 @@ def decide(
 def _while_waiting(
     what: str, step: str, records: list[dict[str, Any]], locations: dict[int, waiting.Location]
 ) -> tuple[str, str]:
-    """What happened and the next step, if ranks waited: more time helps only ranks that compute."""
+    """Return what happened and the next step if ranks waited. More time helps only ranks that compute."""
     at = max((r.get("ended", 0.0) for r in records), default=0.0) or time.time()
     what = f"{what} {waiting.describe(records, locations, at)}"
     if len(records) < 2:
@@ -149,7 +150,7 @@ def _locations(errors: dict[int, dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def words(ending: str, run: RunRecord) -> tuple[str, str]:
-    """What happened, and the next step, for the endings that no rank brought about."""
+    """Return what happened and the next step for endings that no rank caused."""
     from cluster.slurm.words import clock
 
     rows = {row.ending: row for row in reversed(states.STATES) if row.ending}
@@ -173,7 +174,7 @@ def words(ending: str, run: RunRecord) -> tuple[str, str]:
 
 
 def error_of(end: dict[str, Any]) -> JobFailed:
-    """The exception for a job that ended badly."""
+    """Return the exception for a failed job."""
     e = ENDINGS[end["ending"]](end["what"], end["next_step"])
     e.rank, e.traceback = end.get("rank"), end.get("traceback", "")
     return e
@@ -211,7 +212,7 @@ def _of_rank(record: dict[str, Any], errors: dict[int, dict[str, Any]]) -> dict[
             "SIGKILL": "Often the machine had no memory left: ask for more, or use smaller batches.",
             "SIGSEGV": f"A library crashed: look at job.logs({rank}) and at what was called last.",
         }.get(name, f"Look at job.logs({rank}).")
-        return _end("RankKilled", f"Rank {rank} was ended by {name}.", hint, rank)
+        return _end("RankKilled", f"Rank {rank} was killed by {name}.", hint, rank)
     return _end("RankFailed", f"Rank {rank} ended with exit code {code}.", f"Look at job.logs({rank}).", rank)
 
 

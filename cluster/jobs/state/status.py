@@ -17,16 +17,17 @@ from ..folder import layout, sweeps
 from ..folder.run_folder import RunFolder, RunRecord
 from . import endings, waiting
 
-CUT_OFF = 30.0  # seconds within which Slurm lists a job whose submission was cut off, if it has it
+CUT_OFF = 30.0  # seconds after which Slurm lists a job whose submission was cut off, if it was accepted
 
 
 class Status(str):
     """A state in a word, with what is known about it.
 
     It is one of 'pending', 'running', 'done', 'failed', 'out of time', 'cancelled' and 'lost', and compares
-    equal to that text. `what` says it in words, `next_step` what to do, `as_of` (Unix seconds) when that was
-    seen, and `source` by whom. `ended` tells whether it will change no more. Where Slurm said it, `slurm` is
-    what it said, and `row` its row in the table of states: whose doing it is, and whether it will never run.
+    equal to that text. `what` describes it, `next_step` is the action to take, `as_of` (Unix seconds) is
+    when it was seen, and `source` is who reported it. `ended` is True if it will not change any more. If
+    Slurm reported it, `slurm` is Slurm's text, and `row` its row in the table of states, which says who can
+    act on it, and whether it will never run.
 
     >>> Status("running", "2 ranks at work") == "running"
     True

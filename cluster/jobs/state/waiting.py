@@ -1,4 +1,4 @@
-"""Which ranks of a job make no progress, where each of them stands, and for which ranks they wait."""
+"""The ranks of a job that make no progress, their locations, and the ranks they wait for."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ UNEQUAL = (
     "All ranks must call the same collectives equally often: give each rank the same number of batches, "
     "the same validation_data and the same callbacks, and call evaluate() on all ranks or on none."
 )
-LOOK = "job.stacks() shows where each rank is in the code; job.cancel() ends the job."
+LOOK = "job.stacks() shows where each rank is in the code; job.cancel() cancels the job."
 
 
 class Location(TypedDict):
-    """Where a rank stands (location-R.json), or stood when an exception ended it."""
+    """The location of a rank (location-R.json), or its last location before an exception."""
 
     since: float  # Unix seconds: of its last progress
     where: str  # "line 14 of train.py, in train"
@@ -30,7 +30,8 @@ class Location(TypedDict):
 
 
 def locations(folder: Path, ranks: int) -> dict[int, Location]:
-    """{rank: location} of the ranks that wait, and of those that compute meanwhile; {} if none waits."""
+    """Return {rank: location} of the ranks that wait, and of those that compute meanwhile, or {} if none
+    waits."""
     found = {r: files.read_json(RunFolder(folder).location(r)) for r in range(ranks)}
     found = {r: p for r, p in found.items() if p}
     return found if any(not p["computing"] for p in found.values()) else {}
@@ -44,7 +45,8 @@ def waiting_ranks(folder: Path) -> set[int]:
 
 
 def now(folder: Path) -> tuple[str, str] | None:
-    """(what is shown of a running job while ranks wait: how long, where, for which ranks; the next step)."""
+    """Return (the message for a running job whose ranks wait: how long, where, for which ranks; the next
+    step)."""
     run = RunFolder(folder).read_run()
     found, at = locations(folder, run["ranks"]), time.time()
     if not any(at - p["since"] >= SHOWN_AFTER and not p["computing"] for p in found.values()):
@@ -57,9 +59,10 @@ def now(folder: Path) -> tuple[str, str] | None:
 def describe(
     records: list[dict[str, Any]], found: dict[int, Location], at: float, *, running: bool = False
 ) -> str:
-    """Where the ranks stood at a time (Unix seconds): a sentence for all that stood at one location.
+    """Describe the locations of the ranks at a time (Unix seconds), with one sentence per location.
 
-    records: the rank-R.json there are; found: what `locations` returns; running: whether the job still runs.
+    records: the existing rank-R.json. found: the result of `locations`. running: whether the job still
+    runs.
     """
     groups: dict[tuple[str, str], list[int]] = {}
     for record in records:

@@ -1,11 +1,13 @@
-// Keeps a page of the course up to date: what carries data-live is exchanged when the server's copy differs.
+// Keeps a page of the course up to date by replacing elements with data-live when the server's copy
+// differs.
 const EVERY = 3000; // milliseconds
 
 export function parse(text) {
   return new DOMParser().parseFromString(text, "text/html");
 }
 
-// On JupyterHub a cookie alone counts only where the browser goes to a page; what a script asks needs the token.
+// On JupyterHub a cookie is sufficient only when the browser navigates to a page. Requests of a script need
+// the token.
 const token = () => document.cookie.match(/(?:^|;\s*)_xsrf=([^;]*)/)?.[1] ?? "";
 
 export async function fetched(url, options = {}) {
@@ -15,7 +17,8 @@ export async function fetched(url, options = {}) {
   return { page: parse(await answer.text()), url: answer.url, status: answer.status };
 }
 
-// A moment is written in the course's time zone, with a mark behind it: it gets the reader's own, if that differs.
+// A moment is written in the course's time zone. If the reader's time zone differs, the time there is
+// added.
 const MOMENT = /\w{3} \d{1,2} \w{3}(?: \d{4})?, \d\d:\d\d(?::\d\d)? \S+$/;
 
 export function localise(root) {
@@ -38,7 +41,7 @@ export function localise(root) {
   }
 }
 
-const answers = new WeakMap(); // of each part the server's last copy: a script may have changed what is shown
+const answers = new WeakMap(); // the server's last copy of each part; a script may have changed the part shown
 
 export function renew(root, page) {
   for (const old of root.querySelectorAll("[data-live]")) {
@@ -61,7 +64,7 @@ export function renew(root, page) {
   }
 }
 
-// Looks again and again while the page is seen; `where` says what is shown then, or "" to leave it. Returns a stop.
+// Polls while the page is visible. `where` returns the address to show, or "" to keep the page. Returns a stop function.
 export function follow(root, where, seen) {
   let stopped = false;
   (async () => {
@@ -73,7 +76,7 @@ export function follow(root, where, seen) {
         const { page, status } = await fetched(url);
         if (status === 200 && where() === url) renew(root, page);
       } catch {
-        // the server is away: the page stays as it was, and the next look may find it again
+        // the server is unreachable, so the page is kept until the next attempt
       }
     }
   })();

@@ -1,5 +1,5 @@
-// Notebooks in JupyterLab as the course wants them read: a style sheet, and figures with words for who cannot see them.
-// A figure's description is the text in italics that begins the next cell, as in the book of the lectures.
+// Notebooks in JupyterLab: the course's CSS, and figures with a text description for screen readers. The
+// description is the text in italics at the start of the next cell, as in the book of the lectures.
 const FIGURES = ".jp-Notebook .jp-RenderedImage img";
 
 export function dress(ours) {

@@ -1,4 +1,4 @@
-// A page of the course in a browser tab of its own.
+// A page of the course in a separate browser tab.
 import { follow, localise } from "./live.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,5 +1,5 @@
-// The table of a class: search, filters, order, and the extension of one student. Search, filters and order hold when
-// the table is renewed (live.js replaces it).
+// The table of a class: search, filters, order, and the extension of one student. Search, filters and order are kept
+// when live.js replaces the table.
 const students = document.getElementById("students");
 const find = document.getElementById("find");
 const show = document.getElementById("show");

@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         print(e, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\nStopped. The same command goes on from here.", file=sys.stderr)
+        print("\nStopped. The same command resumes here.", file=sys.stderr)
         return 130
     except OSError as e:  # a full disk, a folder that is not there
         print(f"{e.filename or args.command}: {e.strerror}.", file=sys.stderr)

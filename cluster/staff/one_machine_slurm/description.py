@@ -144,6 +144,6 @@ def as_values(cluster: Cluster) -> dict[str, Any]:
 def _known(values: dict[str, Any], kind: type, where: str, required: bool = False) -> None:
     names = [f.name for f in dataclasses.fields(kind)]
     if odd := sorted(values.keys() - set(names)):
-        raise HubError(f"{where} knows no {', '.join(odd)}; it has: {', '.join(names)}.")
+        raise HubError(f"{where} has unknown keys: {', '.join(odd)}. Known are: {', '.join(names)}.")
     if required and (absent := [n for n in names if n not in values]):
         raise HubError(f"{where} lacks {', '.join(absent)}.")

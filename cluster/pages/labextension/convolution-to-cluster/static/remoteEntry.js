@@ -1,6 +1,6 @@
-// JupyterLab's half of the course's pages: the menu Course, cards in the launcher, a tab that shows a page, and
-// beside an assignment's notebook the panel of Validate, Check and Hand in.
-// What JupyterLab asks of an extension's module (init, get) is written by hand here, so that no build is needed.
+// The course's pages in JupyterLab: the Course menu, launcher icons, a tab that shows a page, and a panel
+// next to an assignment's notebook with Validate, Check and Submit. The functions that JupyterLab requires
+// of an extension's module (init, get) are written by hand here, so no build is needed.
 (() => {
   const NAME = "convolution-to-cluster";
   const draw = (way) =>
@@ -22,7 +22,7 @@
     return class Panel extends Widget {
       constructor(side) {
         super();
-        this.side = side; // beside a notebook: its pages alone, all others open in the course's tab
+        this.side = side; // in the panel next to a notebook; all other pages open in the course's tab
         this.tree = this.node.attachShadow({ mode: "open" });
         this.node.style.overflow = "auto";
         this.url = "";
@@ -117,8 +117,8 @@
     };
   }
 
-  // The cell of this name, or where it is there twice or gone the one of this number, is brought into sight. A number
-  // may be missing: the official check knows names alone.
+  // Scroll to the cell with this name, or if that is missing or not unique, to the cell with this number.
+  // There may be no number, because the official check uses only names.
   async function reveal(document, number, name) {
     await document.context.ready;
     await document.revealed;
@@ -134,11 +134,11 @@
   const isAssignment = (model) =>
     [...model.cells].some((cell) => cell.getMetadata("nbgrader")?.grade || cell.getMetadata("nbgrader")?.solution);
 
-  // Validate and Hand in above each notebook of an assignment, in the place of nbgrader's own Validate.
+  // Validate and Submit above each notebook of an assignment, instead of nbgrader's own Validate.
   function addButtons(notebook, { ToolbarButton }, actions) {
     const { toolbar, context } = notebook;
     context.ready.then(() => {
-      // By what it was made with: what it shows comes later, on a busy machine after this.
+      // Recognised by its class name, since on a busy machine its label appears later.
       const nbgraders = [...toolbar.children()].findIndex((one) => one.props?.className === "validate-button");
       if (nbgraders >= 0) [...toolbar.children()][nbgraders].dispose();
       if (!isAssignment(context.model)) return;
@@ -151,7 +151,8 @@
     });
   }
 
-  // A notebook is not unsaved because its kernel has told its version. Where nobody may write it, only a cell counts.
+  // A notebook does not count as unsaved because its kernel has reported its version. If it is read-only,
+  // only changed cells count.
   function keepClean({ context }) {
     context.ready.then(() => {
       const { model } = context;
@@ -171,7 +172,7 @@
     });
   }
 
-  // Submit in the Assignment List says nothing: the receipt that is new after it is told.
+  // Submit in the Assignment List shows no result, so this announces the new receipt.
   async function announce(Notification, live, base, open) {
     const receipts = async () => {
       const { page } = await live.fetched(`${base}course`);
@@ -251,15 +252,15 @@
           if (!(await lab.save(path))) return;
           beside().load(`${base}course/check?of=${encodeURIComponent(path.split("/").at(-2) ?? "")}`);
         };
-        // Where the course's hub has the official check, the start page says so; to who teaches it names the class page.
+        // The start page shows whether the hub has the official check, and links instructors to the class page.
         const start = live.fetched(`${base}course`).then(({ page }) => page, () => document.createElement("p"));
         const official = start.then((page) =>
-          page.querySelector("[data-check]") ? [["check", "Check", "Save, and grade it with the hidden checks, too; no hand-in", check]] : [],
+          page.querySelector("[data-check]") ? [["check", "Check", "Save, and check with hidden tests, without submitting", check]] : [],
         );
         const actions = (more) => [
-          ["validate", "Validate", "Save, run the checks that are shown, say which pass", validate],
+          ["validate", "Validate", "Save, run the visible tests, show which pass", validate],
           ...more,
-          ["hand-in", "Hand in", "Save, and hand in the assignment", handIn],
+          ["hand-in", "Submit", "Save, and submit the assignment", handIn],
         ];
         app.docRegistry.addWidgetExtension("Notebook", {
           createNew: (notebook) => {
@@ -268,7 +269,7 @@
           },
         });
         const pages = {
-          "course:start": ["Start Page", "Lectures, assignments, jobs at work", MAP, "course"],
+          "course:start": ["Start Page", "Lectures, assignments, running jobs", MAP, "course"],
           "course:jobs": ["Jobs", "Running and finished jobs: progress, curves, logs, cancel", BARS, "course/jobs"],
         };
         Object.entries(pages).forEach(([command, [label, caption, svgstr, page]], rank) => {
@@ -298,7 +299,7 @@
             if (!link) return;
             commands.addCommand("course:class", {
               label: "Class Page",
-              caption: "Hand out, collect, grade, give back; in a new tab",
+              caption: "Release, collect, grade, release feedback; in a new tab",
               icon: new ui.LabIcon({ name: "course:class", svgstr: CLASS }),
               describedBy: { args: { type: "object", properties: {} } },
               execute: () => void window.open(link.getAttribute("href"), "_blank", "noopener"),
@@ -307,7 +308,8 @@
             palette?.addItem({ command: "course:class", category: "Course" });
           });
         }
-        // The course begins with its map: in front where nothing else was opened, else behind; not again on a reload.
+        // The course starts with its map. It is opened in front if no other document was opened, else
+        // behind, and not again on a reload.
         app.restored.then(() => {
           if (innerWidth <= 640) shell.collapseLeft?.(); // its list of files would leave no room for a page
           const others = [...shell.widgets("main")].some((one) => !one.id.startsWith("launcher"));
