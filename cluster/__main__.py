@@ -18,16 +18,16 @@ from .jobs.errors import OptionError
 
 EXAMPLES = """\
 examples:
-  python -m cluster submit --ranks-per-node 2 train.py 10 0.1     a script; what follows it is its argv
+  python -m cluster submit --ranks-per-node 2 train.py 10 0.1     a script and its arguments
   python -m cluster submit --nodes 2 train:main epochs=10         a function of a module, with arguments
   python -m cluster list --active
-  python -m cluster watch train-3fa9                               its ranks, curves and reasons, live
+  python -m cluster watch train-3fa9                               live view of its ranks, curves and reasons
   python -m cluster logs train-3fa9 --follow
   python -m cluster doctor --run
 
-A job is named by its id, the beginning of its id, its folder, or its number in Slurm; so is a sweep, what
-jobs.map() made, and train-3fa9/4 is its item 4.
-Job folders lie in `runs` under the current directory, or where CLUSTER_RUNS points.
+A job is identified by its id, the beginning of its id, its folder, or its Slurm job id. The same holds for
+a sweep, the result of jobs.map(); train-3fa9/4 is its item 4.
+Job folders are in `runs` under the current directory, or in the folder CLUSTER_RUNS.
 """
 
 
@@ -54,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         ("--time", str, "limit, hours:minutes:seconds (00:10:00)"),
         ("--name", str, "name of the job"),
         ("--controller", str, "how ranks meet: auto, gloo or mpi (auto, which is gloo)"),
-        ("--backend", str, "auto, local or slurm (auto: slurm where it answers)"),
+        ("--backend", str, "auto, local or slurm (auto: slurm if it answers, else local)"),
         ("--partition", str, "Slurm's partition"),
         ("--max-output", str, "most that is kept of what a rank prints, such as 50M (50M)"),
     ]:
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     c.add_argument("--active", action="store_true", help="only those that have not ended")
     c.add_argument("--name", help="only those whose name contains NAME")
     c.add_argument("--state", action="append", help="only those in this state; may be given several times")
-    c.add_argument("--backend", help="only those of this backend, local or slurm")
+    c.add_argument("--backend", help="only jobs of this backend, local or slurm")
     c.add_argument("--since", help="only those submitted since then: '30 min', '2 h', '3 days' or a date")
     c.add_argument("--limit", type=int, metavar="N", help="only the newest N")
 
@@ -102,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     c = command("states", "print what Slurm's states and reasons mean, and what to do", _states)
     c.add_argument("--write", action="store_true", help="write cluster/slurm/STATES.md instead")
 
-    command("grade", "grade a class: collect, run, report, … (an instructor's; `grade --help`)", _grade)
+    command("grade", "grade a class: collect, run, report, … (for instructors; see `grade --help`)", _grade)
 
     c = command("doctor", "say what is there to run jobs with, and what is missing", _doctor)
     c.add_argument("--run", dest="try_it", action="store_true", help="also run jobs of two ranks")
@@ -113,9 +113,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; returns 0, 1 when the job ended badly or the doctor found a fault, 2 for an error."""
+    """Run a command and return 0, 1 if the job failed or the doctor found a fault, or 2 for an error."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] == ["grade"]:  # has a parser of its own
+    if given[:1] == ["grade"]:  # it has a separate parser
         return _grade(given[1:])
     options = parser().parse_args(given)
     try:

@@ -1,11 +1,11 @@
-"""What every lecture uses: one style and number of threads, guesses, and claims that are computed.
+"""Shared functions of the lectures: the plot style, the number of threads, guesses, and computed claims.
 
     from cluster.lecture import begin, claim, compare, guess
 
     palette = begin()
 
-A lecture asks before it computes. Nobody is graded; but who has written a number down reads the result with
-other eyes:
+A lecture asks for a guess before it computes. Guesses are not graded, but a guess changes how you read the
+result:
 
     guess("images a second on two ranks", None, unit=" images")  # write your number in place of None
     …
@@ -31,7 +31,7 @@ JUPYTER = "JPY_SESSION_NAME"  # set by a Jupyter server for the kernels of opene
 
 @dataclass
 class Guess:
-    """A question that was asked: the number that was guessed, None so far, and its unit."""
+    """A question with the guessed number (None so far) and its unit."""
 
     number: float | None
     unit: str
@@ -43,9 +43,10 @@ guesses: dict[str, Guess] = {}  # by the question
 def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) -> list[str]:
     """Set style, threads and seed, print what the lecture runs on, and return the style's colours.
 
-    threads: of BLAS and of each operation of TensorFlow, at most as many as there are cores. seed: of Python,
-    NumPy and Keras; None leaves them. tensorflow: False for lectures that do without, and start sooner.
-    Raises RuntimeError where TensorFlow has run with another number of threads: restart the kernel.
+    threads: number of threads for BLAS and each TensorFlow operation, at most the number of cores. seed:
+    for Python, NumPy and Keras; None leaves them unchanged. tensorflow: False for lectures that do not use
+    it, which start sooner. Raises RuntimeError if TensorFlow has run with another number of threads;
+    restart the kernel.
     """
     import matplotlib.pyplot as plt
     from threadpoolctl import threadpool_limits
@@ -72,7 +73,7 @@ def begin(threads: int = 2, seed: int | None = None, tensorflow: bool = True) ->
 
 
 def cores() -> int:
-    """How many cores this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -100,8 +101,8 @@ def count(n: int, noun: str) -> str:
 def guess(question: str, number: float | None = None, unit: str = "") -> None:
     """Ask for a guess, before the number is known. In JupyterLab it is typed into a field, if not given here.
 
-    unit: what stands behind the number when it is printed, with its blank: " images", "%", "×". The cell can
-    be run again; what was typed in stays.
+    unit: the text printed after the number, with its leading space, such as " images", "%", "×". The cell
+    can be run again without losing the number that was entered.
     """
     typed = guesses[question].number if question in guesses else None
     guesses[question] = Guess(typed if number is None else number, unit)
@@ -133,7 +134,7 @@ def show_field(question: str, asked: Guess) -> None:
 
 
 def number_in(text: str) -> float | None:
-    """The number that somebody typed: '1,200', '3e8', '45 %'; None for what is none."""
+    """Parse a number as typed by a user, such as '1,200', '3e8' or '45 %'; None if it is not a number."""
     try:
         number = float(text.replace(",", "").strip().rstrip("%×").strip())
     except ValueError:
@@ -142,9 +143,9 @@ def number_in(text: str) -> float | None:
 
 
 def compare(question: str, found: float) -> None:
-    """Print a number that was found beside what was guessed for it.
+    """Print a result next to the guess for it.
 
-    Raises LookupError for a question that nobody was asked, and names those that were.
+    Raises LookupError for a question without a guess, and lists the existing ones.
     """
     asked: Any
     if question not in guesses:

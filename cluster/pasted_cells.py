@@ -1,7 +1,7 @@
 """Cells of an assignment that were pasted, deleted or have lost their names: which cell has which name.
 
-A student's Validate button (`cluster.pages`) and grading (`cluster.staff`) follow the same rule. It stands in
-neither of them, so that no grade depends on a web page.
+A student's Validate button (`cluster.pages`) and grading (`cluster.staff`) follow the same rule. It is part
+of neither package, so grades do not depend on a web page.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
 DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 
-LOCKED = "the course's own is graded; the copy counts as a cell of your own"
-ANSWER = "the last one that you have changed is your answer; the other counts as a cell of your own"
+LOCKED = "the course's own cell is graded; the copy counts as a scratch cell"
+ANSWER = "the last one that you have changed is your answer; the other counts as a scratch cell"
 
 
 def set_apart(
     notebook: NotebookNode, locked: Callable[[str], bool], unchanged: Callable[[NotebookNode], bool]
 ) -> dict[str, str]:
-    """Take the name from all cells but one that have the same; returns {name: what becomes of the copies}.
+    """Remove the name from all but one of the cells that share it, and return {name: how the copies are
+    treated}.
 
-    Of a cell that the course gave, the first as it was given keeps the name, else the first; of an answer the
-    last that is not as it was given, else the first. locked: is the cell of this name one that is given?
-    unchanged: is this cell as it was given?
+    For a read-only cell, the first unchanged one keeps the name, else the first one. For an answer, the
+    last changed one keeps it, else the first one. locked: whether the cell of this name is read-only.
+    unchanged: whether this cell is as released.
     """
     twins: dict[str, list[NotebookNode]] = {}
     for cell in notebook.cells:
@@ -53,9 +54,9 @@ def restore_names(
 ) -> list[str]:
     """Give cells that have lost their metadata, as some exports do, their names again; returns the names.
 
-    course: the named cells of the release, in order; unnamed: the texts of its other cells. A cell with the
-    course's text is that cell. An answer is found by its neighbours: it lies between the two named cells
-    between which the course has it, if there are as many other cells of its kind as answers, or it defines
+    course: the named cells of the release, in order. unnamed: the sources of its other cells. A cell with
+    the course's text is that cell. An answer is found by its neighbours. It is between the two named cells
+    that surround it in the release, if there are as many other cells of its kind as answers, or it defines
     the same functions.
     """
     given = [name_of(cell) for cell in course]
@@ -99,7 +100,7 @@ def restore_names(
 
 
 def insert_missing(notebook: NotebookNode, course: Sequence[NotebookNode]) -> list[str]:
-    """Put missing cells of the course behind the cell that stood before them; returns their names."""
+    """Insert missing cells of the course after the cell that preceded them, and return their names."""
     names, at, inserted = [name_of(cell) for cell in notebook.cells], 0, []
     for cell in course:
         name, role = name_of(cell), cell.metadata["nbgrader"]
@@ -125,11 +126,14 @@ def name_of(cell: NotebookNode) -> str:
 
 
 def names_restored(number: int) -> str:
-    """What a student reads about cells whose names were lost."""
+    """Return the message to students about cells whose names were lost."""
     cells = "1 cell has" if number == 1 else f"{number} cells have"
-    return f"{cells} lost the course's names, as some programs do when they save; grading gives them back."
+    return (
+        f"{cells} lost the course's names, as happens with some programs that save notebooks; grading "
+        "restores them."
+    )
 
 
 def sentence(name: str, what: str) -> str:
-    """What a student is told of a name that stands there twice."""
-    return f"The cell “{name}” is there more than once: {what}."
+    """Return the message to students about a name that occurs twice."""
+    return f"The cell “{name}” occurs more than once: {what}."

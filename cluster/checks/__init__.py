@@ -1,4 +1,4 @@
-"""What the cells of an assignment import: values compared (`compare`), calls counted (`calls`), functions on
+"""Helpers for an assignment's cells: compare values (`compare`), count calls (`calls`), run functions on
 ranks (`ranks`).
 
 Students have no more of grading than this; the rest is in `cluster.staff`.

@@ -11,10 +11,10 @@
     with in_place():
         update(weights)  # is meant to change its argument
 
-`watched` replaces a global name of the notebook that runs the check. In the grading engine the
-notebook's functions live in another process, which calls back for it: calls are counted, and answered, where
-the student's code cannot reach. There functions get copies of arrays; one that changes what it was given
-fails the check outside of `in_place`, and `unchanged` finds the same in a notebook.
+`watched` replaces a global name of the notebook that runs the check. In the autograder, the notebook's
+functions live in another process, which calls back for it. Calls are counted and answered out of reach of
+the student's code. The functions get copies of arrays there. A function that changes its arguments outside
+of `in_place` fails the check, and `unchanged` detects the same in a notebook.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-ENGINE = "__student__"  # the engine's referee has this name among a check's globals
+ENGINE = "__student__"  # the autograder's test process has this name among a check's globals
 
 
 class Calls:
@@ -38,9 +38,9 @@ class Calls:
 class watched:
     """While the block runs, calls of the global function `name` are counted.
 
-    instead: what answers these calls in its place, a function of the same arguments. A check that answers
-    with something else (a multiple, the windows of another image) sees in the output whether it was used.
-    Raises NameError where the notebook has no such function.
+    instead: a function of the same arguments that answers these calls. If it answers with a different value
+    (a multiple, the windows of another image), the check sees in the output whether that was used. Raises
+    NameError if the notebook has no such function.
     """
 
     def __init__(self, name: str, instead: Callable | None = None):
@@ -62,7 +62,7 @@ class watched:
             self.names[self.name] = self.function
         elif kind is None or issubclass(
             kind, Exception
-        ):  # else the check is over, and the engine puts it back
+        ):  # otherwise the check is over, and the autograder restores it
             self.engine.put_back()
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -74,8 +74,8 @@ class watched:
 class in_place:
     """While the block runs, arrays handed to the notebook's functions are changed by what these do to them.
 
-    In a notebook that is always so. In the grading engine functions get copies; only in such a block the
-    changes are copied back, and anywhere else they fail the check.
+    In a notebook that is always so. In the autograder, functions get copies. Only in such a block are the
+    changes copied back; anywhere else they fail the check.
     """
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class in_place:
 class unchanged:
     """After the block each of these arrays, given by name, is as it was, or an AssertionError names it.
 
-    In the grading engine it cannot be otherwise: a call that changes an array is an error there by itself.
+    In the autograder this always holds, because a call that changes an array is an error by itself.
     """
 
     def __init__(self, **arrays: np.ndarray):

@@ -1,4 +1,4 @@
-"""What an AUTOTEST directive compares: a value made into text at release time, met again in a check.
+"""Comparison for AUTOTEST directives: a value is encoded as text at release time and compared in a check.
 
 nbgrader runs `# AUTOTEST expression` on the reference solution, takes the *text* of the result and writes a
 check with that text into the notebook (templates: autotests.yml). Its own templates compare rounded text:
@@ -7,9 +7,9 @@ the text holds the whole value, bit by bit, and the check compares *values* with
 
     autotest(im2col(x, k=2)).matches("WyJhcnJheSIs…", "im2col(x, k=2)")
 
-The text is base64, so the answer cannot be read off the page, but whoever decodes it finds it: a comparison
-with a tolerance needs the value itself. Where a guessable exact answer matters (a number of FLOPs, a shape),
-`# HASHED AUTOTEST` stores only a salted, slow hash; what must stay secret belongs in a hidden test.
+The text is base64, so the answer is not visible on the page, but it can be decoded, because a comparison
+with a tolerance needs the value itself. If a guessable exact answer matters (a number of FLOPs, a shape),
+`# HASHED AUTOTEST` stores only a salted, slow hash. Secrets belong in a hidden test.
 
 What counts as equal
     bool, int, str, bytes, None   the same kind and the same value (NumPy's scalars count as Python's)
@@ -22,7 +22,7 @@ What counts as equal
 Anything else is a TypeError when the release is made.
 
 Tolerance: |got - want| <= rtol·|want| + atol with rtol = 1e-6 (float64 and Python floats), 1e-4 (float32),
-1e-2 (half precision) and atol = rtol/100 times the largest |want| of the array (1 where all are zero):
+1e-2 (half precision). atol is rtol/100 times the largest |want| of the array (1 if all are zero), because
 rounding errors of sums grow with the largest term. `close(value, rtol=…, atol=…)` sets others.
 """
 
@@ -44,7 +44,7 @@ Tree = list  # an encoded value: [kind, ...], as JSON has it
 
 
 class Tolerant:
-    """A value with tolerances of its own, made by `close`."""
+    """A value with specific tolerances, made by `close`."""
 
     def __init__(self, value: Any, rtol: float | None, atol: float | None):
         self.value, self.rtol, self.atol = value, rtol, atol
@@ -88,8 +88,8 @@ class autotest:
 def expect(got: Any, want: Any, hints: dict[str, Any] | None = None, name: str = "your result") -> None:
     """For checks written out: assert that `got` equals `want` by the rules above.
 
-    `hints` is {what was misunderstood: the result it leads to}; where `got` is one of these results, the
-    AssertionError says so instead of only saying that two numbers differ.
+    `hints` is {misconception: the result it leads to}. If `got` equals one of these results, the
+    AssertionError names the misconception instead of only reporting a difference.
     """
     found = encode(got)
     difference = compare(found, encode(want))
@@ -109,7 +109,7 @@ class Hashed:
                 f"the result {what} a float; an exact value is expected, such as an int "
                 "(HASHED AUTOTEST compares exactly; floats need AUTOTEST)"
             )
-        # scrypt with 16 MiB: tens of milliseconds a guess, so that a million guesses take hours.
+        # scrypt with 16 MiB takes tens of milliseconds per guess, so a million guesses take hours.
         digest = hashlib.scrypt(json.dumps(tree).encode(), salt=salt.encode(), n=2**14, r=8, p=1, dklen=20)
         self.digest = digest.hex()
 
@@ -179,7 +179,7 @@ def encode_array(a: np.ndarray) -> Tree:
 
 
 def holds_floats(tree: Tree) -> bool:
-    """Is a float, or an array of floats, somewhere in this encoded value?"""
+    """Return whether this encoded value contains a float or an array of floats."""
     kind, *payload = tree
     if kind in ("array", "tensor"):
         return payload[0] not in ("int", "bool", "str")
@@ -199,7 +199,7 @@ def decode_array(name: str, shape: list[int], data: Any) -> np.ndarray:
 
 
 def compare(got: Tree, want: Tree, rtol: float | None = None, atol: float | None = None) -> str:
-    """What differs between two encoded values, in words that do not give `want` away, or ""."""
+    """Describe how two encoded values differ without revealing `want`, or return ""."""
     kind = want[0]
     if got[0] != kind:
         return f"is {article(got)}; it should be {article(want)}"
@@ -260,5 +260,5 @@ def differ(got: np.ndarray, want: np.ndarray, rtol: float, atol: float | None) -
 
 
 def article(tree: Tree) -> str:
-    """What an encoded value is, as one says it: 'an int', 'a tuple'."""
+    """Return an encoded value's type with its article, such as 'an int' or 'a tuple'."""
     return {"None": "None", "int": "an int", "array": "an array"}.get(tree[0], f"a {tree[0]}")

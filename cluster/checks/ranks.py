@@ -3,10 +3,10 @@
     found = on_ranks(try_metric, [{"right": 3, "seen": 4}, {"right": 1, "seen": 6}])
     assert [rank.value for rank in found] == [0.4, 0.4]
 
-A rank is told its own inputs and no other's: a result that depends on all of them can only come from what the
-ranks have told each other. In a notebook the ranks are a job on this machine, whose outcomes are kept for as
-long as functions and inputs stay the same. In the grading engine they are processes of a sandbox that the
-notebook's process cannot reach, and what they run is made from the notebook's text (see the engine's README).
+A rank gets only its own inputs. A result that depends on all inputs must therefore come from communication
+between the ranks. In a notebook the ranks are a job on this machine, and its outcomes are cached as long as
+functions and inputs stay the same. In the autograder they are processes of a sandbox that the notebook's
+process cannot reach, and their code is generated from the notebook's text (see the autograder's README).
 """
 
 from __future__ import annotations
@@ -31,20 +31,21 @@ from typing import Any
 
 from .calls import ENGINE
 
-SECONDS = 20.0  # that a function has before its rank counts as one that waits for ever, on an idle machine
+SECONDS = 20.0  # until a rank's function counts as hanging, on an idle machine
 SLOWEST = 4.0  # times as long on a crowded one
 GRACE = 5.0  # seconds between the first rank that says so and the last
 LONGEST = 2000  # characters of an error's text
-TOGETHER = "together"  # folder in which the ranks of a job tell each other that they have ended
+TOGETHER = "together"  # folder where the ranks of a job announce that they have ended
 
 
 @dataclass
 class Outcome:
-    """What a call came to on one rank: one of `value`, `error` and `unfinished` says how it ended.
+    """The outcome of a call on one rank: one of `value`, `error` and `unfinished` is set.
 
-    value: what the function returned. error: "Name in function(): text", the function being the innermost of
-    the notebook's. unfinished: the innermost function of the notebook's that had not returned in time.
-    files: {name: (bytes, SHA-256, inode)} of the files in the rank's own folder when all ranks had ended.
+    value: the function's return value. error: "Name in function(): text", where the function is the
+    innermost one of the notebook. unfinished: the innermost function of the notebook that had not returned
+    in time.
+    files: {name: (bytes, SHA-256, inode)} of the files in the rank's folder when all ranks had ended.
     """
 
     value: Any = None
@@ -62,11 +63,11 @@ def on_ranks(
 ) -> list[Outcome]:
     """Call `function(**inputs[r])` on rank r of len(inputs) ranks; the Outcome of each, in their order.
 
-    The ranks have met in Horovod before the call, and each has an empty folder of its own as its working
-    directory. function: one of the notebook's, which returns plain data (numbers, text, arrays, lists of
-    them). inputs: plain data too, or functions of the notebook's. again: call it again, also where the
-    outcome is known. instead: text of functions that take the place of the notebook's, for a hidden check
-    that shall not fail because another one has; in grading only, ValueError elsewhere.
+    The ranks have met in Horovod before the call, and each has a separate empty folder as its working
+    directory. function: one of the notebook's functions, which returns plain data (numbers, text, arrays,
+    lists of them). inputs: plain data too, or functions of the notebook. again: call it again even if the
+    outcome is known. instead: source of functions that replace the notebook's, for hidden tests that must
+    not fail because of another check; in grading only, ValueError elsewhere.
     """
     if engine := sys._getframe(1).f_globals.get(ENGINE):
         return engine.ranks(function, inputs, seconds, again, instead)
@@ -76,9 +77,9 @@ def on_ranks(
 
 
 def has_failed(check: str) -> bool:
-    """Has this check failed before the one that asks? In a notebook nobody keeps count, so False.
+    """Return whether `check` has already failed. In a notebook this is not recorded, so it returns False.
 
-    For a check that would fail only because another has: it says so, and costs nothing more.
+    It lets a check that would fail only because of another one report this without further cost.
     """
     engine = sys._getframe(1).f_globals.get(ENGINE)
     return engine is not None and check in engine.failed
@@ -88,14 +89,15 @@ def has_failed(check: str) -> bool:
 
 
 def crowding() -> float:
-    """How many times as long things take while others use the machine: the load per core, 1 to SLOWEST."""
+    """Return the slowdown while others use the machine, from the load per core, between 1 and SLOWEST."""
     return min(SLOWEST, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
 def attempt(call: Callable[[], Any], seconds: float) -> dict[str, Any]:
-    """{"value": …}, {"error": …} or {"unfinished": …} of a call, as Outcome has them.
+    """Return {"value": …}, {"error": …} or {"unfinished": …} of a call, with the meaning of Outcome.
 
-    The call has a thread of its own: one that waits in a collective cannot be interrupted, only left behind.
+    The call runs in a separate thread, because a call that waits in a collective cannot be interrupted,
+    only abandoned.
     """
     found: dict[str, Any] = {}
 
@@ -131,7 +133,7 @@ def innermost(frames: Iterable[FrameType]) -> str:
 
 
 def files_in(folder: Path) -> dict[str, tuple[int, str, int]]:
-    """{name: (bytes, SHA-256, inode)} of the regular files in a folder; no link is followed."""
+    """Return {name: (bytes, SHA-256, inode)} of the regular files in a folder, without following links."""
     try:
         paths = sorted(folder.iterdir()) if not folder.is_symlink() else []
     except OSError:  # it has been removed, or closed
@@ -162,7 +164,7 @@ def _as_a_job(
         job = submit(_on_rank, function, inputs, seconds, **options, folder=_folder())
         try:
             ended = job.results(progress=False)
-        except JobFailed as error:  # a rank that was killed, or returned what is no plain data
+        except JobFailed as error:  # a rank was killed, or returned something other than plain data
             ended = [{"error": f"{type(error).__name__}: {error}"[:LONGEST]}] * len(inputs)
     folders = [job.folder / _own(rank) for rank in range(len(inputs))]
     seen = [files_in(folder) for folder in folders]
@@ -170,7 +172,8 @@ def _as_a_job(
 
 
 def _on_rank(function: Callable, inputs: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """What the job runs. A rank that has ended stays until all have: its leaving would wake the others."""
+    """Run the job's function on a rank. A rank that has ended stays until all have ended, because its exit
+    would wake the others."""
     import horovod.tensorflow as hvd
 
     from cluster.jobs import run_folder
@@ -196,7 +199,7 @@ def _own(rank: int) -> str:
 
 @functools.cache
 def _folder() -> str:
-    """Where these jobs lie: gone when the notebook's process ends."""
+    """Return the folder of these jobs, which is removed when the notebook's process ends."""
     made = tempfile.TemporaryDirectory(prefix="on-ranks-")
     atexit.register(made.cleanup)
     return made.name
@@ -204,7 +207,8 @@ def _folder() -> str:
 
 @functools.cache
 def _offered() -> str:
-    """The socket of a process that has the libraries imported, started once, so that ranks start at once."""
+    """Return the socket of a process with the libraries imported, started once, from which ranks start at
+    once."""
     from cluster.jobs.backends import forked_ranks
 
     keep = contextlib.ExitStack()
@@ -217,7 +221,7 @@ def _offered() -> str:
 def _forked() -> Iterator[None]:
     from cluster.jobs.backends import forked_ranks
 
-    if forked_ranks.VARIABLE in os.environ:  # somebody offers ranks already
+    if forked_ranks.VARIABLE in os.environ:  # ranks are already offered
         yield
         return
     os.environ[forked_ranks.VARIABLE] = _offered()

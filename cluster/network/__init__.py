@@ -6,14 +6,14 @@
 `simulate` runs the ranks in virtual time (`virtual`), `on_real_ranks` is for the ranks of a job (`real`);
 either gives the function a `Communicator`.
 
-    topologies    what a message costs; links that messages share
-    sums          whose parts are in a sum: `check_sum`, and `chunk_history` step by step
-    bandwidth     all-reduces over the size of what they reduce
+    topologies    the cost of a message; links that messages share
+    sums          contributions to a sum: `check_sum`, and `chunk_history` step by step
+    bandwidth     bandwidth of all-reduces as a function of size
     fusion        an iteration with Horovod's cycle and tensor fusion; `resnet50` has the buffers
-    draw          what happened, as pictures
-    run           what `simulate` returns: messages and counts; `diagnosis`: what its errors say
-    sockets       real ranks without MPI; `recorded`: their notes, replayed in virtual time on any network
-    closed_forms  what the all-reduces of lecture 06 cost, as formulas
+    draw          figures of what happened
+    run           the result of `simulate`: messages and counts; `diagnosis`: its error messages
+    sockets       real ranks without MPI; `recorded`: their records, replayed in virtual time on any network
+    closed_forms  the cost of the all-reduces of lecture 06, as formulas
 """
 
 from .arrays import Placeholder

@@ -1,4 +1,5 @@
-"""Arrays that stand for data: of which only the size counts, or which know whose parts are in them."""
+"""Arrays that represent data: either only their size counts, or each element records which ranks
+contributed to it."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from .errors import SizeMismatch, WrongSum
 
 
 class Placeholder:
-    """A vector of n elements of which only the number and the type are kept: where time is the question.
+    """A vector of n elements that keeps only their number and type, for timing.
 
-    It is cut, copied, added to and sent as a NumPy array of shape (n,) is, at no cost, so that 1,024 ranks
+    It can be sliced, copied, added and sent like a NumPy array of shape (n,), at no cost. So 1,024 ranks
     can reduce 100 MB each on a laptop. It has no values, so nothing can be read from it.
     """
 
@@ -86,7 +87,8 @@ class Placeholder:
 
 
 def tagged(rank: int, n: int) -> np.ndarray:
-    """What a rank contributes to a sum, so that the sum says whose parts are in it: (n,) Python integers.
+    """Return a rank's tagged contribution to a sum, (n,) Python integers, from which the sum shows who
+    contributed.
 
     A sum of such arrays counts in byte r of each element how often the part of rank r is in it, up to 255.
     """
@@ -94,9 +96,10 @@ def tagged(rank: int, n: int) -> np.ndarray:
 
 
 def contributions(x: Iterable[Any], ranks: int) -> np.ndarray:
-    """How often each rank's part is in each element of a sum of `tagged` arrays: (n, ranks).
+    """Count how often each rank contributed to each element of a sum of `tagged` arrays, (n, ranks).
 
-    Raises WrongSum where an element is no such sum, ValueError where it was rounded, so that none can tell.
+    Raises WrongSum if an element is not such a sum, and ValueError if it was rounded and is therefore
+    unreadable.
     """
     values = [_whole(i, value) for i, value in enumerate(x)]
     counts = [[value >> 8 * rank & 255 for rank in range(ranks)] for value in values]

@@ -1,4 +1,4 @@
-"""How fast an all-reduce is, over the size of what is reduced."""
+"""All-reduce bandwidth as a function of the size of the reduced data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .virtual import simulate
 
 
 class Point(NamedTuple):
-    """size: bytes on each rank. seconds. bus: bytes/s, as `bus_bandwidth` has it."""
+    """size: bytes on each rank. seconds: time taken. bus: bytes/s, as defined by `bus_bandwidth`."""
 
     size: int
     seconds: float

@@ -1,8 +1,9 @@
-"""Where a vector is cut into chunks."""
+"""Cutting a vector into chunks."""
 
 
 def bounds(n: int, parts: int) -> list[int]:
-    """Where n elements are cut into parts as equal as can be, the longer first: parts + 1 indices.
+    """Return the parts + 1 indices that cut n elements into parts of nearly equal length, longer parts
+    first.
 
     >>> bounds(10, 4)
     [0, 3, 6, 8, 10]

@@ -1,4 +1,4 @@
-"""What five ways of an all-reduce cost, in seconds, as formulas: where nothing is shared.
+"""Closed formulas for the time of five all-reduce algorithms in seconds, without shared links.
 
 p ranks, n bytes, and α, β, γ, o of the network (`topologies`). A step of a message of m bytes, both ways at
 once, takes `step(m)` = α + m·β + 2·o. The formulas hold where n divides into equal chunks. (Thakur,
@@ -27,7 +27,7 @@ def parameter_server(ranks: int, size: float, network: Network) -> float:
 
 
 def tree(ranks: int, size: float, network: Network) -> float:
-    """⌈log2 p⌉ steps up, with an addition each, and as many down; where p is no power of two, if o = 0."""
+    """⌈log2 p⌉ steps up with an addition each, and as many down; if p is not a power of two, for o = 0."""
     return math.ceil(math.log2(ranks)) * (2 * step(size, network) + size * network.reduction)
 
 
@@ -37,7 +37,7 @@ def ring(ranks: int, size: float, network: Network) -> float:
 
 
 def halving_doubling(ranks: int, size: float, network: Network) -> float:
-    """2 log2 p steps of n/2, n/4, …; two more of n, and an addition, where p is no power of two."""
+    """2 log2 p steps of n/2, n/4, …; if p is not a power of two, two more steps of n, and an addition."""
     halvings = ranks.bit_length() - 1
     parts = [size / 2**k for k in range(1, halvings + 1)]
     if ranks != 1 << halvings:
@@ -48,7 +48,7 @@ def halving_doubling(ranks: int, size: float, network: Network) -> float:
 def hierarchical(ranks: int, size: float, network: Hierarchy) -> float:
     """Two halves of a ring inside a node, and the ring of an n/q-th between nodes, q ranks of each at once.
 
-    With one_card these q share the node's network card, and each gets a q-th of it.
+    With one_card these q share the node's network adapter, and each gets a q-th of it.
     """
     q = network.ranks_per_node
     inside = replace(network, latency=network.inside_latency, time_per_byte=network.inside_time_per_byte)

@@ -1,4 +1,4 @@
-"""What an algorithm needs of a network: the interface that virtual time and real ranks share.
+"""The network interface used by algorithms, common to virtual time and real ranks.
 
     def shift(comm: Communicator, x: np.ndarray) -> np.ndarray:
         return comm.sendreceive(x, dest=(comm.rank + 1) % comm.size, source=(comm.rank - 1) % comm.size)
@@ -17,17 +17,18 @@ class Request(Protocol):
     """A message that is on its way while its rank goes on."""
 
     def wait(self) -> Any:
-        """Return when it has ended: what was received; None for a message sent."""
+        """Wait for completion and return what was received, or None for a sent message."""
 
 
 class Communicator(Protocol):
     """One rank's view of the network: it is rank `rank` of `size`, and every rank runs the same function.
 
-    What is sent is a NumPy array of any shape and type, or a `Placeholder`; the receiver gets a copy. Between
-    two ranks messages are received in the order in which they are sent.
+    Messages are NumPy arrays of any shape and type, or a `Placeholder`; the receiver gets a copy. Messages
+    between two ranks are received in the order they are sent.
 
-    `send` may return only when the receiver has taken the message (MPI's synchronous mode): in virtual time
-    it always waits; with MPI a short message need not. So what ends in virtual time ends with MPI, too.
+    `send` may return only when the receiver has taken the message (MPI's synchronous mode). In virtual time
+    it always waits; MPI may not wait for a short message. Every program that terminates in virtual time
+    therefore also terminates with MPI.
     """
 
     rank: int
@@ -39,7 +40,7 @@ class Communicator(Protocol):
     def receive(self, source: int, into: Any = None) -> Any:
         """Wait for the next message of rank `source`, and return it.
 
-        into: an array, or a part of one, that is to hold it. Raises SizeMismatch where it has another shape.
+        into: an array, or a slice of one, to receive it. Raises SizeMismatch if it has another shape.
         """
 
     def sendreceive(self, x: Any, dest: int, source: int, into: Any = None) -> Any:
@@ -67,8 +68,8 @@ class Communicator(Protocol):
 class Group:
     """A communicator of some ranks of another one: a node's, or the first ranks of all nodes.
 
-    ranks: those of `comm`, in the order in which the group numbers them; this rank has to be among them.
-    All of them make the group with the same list.
+    ranks: the ranks of `comm`, in the group's order; this rank must be among them. All of them create the
+    group with the same list.
     """
 
     def __init__(self, comm: Communicator, ranks: Sequence[int]):

@@ -1,4 +1,5 @@
-"""What errors of the network say to a student: who waits for whom, which message is left, in which line."""
+"""Error messages of the network for students: which ranks wait for each other, which message is left over,
+in which line."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from .run import Message
 
 OWN = {str(Path(__file__).with_name(f"{name}.py")) for name in ("communicator", "diagnosis", "virtual")}
 SHOWN = 8  # ranks, or messages, that an error names
-Line = tuple[CodeType, int]  # a line in the code of whoever called a communicator: its instruction
+Line = tuple[CodeType, int]  # a line in the code that called a communicator, by its instruction
 
 
 class Wait(NamedTuple):
@@ -28,7 +29,8 @@ class Wait(NamedTuple):
 
 
 def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
-    """Who waits for whom, where, since when (`time`, s); the circle where there is one; what to do."""
+    """Describe which ranks wait for each other, where, and since when (`time`, s), with the cycle if there
+    is one, and what to do."""
     lines, other = [], {w.rank: w.message.source if w.receives else w.message.dest for w in waits}
     for w in waits:
         does = "receives from" if w.receives else f"sends {w.message.size} bytes to"
@@ -50,7 +52,7 @@ def deadlock(waits: Sequence[Wait], ranks: int, time: float) -> str:
 
 
 def _circle(other: dict[int, int]) -> list[int]:
-    """The ranks of a circle of {who waits: for whom}; [] where there is none."""
+    """Return the ranks of a cycle in {waiting rank: the rank it waits for}, or [] if there is none."""
     for start in other:
         path, rank = [], start
         while rank in other and rank not in path:
@@ -62,7 +64,7 @@ def _circle(other: dict[int, int]) -> list[int]:
 
 
 def left_over(message: Message) -> str:
-    """Which side a message lacks that nobody sent, or nobody received."""
+    """Describe a message that was never sent or never received."""
     if message.expected is None:
         return (
             f"rank {message.source} sent {message.size} bytes to rank {message.dest}, which did not receive "
@@ -80,7 +82,7 @@ def more(n: int) -> list[str]:
 
 
 def elements(x: Any) -> str:
-    """The size of an array, in words."""
+    """Describe the size of an array."""
     shape = np.shape(x)
     if len(shape) == 1:
         return f"{shape[0]} element{'s' * (shape[0] != 1)}"
@@ -88,7 +90,7 @@ def elements(x: Any) -> str:
 
 
 def calling_line() -> Line:
-    """Where the code stands that called a communicator: the nearest frame that is not the network's own."""
+    """Return the location of the call of a communicator: the nearest frame outside the network's own code."""
     frame: Any = sys._getframe(1)
     while frame.f_code.co_filename in OWN:
         frame = frame.f_back
@@ -96,7 +98,7 @@ def calling_line() -> Line:
 
 
 def line_text(line: Line) -> str:
-    """A line in words: its number in its file or cell, and what stands there."""
+    """Describe a line: its number in its file or cell, and its source."""
     code, instruction = line
     found = [n for start, end, n in code.co_lines() if start <= instruction < end and n]
     number = found[0] if found else code.co_firstlineno

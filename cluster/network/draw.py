@@ -1,7 +1,7 @@
 """Pictures of what ranks exchange: space and time, chunks step by step, bandwidth over size, an iteration.
 
-Each function draws into `axes`, or into a new figure, and returns what it drew into. The colours are those of
-the style `cluster.course`, and each is told by a number, a hatch or a marker, too.
+Each function draws into `axes`, or into a new figure, and returns the axes. The colours are from the style
+`cluster.course`. Each is also distinguished by a number, a hatch or a marker.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#0072B2", "#D55E00", "#999999")
 LOOKS = {"add": ("#E69F00", "////", "adding"), "compute": ("#56B4E9", "", "computing")}
 GREY, ORANGE, BLUE, GREEN = "#555555", "#D55E00", "#0072B2", "#009E73"
-NUMBERED = 20  # ranks, up to which each has its number and its messages have heads
+NUMBERED = 20  # up to this many ranks, each has its number and its messages have arrowheads
 
 
 def _unit(seconds: float) -> tuple[float, str]:
-    """What times of about so many seconds are multiplied by, and the unit they are in then.
+    """Return the factor and the unit for displaying times of about this many seconds.
 
     >>> _unit(0.002)
     (1000.0, 'ms')
@@ -170,7 +170,7 @@ def bus_bandwidth(
 
 
 def _bytes(size: float) -> str:
-    """A size in words.
+    """Format a size with its unit.
 
     >>> _bytes(64 * 1024)
     '64 KiB'

@@ -1,10 +1,10 @@
 """An iteration of data-parallel training, predicted: buffers, Horovod's cycle, tensor fusion and overlap.
 
-While the backward pass computes, gradients become ready, the last layer's first. Horovod's background thread
-wakes once a cycle, takes what is ready on all ranks, puts buffers together as long as they fit the fusion
-threshold, in their order, and reduces one such tensor after another; a cycle that takes longer than its time
-is followed by the next at once (Sergeev and Del Balso, arXiv 1802.05799; horovod/common/operations.cc and
-controller.cc). The iteration ends when the backward pass has, and the last tensor is there.
+While the backward pass computes, gradients become ready, the last layer's first. Horovod's background
+thread wakes once per cycle and takes what is ready on all ranks. It combines buffers in order as long as
+they fit the fusion threshold, and reduces one such tensor after another. A cycle that takes longer than its
+time is followed by the next at once (Sergeev and Del Balso, arXiv 1802.05799; horovod/common/operations.cc
+and controller.cc). The iteration ends when the backward pass has ended and the last tensor has arrived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Iteration:
-    """forward, backward: seconds that one rank computes. exchanges: in their order."""
+    """forward, backward: seconds of computation of one rank. exchanges: the exchanges in order."""
 
     forward: float
     backward: float
@@ -65,14 +65,14 @@ class Iteration:
 
     @property
     def efficiency(self) -> float:
-        """What one rank alone would take, as a part of what this takes."""
+        """The time of a single rank divided by the time of this iteration."""
         return self.computing / self.time
 
 
 def fuse(buffers: Iterable[Buffer], threshold: int = THRESHOLD) -> list[tuple[Buffer, ...]]:
     """Buffers put together in their order as long as their bytes do not exceed the threshold.
 
-    What is larger than the threshold goes alone; with a threshold of 0 every buffer does.
+    A buffer that is larger than the threshold is sent alone; with a threshold of 0 every buffer is.
     """
     fused: list[list[Buffer]] = []
     size = 0
@@ -96,12 +96,12 @@ def predict(
     cycle: float = CYCLE,
     negotiation: float = 0.0,
 ) -> Iteration:
-    """An iteration with these buffers, of which each is ready at the latest when the backward pass ends.
+    """Predict an iteration with these buffers, all ready at the end of the backward pass or earlier.
 
-    allreduce: seconds that one takes, as a function of its bytes: a closed form, a simulation
-    (`bandwidth.allreduce_seconds`), or what was measured. forward, backward: seconds. cycle: seconds from one
-    look at what is ready to the next, the first when the backward pass begins. negotiation: seconds in each
-    cycle that has something to reduce, in which the ranks agree on what is ready everywhere.
+    allreduce: seconds of an all-reduce as a function of its bytes, from a closed form, a simulation
+    (`bandwidth.allreduce_seconds`) or a measurement. forward, backward: seconds. cycle: seconds between
+    checks for ready buffers, the first at the start of the backward pass. negotiation: seconds that the
+    ranks take to agree on what is ready, in each cycle with something to reduce.
 
     Raises ValueError where a buffer is ready after the backward pass, or the cycle takes no time.
     """
@@ -111,7 +111,8 @@ def predict(
     if waiting and waiting[-1].ready > backward * (1 + 1e-9):
         name, ready = waiting[-1].name, waiting[-1].ready
         raise ValueError(f"{name} is ready after {ready} s, and the backward pass takes {backward} s.")
-    exchanges, time, begin = [], 0.0, 0  # time: since the backward pass began; begin: of those that wait
+    # time: since the start of the backward pass. begin: index of the first waiting buffer
+    exchanges, time, begin = [], 0.0, 0
     while begin < len(waiting):
         if waiting[begin].ready > time:  # cycles with nothing to do
             time += cycle * -(-(waiting[begin].ready - time) // cycle)

@@ -1,7 +1,8 @@
-"""`python -m cluster doctor --gpu`: an all-reduce between two GPUs, its bus bandwidth beside the expected.
+"""`python -m cluster doctor --gpu`: an all-reduce between two GPUs, and its measured and expected bus
+bandwidth.
 
-The two ranks are a job like any other: on Slurm where it has GPUs, else on this machine. On Slurm two GPUs of
-one node are measured, and one GPU of each of two nodes.
+The two ranks are an ordinary job, on Slurm if it has GPUs, else on this machine. On Slurm, two GPUs of one
+node are measured, and one GPU on each of two nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .bandwidth import Point, bus_bandwidth
 SIZES = [2**k for k in range(12, 31, 3)]  # bytes: 4 KiB to 1 GiB
 REPEATS = 10
 WARM_UP = 3
-FLOOR = 0.5  # of the link's rate. Below it, something else than the protocol is in the way
+FLOOR = 0.5  # fraction of the link's rate. Below it, something other than the protocol is the bottleneck
 
 ENV = {
     "NCCL_DEBUG": "INFO",  # NCCL then says which way it takes
@@ -42,11 +43,13 @@ SMALL = "two CPU ranks, no GPU"
 
 
 def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, Any]:
-    """On each rank: all-reduces of float32 vectors: how long they took, whether the sums are right, where.
+    """On each rank, all-reduce float32 vectors, and return the times, whether the sums are right, and the
+    place.
 
-    sizes: bytes of the vectors. device: 'GPU', or 'CPU', where Gloo or MPI moves the data, and not NCCL.
-    Returns {"place": of `place`, "points": [[bytes, seconds of each repeat, wrong elements], …]}. The seconds
-    are from the call until the device has finished. Raises RuntimeError where TensorFlow has no such device.
+    sizes: bytes of the vectors. device: 'GPU', or 'CPU', in which case Gloo or MPI moves the data, not
+    NCCL. Returns {"place": result of `place`, "points": [[bytes, seconds of each repeat, wrong elements],
+    …]}. The seconds are from the call until the device has finished. Raises RuntimeError if TensorFlow has
+    no such device.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf
@@ -74,7 +77,8 @@ def measure(sizes: list[int], repeats: int, device: str = "GPU") -> dict[str, An
 
 
 def place(number: int | None) -> dict[str, Any]:
-    """Where a rank computes, as `gpu_links.between` reads it; number: of the GPU, in CUDA's order."""
+    """Return where a rank computes, in the form of `gpu_links.between`. number: the GPU's number in CUDA's
+    order."""
     rates = {"infiniband": "class/infiniband/*/ports/*/rate", "interfaces": "class/net/*/speed"}
     seen: dict[str, Any] = {"host": socket.gethostname()}
     for kind, pattern in rates.items():
@@ -100,7 +104,8 @@ def _read(path: Path) -> str:
 
 
 def points(seen: list[dict[str, Any]]) -> list[Point]:
-    """For each size the median of the slowest rank's seconds, and the bus bandwidth; seen: as in `judge`."""
+    """For each size, return the median of the slowest rank's seconds and the bus bandwidth. seen: as in
+    `judge`."""
     found = []
     for of_ranks in zip(*(rank["points"] for rank in seen), strict=True):
         size = of_ranks[0][0]
@@ -110,7 +115,8 @@ def points(seen: list[dict[str, Any]]) -> list[Point]:
 
 
 def table(found: list[Point], link: gpu_links.Link) -> str:
-    """Size, time and bus bandwidth, beside the link's rate and what NCCL can be expected to reach of it."""
+    """Tabulate size, time and bus bandwidth, with the link's rate and what NCCL can be expected to reach of
+    it."""
     lines = [f"{'size':>10} {'time':>11} {'bus bandwidth':>14}" + ("  of the link" if link.rate else "")]
     for point in found:
         share = f" {point.bus / link.rate:>12.0%}" if link.rate else ""
@@ -124,9 +130,9 @@ def table(found: list[Point], link: gpu_links.Link) -> str:
 
 
 def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) -> str:
-    """Add what is to be said of a measurement between two ranks; returns its table.
+    """Add the findings about a measurement between two ranks and return its table.
 
-    seen: what `measure` returned on each. log: what rank 0 printed.
+    seen: the result of `measure` on each rank. log: the output of rank 0.
     """
     found, ways = points(seen), gpu_links.transports(log)
     if subject == SMALL:
@@ -151,22 +157,26 @@ def judge(report: Report, subject: str, seen: list[dict[str, Any]], log: str) ->
 
 
 def _why(ways: list[str]) -> str:
-    """What an administrator can look at where the all-reduce is slow."""
+    """Return what an administrator can check if the all-reduce is slow."""
     if any(way.startswith("NET/Socket") for way in ways):
-        return "NCCL uses TCP: see NET/IB in out-0.log; LimitMEMLOCK=infinity for slurmd; NCCL_SOCKET_IFNAME."
+        return (
+            "NCCL uses TCP. Check NET/IB in out-0.log, LimitMEMLOCK=infinity for slurmd, and "
+            "NCCL_SOCKET_IFNAME."
+        )
     if any(way.startswith("NET") for way in ways):
         return "nvidia-smi topo -m: is the adapter near the GPU (NCCL_IB_HCA)? Is nvidia_peermem loaded?"
     if any(way.startswith("SHM") for way in ways):
         return (
-            "NCCL goes by way of the host's memory. Where Slurm shuts each task off from the other's GPU: "
-            "sbatch={'gres-flags': 'allow-task-sharing'}. Else see nvidia-smi topo -p2p r, ACS in the BIOS."
+            "NCCL copies through the host's memory. If Slurm isolates each task from the other's GPU, "
+            "use sbatch={'gres-flags': 'allow-task-sharing'}. Otherwise check nvidia-smi topo -p2p r, "
+            "and ACS in the BIOS."
         )
     return "nvidia-smi nvlink --status, nvidia-smi -q -d PERFORMANCE: is a link down, or the GPU throttled?"
 
 
 def missing() -> str | None:
-    """Why there are no two GPUs to measure, and what to do, in one line; None where there are."""
-    where = "Run it where there are two: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
+    """Return in one line why there are no two GPUs to measure, and what to do; None if there are."""
+    where = "Run it with at least two GPUs: on a node with NVIDIA GPUs, or where a Slurm with GPUs answers."
     on_slurm = max(_on_slurm().values(), default=(0, 0))
     here, why = _here()
     if here >= 2 or on_slurm[0] * on_slurm[1] >= 2:
@@ -187,7 +197,7 @@ def _here() -> tuple[int, str]:
 
 
 def _on_slurm() -> dict[str, tuple[int, int]]:
-    """{partition: (GPUs of its largest node, nodes with a GPU)}; the default partition's name is ''."""
+    """Return {partition: (GPUs of its largest node, nodes with a GPU)}; the default partition is ''."""
     if client.no_slurm():
         return {}
     good, answer = ask("sinfo", "-h", "-N", "-o", "%P|%G")
@@ -203,7 +213,7 @@ def _on_slurm() -> dict[str, tuple[int, int]]:
 
 
 def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
-    """{subject: options of submit} of what can be measured here; small: as for `doctor`."""
+    """Return {subject: options of submit} of what can be measured here. small: as for `doctor`."""
     if small:
         return {SMALL: {"ranks_per_node": 2, "backend": "local"}}
     partitions = _on_slurm()
@@ -213,7 +223,7 @@ def layouts(small: bool = False) -> dict[str, dict[str, Any]]:
         (APART, lambda most, nodes: nodes >= 2, {"nodes": 2}),
     ]:
         fit = [name for name, has in partitions.items() if enough(*has)]
-        if fit:  # the default partition, where it has them
+        if fit:  # the default partition, if it has them
             options = ranks | {"backend": "slurm", "gpus_per_rank": 1}
             found[subject] = options | ({"partition": min(fit)} if min(fit) else {})
     if HERE not in found and _here()[0] >= 2:

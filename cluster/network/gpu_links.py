@@ -1,7 +1,8 @@
-"""What lies between two GPUs, as nvidia-smi, Linux and NCCL tell it, and how fast that is. Pure: texts in.
+"""The link between two GPUs, as reported by nvidia-smi, Linux and NCCL, and its speed. Pure functions of
+text.
 
-A rate is bytes/s in one direction, without what the encoding takes: that is what a bus bandwidth
-(`bandwidth.bus_bandwidth`) can be held against. Data sheets of NVLink name the sum of both directions.
+A rate is in bytes/s in one direction, without encoding overhead, and can be compared with a bus bandwidth
+(`bandwidth.bus_bandwidth`). NVLink data sheets give the sum of both directions.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ TRANSPORT = re.compile(r"NCCL INFO Channel \d+(?:/\d+)? ?: .* via (\S+)")
 
 @dataclass(frozen=True)
 class Link:
-    """words: what it is. rate: bytes/s in one direction; None where nothing tells."""
+    """words: description. rate: bytes/s in one direction, or None if unknown."""
 
     words: str
     rate: float | None = None
 
     def expected(self) -> float:
-        """The bus bandwidth, bytes/s, that NCCL can be expected to reach with large messages; 0: unknown."""
+        """The bus bandwidth, bytes/s, that NCCL should reach with large messages; 0 if unknown."""
         return REACHED * (self.rate or 0.0)
 
 
@@ -70,7 +71,7 @@ def gpus(answer: str) -> list[dict[str, str]]:
 def chosen(found: list[dict[str, str]], visible: str | None, number: int) -> dict[str, str] | None:
     """The one of `gpus` that CUDA numbers `number` where CUDA_VISIBLE_DEVICES is `visible`, or None.
 
-    CUDA_VISIBLE_DEVICES has indices or beginnings of uuids; CUDA's order is that of nvidia-smi where
+    CUDA_VISIBLE_DEVICES contains indices or prefixes of UUIDs. CUDA's order equals nvidia-smi's if
     CUDA_DEVICE_ORDER is PCI_BUS_ID.
     """
     names = [gpu["index"] for gpu in found]
@@ -83,7 +84,7 @@ def chosen(found: list[dict[str, str]], visible: str | None, number: int) -> dic
 
 
 def pair(topology: str, a: int, b: int) -> str | None:
-    """What `nvidia-smi topo -m` has between GPUs a and b, such as 'NV12' or 'SYS'; None for nothing."""
+    """Return the entry of `nvidia-smi topo -m` for GPUs a and b, such as 'NV12' or 'SYS', or None."""
     lines = [line.split() for line in re.sub(r"\x1b\[[\d;]*m", "", topology).splitlines()]
     head = next((words for words in lines if words[:1] and words[0].startswith("GPU")), [])
     row = next((words[1:] for words in lines if words[:2] and words != head and words[0] == f"GPU{a}"), [])
@@ -129,7 +130,8 @@ def between(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Link
 
 
 def adapters(rates: Mapping[str, str]) -> dict[str, float]:
-    """{adapter: bytes/s} of what is in /sys: '200 Gb/sec (4X HDR)', or an interface's '25000' Mbit/s."""
+    """Return {adapter: bytes/s} from the contents of /sys, '200 Gb/sec (4X HDR)' or an interface's '25000'
+    Mbit/s."""
     found = {}
     for name, text in rates.items():
         infiniband = ADAPTER.match(text)
@@ -146,6 +148,6 @@ def _network(a: Mapping[str, Any], b: Mapping[str, Any], ways: list[str]) -> Lin
         kind, words = "infiniband", "InfiniBand or RoCE"
     speeds = [adapters(host[kind]) for host in (a, b)]
     if not all(speeds):
-        return Link(f"{words}, at a rate that Linux does not tell")
+        return Link(f"{words}, at a rate that Linux does not report")
     name, rate = min((max(rates.items(), key=lambda one: one[1]) for rates in speeds), key=lambda one: one[1])
     return Link(f"{words} ({name}, {8 * rate / 1e9:.0f} Gbit/s)", rate)

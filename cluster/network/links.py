@@ -1,9 +1,9 @@
-"""Messages on shared links: when each ends, if at every moment the rates are max-min fair.
+"""Messages on shared links: when each ends if the rates are always max-min fair.
 
-Between two events (a message gets on its links, or ends) all rates are constant, so the time of the next
-event is known: nothing is stepped through. An event changes the rates of those messages alone that share a
-link with it, or with one that does, and so on; only these are computed anew, by progressive filling
-(Bertsekas and Gallager, Data Networks, 2nd edition, 6.5.2).
+Between two events (a message enters its links, or ends) all rates are constant. The time of the next event
+is therefore known without time steps. An event changes the rates only of messages that share a link with
+it, directly or through others. Only these are recomputed, by progressive filling (Bertsekas and Gallager,
+Data Networks, 2nd edition, 6.5.2).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Flow:
 
     def __init__(self, message: Any, size: int, route: Route):
         self.message, self.left, self.links = message, float(size), route.links
-        self.alone = 1 / route.time_per_byte  # bytes/s that it has where it shares nothing
+        self.alone = 1 / route.time_per_byte  # bytes/s without sharing
         self.rate, self.since, self.version = 0.0, 0.0, 0
 
 
@@ -44,7 +44,8 @@ class Links:
         self._push(time + route.latency, Flow(message, size, route))
 
     def advance(self) -> tuple[float, list[Any]]:
-        """Go on to the next time at which messages end: that time, and which; none where none is left."""
+        """Advance to the next time at which messages end, and return that time and the messages (none if
+        none is left)."""
         while self._events:
             changed: dict[Hashable, None]
             time, ended, changed = self._events[0][0], [], {}
@@ -72,7 +73,7 @@ class Links:
         heapq.heappush(self._events, (time, next(self._number), flow, flow.version))
 
     def _share(self, changed: Iterable[Hashable], time: float) -> None:
-        """New rates, and ends, for all flows that the changed links touch."""
+        """Recompute rates and end times of all flows that the changed links affect."""
         seen: set[Hashable] = set()
         for link in changed:
             if link in seen or not (on := self._on[link]):
@@ -90,7 +91,7 @@ class Links:
                         self._set_rate(flow, rate, time)
 
     def _set_rate(self, flow: Flow, rate: float, time: float) -> None:
-        """From now on the flow goes at another rate, and ends at another time."""
+        """Set a flow's rate from now on, and its new end time."""
         flow.left = max(0.0, flow.left - flow.rate * (time - flow.since))
         flow.rate, flow.since = rate, time
         flow.version += 1
@@ -110,7 +111,8 @@ class Links:
         return links
 
     def _fair(self, links: Iterable[Hashable]) -> dict[Flow, float]:
-        """Max-min fair rates, in bytes/s: the link with the least for each gives its share, then the next."""
+        """Return max-min fair rates, in bytes/s: the link with the smallest share per flow fixes its flows,
+        then the next."""
         free = {link: 1 / self._network.link_time_per_byte(link) for link in links if self._on[link]}
         waiting = {link: len(self._on[link]) for link in free}
         order = [(free[link] / waiting[link], i, link) for i, link in enumerate(free)]

@@ -1,4 +1,4 @@
-"""What ranks have in common that are processes or threads, whatever carries their messages."""
+"""Common code of ranks that are processes or threads, independent of the transport of their messages."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ def on_real_ranks(function: Callable[..., Any], *args: Any, **keywords: Any) -> 
 
 def world() -> MPICommunicator:
     """The communicator of all ranks of this job; raises NotSeveralRanks where MPI has not started them."""
-    if not STARTED & set(os.environ):  # MPI would begin anew here, and disturb what is started from here
+    # otherwise MPI would initialise again here, and disturb processes started from here
+    if not STARTED & set(os.environ):
         raise NotSeveralRanks(
             "MPI has not started this process as a rank of a job\n"
             '→ submit(on_real_ranks, function, ranks_per_node=4, controller="mpi"), or `simulate` here.'
@@ -60,8 +61,8 @@ class MPICommunicator(RealRank):
     def __init__(self, comm: Any):
         super().__init__(comm.Get_rank(), comm.Get_size())
         self._comm = comm
-        self._expected: list[Receive] = []  # in the order in which they were asked for
-        self._sending: list[_Send] = []  # MPI reads from their copies, also where nobody waits for them
+        self._expected: list[Receive] = []  # in the order they were requested
+        self._sending: list[_Send] = []  # MPI reads from their copies, even if they are never waited for
         self._looked = 0
 
     def send(self, x: Any, dest: int) -> None:
@@ -85,8 +86,9 @@ class MPICommunicator(RealRank):
     def wait_for_all(self) -> None:
         """Return when all ranks are here and none calls MPI: as soon as one ends, Horovod ends MPI in all.
 
-        MPI's barrier does not say whether the others have left it: the first to leave could end while another
-        still looks. So all wait once more, now for Horovod, which calls MPI in a thread of its own.
+        MPI's barrier does not show whether the others have left it: the first to leave could end while
+        another is still polling. So all wait once more, now for Horovod, which calls MPI in a separate
+        thread.
         """
         from mpi4py import MPI
 

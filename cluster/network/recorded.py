@@ -1,8 +1,8 @@
-"""What real ranks have told each other, written down by each of them, and timed on any network.
+"""The communication of real ranks, recorded by each of them, and timed on any network.
 
-Each rank writes down what it sends, what it receives, and what it adds. Whoever has the notes of all ranks
-can see whether they agree, and let the same messages pass in virtual time: so a function that has run once,
-on real ranks, is judged by messages, bytes and seconds of any network, by a process in which it has not run.
+Each rank records what it sends, receives and adds. The records of all ranks show whether they agree, and
+the same messages can be replayed in virtual time. A function that has run once on real ranks can so be
+judged by messages, bytes and seconds on any network, in a process that has never executed it.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Recorder:
 
 
 class _Request:
-    """A message on its way, of which is written down when it is waited for."""
+    """A message in transit, recorded when it is waited for."""
 
     def __init__(self, recorder: Recorder, request: Request, number: int):
         self._recorder, self._request, self._number = recorder, request, number
@@ -106,9 +106,9 @@ def recorded_on_ranks(
     """Call `function(comm, *args)` on real ranks: for each case on as many as it has lists of arguments.
 
     Returns the Recording of each call, and the names of the files that each process has left in its folder.
-    In grading a rank is a process of its own, which is told its own arguments only; its messages pass through
-    a process that writes them down, and others do not arrive. In a notebook rank r lives in process r % 2 of
-    a job, and writes down what it does. instead: as in `on_ranks`. Raises AssertionError if a process fails.
+    In grading a rank is a separate process, which gets only its own arguments. Its messages pass through a
+    process that records them, and no other messages arrive. In a notebook rank r runs in process r % 2 of a
+    job, and records its own actions. instead: as in `on_ranks`. Raises AssertionError if a process fails.
     """
     if engine := sys._getframe(1).f_globals.get(ENGINE):
         calls, files = engine.ranks.relayed(function, list(cases), seconds, instead)
@@ -130,8 +130,8 @@ def record(
     """In a process that Horovod has started: call `function(comm, *args)` on its ranks of each call.
 
     calls: [(p, {rank: args})] with the ranks below p that live in this process (see `sockets`), and no
-    others. Returns for each call {rank: {"value": what the function returned, "notes": …}}, or "error", a
-    text, in place of a value.
+    others. Returns {rank: {"value": the return value, "notes": …}} for each call, or "error", a text,
+    instead of a value.
     """
     return call_all(Sockets(*connections(), 8.0 * crowding()), function, calls)
 
@@ -180,15 +180,15 @@ class _Rank(threading.Thread):
             self.comm.end()
 
     def outcome(self) -> dict[str, Any]:
-        """What has become of it."""
+        """Return the outcome."""
         found = self.found or {"error": "it does not come to an end"}
         return {**found, "notes": [*self.recorder.notes]}
 
 
 @dataclass
 class Recording:
-    """A call on several ranks. values: what each returned. error: how it ended instead, on the first rank
-    that says so. notes: of each rank."""
+    """A call on several ranks. values: the return value of each. error: the error of the first rank that
+    has one. notes: the records of each rank."""
 
     values: list[Any]
     error: str
@@ -197,13 +197,13 @@ class Recording:
     def replay(self, network: Network) -> Run:
         """The same messages and additions in virtual time.
 
-        Raises NotesDiffer where the ranks' notes do not agree, and what `simulate` raises: Deadlock, where
-        the ranks went on only because a real network had taken a message that nobody was ready for.
+        Raises NotesDiffer if the ranks' records disagree, and what `simulate` raises: Deadlock, if the
+        ranks continued only because a real network had buffered a message without a receiver.
         """
         return simulate(lambda comm: _play(comm, self.notes), ranks=len(self.notes), network=network)
 
     def sent(self) -> list[list[tuple[int, np.ndarray]]]:
-        """What each rank has sent, in its order: [(dest, array)]."""
+        """Return what each rank has sent, in order: [(dest, array)]."""
         return [
             [(note[2], note[1]) for note in notes if note[0] in ("send", "sendreceive", "isend")]
             for notes in self.notes
@@ -211,7 +211,7 @@ class Recording:
 
 
 def recordings(processes: Sequence[Sequence[dict[int, dict[str, Any]]]]) -> list[Recording]:
-    """What `record` has returned in each of the processes, call by call."""
+    """Combine the results of `record` from all processes, call by call."""
     made = []
     for of_processes in zip(*processes, strict=True):
         ranks = dict(sorted(one for of_process in of_processes for one in of_process.items()))

@@ -24,7 +24,7 @@ BYTES = 4  # of a float32
 class Tensor(NamedTuple):
     """A trainable tensor: its number of parameters, and the multiply-adds of its layer for one image.
 
-    The layer's multiply-adds stand at the first of its tensors, and 0 at the others.
+    The layer's multiply-adds are attributed to the first of its tensors, and 0 to the others.
     """
 
     name: str
@@ -67,7 +67,7 @@ def write_table() -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Tensor._fields)
     for layer in keras.applications.ResNet50(weights=None).layers:
-        positions = math.prod(layer.output.shape[1:-1])  # of the output; 1 where it is a vector
+        positions = math.prod(layer.output.shape[1:-1])  # of the output; 1 if it is a vector
         for i, weight in enumerate(layer.trainable_weights):
             # A kernel is used at each position of the output, and so is γ of BatchNormalization.
             used = positions * math.prod(weight.shape) if i == 0 else 0

@@ -1,4 +1,4 @@
-"""What happened in virtual time: messages, the spans in which ranks were busy, and what each rank did."""
+"""A record of virtual time: messages, the intervals when ranks were busy, and the counts of each rank."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .topologies import Network
 
 
 class Message:
-    """What one rank sends to another, with its times in seconds.
+    """A message from one rank to another, with its times in seconds.
 
-    sent: when the sender was ready, its overhead over; expected: when the receiver was; start: the later of
-    both; end: when the last byte arrived. size: bytes.
+    sent: when the sender was ready, after its overhead. expected: when the receiver was ready. start: the
+    later of the two. end: when the last byte arrived. size: bytes.
     """
 
     __slots__ = (
@@ -50,9 +50,10 @@ class Span(NamedTuple):
 
 @dataclass
 class Counts:
-    """What one rank did: messages and bytes that it sent and received; seconds of virtual time.
+    """Counts of one rank: messages and bytes sent and received, and seconds of virtual time.
 
-    time: when it ended. adding, computing: of that, what `add` and `compute` took; communicating: the rest.
+    time: when it ended. adding, computing: the parts of it spent in `add` and `compute`. communicating: the
+    rest.
     """
 
     rank: int
@@ -66,16 +67,17 @@ class Counts:
 
     @property
     def communicating(self) -> float:
-        """Seconds in which the rank sent, received or waited."""
+        """The seconds that the rank spent sending, receiving or waiting."""
         return self.time - self.adding - self.computing
 
 
 @dataclass
 class Run:
-    """What `simulate` returns.
+    """The return value of `simulate`.
 
-    results: what the function returned on each rank. counts: of each rank; `pandas.DataFrame(run.counts)` is
-    a table of them. messages, spans: in the order in which they were found to begin; empty without `record`.
+    results: the function's return value on each rank. counts: the counts of each rank;
+    `pandas.DataFrame(run.counts)` is a table of them. messages, spans: in the order of their start; empty
+    without `record`.
     """
 
     network: Network

@@ -19,12 +19,13 @@ from .errors import Deadlock
 from .ranks import RealRank, Receive
 
 HERE = "127.0.0.1"
-END = "end"  # stands for a message: its sender has ended, and sends no more
+END = "end"  # represents a message: its sender has ended and sends no more
 BEFORE_RANKS = -1  # of what processes tell each other: no rank has such a number
 
 
 def connections() -> tuple[int, dict[int, Connection]]:
-    """Which of the processes of a job on this machine this is, by Horovod, and a way to each other one."""
+    """Return the index of this process among the job's processes, by Horovod, and a connection to each
+    other one."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -44,8 +45,8 @@ def connections() -> tuple[int, dict[int, Connection]]:
 class Sockets:
     """This process and its connections to all others.
 
-    patience: seconds that a rank waits for a message before it takes that for a deadlock; half as long, and
-    then a quarter, when it has met one.
+    patience: seconds that a rank waits for a message before it reports a deadlock; halved, and then
+    quartered, after a deadlock.
     """
 
     def __init__(self, process: int, to: Mapping[int, Connection], patience: float = 8.0):
@@ -66,7 +67,8 @@ class Sockets:
                 self._to[dest % self.processes].send(((call, source, dest), x))
 
     def meet(self, call: int, seconds: float) -> None:
-        """Wait until all processes are at this call, or for so long: one may still be in the call before."""
+        """Wait until all processes are at this call, or until the time is over, since one may still be in
+        the previous call."""
         keys = [(call, BEFORE_RANKS - process, BEFORE_RANKS) for process in self._to]
         with self._sends:
             for connection in self._to.values():
@@ -80,7 +82,7 @@ class Sockets:
             self.arrived.notify_all()
 
     def _listen(self, connection: Connection) -> None:
-        """Take whatever arrives, so that no rank waits for one that computes."""
+        """Receive whatever arrives; no rank then waits for one that computes."""
         try:
             while True:
                 self._arrive(*connection.recv())
@@ -111,7 +113,7 @@ class SocketCommunicator(RealRank):
         return _Sent()
 
     def end(self) -> None:
-        """This rank's function has ended: who still waits for it hears so."""
+        """Tell the ranks that still wait for this one that its function has ended."""
         for other in range(self.size):
             self._sockets.put(self._call, self.rank, other, END)
 

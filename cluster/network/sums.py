@@ -1,7 +1,7 @@
-"""Whose parts are in a sum: for an all-reduce that gives a wrong one, and for one that is looked at.
+"""Contributions to a sum, to find the fault of a wrong all-reduce, and to display an all-reduce.
 
-Both run it in virtual time on `tagged` arrays, of which each element says which ranks' parts are in it. A
-message takes one unit of time, whatever its size, so times count steps.
+Both run it in virtual time on `tagged` arrays, whose elements record the contributing ranks. A message
+takes one unit of time, whatever its size, so times count steps.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ STEPS = Network(latency=1.0, time_per_byte=0.0)
 def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> None:
     """Run `allreduce(comm, x, *args)` on n elements; raise WrongSum where a rank's part is missing, or twice.
 
-    The sum is what the function returns, or x where it returns None. Raises ValueError where it was rounded,
-    so that nobody can tell.
+    The sum is what the function returns, or x if it returns None. Raises ValueError if it was rounded and
+    is therefore unreadable.
     """
 
     def program(comm: Any) -> Any:
@@ -44,7 +44,7 @@ def check_sum(allreduce: Callable[..., Any], ranks: int, n: int, *args: Any) -> 
 
 
 def _faults(rank: int, x: Any, ranks: int, n: int) -> Iterator[str]:
-    """What is wrong in one rank's sum, elements that lack the same in one line."""
+    """Describe the faults in one rank's sum, with elements that lack the same contributions in one line."""
     if np.shape(x) != (n,):
         yield f"rank {rank} has a sum of shape {np.shape(x)}, not ({n},)"
         return
@@ -62,7 +62,7 @@ def _faults(rank: int, x: Any, ranks: int, n: int) -> Iterator[str]:
 
 
 def _fault(count: tuple[int, ...]) -> str:
-    """Whose parts are missing, and whose are there more than once."""
+    """Describe which contributions are missing, and which occur more than once."""
     missing = [str(rank) for rank, times in enumerate(count) if not times]
     words = [f"the part of rank {', '.join(missing)} is missing"] if missing else []
     words += [f"the part of rank {rank} is there {n} times" for rank, n in enumerate(count) if n > 1]
@@ -81,9 +81,9 @@ def _where(start: int, end: int, n: int, ranks: int) -> str:
 class ChunkHistory:
     """The elements of x on all ranks, step by step.
 
-    steps: their times, the first one 0. counts: for each step (ranks, n, ranks): how often the part of the
-    last index's rank is in an element of the first one's. messages: for each step the (source, dest) that
-    have arrived since the step before.
+    steps: their times; the first one is 0. counts: for each step an array (ranks, n, ranks). Entry (i, j,
+    k) is how often rank k's contribution is in element j on rank i. messages: for each step the (source,
+    dest) that have arrived since the step before.
     """
 
     steps: list[int]
@@ -94,7 +94,7 @@ class ChunkHistory:
 def chunk_history(
     allreduce: Callable[..., Any], ranks: int, *args: Any, n: int | None = None
 ) -> ChunkHistory:
-    """Run `allreduce(comm, x, *args)`, which works in place, and see x on all ranks after each step.
+    """Run `allreduce(comm, x, *args)`, which operates in place, and record x on all ranks after each step.
 
     n: elements of x, one for each rank if not given.
     """

@@ -1,15 +1,15 @@
-"""What a message costs: latency, time per byte, overhead, and the links that messages share.
+"""The cost of a message: latency, time per byte, overhead, and the links that messages share.
 
 A message of n bytes that begins at time t, when its sender and its receiver are both ready, ends at
 
     t + α + n·β
 
-where nothing is shared. Before it, its sender is busy for the overhead o, and after it, its receiver; adding
-n bytes takes γ·n. (Hockney's α and β, with LogP's o; Thakur, Rabenseifner and Gropp 2005 call γ the cost of
+without sharing. Before it, its sender is busy for the overhead o, and after it, its receiver; adding n
+bytes takes γ·n. (Hockney's α and β, with LogP's o; Thakur, Rabenseifner and Gropp 2005 call γ the cost of
 computation per byte.) A link is directed: messages of both directions do not disturb each other. A message
-is on all links of its way from t + α until it ends, at a rate that is *max-min fair*: the link that has the
-least to give to each of its messages decides theirs, then the next link shares what is left among the
-others, and so on (`links.py`).
+occupies all links of its route from t + α until it ends, at a *max-min fair* rate: the link with the
+smallest share per message fixes the rates of its messages, then the next link divides what is left among
+the others, and so on (`links.py`).
 
 Units: seconds and bytes. 10 Gbit/s is time_per_byte=0.8e-9.
 """
@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 class Route(NamedTuple):
     """The way from a rank to another.
 
-    latency: seconds. time_per_byte: seconds, of the slowest link alone. links: those it shares with other
-    messages; with none of them a message takes latency + n * time_per_byte.
+    latency: seconds. time_per_byte: seconds, of the slowest link alone. links: the links it shares with
+    other messages; without any, a message takes latency + n * time_per_byte.
     """
 
     latency: float
@@ -40,10 +40,10 @@ HERE = Route(0.0, 0.0)  # from a rank to itself
 
 @dataclass(frozen=True)
 class Network:
-    """Every pair of ranks has a link of its own, in each direction: the model of the closed forms.
+    """Every pair of ranks has a separate link in each direction, the model of the closed forms.
 
-    latency (α): seconds. time_per_byte (β): seconds. overhead (o): seconds that a message takes of its
-    sender, and of its receiver. reduction (γ): seconds for each byte that is added.
+    latency (α): seconds. time_per_byte (β): seconds. overhead (o): seconds per message for its sender, and
+    for its receiver. reduction (γ): seconds per added byte.
     """
 
     latency: float
@@ -57,7 +57,7 @@ class Network:
                 raise ValueError(f"{name} is {value}: it must be 0 or more, and finite.")
 
     def check(self, ranks: int) -> None:
-        """Raise ValueError where the network is not one of so many ranks."""
+        """Raise ValueError if the network does not have this number of ranks."""
 
     def route(self, source: int, dest: int) -> Route:
         """The way from one rank to another; ranks differ."""
@@ -76,7 +76,7 @@ class Network:
 class Switch(Network):
     """Each rank has one cable to a switch that is never the bottleneck: one link up, one down.
 
-    latency: from rank to rank. time_per_byte: of a cable, in each direction.
+    latency: between ranks. time_per_byte: of a cable, in each direction.
     """
 
     def route(self, source: int, dest: int) -> Route:
@@ -88,9 +88,9 @@ class Switch(Network):
 class Hierarchy(Network):
     """Nodes of `ranks_per_node` ranks each: rank r is on node r // ranks_per_node.
 
-    latency, time_per_byte: between nodes. inside_latency, inside_time_per_byte: between ranks of a node, each
-    pair with a link of its own. one_card: the ranks of a node share its network card, one link in each
-    direction; without it each pair of ranks has a link of its own between nodes, too.
+    latency, time_per_byte: between nodes. inside_latency, inside_time_per_byte: between ranks of a node,
+    where each pair has a separate link. one_card: the ranks of a node share its network adapter, one link
+    in each direction. Without it each pair of ranks has a separate link between nodes, too.
     """
 
     ranks_per_node: int = 1
@@ -106,7 +106,7 @@ class Hierarchy(Network):
             )
 
     def route(self, source: int, dest: int) -> Route:
-        """Inside a node, or out of one's card and in at the other's."""
+        """Return the route inside a node, or out of one node's adapter and into the other's."""
         a, b = source // self.ranks_per_node, dest // self.ranks_per_node
         if a == b:
             return self._inside
@@ -121,8 +121,9 @@ class Hierarchy(Network):
 class Torus(Network):
     """Ranks on a grid whose ends meet, each with a link to its two neighbours in every dimension.
 
-    shape: ranks in each dimension; the last one runs fastest. A message goes dimension by dimension, the
-    first one first, the shorter way round, forwards where both are equal. latency: of each link on its way.
+    shape: ranks in each dimension; the last dimension varies fastest. A message goes dimension by
+    dimension, the first one first, the shorter way round, or forwards if both are equal. latency: of each
+    link on its way.
     """
 
     shape: tuple[int, ...] = ()
@@ -152,7 +153,7 @@ class Tree(Network):
     """Ranks are the leaves of a tree of switches; `arity` ranks share a switch, `arity` switches the next.
 
     latency: of each link on the way. time_per_byte: of a rank's link. A link one level higher is `growth`
-    times as fast: growth=1 is a thin tree, growth=arity a fat one, in which no level is a bottleneck.
+    times as fast: growth=1 is a thin tree, growth=arity a fat tree, without a bottleneck at any level.
     """
 
     arity: int = 2

@@ -35,12 +35,12 @@ def simulate(
 ) -> Run:
     """Call `function(comm, *args)` on each of `ranks` ranks of a network, in virtual time.
 
-    Each rank gets a copy of the arguments of its own, as in a job; what differs between ranks the function
-    takes by `comm.rank`. record: keep messages and spans, for drawings. watch: is called as watch(rank, time,
-    args) with a rank's own arguments whenever it calls its communicator and when it ends.
+    Each rank gets a separate copy of the arguments, as in a job. Whatever differs between ranks, the
+    function derives from `comm.rank`. record: keep messages and spans, for drawings. watch: called as
+    watch(rank, time, args) with a rank's own arguments whenever it calls its communicator and when it ends.
 
-    Raises Deadlock where ranks wait for each other, Unmatched where messages are left over, SizeMismatch, and
-    what the function raises, with a note on which rank it was.
+    Raises Deadlock if ranks wait for each other, Unmatched if messages are left over, SizeMismatch, and any
+    error of the function, with a note on which rank it was.
 
     >>> from cluster.network import Network, simulate
     >>> run = simulate(lambda comm: comm.sendreceive(np.zeros(8), 1 - comm.rank, 1 - comm.rank),
@@ -205,7 +205,7 @@ class _Request:
         self._comm, self._message, self._receives, self._into = comm, message, receives, into
 
     def wait(self) -> Any:
-        """Return when the message has ended: what was received; None for a message sent."""
+        """Wait until the message has ended and return what was received, or None for a sent message."""
         if self._comm is not None:  # a second wait returns the same
             self._comm._line = calling_line()
             if self._receives:
@@ -246,7 +246,7 @@ class _Engine:
         for comm in self._comms:
             comm._args = copy.deepcopy(args)
             comm._greenlet = greenlet.greenlet(rank, self.hub)
-            comm._greenlet.gr_context = contextvars.copy_context()  # it says where a notebook prints
+            comm._greenlet.gr_context = contextvars.copy_context()  # it determines where a notebook prints
         try:
             self._go()
             self._check_all_has_ended()

@@ -1,1 +1,1 @@
-"""What Slurm is asked, and what its words mean: for jobs, and for whoever grades on it."""
+"""Queries of Slurm and the meaning of its answers, for jobs and for grading."""

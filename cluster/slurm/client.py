@@ -1,6 +1,6 @@
-"""Where Slurm is, and what it is asked: sparingly, one question at a time, each answer shared.
+"""Access to Slurm: few queries, one at a time, with shared answers.
 
-A controller that does not answer is no answer: never "done", never "gone".
+A controller that does not answer gives no information, neither "done" nor "gone".
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from cluster.system.errors import ClusterError
 
 PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf")
 ANSWER = 30  # seconds Slurm has to answer; by itself it gives up after its MessageTimeout, mostly 10 s
-FRESH = 1.0  # seconds for which an answer serves; ten times as long where the queue has not changed for long
+FRESH = 1.0  # seconds for reusing an answer; ten times as long if the queue has not changed for a while
 
-PING = 30.0  # seconds for which it holds that a controller answers, or does not
+PING = 30.0  # seconds for reusing the information whether a controller answers
 
 calls: collections.Counter[str] = collections.Counter()  # how often each of Slurm's commands was called
 
@@ -48,12 +48,12 @@ class SlurmError(ClusterError):
 
     @property
     def answered(self) -> bool:
-        """Did Slurm say no? Where it did not answer, it may have the job all the same."""
+        """Return whether Slurm has refused. If it did not answer, it may have the job nevertheless."""
         return not NO_ANSWER.search(self.what)
 
 
 def one_machine_state() -> Path:
-    """The folder that holds everything of the one-machine Slurm: `$CLUSTER_STATE/slurm`.
+    """Return the folder of the single-host Slurm: `$CLUSTER_STATE/slurm`.
 
     It has to be a place that the user `slurm` and the students can enter, so it is not in root's home.
     """
@@ -61,10 +61,10 @@ def one_machine_state() -> Path:
 
 
 def one_machine_conf() -> Path | None:
-    """What SLURM_CONF has to be for the one-machine Slurm of this machine, or None where none runs.
+    """Return SLURM_CONF for the single-host Slurm of this machine, or None if none runs.
 
-    A state folder that belongs neither to root nor to this user, or that others can write to, is no one's:
-    its slurm.conf can name plugins, which every command of Slurm's loads.
+    A state folder that belongs neither to root nor to this user, or that others can write to, is ignored,
+    because its slurm.conf can name plugins that every Slurm command loads.
     """
     state = one_machine_state()
     path = state / "slurm.conf"
@@ -79,7 +79,7 @@ def one_machine_conf() -> Path | None:
 
 
 def no_slurm(remembered: bool = True) -> str | None:
-    """Why Slurm cannot be used here, in words, or None when its controller answers.
+    """Return why Slurm cannot be used here, or None if its controller answers.
 
     remembered: an answer of the last 30 s serves.
     """
@@ -96,7 +96,7 @@ def no_slurm(remembered: bool = True) -> str | None:
 
 
 def environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables for a command of Slurm's, with SLURM_CONF where the one-machine Slurm is meant."""
+    """Return the environment for a Slurm command, with SLURM_CONF for the single-host Slurm if applicable."""
     one = None if env.get("SLURM_CONF") or _usual() else one_machine_conf()
     return {**env, "SLURM_CONF": str(one)} if one else dict(env)
 
@@ -122,10 +122,11 @@ def _ping(env: dict[str, str]) -> str | None:
 
 
 def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = None) -> Any:
-    """The answer to a question: one for all jobs and threads, asked again when it is no longer fresh.
+    """Return the answer to a query, shared by all jobs and threads, and repeat the query if the answer is
+    too old.
 
-    fresh: seconds for which an answer serves. Where it is not given, FRESH, and up to ten times as long for
-    an answer that has not changed for long: who waits for hours does not ask each second.
+    fresh: seconds for reusing an answer. The default is FRESH, and up to ten times as long for an answer
+    that has not changed for a while, to avoid a query per second during hours of waiting.
     """
     with _one_at_a_time:
         at, answer = _answers.get(question, (float("-inf"), None))
@@ -140,7 +141,7 @@ def shared_answer(question: str, ask: Callable[[], Any], fresh: float | None = N
 
 
 def answered_at(question: str) -> float:
-    """When the answer that serves now was given (Unix seconds)."""
+    """Return when the current answer was received (Unix seconds)."""
     return time.time() - time.monotonic() + _answers[question][0] if question in _answers else time.time()
 
 
@@ -153,7 +154,7 @@ def forget(question: str | None = None) -> None:
 
 
 def ask_or_none(*command: str) -> str | None:
-    """What a command prints, or None where it fails."""
+    """Return the output of a command, or None if it fails."""
     try:
         return ask(*command)
     except SlurmError:
@@ -161,7 +162,7 @@ def ask_or_none(*command: str) -> str | None:
 
 
 def ask(*command: str, timeout: float | None = None, **options: Any) -> str:
-    """What a command of Slurm's prints. Raises SlurmError with its stderr, or when it does not answer.
+    """Return the output of a Slurm command. Raises SlurmError with its stderr, or if it does not answer.
 
     timeout: seconds it has, ANSWER where none are given.
     """

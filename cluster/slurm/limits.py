@@ -1,6 +1,6 @@
-"""What the partitions offer, and whether a job asks for more: found before it is submitted, where it can be.
+"""The partitions' limits, and whether a job exceeds them, checked before submission if possible.
 
-Slurm accepts many a job that can never run, and lets it wait for ever.
+Slurm accepts many jobs that can never run, and leaves them pending indefinitely.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FORMAT = "%P|%l|%s|%D|%c|%m|%G"  # of sinfo: partition, time, job size, nodes, C
 
 
 class TooMuch(ClusterError, ValueError):
-    """No partition offers what is asked for, so the job would wait for ever."""
+    """No partition satisfies the request, so the job would stay pending indefinitely."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def check(options: dict[str, Any], partitions: list[Partition]) -> None:
 
 
 def spread_out(options: dict[str, Any], partitions: list[Partition]) -> str:
-    """'nodes=2, ranks_per_node=2': as many ranks, on the fewest nodes that can run them; "" if none can."""
+    """Return 'nodes=2, ranks_per_node=2': as many ranks, on the fewest nodes that can run them; "" if none
+    can."""
     ranks = options["nodes"] * options["ranks_per_node"]
     for nodes in range(options["nodes"] + 1, ranks + 1):
         other = options | {"nodes": nodes, "ranks_per_node": ranks // nodes}
@@ -99,7 +100,8 @@ def check_array(items: range, config: str) -> None:
 
 
 def fault(options: dict[str, Any], p: Partition) -> str:
-    """What of the request the partition does not offer, with both values; "" where it offers all."""
+    """Describe the part of the request that the partition does not offer, with both values; "" if it offers
+    all."""
     o, n = options, options["ranks_per_node"]
     if o["time"] > p.time:
         return f"time={clock(o['time'])!r}, but partition {p.name!r} allows {clock(p.time)}"

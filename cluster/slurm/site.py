@@ -1,4 +1,4 @@
-"""What a site wants of each job: account, partition, form of memory and GPU requests, modules, launcher.
+"""A site's settings for each job: account, partition, form of memory and GPU requests, modules, launcher.
 
 It is read from TOML files; where several set the same thing, the later one wins:
 
@@ -8,8 +8,8 @@ It is read from TOML files; where several set the same thing, the later one wins
     ~/.config/convolution-to-cluster/site.toml, the user's own
     SBATCH_ACCOUNT and the like (`VARIABLES`), as they are set at submission
 
-The arguments of `submit` go above all of these. cluster/staff/SITE.md explains
-each setting to administrators. An example, in which everything is optional:
+The arguments of `submit` override all of these. cluster/staff/SITE.md explains each setting to
+administrators. An example; every line is optional:
 
     memory = "mem-per-cpu"        # or "mem" (the default), or "none": the site assigns memory itself
     gpus = "gres"                 # or "gpus-per-task" (the default), "gpus-per-node", "none"
@@ -77,7 +77,7 @@ class SiteError(ClusterError, ValueError):
 
 @dataclass
 class Site:
-    """What the site files and variables say; `origin` names where each value comes from."""
+    """The settings from the site files and variables; `origin` is the source of each value."""
 
     values: dict[str, Any] = field(default_factory=dict)
     sbatch: dict[str, Any] = field(default_factory=dict)
@@ -86,12 +86,12 @@ class Site:
     read: list[str] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
-        """What run.json keeps of it: the text of a job depends on nothing else of the site."""
+        """Return what run.json records: a job's script depends on nothing else of the site."""
         return {**self.values, "sbatch": self.sbatch, "origin": self.origin}
 
 
 def places(env: Mapping[str, str] = os.environ) -> list[Path]:
-    """The files in the order in which they are read; they need not exist."""
+    """Return the files in the order they are read; they need not exist."""
     course = Path(__file__).resolve().parents[2]
     named = settings.text("CLUSTER_SITE", env)
     own = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config")
@@ -116,7 +116,7 @@ def load(env: Mapping[str, str] = os.environ) -> Site:
 
 
 def put(lines: dict[str, Any], origin: dict[str, str], name: str, value: Any, where: str) -> None:
-    """Set an option of sbatch instead of those of its kind; False takes the option out.
+    """Set an option of sbatch, replacing others of its kind; False removes the option.
 
     >>> lines = {"mem": "4G"}
     >>> put(lines, {}, "mem-per-cpu", "2G", "submit")

@@ -1,11 +1,11 @@
-"""What Slurm says of a job, and what it means: one table of its states and of its reasons for waiting.
+"""Slurm's states of a job and its reasons for waiting, with their meaning, in one table.
 
-The reasons are those of Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html) and of its source
-from 20.11 to 26.11 (src/common/job_state_reason.c), and the sentences that slurmctld prints instead of some.
-Whether a reason is final was read in src/slurmctld: a job that `job_independent` skips is held until somebody
-acts, and acct_policy.c distinguishes limits of one job from limits that jobs share.
-`python -m cluster states` prints it, cluster/slurm/STATES.md is generated from it, and each row names the
-test that brought it about on a real Slurm, or says why none did.
+The reasons are from Slurm's manual (https://slurm.schedmd.com/job_reason_codes.html), from its source
+between 20.11 and 26.11 (src/common/job_state_reason.c), and from the sentences that slurmctld prints
+instead of some. Whether a reason is final was read in src/slurmctld: a job that `job_independent` skips is
+held until a user or administrator acts, and acct_policy.c distinguishes limits of one job from limits that
+jobs share. `python -m cluster states` prints it, cluster/slurm/STATES.md is generated from it. Each row
+names the test that caused it on a real Slurm, or explains why there is none.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ YOURS, CLUSTER, QUEUE = "yours", "the cluster's", "the queue's"
 class Row:
     """One state, or one reason for waiting.
 
-    name: Slurm's; in a reason `*` stands for any text, and the first row that fits counts. what: what
-    happened; step: what to do next; whose: whose doing it is. ending: the class of errors, of a state in
-    which a job has ended badly ("" where the ranks' own records say how). never: the job will not start
-    unless it is changed. shown: the test that saw it; unseen: why there is none.
+    name: Slurm's name; in a reason `*` matches any text, and the first matching row counts. what: what
+    happened. step: what to do next. whose: who can act on it. ending: the class of errors for a failed
+    state ("" if the ranks' own records explain it). never: the job will not start unless it is changed.
+    shown: the test that saw it. unseen: why there is none.
     """
 
     name: str
@@ -37,32 +37,32 @@ class Row:
 
 
 STATES = [
-    Row("PENDING", "It waits; its reason says for what.", shown="test_the_reason_in_words"),
-    Row("CONFIGURING", "Its nodes are being made ready.", whose=CLUSTER, unseen="takes no time here"),
-    Row("RUNNING", "Its ranks are at work.", whose=YOURS, shown="test_a_job_runs_and_is_done"),
+    Row("PENDING", "The job is pending; see its reason.", shown="test_the_reason_in_words"),
+    Row("CONFIGURING", "Its nodes are being prepared.", whose=CLUSTER, unseen="takes no time here"),
+    Row("RUNNING", "Its ranks are running.", whose=YOURS, shown="test_a_job_runs_and_is_done"),
     Row(
         "SUSPENDED",
-        "It stands still, and keeps its memory.",
-        "Wait: whoever suspended it lets it go on.",
+        "The job is suspended, and keeps its memory.",
+        "Wait until it is resumed.",
         CLUSTER,
         shown="test_a_suspended_job_is_not_over",
     ),
-    Row("STOPPED", "It stands still.", "Wait.", CLUSTER, unseen="needs a signal of slurmctld's own"),
-    Row("COMPLETING", "Its ranks have ended; Slurm tidies up.", whose=CLUSTER, unseen="lasts a moment"),
+    Row("STOPPED", "The job is stopped.", "Wait.", CLUSTER, unseen="needs a signal of slurmctld's own"),
+    Row("COMPLETING", "Its ranks have ended, and Slurm cleans up.", whose=CLUSTER, unseen="lasts a moment"),
     Row("COMPLETED", "It ended.", whose=YOURS, ending="", shown="test_a_job_runs_and_is_done"),
     Row("FAILED", "A rank ended with an error.", whose=YOURS, ending="", shown="test_the_ending_in_words"),
     Row(
         "TIMEOUT",
         "The job reached its time limit.",
-        "Ask for more, time='...', or do less.",
+        "Request more time, time='...', or compute less.",
         YOURS,
         "OutOfTime",
         shown="test_jobs_contract.py::test_a_job_out_of_time_says_so",
     ),
     Row(
         "DEADLINE",
-        "The deadline it was given came before its end.",
-        "Give a later one, or submit earlier.",
+        "The job's deadline came before its end.",
+        "Set a later deadline, or submit earlier.",
         YOURS,
         "OutOfTime",
         unseen="only with sbatch's --deadline, which cancels the waiting job at a minute's grain",
@@ -70,7 +70,7 @@ STATES = [
     Row(
         "OUT_OF_MEMORY",
         "A rank used more memory than the job had.",
-        "Ask for more, memory='...', or use smaller batches.",
+        "Request more memory, memory='...', or use smaller batches.",
         YOURS,
         "OutOfMemory",
         shown="test_the_ending_in_words",
@@ -93,8 +93,8 @@ STATES = [
     ),
     Row(
         "NODE_FAIL",
-        "A node went down under the job.",
-        "Submit it again: not your doing.",
+        "A node of the job failed.",
+        "Submit it again; the failure was not caused by your code.",
         CLUSTER,
         "NodeFailed",
         shown="test_the_ending_in_words",
@@ -102,178 +102,180 @@ STATES = [
     Row(
         "BOOT_FAIL",
         "A node did not start for the job.",
-        "Submit it again: not your doing.",
+        "Submit it again; the failure was not caused by your code.",
         CLUSTER,
         "NodeFailed",
         unseen="needs nodes that Slurm itself boots",
     ),
     Row(
         "PREEMPTED",
-        "The job had to make room for one that goes first.",
+        "The job was preempted by one with higher priority.",
         "Submit it again, or in a partition that is not preempted.",
         CLUSTER,
         "Preempted",
         shown="test_the_ending_in_words",
     ),
-    Row("REQUEUED", "It is back in the queue.", "Wait.", CLUSTER, unseen="lasts a moment: then PENDING"),
+    Row("REQUEUED", "It was requeued.", "Wait.", CLUSTER, unseen="lasts a moment, before PENDING"),
     Row(
         "REQUEUE_HOLD",
-        "It is back in the queue, and held.",
-        "Release it: scontrol release <its number>.",
+        "It was requeued and is held.",
+        "Release it with scontrol release <job id>.",
         CLUSTER,
         unseen="set by `scontrol requeuehold`, for a job that may be requeued",
     ),
-    Row("SPECIAL_EXIT", "It is back in the queue, and held.", "Ask the administrator.", CLUSTER,
+    Row("SPECIAL_EXIT", "It was requeued and is held.", "Ask the administrator.", CLUSTER,
         unseen="set by a site's own scripts"),
 ]  # fmt: skip
 
-_WAIT = "It starts as soon as there is room. To start sooner: ask for less, or for less time."
+_WAIT = "It starts when enough nodes are free. To start sooner, request fewer resources or less time."
 _NO_LIMITS = "the tests have one QOS, without limits"
 _OTHER = "needs a site with that feature"
-_LESS = "Cancel it, and ask for less; doctor() lists what the partitions allow."
-_SHARED = "If no such job runs, it alone asks for more than is allowed: ask for less."
+_LESS = "Cancel it and request less; doctor() lists the limits of the partitions."
+_SHARED = "If no such job is running, this job alone exceeds the limit, so request less."
 _ADMIN = "Ask the administrator."
 
 REASONS = [
-    Row("None", "Slurm has not looked at it yet.", unseen="lasts a moment"),
+    Row("None", "Slurm has not considered it yet.", unseen="lasts a moment"),
     Row("Nodes required for job are DOWN*",
-        "Too many of its partition's nodes are down, drained or reserved for partitions that go first.",
-        f"Wait: they may come back. If it lasts: {_ADMIN.lower()}", CLUSTER,
-        unseen="Slurm says it of a partition in which too few nodes are up"),
-    Row("Resources", "It is the next to start, as soon as nodes are free.", _WAIT,
+        "Too many of its partition's nodes are down, drained or reserved for higher-priority partitions.",
+        f"Wait, since they may come back. If it lasts, {_ADMIN.lower()}", CLUSTER,
+        unseen="needs a partition with too few nodes up"),
+    Row("Resources", "It is the next to start once nodes are free.", _WAIT,
         shown="test_the_reason_in_words"),
     Row("Priority", "Others are before it in the queue.", _WAIT, shown="test_the_reason_in_words"),
     Row("Dependency", "It waits for another job of yours.", "", YOURS, shown="test_the_reason_in_words"),
-    Row("DependencyNeverSatisfied", "It waits for a job that has not ended as it had to.",
-        "Cancel it, and submit it again without that dependency.", YOURS, never=True,
+    Row("DependencyNeverSatisfied", "It depends on a job that did not end as required.",
+        "Cancel it and submit it again without that dependency.", YOURS, never=True,
         shown="test_the_reason_in_words"),
-    Row("BeginTime", "Its time to begin has not come: you gave one, or it was just put back into the queue.",
+    Row("BeginTime", "Its start time has not come: you set one, or it was just requeued.",
         "", YOURS, shown="test_the_reason_in_words"),
-    Row("JobHeldUser", "You hold it back.", "Release it: scontrol release <its number>.", YOURS,
+    Row("JobHeldUser", "You hold it.", "Release it with scontrol release <job id>.", YOURS,
         shown="test_the_reason_in_words"),
-    Row("job requeued in *", "It was requeued, and is held.", "Release it: scontrol release <its number>.",
+    Row("job requeued in *", "It was requeued and is held.", "Release it with scontrol release <job id>.",
         YOURS, unseen="set by `scontrol requeuehold` or by a site's own scripts"),
-    Row("*failed requeued held", "A node could not start it, so it was requeued, and is held.",
-        f"Release it: scontrol release <its number>. If it happens again: {_ADMIN.lower()}", CLUSTER,
-        unseen="needs a node that breaks during a start"),
+    Row("*failed requeued held", "A node could not start it, so it was requeued and is held.",
+        f"Release it with scontrol release <job id>. If it happens again, {_ADMIN.lower()}",
+        CLUSTER, unseen="needs a node that breaks during a start"),
     Row("*failure limit exceeded requeued held",
-        "It was requeued as often as this Slurm allows, and is held.", _ADMIN, CLUSTER,
+        "It was requeued as often as this Slurm allows and is held.", _ADMIN, CLUSTER,
         unseen="the same as JobHoldMaxRequeue"),
-    Row("JobHoldMaxRequeue", "It was requeued as often as this Slurm allows, and is held.",
-        "Ask the administrator: only operators can release it. Or cancel it, and submit it again.", CLUSTER,
-        unseen="needs MAX_BATCH_REQUEUE requeues"),
-    Row("JobHeldAdmin", "The administrator holds it back.", _ADMIN, CLUSTER,
+    Row("JobHoldMaxRequeue", "It was requeued as often as this Slurm allows and is held.",
+        "Ask the administrator, since only operators can release it, or cancel it and submit it again.",
+        CLUSTER, unseen="needs MAX_BATCH_REQUEUE requeues"),
+    Row("JobHeldAdmin", "The administrator holds it.", _ADMIN, CLUSTER,
         shown="test_the_reason_in_words"),
-    Row("License request*no longer valid*", "The administrator changed the licence it asks for; it is held.",
+    Row("License request*no longer valid*", "The administrator changed its licence, so it is held.",
         _ADMIN, CLUSTER, unseen="the tests have no licences"),
     Row("JobArrayTaskLimit", "Its array runs as many tasks at once as you allowed.", "", YOURS,
         shown="test_jobs_map.py::test_items_that_wait_for_their_turn_say_so_and_cost_one_question"),
-    Row("PartitionTimeLimit", "It can never run: its time is over its partition's limit.", _LESS, YOURS,
+    Row("PartitionTimeLimit", "It can never run: its time exceeds its partition's limit.", _LESS, YOURS,
         never=True, shown="test_the_reason_in_words"),
-    Row("PartitionNodeLimit", "It asks for more nodes than its partition has, or some are down or drained.",
-        "Ask for fewer nodes, or wait for the nodes; doctor() lists the partitions.", CLUSTER,
-        unseen="Slurm 22.05 says PartitionConfig; found before submission"),
-    Row("PartitionConfig", "It can never run: its partition does not offer what it asks for.", _LESS, YOURS,
+    Row("PartitionNodeLimit", "It requests more nodes than its partition has, or some are down or drained.",
+        "Request fewer nodes, or wait for the nodes; doctor() lists the partitions.", CLUSTER,
+        unseen="Slurm 22.05 reports PartitionConfig, and it is found before submission"),
+    Row("PartitionConfig", "It can never run: its partition does not satisfy its request.", _LESS, YOURS,
         never=True, shown="test_the_reason_in_words"),
-    Row("BadConstraints", "It can never run: no node has what it asks for.", _LESS, YOURS, never=True,
+    Row("BadConstraints", "It can never run: no node satisfies its request.", _LESS, YOURS, never=True,
         unseen="Slurm refuses it at submission, unless the nodes changed afterwards"),
     Row("Constraints", "No node meets its constraint at this time.",
-        "Wait, or cancel it and choose another constraint.", CLUSTER, unseen=_OTHER),
-    Row("PartitionDown", "Its partition is switched off.", "Wait, or choose another: doctor() lists them.",
+        "Wait, or cancel it and use another constraint.", CLUSTER, unseen=_OTHER),
+    Row("PartitionDown", "Its partition is disabled.", "Wait, or choose another; doctor() lists them.",
         CLUSTER, shown="test_a_partition_that_is_switched_off"),
     Row("PartitionInactive", "Its partition starts no jobs now.",
-        "Wait, or choose another: doctor() lists them.", CLUSTER,
+        "Wait, or choose another; doctor() lists them.", CLUSTER,
         shown="test_a_partition_that_is_switched_off"),
     Row("ReqNodeNotAvail*Reserved for maintenance", "The nodes are reserved for maintenance.",
-        "It starts after the maintenance, or before it if it asks for little enough time.",
+        "It starts after the maintenance, or before it if its time limit is short enough.",
         CLUSTER, shown="test_a_maintenance_is_named"),
     Row("ReqNodeNotAvail", "Nodes it needs are down, drained or reserved.",
-        "Wait: they may come back. If it lasts, ask the administrator.", CLUSTER,
+        "Wait, since they may come back. If it lasts, ask the administrator.", CLUSTER,
         shown="test_a_drained_node_is_waited_for"),
-    Row("NodeDown", "A node it needs is down.", "Wait: it may come back.", CLUSTER,
-        unseen="Slurm 22.05 says ReqNodeNotAvail"),
+    Row("NodeDown", "A node it needs is down.", "Wait, since it may come back.", CLUSTER,
+        unseen="Slurm 22.05 reports ReqNodeNotAvail"),
     Row("FrontEndDown", "No front-end node is up.", _ADMIN, CLUSTER, unseen="older Slurm, Cray"),
     Row("Reservation", "It waits for its reservation to begin, or for nodes in it.", "", CLUSTER,
         shown="test_a_reservation_is_waited_for"),
-    Row("ReservationDeleted", "Its reservation is gone.", "Cancel it, and submit it without.", CLUSTER,
-        never=True, unseen="squeue prints the sentence below"),
-    Row("Reservation * was deleted", "Its reservation is gone.", "Cancel it, and submit it without.", CLUSTER,
-        never=True, unseen="needs a reservation that ends while a job waits for it"),
-    Row("ReservationInvalid", "Its reservation is no longer valid.", "Cancel it, and submit it without.",
+    Row("ReservationDeleted", "Its reservation was deleted.",
+        "Cancel it and submit it without one.", CLUSTER, never=True,
+        unseen="squeue prints the sentence below"),
+    Row("Reservation * was deleted", "Its reservation was deleted.",
+        "Cancel it and submit it without one.", CLUSTER, never=True,
+        unseen="needs a reservation that ends while a job waits for it"),
+    Row("ReservationInvalid", "Its reservation is no longer valid.", "Cancel it and submit it without one.",
         CLUSTER, never=True, unseen="newer Slurm"),
     Row("Reservation * is invalid", "Its reservation is no longer valid.",
-        "Cancel it, and submit it without.", CLUSTER, never=True, unseen="newer Slurm"),
+        "Cancel it and submit it without one.", CLUSTER, never=True, unseen="newer Slurm"),
     Row("Licenses", "It waits for a licence.", "", QUEUE, unseen="the tests have no licences"),
-    Row("InvalidAccount", "It can never run: its account is not known.",
-        "Cancel it; ask for an account, or give yours: sbatch={'account': '...'}.", YOURS, never=True,
+    Row("InvalidAccount", "It can never run: its account is unknown.",
+        "Cancel it. Request an account, or set yours with sbatch={'account': '...'}.", YOURS, never=True,
         unseen="Slurm refuses it at submission"),
-    Row("InvalidQOS", "It can never run: its QOS is not known.", "Cancel it, and submit it without.", YOURS,
+    Row("InvalidQOS", "It can never run: its QOS is unknown.", "Cancel it and submit it without one.", YOURS,
         never=True, unseen="Slurm refuses it at submission"),
-    Row("AccountNotAllowed", "It can never run: its partition does not take its account.",
-        "Cancel it, and choose another partition or account.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("AccountNotAllowed", "It can never run: its partition does not accept its account.",
+        "Cancel it and use another partition or account.", YOURS, never=True, unseen=_NO_LIMITS),
     Row("*account not permitted to use this partition*",
-        "It can never run: its partition does not take its account.",
-        "Cancel it, and choose another partition or account.", YOURS, never=True, unseen=_NO_LIMITS),
+        "It can never run: its partition does not accept its account.",
+        "Cancel it and use another partition or account.", YOURS, never=True, unseen=_NO_LIMITS),
     Row("*not in group permitted to use this partition*",
-        "It can never run: its partition does not take your group.",
-        "Cancel it, and choose another partition, or ask the administrator.", YOURS, never=True,
+        "It can never run: its partition does not accept your group.",
+        "Cancel it and use another partition, or ask the administrator.", YOURS, never=True,
         unseen=_NO_LIMITS),
-    Row("QOSNotAllowed", "It can never run: its partition or account does not take its QOS.",
-        "Cancel it, and choose another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
-    Row("*QOS not *use this partition*", "It can never run: its partition does not take its QOS.",
-        "Cancel it, and choose another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
-    Row("QOSUsageThreshold", "You used so much lately that your QOS lets others go first.",
-        "Wait: the share recovers with time. Or choose another QOS.", QUEUE, unseen=_NO_LIMITS),
-    Row("*Grp*RunMinutes*", "Running jobs have reserved all the time that your account or QOS may use.",
+    Row("QOSNotAllowed", "It can never run: its partition or account does not accept its QOS.",
+        "Cancel it and use another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("*QOS not *use this partition*", "It can never run: its partition does not accept its QOS.",
+        "Cancel it and use another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("QOSUsageThreshold", "Your recent usage is so high that your QOS gives others priority.",
+        "Wait, since your share recovers with time, or use another QOS.", QUEUE, unseen=_NO_LIMITS),
+    Row("*Grp*RunMinutes*", "Running jobs have reserved all the time available to your account or QOS.",
         "It starts when some of them have ended.", QUEUE, unseen=_NO_LIMITS),
-    Row("Max*RunMinsPer*", "Running jobs have reserved all the time that you or your account may use.",
+    Row("Max*RunMinsPer*", "Running jobs have reserved all the time available to you or your account.",
         "It starts when some of them have ended.", YOURS, unseen=_NO_LIMITS),
     Row("*Grp*Minutes*", "Your account or QOS has used up its computing time.",
-        "Ask the administrator, or your project's head, for more.", CLUSTER, unseen=_NO_LIMITS),
+        "Ask the administrator, or the head of your project, for more.", CLUSTER, unseen=_NO_LIMITS),
     Row("*GrpWallLimit", "Your account or QOS has used up its computing time.",
-        "Ask the administrator, or your project's head, for more.", CLUSTER, unseen=_NO_LIMITS),
-    Row("AssocGrp*", "Your account uses all it may use at one time.",
-        f"It starts when others of your account's jobs have ended. {_SHARED}", YOURS,
+        "Ask the administrator, or the head of your project, for more.", CLUSTER, unseen=_NO_LIMITS),
+    Row("AssocGrp*", "Your account has reached its limit of resources in use.",
+        f"It starts when other jobs of your account have ended. {_SHARED}", YOURS,
         shown="test_the_reason_in_words"),
-    Row("AssocMaxJobsLimit", "You run as many jobs as you may.", "It starts when one of them has ended.",
-        YOURS, unseen="the same rule as AssocGrp*"),
-    Row("AssocMax*PerJob*", "It can never run: it asks for more than your account allows one job.", _LESS,
+    Row("AssocMaxJobsLimit", "You have reached your limit of running jobs.",
+        "It starts when one of them has ended.", YOURS, unseen="the same rule as AssocGrp*"),
+    Row("AssocMax*PerJob*", "It can never run: it exceeds your account's limit per job.", _LESS,
         YOURS, never=True, shown="test_the_reason_in_words"),
-    Row("AssocMax*PerNode*", "It can never run: it asks for more per node than your account allows.", _LESS,
+    Row("AssocMax*PerNode*", "It can never run: it exceeds your account's limit per node.", _LESS,
         YOURS, never=True, unseen=_NO_LIMITS),
-    Row("AssocMax*", "You use all that your account allows you at one time.",
+    Row("AssocMax*", "You have reached your account's limit of resources in use.",
         f"It starts when some of your jobs have ended. {_SHARED}", YOURS, unseen=_NO_LIMITS),
-    Row("QOSGrp*", "Your QOS uses all it may use at one time.",
+    Row("QOSGrp*", "Your QOS has reached its limit of resources in use.",
         f"It starts when others have ended. {_SHARED}", QUEUE, unseen=_NO_LIMITS),
-    Row("QOSMax*PerJob*", "It can never run: it asks for more than its QOS allows one job.", _LESS, YOURS,
+    Row("QOSMax*PerJob*", "It can never run: it exceeds its QOS's limit per job.", _LESS, YOURS,
         never=True, unseen=_NO_LIMITS),
-    Row("QOSMax*PerNode*", "It can never run: it asks for more per node than its QOS allows.", _LESS, YOURS,
+    Row("QOSMax*PerNode*", "It can never run: it exceeds its QOS's limit per node.", _LESS, YOURS,
         never=True, unseen=_NO_LIMITS),
-    Row("QOSMin*", "It can never run: it asks for less than its QOS demands.",
-        "Cancel it, and ask for more, or choose another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
-    Row("QOSMax*", "You, or your account, use all that your QOS allows at one time.",
+    Row("QOSMin*", "It can never run: it requests less than its QOS requires.",
+        "Cancel it and request more, or use another QOS.", YOURS, never=True, unseen=_NO_LIMITS),
+    Row("QOSMax*", "You or your account have reached your QOS's limit of resources in use.",
         f"It starts when some of these jobs have ended. {_SHARED}", YOURS, unseen=_NO_LIMITS),
-    Row("MaxMemPerLimit", "It can never run: it asks for more memory per CPU or node than is allowed.", _LESS,
+    Row("MaxMemPerLimit", "It can never run: it requests more memory per CPU or node than is allowed.", _LESS,
         YOURS, never=True, unseen="found before submission"),
-    Row("Max*PerAccount", "Your account uses all that its QOS allows at one time.",
-        f"It starts when others of your account's jobs have ended. {_SHARED}", YOURS, unseen=_NO_LIMITS),
-    Row("Assoc*Limit", "Your account uses all it may use at one time.",
-        f"It starts when others of your account's jobs have ended. {_SHARED}", YOURS, unseen="older Slurm"),
-    Row("QOS*Limit", "Your QOS uses all it may use at one time.",
+    Row("Max*PerAccount", "Your account has reached its QOS's limit of resources in use.",
+        f"It starts when other jobs of your account have ended. {_SHARED}", YOURS, unseen=_NO_LIMITS),
+    Row("Assoc*Limit", "Your account has reached its limit of resources in use.",
+        f"It starts when other jobs of your account have ended. {_SHARED}", YOURS, unseen="older Slurm"),
+    Row("QOS*Limit", "Your QOS has reached its limit of resources in use.",
         f"It starts when others have ended. {_SHARED}", QUEUE, unseen="older Slurm"),
     Row("AccountingPolicy", "A limit of your account or QOS is reached.",
-        "It starts when others of your jobs have ended. If it lasts, ask the administrator.", QUEUE,
+        "It starts when other jobs of yours have ended. If it lasts, ask the administrator.", QUEUE,
         unseen=_NO_LIMITS),
     Row("BurstBufferOperation", "Its burst buffer could not be set up.",
-        "Cancel it; correct sbatch's option for it, or ask the administrator.", YOURS, never=True,
+        "Cancel it and correct its sbatch option, or ask the administrator.", YOURS, never=True,
         unseen=_OTHER),
     Row("BurstBuffer*", "It waits for its burst buffer.", "", QUEUE, unseen=_OTHER),
     Row("Prolog", "Its nodes are being prepared.", "", CLUSTER, unseen="takes no time here"),
-    Row("Cleaning", "Slurm still tidies up its previous attempt.", "", CLUSTER, unseen="lasts a moment"),
+    Row("Cleaning", "Slurm is still cleaning up its previous attempt.", "", CLUSTER, unseen="lasts a moment"),
     Row("FedJobLock", "Another cluster of the federation may start it.", "", CLUSTER, unseen=_OTHER),
-    Row("MaxPoweredUpNodes", "As many nodes are switched on as the site allows.",
+    Row("MaxPoweredUpNodes", "The site's limit of powered-up nodes is reached.",
         "It starts when jobs of others have ended.", QUEUE, unseen=_OTHER),
-    Row("Power*", "The site has no electrical power left for it now.",
+    Row("Power*", "The site's power limit is reached.",
         "It starts when jobs of others have ended.", QUEUE, unseen="older Slurm"),
     Row("MpiPortsBusy", "Its nodes have no free ports for MPI.", "It starts when jobs there have ended.",
         QUEUE, unseen=_OTHER),
@@ -291,15 +293,15 @@ _STATES = {row.name: row for row in STATES}
 
 
 def state(name: str) -> Row:
-    """The row of a state; one for names that this table does not know."""
+    """Return the row of a state, or a generic one for unknown names."""
     return _STATES.get(name) or Row(name, f"Slurm calls it {name}.", whose=CLUSTER)
 
 
 def reason(name: str, partitions: str = "") -> Row:
-    """The row of a reason for waiting, as `squeue` prints it.
+    """Return the row of a reason for pending, as printed by `squeue`.
 
     name: a reason, perhaps with nodes (`ReqNodeNotAvail, ...`), or a sentence that Slurm prints instead.
-    partitions: of the job. If there are several ("short,long"), a limit of one of them is not final.
+    partitions: the job's partitions. If there are several ("short,long"), one partition's limit is not final.
     """
     word = name.split(",")[0].split("(")[0].strip() or "None"
     for row in REASONS:
@@ -307,23 +309,23 @@ def reason(name: str, partitions: str = "") -> Row:
             if row.never and word.startswith("Partition") and "," in partitions:
                 return replace(row, what=_ONE_OF.format(word), step=_WAIT, never=False)
             return row
-    return Row(word, f"It waits; Slurm's reason: {name.strip()}.")
+    return Row(word, f"It is pending. Slurm's reason is {name.strip()}.")
 
 
-_ONE_OF = "One of its partitions does not take it ({}); it waits for another."
+_ONE_OF = "One of its partitions does not accept it ({}), so it waits for another."
 
 
 def markdown() -> str:
-    """Both tables as Markdown, for STATES.md."""
+    """Return both tables as Markdown, for STATES.md."""
     parts = [
-        "# What Slurm says of a job, and what it means",
+        "# Slurm's job states and their meaning",
         "",
-        "Generated from [states.py](states.py) by `python -m cluster states --write`; the last column names",
+        "Generated from [states.py](states.py) by `python -m cluster states --write`. The last column names",
         "the test that brings the state about on a real Slurm.",
         "",
     ]
-    for title, rows in (("States", STATES), ("Reasons for waiting", REASONS)):
-        head = "| Slurm says | what happened | what to do | whose doing | error | shown by |"
+    for title, rows in (("States", STATES), ("Reasons for pending", REASONS)):
+        head = "| Slurm's name | what happened | what to do | who can act | error | shown by |"
         parts += [f"## {title}", "", head, "|---|---|---|---|---|---|"]
         for r in rows:
             error = f"`{r.ending}`" if r.ending else "`CanNeverRun`" if r.never else ""
@@ -334,9 +336,9 @@ def markdown() -> str:
 
 
 def text() -> str:
-    """Both tables for a terminal."""
+    """Return both tables for a terminal."""
     lines = []
-    for title, rows in (("States", STATES), ("Reasons for waiting", REASONS)):
+    for title, rows in (("States", STATES), ("Reasons for pending", REASONS)):
         lines += [title, ""]
         for r in rows:
             mark = f"  [{r.ending}]" if r.ending else "  [CanNeverRun]" if r.never else ""

@@ -7,7 +7,8 @@ import re
 
 
 def shown(text: str) -> dict[str, str]:
-    """{task: state} from `scontrol show job --oneliner`; of a job that is no array the task is ''."""
+    """Return {task: state} from `scontrol show job --oneliner`; for a job that is not an array the task is
+    ''."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         values = dict(re.findall(r"(ArrayTaskId|JobState)=(\S+)", line))
@@ -18,7 +19,7 @@ def shown(text: str) -> dict[str, str]:
 
 
 def accounted(text: str) -> dict[str, str]:
-    """{task: state} from `sacct --parsable2 --format=JobID,State`: the last word on each."""
+    """Return {task: state} from `sacct --parsable2 --format=JobID,State`, the last entry for each."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         job, sign, state = line.partition("|")
@@ -52,14 +53,15 @@ def seconds(text: str) -> float:
     if not all(p.isdecimal() for p in parts) or len(parts) > 4:
         return math.inf
     day, *rest = map(int, parts)
-    if not dash:  # minutes, minutes:seconds, or hours:minutes:seconds
+    if not dash:  # minutes, minutes:seconds or hours:minutes:seconds
         rest = [0] * (len(rest) < 3) + rest
     hours, minutes, secs = [*rest, 0, 0][:3]
     return float(((day * 24 + hours) * 60 + minutes) * 60 + secs)
 
 
 def unclock(text: str) -> int:
-    """The reverse of `clock`, in seconds; 0 for what is not hours:minutes:seconds, before it days and a dash.
+    """Reverse `clock`, in seconds; 0 if the text is not hours:minutes:seconds, optionally after days and a
+    dash.
 
     >>> unclock("1-12:00:00"), unclock("0:10:00"), unclock("00:90:00")
     (129600, 600, 0)

@@ -1,1 +1,1 @@
-"""Files and processes of this machine: what every other room stands on."""
+"""Files and processes of this machine, the base of all other packages."""

@@ -1,4 +1,4 @@
-"""Files that a reader finds whole or not at all, and locks: the one place that writes beside and renames."""
+"""Atomic file writes and locks. Only this module writes a temporary file and renames it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 def writing(path: Path, *, mode: int | None = None, sync: bool = False) -> Iterator[BinaryIO]:
     """A file to write bytes to, which takes the place of `path` when the body has ended well.
 
-    A reader sees the old one or the new one, never half of it. mode: its permission bits, whatever the umask
-    (default: as the umask has it). sync: it survives a crash of the machine, too. Where the body raises, or
+    A reader sees the old or the new file, never part of it. mode: its permission bits, whatever the umask
+    (default: according to the umask). sync: it survives a crash of the machine, too. If the body raises, or
     the disk is full (OSError), the old file is still there.
     """
     beside = _beside(path)
@@ -48,7 +48,8 @@ def write(path: Path, content: str | bytes, *, mode: int | None = None, sync: bo
 
 
 def move_into_place(made: Path, path: Path) -> None:
-    """Rename a file that another library has written whole, in the same folder, so that it outlasts a crash.
+    """Rename a file that another library has written completely, in the same folder, and make it survive a
+    crash.
 
     Raises OSError, and then the old file is still there.
     """
@@ -85,7 +86,7 @@ def read_json(path: Path) -> Any:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Rename a folder that was made beside to where an older one may stand, and remove the older one.
+    """Rename a new folder to its final name, and remove the older one if there is one.
 
     Between the two renames nothing is at `target`; killed there, the older one stays as `.<name>.old`.
     """
@@ -112,9 +113,7 @@ def is_held(path: Path) -> bool:
     """Whether a process holds the lock of a file; False on a file system without locks."""
     with open(path, "ab") as f:
         try:
-            fcntl.flock(
-                f, fcntl.LOCK_SH | fcntl.LOCK_NB
-            )  # shared, so that who looks hinders no one who looks
+            fcntl.flock(f, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared, so readers do not block each other
         except BlockingIOError:
             return True
         except OSError:

@@ -18,7 +18,7 @@ from . import files
 if TYPE_CHECKING:
     import psutil
 
-Record = dict[str, Any]  # pid; start: clock ticks after boot; boot: the kernel's id of this boot
+Record = dict[str, Any]  # pid; start: clock ticks after boot; boot: the kernel's boot id
 PROC = Path("/proc")
 
 
@@ -61,7 +61,7 @@ def _send(record: Record, sig: signal.Signals) -> None:
 
 
 def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
-    """Start a daemon in a session of its own, its output appended to `log`. It outlives the caller."""
+    """Start a daemon in a separate session, with its output appended to `log`. It outlives the caller."""
     if log.exists() and log.stat().st_size > 5_000_000:
         log.replace(log.with_suffix(".old"))
     with open(log, "ab", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
@@ -69,12 +69,12 @@ def spawn(argv: list[str], env: dict[str, str], log: Path) -> Record:
             argv, env=env, cwd="/", umask=0o022, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True,
         )  # fmt: skip
-    child.returncode = 0  # nobody waits for it here: no warning when the handle goes
+    child.returncode = 0  # it is never waited for here, which must not cause a warning
     return identify(child.pid) or {"pid": child.pid, "start": -1, "boot": ""}
 
 
 def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -> list[Record]:
-    """The processes, but this one, of which `chosen(process, environment)` is true.
+    """Yield the other processes for which `chosen(process, environment)` is true.
 
     One whose environment may not be read, or that ends meanwhile, is left out.
     """
@@ -89,7 +89,8 @@ def with_environment(chosen: Callable[[psutil.Process, dict[str, str]], bool]) -
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """What a process was started with. psutil ends at the first gap, which slurmstepd's title leaves."""
+    """Return the initial environment of a process. psutil stops at the first gap, which slurmstepd's title
+    leaves."""
     entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
     pairs = (os.fsdecode(entry).partition("=") for entry in entries if entry)
     return {name: value for name, _, value in pairs}
@@ -113,7 +114,7 @@ class Ledger:
         self.path = path
 
     def all(self) -> dict[str, Record]:
-        """{name: record}; {} where nothing was written down."""
+        """Return {name: record}, or {} if nothing was recorded."""
         return files.read_json(self.path) or {}
 
     def put(self, name: str, record: Record) -> None:
@@ -126,6 +127,6 @@ class Ledger:
 
 
 def die_with_parent() -> None:
-    """Ask Linux to end this process when its parent ends, so that no rank is left behind."""
+    """Ask Linux to kill this process when its parent ends, to leave no rank behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

@@ -14,9 +14,9 @@ from .errors import ClusterError
 
 @dataclass(frozen=True)
 class Setting:
-    """A variable. `default` is what holds where it is not set or empty, in `unit`; "" for none.
+    """An environment variable. `default` applies if it is unset or empty, in `unit`; "" for none.
 
-    read_by: who reads it. internal: it is set by one part of the package for another, not by people.
+    read_by: which parts read it. internal: one part of the package sets it for another.
     """
 
     name: str
@@ -29,12 +29,12 @@ class Setting:
 
 _TABLE = [
     Setting(
-        "CLUSTER_BACKEND", "the backend that 'auto' stands for: 'local' or 'slurm'", "submit, map", "auto"
+        "CLUSTER_BACKEND", "the meaning of the backend 'auto': 'local' or 'slurm'", "submit, map", "auto"
     ),
     Setting(
         "CLUSTER_RUNS",
-        "where runs are recorded; without it `runs` here, or at home where that cannot be written",
-        "submit, map, attach, jobs, doctor; the page of jobs; grading",
+        "where runs are recorded; by default `runs` here, or in the home directory if that is not writable",
+        "submit, map, attach, jobs, doctor, the jobs page, grading",
     ),
     Setting(
         "CLUSTER_MAX_RANKS",
@@ -54,7 +54,7 @@ _TABLE = [
     ),
     Setting(
         "CLUSTER_ADDRESS",
-        "at which address the others reach rank 0; without it as Slurm says, or the machine's name",
+        "the address of rank 0 for the other ranks; by default from Slurm, or the machine's name",
         "rank 0 of a job on Slurm",
     ),
     Setting(
@@ -65,19 +65,21 @@ _TABLE = [
     Setting("CLUSTER_DATA", "the folder of Fashion-MNIST; without it the usual places", "training.data"),
     Setting(
         "CLUSTER_STATE",
-        "the folder of what the one-machine Slurm and the hub keep",
+        "the state folder of the single-host Slurm and the hub",
         "slurm.client; make slurm, make hub",
         "/var/lib/convolution-to-cluster",
     ),
     Setting("CLUSTER_JOB", "the job's folder", "log, run_folder, checkpoints", internal=True),
     Setting("CLUSTER_RANK", "the number of this rank, from 0", "ranks", internal=True),
-    Setting("CLUSTER_LAUNCHER", "who started them: 'local', 'mpirun' or 'slurm'", "ranks", internal=True),
+    Setting("CLUSTER_LAUNCHER", "the launcher: 'local', 'mpirun' or 'slurm'", "ranks", internal=True),
     Setting(
         "CLUSTER_LAYOUT", "the ranks of each node, as Slurm writes them: 2(x3),1", "ranks", internal=True
     ),
     Setting("CLUSTER_ATTEMPT", "the number of this attempt of the run", "ranks", "1", internal=True),
     Setting("CLUSTER_WARM", "the socket of a process that forks ranks", "the local launcher", internal=True),
-    Setting("CLUSTER_HUB", "the hub's folder; it marks the hub's processes", "the hub", internal=True),
+    Setting(
+        "CLUSTER_HUB", ("the hub's folder, which identifies the hub's processes"), "the hub", internal=True
+    ),
 ]
 SETTINGS = {setting.name: setting for setting in _TABLE}
 
@@ -110,7 +112,7 @@ def required(name: str, env: Mapping[str, str] = os.environ) -> str:
 def whole_number(name: str, least: int = 0, env: Mapping[str, str] = os.environ) -> int:
     """The value of a variable as a number; 0 where there is none.
 
-    Raises SettingError, with the variable and its value, for what is no whole number, `least` or more.
+    Raises SettingError, with the variable and its value, unless it is a whole number of at least `least`.
     """
     value = text(name, env)
     if not value:

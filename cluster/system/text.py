@@ -1,9 +1,9 @@
 """Makes text from outside, such as a file's name or a student's output, safe to show and to store.
 
-To store (`encodable`): a file's name on Linux is bytes, and JSON can hold halves of characters. Python keeps
-both as surrogates, which no file, page or database takes.
-To show (`printable`): what can be stored may still be a trap for a terminal or a reader: escape sequences,
-new lines, marks that turn the direction of writing.
+To store (`encodable`): a file's name on Linux is bytes, and JSON can contain unpaired surrogates. Python
+keeps both as surrogates, which files, pages and databases do not accept. To show (`printable`): text that
+can be stored may still mislead a terminal or a reader through escape sequences, new lines, or characters
+that change the writing direction.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 LONGEST = 200  # characters of a name: file systems allow 255 bytes
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 SURROGATE = re.compile("[\ud800-\udfff]")
-BYTES = range(0xDC80, 0xDD00)  # surrogates that stand for a byte which is no UTF-8
+BYTES = range(0xDC80, 0xDD00)  # surrogates that represent a byte which is not UTF-8
 
 
 def printable(text: str | PurePath, longest: int = LONGEST) -> str:
-    r"""A name from outside as it is shown: one line in which nothing is invisible, `bad\xff.txt`.
+    r"""Return a name from outside for display: one line without invisible characters, such as
+    `bad\xff.txt`.
 
-    What cannot be printed, controls and marks of direction among it, is escaped; more than `longest`
-    characters are cut. Shown twice it stays the same.
+    Unprintable characters, such as controls and direction characters, are escaped. Text beyond `longest`
+    characters is cut. The function is idempotent.
     """
     shown = "".join(char if char.isprintable() else _escaped(char) for char in str(text)[: longest + 1])
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"

@@ -1,4 +1,4 @@
-"""What runs on the ranks: the data, the models, the learning rate, the momentum and the data-parallel step.
+"""Code for the ranks: the data, the models, the learning rate, the momentum and the data-parallel step.
 
 Importing this package is free: TensorFlow comes with `models`, `schedules`, `optimizers` and `distributed`,
 and Horovod only when a collective is called, so `data` can be used in any notebook.

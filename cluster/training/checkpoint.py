@@ -1,4 +1,5 @@
-"""Checkpoints of a loop of your own: what it needs to go on where it was interrupted. Any framework will do.
+"""Checkpoints for a student's own loop: the state needed to resume after an interruption. It works with any
+framework.
 
     from cluster.training import checkpoint
 
@@ -11,8 +12,9 @@
 
     submit(train, 1000, requeue=True)
 
-A checkpoint is one file, written beside its place and renamed: after a kill at any moment the one before is
-whole. The course's own training has its checkpoints in `Ranks` (cluster.training.distributed).
+A checkpoint is one file, written under a temporary name and renamed. After a kill at any moment the
+previous one is complete. The course's own training has its checkpoints in `Ranks`
+(cluster.training.distributed).
 """
 
 import json
@@ -30,18 +32,20 @@ from cluster.system import files, settings
 def save(name: str = "checkpoint", /, **state: Any) -> None:
     """Rank 0 writes `state` into the job's folder; on other ranks, and outside a job, nothing happens.
 
-    The values are numbers, texts, arrays, and lists and dictionaries of these, also the state of a generator
-    of random numbers, `rng.bit_generator.state`. Raises ResultError, which says where another value is.
+    The values are numbers, strings, arrays, and lists and dictionaries of these, including the state of a
+    random number generator, `rng.bit_generator.state`. Raises ResultError, with the location of any other
+    value.
     """
     if settings.text("CLUSTER_JOB") and settings.text("CLUSTER_RANK") == "0":
         write_checkpoint(run_folder() / f"{name}.npz", state)
 
 
 def load(name: str = "checkpoint", /) -> dict[str, Any] | None:
-    """What this run last saved, in this attempt or an earlier one, as a dictionary; None where there is none.
+    """Return what this run last saved, in this attempt or an earlier one, as a dictionary, or None.
 
-    All ranks read what rank 0 wrote. Outside a job it is None: a function that is tried out begins anew.
-    Raises what numpy.load does (OSError, ValueError, zipfile.BadZipFile) for a file that is none of `save`.
+    All ranks read what rank 0 wrote. Outside a job it is None, so a function that is tried out starts from
+    the beginning. Raises numpy.load's errors (OSError, ValueError, zipfile.BadZipFile) for a file that was
+    not written by `save`.
     """
     return read_checkpoint(run_folder() / f"{name}.npz") if settings.text("CLUSTER_JOB") else None
 

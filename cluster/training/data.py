@@ -31,8 +31,8 @@ def fashion_mnist(split: str = "train", limit: int | None = None) -> tuple[np.nd
     which `CLASSES` names. The files come from the folder that the variable CLUSTER_DATA names; without it
     from Debian's package, from the Keras cache, or by download into that cache, in this order.
 
-    Raises FileNotFoundError, with the places that were tried, where no files are; ValueError, with the
-    file, where one is damaged, or for a split or a limit that does not exist.
+    Raises FileNotFoundError, with the folders that were tried, if there are no files. Raises ValueError,
+    with the file, if one is damaged, or for a split or a limit that does not exist.
     """
     if split not in COUNTS:
         raise ValueError(f"split={split!r}: Fashion-MNIST has the splits 'train' and 'test'")
@@ -59,7 +59,7 @@ def find(split: str) -> Path | None:
 
 
 def _places() -> list[Path]:
-    """Where the files may lie, the first that has them counts."""
+    """Return the possible folders of the files; the first that has them counts."""
     if named := settings.text("CLUSTER_DATA"):
         return [Path(named)]
     keras_home = Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
@@ -88,9 +88,9 @@ def _folder(split: str) -> Path:
     except Exception as error:  # Keras raises a bare Exception for every failure of the network
         raise FileNotFoundError(
             f"Fashion-MNIST is not on this machine. Tried {places[0]} (Debian's package), {places[1]} "
-            f"(the Keras cache) and a download ({error}). Remedy, one of: `apt install "
-            "dataset-fashion-mnist`; on a machine with a network, `python -c 'import keras; "
-            "keras.datasets.fashion_mnist.load_data()'`, which fills the cache; or set CLUSTER_DATA to a "
+            f"(the Keras cache) and a download ({error}). Either run `apt install dataset-fashion-mnist`, "
+            "or on a machine with a network `python -c 'import keras; "
+            "keras.datasets.fashion_mnist.load_data()'`, which fills the cache, or set CLUSTER_DATA to a "
             "folder with the four .gz files."
         ) from error
     return cache

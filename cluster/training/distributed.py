@@ -1,12 +1,12 @@
-"""Data-parallel training with Horovod: what p ranks add to a training on one device.
+"""Data-parallel training with Horovod: what p ranks add to training on one device.
 
-Each rank trains the same network on its own shard. Four things make p processes one training, and each is
-a few lines here: the ranks start equal (`broadcast`), they take the same step (`DataParallel`), they report
-one number (`average`), and one of them writes (`save`). Assignment 07 builds all four by hand, after lecture
-07; what the ranks exchange is that of Horovod (Sergeev and Del Balso, arXiv 1802.05799).
+Each rank trains the same network on its own shard. Four things make p processes one training run, and each
+takes a few lines here: the ranks start equal (`broadcast`), they take the same step (`DataParallel`), they
+report one number (`average`), and one of them writes (`save`). Assignment 07 builds all four by hand, after
+lecture 07. The ranks exchange what Horovod prescribes (Sergeev and Del Balso, arXiv 1802.05799).
 
-All of these but `save` are collectives: every rank has to call them, in the same order, or the others wait
-for ever. Where a rank raises an error, the job ends the others.
+All of these except `save` are collectives: every rank must call them, in the same order, or the others
+hang. If a rank raises an error, the job terminates the others.
 
 Keras 3 keeps its weights in `keras.Variable`; TensorFlow's and Horovod's functions are given the
 `tf.Variable` inside, `variable.value`. Horovod's own Keras callbacks do not work with Keras 3.
@@ -38,10 +38,11 @@ for name in ("optimizers", "schedules"):
 
 
 def horovod() -> ModuleType:
-    """Horovod, initialised: imported here, so that this module can be read by one process without it.
+    """Return Horovod, initialised. It is imported here, so a single process can read this module without
+    it.
 
-    Raises ImportError where it is not installed. A process that was not started as one of several is rank 0
-    of 1.
+    Raises ImportError if it is not installed. A process that was not started as one of several is rank 0 of
+    1.
     """
     import horovod.tensorflow as hvd
 
@@ -52,12 +53,13 @@ def horovod() -> ModuleType:
 def broadcast(model: keras.Model, root: int = 0) -> None:
     """Give every rank the weights, and the optimizer's state, of rank `root`.
 
-    The random layers of the other ranks (dropout, augmentation) get seeds that follow from those of `root`
-    and from the rank, so that each rank draws masks of its own, and all of them again in a repetition. What
-    a model draws from Keras' global generator, `keras.random` without a seed, is left alone.
+    The random layers of the other ranks (dropout, augmentation) get seeds derived from the seeds of `root`
+    and from the rank. Each rank therefore draws different masks, and all of them again in a repetition.
+    Numbers that a model draws from Keras' global generator, `keras.random` without a seed, are not
+    affected.
 
-    The model may be compiled or not. Raises ValueError for one that has no weights yet, or on a rank whose
-    model is another than that of `root`.
+    The model may be compiled or not. Raises ValueError for a model without weights, or on a rank whose
+    model differs from root's.
     """
     if not model.built:
         raise ValueError(
@@ -68,8 +70,8 @@ def broadcast(model: keras.Model, root: int = 0) -> None:
         _build_optimizer(model)  # or momentum would be born after the broadcast
         variables += model.optimizer.variables
     hvd = horovod()
-    # By position: Horovod's broadcast_variables waits for ever where a rank has built a layer more than the
-    # others before, since Keras numbers the names of layers, and Horovod matches by name.
+    # By position: Horovod's broadcast_variables hangs if a rank has built a layer more than the others
+    # before, since Keras numbers the names of layers, and Horovod matches by name.
     values = hvd.broadcast_object([v.numpy() for v in variables + seeds], root_rank=root)
     if hvd.rank() != root:
         _assign(variables + seeds, values, f"What rank {root} broadcast is of")
@@ -85,7 +87,7 @@ def _seeds(model: keras.Model) -> list[keras.Variable]:
 
 
 def _seed_of_rank(seed: int, rank: int) -> int:
-    """A seed that a rank derives from another: 31 bits, so that it fits whatever integers Keras takes."""
+    """Derive a rank's seed from another seed, with 31 bits, which fit all integers that Keras accepts."""
     return int(np.random.SeedSequence([seed % 2**32, rank]).generate_state(1)[0] >> 1)
 
 
@@ -141,9 +143,9 @@ def _moments(model: keras.Model) -> list[tuple[keras.Variable, keras.Variable]]:
 def save(model: keras.Model, path: str | os.PathLike[str]) -> None:
     """Rank 0 writes the model, with its optimizer, to `path` (.keras); the other ranks write nothing.
 
-    It is written beside its place, to the disk, and then renamed, so that `path` is at any time a whole
-    checkpoint: a job that is stopped while it writes, or a machine that fails, leaves the one before.
-    Rank 0 waits for nobody. Raises OSError where it cannot write.
+    It is written to disk under a temporary name and then renamed. So `path` is a complete checkpoint at any
+    time: a job that is stopped while it writes, or a machine that fails, leaves the previous one. Rank 0
+    does not wait for the others. Raises OSError if it cannot write.
     """
     if horovod().rank() == 0:
         path = Path(path)
@@ -156,10 +158,10 @@ def save(model: keras.Model, path: str | os.PathLike[str]) -> None:
 def _of_all_ranks(variables: Sequence[keras.Variable]) -> Iterator[None]:
     """Within it, the variables of metrics hold what all ranks have added up; then again what this one has.
 
-    A metric of Keras is a function of sums over examples: hits and images, the counts of a confusion matrix.
-    Of such sums those of all examples are the sums of the ranks', whatever their numbers of examples.
+    A metric of Keras is a function of sums over examples: hits and images, the counts of a confusion
+    matrix. Such sums over all examples are the sums over the ranks, whatever their numbers of examples.
     """
-    variables = [v for v in variables if v.aggregation == "sum"]  # so Keras marks them, for the same purpose
+    variables = [v for v in variables if v.aggregation == "sum"]  # Keras marks them, for the same purpose
     own = [v.numpy() for v in variables]
     for variable, total in zip(variables, _sums(own, "cluster.metrics"), strict=True):
         variable.assign(total)
@@ -185,14 +187,14 @@ def _sums(arrays: Sequence[Any], name: str) -> list[np.ndarray]:
 class DataParallel(keras.Model):
     """A model whose training step averages the gradient over all ranks.
 
-    Made from any functional model, with which it shares its weights:
+    Created from any functional model, whose weights it shares:
 
         net = lenet5(seed=0)
         model = DataParallel(net.input, net.output)
 
-    `compile` and `predict` are those of Keras; with one rank the step is Keras' own. The metrics of `fit` and
-    `evaluate` are those of the examples of all ranks, however these are divided among them. The model may
-    have several inputs and outputs, and batches may hold sample weights.
+    `compile` and `predict` are Keras' own; with one rank the step is, too. The metrics of `fit` and
+    `evaluate` cover the examples of all ranks, however these are divided among them. The model may have
+    several inputs and outputs, and batches may hold sample weights.
 
     XLA cannot compile Horovod's all-reduce, so the model is never compiled by it: jit_compile="auto", which
     means XLA on a GPU, is the same as False, and for jit_compile=True Keras issues a warning and continues
@@ -227,15 +229,16 @@ class DataParallel(keras.Model):
         callbacks: Sequence[keras.callbacks.Callback] | None = (),
         **options: Any,
     ) -> keras.callbacks.History:
-        """Keras' fit, in the order of `Shards`, which Keras would shuffle anew on each rank alone.
+        """Keras' fit, in the order of `Shards`, which Keras would otherwise reshuffle on each rank
+        separately.
 
-        Where `Ranks` has a checkpoint of an earlier attempt of the job, it goes on there.
+        If `Ranks` has a checkpoint of an earlier attempt of the job, training resumes there.
 
-        The history is that of the whole training. An epoch that was interrupted is finished by a fit of its
-        own, so callbacks may see the beginning and the end of training twice; what they remember themselves
-        is not in the checkpoint. Raises ValueError where the checkpoint was saved by another model, or on
-        another number of ranks; and, before the first step, if the ranks differ in their number of steps or
-        epochs, or only some of them validate, since the others would wait for ever.
+        The history covers the whole training run. An interrupted epoch is finished by a separate fit, so
+        callbacks may see the beginning and the end of training twice; their own state is not in the
+        checkpoint. Raises ValueError if the checkpoint was saved by another model, or on another number of
+        ranks. Before the first step it also raises if the ranks differ in their number of steps or epochs,
+        or only some of them validate, since the others would hang.
         """
         validates = options.get("validation_data") is not None or bool(options.get("validation_split"))
         agreement = _Agreement(epochs=epochs, validates=validates)
@@ -259,15 +262,15 @@ class DataParallel(keras.Model):
     def train_step(self, data: Any) -> dict[str, Any]:
         """One step on this rank's batch, (x, y) or (x, y, sample_weight); Keras calls it.
 
-        The step is that of the mean of the ranks' mean losses, so the batches have to be equally large for it
-        to be that of one process on all of them. Returns the metrics of this rank so far in the epoch.
+        The step uses the mean of the ranks' mean losses. The batches must be equally large for it to equal
+        the step of one process on all of them. Returns the metrics of this rank so far in the epoch.
         """
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
             loss = self.compute_loss(x, y, y_pred, sample_weight)  # the mean over this rank's batch
-            # float16 would round small gradients to 0: they are those of a multiple of the loss, which the
-            # optimizer takes out again (Keras wraps it for this where the policy is mixed_float16).
+            # float16 would round small gradients to 0, so the loss is scaled, and the optimizer removes the
+            # factor again (Keras wraps it for this with the policy mixed_float16).
             scaled = self.optimizer.scale_loss(loss)
         tape = horovod().DistributedGradientTape(tape)  # + what distribution adds: the mean over the ranks
         sources = [v.value for v in self.trainable_variables]
@@ -323,12 +326,12 @@ def _named(ranks: Sequence[int]) -> str:
 class Shards(keras.utils.PyDataset):
     """The batches of `batch` examples that one rank sees of (x, y), freshly sharded each epoch.
 
-    x and y are arrays (N, ...) of all examples, on every rank, or lists or dictionaries of such arrays for a
-    model with several inputs or outputs; sample_weight, if given, is one like y. An item is (x, y), or
+    x and y are arrays (N, ...) of all examples, on every rank, or lists or dictionaries of such arrays for
+    a model with several inputs or outputs; sample_weight, if given, is one like y. An item is (x, y), or
     (x, y, sample_weight), of this rank's `batch` of them at a step. The last batch of an epoch may be
-    smaller, and is so on every rank. `epoch` is set by `Ranks`, and so is `done`, the number of steps that an
-    interrupted epoch had made: they are left out. `seed` is that of the shuffles, one for all ranks. Raises
-    ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal lengths.
+    smaller, and is so on every rank. `epoch` is set by `Ranks`, and so is `done`, the number of steps that
+    an interrupted epoch had made: they are left out. `seed` is the seed of the shuffles, one for all ranks.
+    Raises ValueError for fewer examples than ranks (`shards.shard`), and for arrays of unequal lengths.
     """
 
     def __init__(self, x: Any, y: Any, batch: int, seed: int = 0, sample_weight: Any = None):
@@ -369,24 +372,24 @@ class Shards(keras.utils.PyDataset):
 
 
 class Ranks(keras.callbacks.Callback):
-    """What p ranks do around the training steps of `DataParallel.fit`; give it as the first callback.
+    """The tasks of p ranks around the training steps of `DataParallel.fit`; pass it as the first callback.
 
     shards      the `Shards` that are fitted: a new shuffle each epoch, the same on all ranks
     checkpoint  a path (.keras): rank 0 saves the model there after each epoch, and beside it (.state.npz)
                 what a job submitted with requeue=True needs to go on after an interruption
     every       save that state after so many steps, too, for epochs that are long
 
-    The ranks start from rank 0's weights; after each epoch the batch-norm statistics are averaged, and so is
-    what the training step returns beyond the model's metrics, which are those of all ranks already (the
-    callbacks after this one, and the history, get the averages); each step and epoch is logged to the job,
-    which draws the progress bar of `job.wait()`. The loss of a step is Keras' running mean over the epoch, on
-    this rank.
+    The ranks start from rank 0's weights. After each epoch the batch-norm statistics are averaged, and so
+    is what the training step returns beyond the model's metrics, which cover all ranks already (the
+    callbacks after this one, and the history, get the averages). Each step and epoch is logged to the job,
+    for the progress bar of `job.wait()`. The loss of a step is Keras' running mean over the epoch, on this
+    rank.
 
-    A training that goes on takes the same steps as one that was never interrupted: weights, optimizer and
+    A resumed training run takes the same steps as one that was never interrupted: weights, optimizer and
     step count, position in the shuffle, the seeds of dropout, each rank's own batch-norm statistics and
     running metrics are restored. On CPU and on one or two ranks the numbers are equal to the last bit. On
-    more ranks the order in which Horovod sums depends on which gradients it fuses, so that two runs may
-    differ in the last bits even where neither is interrupted.
+    more ranks Horovod's order of summation depends on which gradients it fuses, so two runs may differ in
+    the last bits even without an interruption.
     """
 
     def __init__(
@@ -401,7 +404,7 @@ class Ranks(keras.callbacks.Callback):
     def resume(self, model: keras.Model) -> int | None:
         """Restore what an earlier attempt of this job saved; the epoch to go on with, or None at a start.
 
-        Raises ValueError where it was saved by another model, or on another number of ranks.
+        Raises ValueError if it was saved by another model, or on another number of ranks.
         """
         state = None
         if self.checkpoint and settings.whole_number("CLUSTER_ATTEMPT") > 1:
@@ -478,13 +481,15 @@ class Ranks(keras.callbacks.Callback):
 
 
 def _build_optimizer(model: keras.Model) -> None:
-    """Make the optimizer's variables, once: to build Keras' loss scaling again begins its scale anew."""
+    """Create the optimizer's variables, once, since building Keras' loss scaling again would reset its
+    scale."""
     if not model.optimizer.built:
         model.optimizer.build(model.trainable_variables)
 
 
 def _own(model: keras.Model) -> list[keras.Variable]:
-    """What may differ between ranks within an epoch: batch-norm statistics, seeds, running metrics."""
+    """Return the variables that may differ between ranks within an epoch: batch-norm statistics, seeds,
+    running metrics."""
     return model.non_trainable_variables + model.metrics_variables
 
 

@@ -155,7 +155,7 @@ def judge(report: Report, seen: list[dict[str, Any]]) -> None:
 
 
 def _judge_xla(report: Report, seen: list[dict[str, Any]]) -> None:
-    """What XLA, which Keras uses for a plain model on a GPU and never for DataParallel, would save."""
+    """Report what XLA, which Keras uses for a plain model on a GPU and never for DataParallel, would save."""
     alone = {
         step["network"]: seconds for step, seconds in _slowest(seen) if step["way"] == ALONE and step["xla"]
     }

@@ -38,11 +38,11 @@ def lenet5(seed: int = 0, classes: int = 10, activation: str = "tanh") -> keras.
 def small_resnet(seed: int = 0, classes: int = 10, blocks: int = 1, filters: int = 16) -> keras.Model:
     """A residual network of 6 * blocks + 2 layers for images (N, 28, 28, 1): logits (N, classes).
 
-    The family that He, Zhang, Ren and Sun, *Deep residual learning for image recognition*
-    (arXiv 1512.03385, section 4.2), trained on CIFAR-10: three stages of `blocks` residual blocks with
-    1, 2 and 4 times `filters` maps on 28 x 28, 14 x 14 and 7 x 7 pixels, and global average pooling.
-    Where a stage changes the shape, the shortcut is a 1 x 1 convolution (their option B).
-    78,426 parameters with one block a stage, 672 of them moving statistics of batch normalisation.
+    The family that He, Zhang, Ren and Sun, *Deep residual learning for image recognition* (arXiv
+    1512.03385, section 4.2), trained on CIFAR-10: three stages of `blocks` residual blocks with 1, 2 and 4
+    times `filters` maps on 28 x 28, 14 x 14 and 7 x 7 pixels, and global average pooling. If a stage
+    changes the shape, the shortcut is a 1 x 1 convolution (their option B). 78,426 parameters with one
+    block a stage, 672 of them moving statistics of batch normalisation.
     """
     seeds = iter(range(1000 * seed, 1000 * (seed + 1)))
 

@@ -1,8 +1,8 @@
 """The learning rate of p ranks as a function of the step.
 
-Goyal et al., *Accurate, large minibatch SGD: training ImageNet in 1 hour* (arXiv 1706.02677): k times the
-batch takes k times the learning rate, reached from the old one by equal increments at each iteration.
-Assignment 07 builds the gradual warmup, assignment 08 the schedule that follows it.
+Goyal et al., *Accurate, large minibatch SGD: training ImageNet in 1 hour* (arXiv 1706.02677), use k times
+the learning rate for k times the batch. They reach it from the old one by equal increments at each
+iteration. Assignment 07 builds the gradual warmup, assignment 08 the schedule that follows it.
 """
 
 from typing import Any
@@ -24,18 +24,18 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
                   "gradual"   η + (kη - η) t / W at update t = 0 ... W, then kη
                   "constant"  η before update W, then kη
                   "none"      kη at once
-    after         a Keras schedule that holds from update W on, in place of kη: the warmup then ends at its
-                  value, after(W). It gives the rates of all k ranks, which are not multiplied again, and
-                  counts the updates of the whole training, those of the warmup with them: what the paper
-                  does with its drops at epochs 30, 60 and 80.
+    after         a Keras schedule that holds from update W on, instead of kη. The warmup then ends at its
+                  value, after(W). Its learning rates are for all k ranks and are not multiplied again. It
+                  counts the updates of the whole training run, including the warmup, like the paper's
+                  drops at epochs 30, 60 and 80.
 
         S = shards.steps  # updates of an epoch
         falls = keras.optimizers.schedules.PiecewiseConstantDecay([30 * S - 1], [0.8, 0.08])  # from 30 S on
         LinearWarmup(0.1, ranks=8, warmup_steps=5 * S, after=falls)
 
-    Called with a step, the number of updates made before (an integer, or a scalar tensor), it gives the
-    learning rate as a float32 scalar. With momentum give it to `optimizers.CorrectedSGD`: in the velocity of
-    Keras' own SGD the rates of before go on.
+    Called with a step, the number of updates made before (an integer, or a scalar tensor), it returns the
+    learning rate as a float32 scalar. With momentum, use `optimizers.CorrectedSGD`, because earlier
+    learning rates persist in the velocity of Keras' own SGD.
 
     Raises ValueError for values that make no schedule.
     """
@@ -78,7 +78,7 @@ class LinearWarmup(keras.optimizers.schedules.LearningRateSchedule):
         return rate if self.after is None else ops.where(step < self.warmup_steps, rate, now)
 
     def get_config(self) -> dict[str, Any]:
-        """What makes it again, as JSON knows it."""
+        """Return the arguments that recreate it, as JSON types."""
         config = {
             "base": self.base,
             "ranks": self.ranks,

@@ -4,14 +4,15 @@ import numpy as np
 
 
 def shard(n: int, rank: int, size: int, epoch: int = 0, seed: int = 0) -> np.ndarray:
-    """Which of n examples this rank sees in this epoch: int64 (n // size,), in the order of its steps.
+    """Return which of n examples this rank sees in this epoch, int64 (n // size,), in the order of its
+    steps.
 
     One shuffle an epoch, drawn from (seed, epoch), is the same on all ranks; each rank takes every
     size-th index of it, starting at its own rank. So the shards are disjoint, and the batches of b that
     the ranks see at step t are together the batch of size * b that one process would have seen.
 
-    All shards are equally long, so that no rank waits in an all-reduce for a step that another rank does
-    not have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one a
+    All shards are equally long, so no rank waits in an all-reduce for a step that another rank does not
+    have. The n % size examples at the end of the shuffle are left out of this epoch: fewer than one per
     rank, and others in the next epoch.
 
     One shuffle, sharded, is what Goyal et al. (arXiv 1706.02677, section 3) ask for. Raises ValueError for a

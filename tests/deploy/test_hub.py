@@ -250,7 +250,7 @@ def test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding(hub, eve):
     assert saved.ok, saved.text
     folder = eve.home / "assignments" / ASSIGNMENT
     hub.run(eve.user, "python", "-c", r"open(b'bad\xff.txt', 'w')", cwd=folder)
-    told = "there more than once: the course's own is graded"
+    told = "occurs more than once: the course's own cell is graded"
     answer = eve.mine("POST", "/course/validate", params={"of": path})
     assert "0 failed, 0 still to do, 2 passed" in answer.text
     assert told in html.unescape(answer.text)

@@ -65,7 +65,7 @@ def test_unequal_numbers_of_batches(runs, monkeypatch):
         text = str(text)
         assert re.search(r"Rank 0 (has )?waited \d+ s for rank 1 in `fit` \(line \d+ of hangs.py", text)
         assert re.search(r"Rank 1 (has )?waited \d+ s for rank 0 in `allreduce` \(line \d+ of hangs.py", text)
-        assert "Ask for more" not in text
+        assert "Request more" not in text
     assert "same number of batches" in text
 
 
@@ -222,7 +222,7 @@ def test_a_job_that_computes_is_told_to_ask_for_more_time():
     records = [{"rank": r, "started": 0.0, "exit_code": None} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     end = endings.decide(run, records, {}, stopped="OutOfTime")
-    assert "Ask for more" in end["next_step"] and "waited" not in end["what"]
+    assert "Request more" in end["next_step"] and "waited" not in end["what"]
 
 
 def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
@@ -236,7 +236,7 @@ def test_more_time_helps_only_if_a_rank_that_computes_joins_the_others():
     end = endings.decide(run, records, {}, stopped="OutOfTime", locations=locations)
     assert "Rank 1 waited 30 s for rank 0 in `allreduce` (line 9 of a.py, in f)." in end["what"]
     assert "Rank 0 was computing in `evaluate` (line 14 of a.py, in f)." in end["what"]
-    assert "Ask for more" in end["next_step"] and "only if rank 0 would have joined" in end["next_step"]
+    assert "Request more" in end["next_step"] and "only if rank 0 would have joined" in end["next_step"]
 
 
 @pytest.mark.parametrize(

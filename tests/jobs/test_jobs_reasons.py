@@ -90,7 +90,7 @@ SENTENCES = {
     "License request 'x:1' is no longer valid, holding job": "licence",
 }
 FINAL_SENTENCES = {
-    "Reservation course was deleted": "reservation is gone",
+    "Reservation course was deleted": "reservation was deleted",
     "Reservation course is invalid": "no longer valid",
     "uid 1000 not in group permitted to use this partition (gpu). groups allowed: course": "group",
     "Job's account not permitted to use this partition (gpu allows a not b)": "account",

@@ -195,7 +195,7 @@ def test_a_suspended_job_is_not_over(here):
     until("its start", lambda: "asleep" in job.logs(0) and job.status.slurm == "RUNNING")
     here.ask("scontrol", "suspend", number(job))
     until("SUSPENDED", lambda: job.status.slurm == "SUSPENDED")
-    assert job.status == "running" and "stands still" in job.status.what
+    assert job.status == "running" and "is suspended" in job.status.what
     here.ask("scontrol", "resume", number(job))
     assert job.cancel().wait().status == "cancelled"
 
@@ -227,8 +227,8 @@ def ended(here):
         ("FAILED", errors.RankFailed, "SystemExit on rank 0: 7"),
         ("CANCELLED", errors.Cancelled, "was cancelled"),
         ("OUT_OF_MEMORY", errors.OutOfMemory, "more than the 100 MiB it had"),
-        ("PREEMPTED", errors.Preempted, "make room"),
-        ("NODE_FAIL", errors.NodeFailed, "node went down"),
+        ("PREEMPTED", errors.Preempted, "was preempted"),
+        ("NODE_FAIL", errors.NodeFailed, "node of the job failed"),
     ],
 )
 def test_the_ending_in_words(ended, here, state, error, words):

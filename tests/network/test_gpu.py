@@ -105,7 +105,7 @@ def test_the_transports_in_the_log_of_nccl():
         (gpu(0), gpu(0, uuid="GPU-77b1"), ["P2P/IPC"], "NVLink 3, 2 links", 50e9),
         (gpu(0), gpu(0, uuid="GPU-77b1"), ["SHM/direct/direct"], "PCIe 4 x16", 31.5e9),
         (gpu(0), gpu(0, host="n2", infiniband={"mlx5_0": "100 Gb/sec (4X EDR)"}), ["NET/IB/0"],
-         "InfiniBand or RoCE, at a rate that Linux does not tell", None),
+         "InfiniBand or RoCE, at a rate that Linux does not report", None),
         (gpu(0, infiniband={"mlx5_0": "200 Gb/sec (4X HDR)", "mlx5_1": "25 Gb/sec (1X EDR)"}),
          gpu(0, host="n2", infiniband={"mlx5_0": "100 Gb/sec (4X EDR)"}), ["NET/IB/0/GDRDMA"],
          "InfiniBand or RoCE (mlx5_0, 100 Gbit/s)", 12.5e9),
@@ -209,7 +209,7 @@ def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys,
     assert shell.main(["doctor", "--gpu"]) == 1
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
-    assert words in said.err and "Run it where there are two" in said.err
+    assert words in said.err and "Run it with at least two GPUs" in said.err
 
 
 def test_what_can_be_measured(machine):

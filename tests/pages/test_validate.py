@@ -216,8 +216,8 @@ def test_a_copied_cell_is_told_before_it_is_handed_in(tmp_path):
     count, *words = validated(tmp_path, filled, *checks, stub, *graded({"draws": RIGHT["draws"]}))["failed"]
     assert count["source"] == "0 fail, 0 still to do, 1 passes."
     assert [one["source"].partition(":")[0] for one in words] == [
-        "The cell “double” is there more than once",
-        "The cell “draws” is there more than once",
+        "The cell “double” occurs more than once",
+        "The cell “draws” occurs more than once",
         "Characters of this notebook that are in no encoding are replaced by � when it is graded.",
     ]
 
