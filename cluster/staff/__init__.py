@@ -1,1 +1,1 @@
-"""What instructors and administrators have, and students never: no file of it enters their folder."""
+"""Tools for instructors and administrators; none of these files enters the students' folder."""

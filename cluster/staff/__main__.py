@@ -34,8 +34,8 @@ def parser(prog: str = "python -m cluster.staff") -> argparse.ArgumentParser:
     command("check-release", check_release, assignment=False).add_argument("assignment", nargs="?", help=one)
     c = command("mutants", mutants, assignment=False)
     c.add_argument("assignment", nargs="?", help=one)
-    c.add_argument("--only", nargs="+", metavar="NAME", help="these submissions only (stub, solution, …)")
-    c.add_argument("--workers", type=int, help="processes that grade (default: one a core)")
+    c.add_argument("--only", nargs="+", metavar="NAME", help="these submissions only (unsolved, solution, …)")
+    c.add_argument("--workers", type=int, help="processes that grade (default: one per core)")
     class_commands.add(command)
     command("demo", demo, assignment=False)
     c = command("student", student, assignment=False)
@@ -62,7 +62,7 @@ def check_release(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def mutants(root: Path, options: argparse.Namespace) -> list[str]:
-    """Grade stub, solution and wrong solutions; print mutants against checks."""
+    """Grade the unsolved assignment, the solution and the mutants, and print the mutation results."""
     from .classes.prove_checks import prove
 
     return prove(root, options.assignment, options.only, options.workers)
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "python -m cluster.staff
     except (CourseError, wrong_solutions.MutantError) as error:
         wrong = [str(error)]
     except KeyboardInterrupt:
-        wrong = ["interrupted; nothing is lost: the same command goes on where this one was"]
+        wrong = ["interrupted; nothing is lost, and the same command resumes here"]
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     return 1 if wrong else 0

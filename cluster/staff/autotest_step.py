@@ -13,7 +13,8 @@ STARTING = 300  # seconds a kernel has to start
 
 
 class Instantiate(InstantiateTests):
-    """Executes a solution, as nbgrader's own step does, and says now and then at which cell it is."""
+    """Execute a solution, as nbgrader's own step does, and report from time to time which cell is
+    running."""
 
     last = cells = -1  # the index of the last cell that is executed; how many there are
 
@@ -48,7 +49,7 @@ class Instantiate(InstantiateTests):
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], index: int
     ) -> tuple[NotebookNode, dict[str, Any]]:
-        """The cell, executed and with its directives replaced where it does not stand below the last."""
+        """Return the cell, executed and with its directives replaced unless it comes after the last one."""
         if index > self.last:
             return cell, resources
         if time.monotonic() - self.told > EVERY:
@@ -60,9 +61,9 @@ class Instantiate(InstantiateTests):
 class UpToTheLast(Instantiate):
     """Executes a notebook up to its last directive and leaves the rest alone.
 
-    nbgrader's own step executes the whole notebook in a kernel. What stands below the last directive cannot
-    change a value above it, so the text that is written is the same; the solution's own errors below it are
-    not found.
+    nbgrader's own step executes the whole notebook in a kernel. Cells after the last directive cannot
+    change a value before it, so the release is the same. Errors of the solution in these cells are not
+    found.
     """
 
     def end(self, nb: NotebookNode) -> int:

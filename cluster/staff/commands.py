@@ -33,8 +33,10 @@ def add(command: AddCommand) -> None:
     c = command("run", grade_class)
     c.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
     c.add_argument("--backend", choices=["auto", "local", "slurm"], default="auto",
-                   help="where: this machine, Slurm, or Slurm where it answers (auto)")  # fmt: skip
-    c.add_argument("--jobs", type=number, metavar="N", help="local: submissions at a time (one a core)")
+                   help="where to run: this machine, Slurm, or Slurm if it answers (auto)")  # fmt: skip
+    c.add_argument(
+        "--jobs", type=number, metavar="N", help=("local: submissions at a time (default: one per core)")
+    )
     slurm = c.add_argument_group("on Slurm")
     slurm.add_argument("--account", metavar="NAME", help="account of the array, one that may do little")
     slurm.add_argument("--partition", metavar="NAME", help="partition of the array")
@@ -49,8 +51,10 @@ def add(command: AddCommand) -> None:
     c.add_argument("--student", metavar="NAME", help="only this student")
     c.add_argument("--in-time", action="store_true", help="of several, the newest that is not late")
     c.add_argument("--any-owner", action="store_true",
-                   help="do not compare a folder's owner with the student's name: for an inbox that only"
-                   " you can write to")  # fmt: skip
+                   help=(
+                       "do not compare a folder's owner with the student's name, for a submission folder "
+                       "that only you can write to"
+                   ))  # fmt: skip
 
     c = command("import", import_submissions)
     c.add_argument("zip", help="the platform's download, as it is")
@@ -63,7 +67,7 @@ def add(command: AddCommand) -> None:
     c.add_argument("--check", required=True, metavar="NAME", help="the check, by its name in the notebook")
     void = c.add_mutually_exclusive_group()
     void.add_argument("--student", action="append", metavar="NAME", help="only this student; may be repeated")
-    void.add_argument("--void", action="store_const", const=True, help="it counts as passed for everybody")
+    void.add_argument("--void", action="store_const", const=True, help="it counts as passed for all students")
     void.add_argument("--count", dest="void", action="store_const", const=False, help="takes --void back")
     c.set_defaults(backend="auto", jobs=None, account=None, partition=None, cpus=2, tasks=32)
 
@@ -100,19 +104,17 @@ def add(command: AddCommand) -> None:
     command("hand-out", hand_out)
 
     c = command("due", due)
-    c.add_argument("when", nargs="?", help="as '2026-12-01 23:59 Europe/Berlin'; 'none' takes it back")
+    c.add_argument("when", nargs="?", help="such as '2026-12-01 23:59 Europe/Berlin'; 'none' removes it")
 
     c = command("extend", extend, assignment=False)
     c.add_argument("student", help="the student's name")
     c.add_argument("assignment", help=ONE)
     more = c.add_mutually_exclusive_group(required=True)
-    more.add_argument(
-        "--days", type=int, metavar="N", help="so many days after the due date; 0 takes it back"
-    )
+    more.add_argument("--days", type=int, metavar="N", help="number of days after the due date; 0 revokes it")
     more.add_argument("--until", metavar="WHEN", help="as '2026-12-03 12:00 Europe/Berlin'")
 
     c = command("checks", checks)
-    c.add_argument("--an-hour", type=whole, metavar="N", help="checks in 60 minutes; 0: none at all")
+    c.add_argument("--an-hour", type=whole, metavar="N", help="checks in 60 minutes; 0 for none at all")
     c.add_argument("--in-all", type=whole, metavar="N", help="checks of the assignment, of each student")
 
     c = command("give-back", give_back)
@@ -140,7 +142,7 @@ def limit(text: str) -> tuple[str, float]:
     name, _, value = text.partition("=")
     known = {field.name: field.default for field in dataclasses.fields(Limits)}
     if name not in known:
-        raise argparse.ArgumentTypeError(f"{name!r} is no limit; there are {', '.join(known)}")
+        raise argparse.ArgumentTypeError(f"{name!r} is not a limit; limits are {', '.join(known)}")
     unit = {"K": 2**10, "M": 2**20, "G": 2**30}.get(value[-1:].upper(), 0)
     try:
         found = float(value[:-1]) * unit if unit else float(value)
@@ -152,7 +154,7 @@ def limit(text: str) -> tuple[str, float]:
 
 
 def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
-    """Grade a class: all that was handed in, on this machine or as one Slurm array."""
+    """Grade a class: all submissions, on this machine or as one Slurm array."""
     from sqlalchemy.exc import OperationalError
 
     from .classes import grade
@@ -164,13 +166,16 @@ def grade_class(root: Path, options: argparse.Namespace) -> list[str]:
         result = grade.grade_class(root, assignment, options.student, backend=backend, limits=limits)
     except (OSError, OperationalError) as error:  # a full disk, a gradebook that another process holds
         words = str(getattr(error, "orig", error))
-        raise CourseError(f"{words}. Nothing is lost: mend that, and give the same command again") from error
+        raise CourseError(f"{words}. Nothing is lost: fix that, and run the same command again") from error
     tell(root, assignment, result)
-    return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
+    return [
+        (f"{student} was not graded ({why}); run it again")
+        for student, why in sorted(result.ungraded.items())
+    ]
 
 
 def chosen_backend(options: argparse.Namespace, limits: Mapping[str, Any]) -> Backend:
-    """Where the workers run."""
+    """Return the backend of the workers."""
     from cluster.jobs import backends
     from cluster.jobs.errors import BackendError
 
@@ -203,7 +208,7 @@ def tell(root: Path, assignment: str, result: Result) -> None:
         (len(result.ungraded), "not graded"),
     ]
     counts.append((result.stopped, "left to the next run, because the grading was stopped"))
-    say(f"{assignment}: {len(result.students)} handed in; " + ", ".join(f"{n} {w}" for n, w in counts if n))
+    say(f"{assignment}: {len(result.students)} submitted; " + ", ".join(f"{n} {w}" for n, w in counts if n))
     for student, problem in result.unreadable.items():
         say(f"  {student}: {problem} → 0 points for now, marked for a look in Formgrader")
     for student, notes in result.notes.items():
@@ -218,7 +223,8 @@ def tell(root: Path, assignment: str, result: Result) -> None:
 
 
 def collect(root: Path, options: argparse.Namespace) -> list[str]:
-    """Collect what students handed in: no links, the owner's name, the server's time."""
+    """Collect students' submissions, refusing links and checking the owner's name, with the server's
+    time."""
     from .classes import collect as collecting
     from .classes import due_dates, notices
 
@@ -233,7 +239,7 @@ def collect(root: Path, options: argparse.Namespace) -> list[str]:
     )  # fmt: skip
     say(f"{assignment}: {len(new)} collected, {len(same)} unchanged, {len(refused)} refused, from {where}")
     for student, one in new.items():
-        say(f"  {student}: handed in {one.when:%Y-%m-%d %H:%M:%S} UTC")
+        say(f"  {student}: submitted {one.when:%Y-%m-%d %H:%M:%S} UTC")
     with opened(course) as book:
         untold = notices.tell(course, book)
     wrong = [f"{folder} is refused: {why}" for folder, why in sorted(refused.items())]
@@ -285,7 +291,7 @@ def read_table(path: str | None) -> platforms.Table | None:
 
 
 def regrade(root: Path, options: argparse.Namespace) -> list[str]:
-    """Grade one check anew: its points or its text have changed, or it was wrong."""
+    """Regrade one check whose points or text have changed, or that was wrong."""
     from .classes import grade
     from .classes import regrade as again
 
@@ -295,11 +301,14 @@ def regrade(root: Path, options: argparse.Namespace) -> list[str]:
     executed = [name for name in result.graded if name not in anew]
     say(f"{assignment}, {options.check}: {len(result.students)} students; {len(executed)} executed again")
     say(*(f"  {student}: {note}" for student, notes in result.notes.items() for note in notes), sep="\n")
-    return [f"{student} was not graded: {why}; run again" for student, why in sorted(result.ungraded.items())]
+    return [
+        (f"{student} was not graded ({why}); run it again")
+        for student, why in sorted(result.ungraded.items())
+    ]
 
 
 def report(root: Path, options: argparse.Namespace) -> list[str]:
-    """What the class has shown: points, checks, misunderstandings, time (HTML and CSV)."""
+    """Write the class report: points, checks, misconceptions, time (HTML and CSV)."""
     from .classes import class_report, grading_folder, report_page
 
     [assignment] = assignments(root, options.assignment)
@@ -314,7 +323,7 @@ def report(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def leaderboard(root: Path, options: argparse.Namespace) -> list[str]:
-    """Write the class's leaderboard: who asked to be on it, by modelled cost (HTML)."""
+    """Write the class's leaderboard of students who opted in, by modelled cost (HTML)."""
     from cluster.system.text import printable
 
     from .classes import grading_folder
@@ -411,7 +420,7 @@ def hand_out(root: Path, options: argparse.Namespace) -> list[str]:
 
 
 def checks(root: Path, options: argparse.Namespace) -> list[str]:
-    """How often students may check an assignment officially, and how often they have."""
+    """Set how often students may use the official check of an assignment, and show how often they have."""
     from .official_check.attempt_limits import Records
 
     [assignment] = assignments(root, options.assignment)
@@ -420,7 +429,9 @@ def checks(root: Path, options: argparse.Namespace) -> list[str]:
     if new := {name: n for name, n in new.items() if n is not None}:
         records.set_limits(dataclasses.replace(records.limits, **new))
     limits, tries = records.limits, records.all()
-    say(f"{assignment}: {limits.an_hour} official checks an hour, {limits.in_all} in all, of each student")
+    say(
+        f"{assignment}: {limits.an_hour} official checks per hour, {limits.in_all} in total, for each student"
+    )
     say(f"  {sum(map(len, tries.values()))} so far, of {len(tries)} students")
     return []
 

@@ -1,7 +1,7 @@
 """nbgrader's steps as function calls in one process: generate, autograde, give feedback, read the scores.
 
-They run with nbgrader_config.py of the course root, so that they do what nbgrader's own commands do there.
-With `private` another folder than .grading/ the instructor's gradebook is not touched.
+They run with nbgrader_config.py of the course root, to do the same as nbgrader's own commands there. With
+`private` in a folder other than .grading/ the instructor's gradebook is not affected.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ def find_root(start: Path | str | None = None) -> Path:
 
 
 def assignments(root: Path, wanted: str | None = None) -> list[str]:
-    """Names of the assignments (folders of solutions/ with a text twin), or the one that `wanted` begins.
+    """Return the names of the assignments (folders of solutions/ with a paired script), or the one that
+    `wanted` abbreviates.
 
     A number may lack its zero: 1 is 01. Raises CourseError where none, or more than one, begins so.
     """
@@ -88,7 +89,8 @@ class Course:
         self.coursedir = CourseDirectory(config=self.config)
 
     def folder(self, step: str, student: str, assignment: str) -> Path:
-        """Where nbgrader keeps `step` ("submitted", "autograded", "feedback") of one student's assignment."""
+        """Return nbgrader's folder for `step` ("submitted", "autograded", "feedback") of one student's
+        assignment."""
         return Path(
             self.coursedir.format_path(getattr(self.coursedir, f"{step}_directory"), student, assignment)
         )
@@ -96,8 +98,8 @@ class Course:
     def generate(self, assignment: str, whole: bool = True) -> None:
         """Write the release of one assignment and put its cells and hidden tests into the gradebook.
 
-        whole: execute the solution to its end, so that an error anywhere in it is found. Without it the same
-        release is written, but the cells below the last AUTOTEST directive are not executed.
+        whole: execute the solution to its end, to find errors anywhere in it. Without it the same release
+        is written, but the cells below the last AUTOTEST directive are not executed.
         """
         from nbgrader.converters import GenerateAssignment
         from nbgrader.preprocessors import InstantiateTests
@@ -153,9 +155,9 @@ class Course:
                 quiet_stderr(self.log_file),
                 tempfile.TemporaryDirectory(prefix="kernel-") as sockets,
             ):
-                warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
+                warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns about its own use of datetime.utcnow
                 config = copy.deepcopy(self.config)
-                # Not by TCP: of two kernels that start at once, one may take the other's port and end.
+                # Not by TCP: of two kernels that start at once, one may take the other's port and fail.
                 config.KernelManager.update(transport="ipc", ip=f"{sockets}/kernel")
                 converter = step(coursedir=self.coursedir, config=config)
                 if extra:
@@ -182,8 +184,8 @@ class Course:
 def newest_schema() -> str:
     """The version of nbgrader's database schema that a new database is marked with.
 
-    nbgrader asks the command `alembic` for it, a process of its own for each new database: two seconds in
-    which nothing is done but imports, and only where the environment's commands are on the path.
+    nbgrader runs the command `alembic` for it, a separate process for each new database, which takes two
+    seconds only for imports, and requires the environment's commands on the path.
     """
     from alembic.script import ScriptDirectory
     from nbgrader.dbutil import ALEMBIC_DIR

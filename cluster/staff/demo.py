@@ -1,13 +1,14 @@
-"""The whole loop without a browser: release, work, hand in, grade, feedback; every score is known beforehand.
+"""The whole cycle without a browser: release, solve, submit, grade, give feedback; every score is known in
+advance.
 
-Three students take both assignments. One solves all; one holds a few of the misunderstandings in
-tests/wrong_solutions, which also say what points that costs; one hands in what was released. Their notebooks
-are executed as they would be in JupyterLab, jobs included, and handed in with the recorded runs. All of it
-lies in .grading/demo; the instructor's gradebook is not touched.
+Three students take both assignments. One solves everything. One has a few of the misconceptions in
+tests/wrong_solutions, which also list the points that these cost. One submits the release unchanged. Their
+notebooks are executed as they would be in JupyterLab, jobs included, and submitted with the recorded runs.
+Everything is in .grading/demo, and the instructor's gradebook is not affected.
 
 On two cores it takes minutes, because all notebooks are executed at the same time, and the ranks of their
-jobs are forked from one process that has imported TensorFlow (`forked_ranks`). The students' work shows
-that the solution runs to its end, so the release executes it only as far as it has to.
+jobs are forked from one process that has imported TensorFlow (`forked_ranks`). The students' notebooks show
+that the solution runs to its end, so the release executes it only as far as necessary.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from .release.wrong_solutions import MutantError, cells_of, fill, load_all, poin
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-# The misunderstandings of the half-right student, names of entries in tests/wrong_solutions/NN.toml.
+# The misconceptions of the half-right student, names of entries in tests/wrong_solutions/NN.toml.
 HALF = {
     "01_convolution_as_gemm": ["padding_only_one_side", "bias_for_every_product"],
     "07_data_parallel_training": ["mean_of_means", "named_by_the_symptom", "nothing_divided"],
@@ -103,7 +104,7 @@ def loop(root: Path, private: Path) -> list[str]:
     wrong += replayed(course, graded)
     curve = training_curve(private / "students" / STUDENTS[0] / "07_data_parallel_training", private)
     say(f"Training curve of {STUDENTS[0]}: {curve.relative_to(root)}")
-    say(f"\n{time.monotonic() - start:.0f} s in all; everything lies in {private.relative_to(root)}/")
+    say(f"\n{time.monotonic() - start:.0f} s in all; everything is in {private.relative_to(root)}/")
     return wrong
 
 
@@ -118,7 +119,7 @@ def stage(name: str) -> Iterator[None]:
 
 
 def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[str, str], set[str]]:
-    """The half-right student's answers {hole: text} and the checks these must lose."""
+    """Return the half-right student's answers {blank: text} and the checks these must lose."""
     mutants = {mutant.name: mutant for mutant in load_all(root, assignment, source)}
     answers: dict[str, str] = {}
     lost: set[str] = set()
@@ -126,7 +127,7 @@ def half_right(root: Path, assignment: str, source: NotebookNode) -> tuple[dict[
         if name not in mutants:
             raise MutantError(f"the demo uses mutant {name!r} of {assignment}; there are {sorted(mutants)}")
         if twice := set(answers) & set(mutants[name].replace):
-            raise MutantError(f"two mutants of the demo fill the same hole of {assignment}: {sorted(twice)}")
+            raise MutantError(f"two mutants of the demo fill the same blank of {assignment}: {sorted(twice)}")
         answers |= mutants[name].replace
         lost |= mutants[name].fails
     return answers, lost
@@ -138,7 +139,7 @@ async def work_all(tasks: list[tuple[Path, NotebookNode, dict[str, str]]]) -> No
 
 
 async def work(path: Path, source: NotebookNode, answers: dict[str, str]) -> None:
-    """Fill the holes of a released notebook and execute it where it lies, as a student would."""
+    """Fill the blanks of a released notebook and execute it in place, as a student would."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -150,13 +151,14 @@ async def work(path: Path, source: NotebookNode, answers: dict[str, str]) -> Non
         allow_errors=True,
         resources={"metadata": {"path": str(path.parent)}},
     )
-    # Without CLUSTER_RUNS: recorded runs are handed in with the notebook they lie beside.
+    # Without CLUSTER_RUNS: recorded runs are submitted with the notebook next to them.
     await client.async_execute(env={k: v for k, v in os.environ.items() if k != "CLUSTER_RUNS"})
     nbformat.write(notebook, path)
 
 
 def hand_in(course: Course, folder: Path, assignment: str, student: str) -> None:
-    """What `collect` leaves behind: the student's folder, runs included, and when it was handed in."""
+    """Create what `collect` leaves behind: the student's folder, runs included, and the time of
+    submission."""
     target = course.folder("submitted", student, assignment)
     shutil.copytree(folder, target)
     (target / "timestamp.txt").write_text(datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"))
@@ -185,7 +187,7 @@ def table(
 
 
 def reason(folder: Path, check: str) -> str:
-    """How a check of a graded notebook ended, in one line."""
+    """Return in one line how a check of a graded notebook ended."""
     import nbformat
 
     for path in sorted(folder.glob("*.ipynb")):
@@ -197,7 +199,7 @@ def reason(folder: Path, check: str) -> str:
 
 
 def replayed(course: Course, graded: Collection[Work]) -> list[str]:
-    """Say how many recorded runs were handed in; return where grading ran them again."""
+    """Report how many recorded runs were submitted, and return where grading ran them again."""
     wrong, found = [], False
     for assignment, student in graded:
         handed_in = course.folder("submitted", student, assignment) / "runs"
@@ -207,16 +209,16 @@ def replayed(course: Course, graded: Collection[Work]) -> list[str]:
         found = True
         replays = shown(course.folder("autograded", student, assignment)).count("not run again")
         if replays:
-            say(f"  {student}, {assignment}: {len(runs)} recorded runs handed in, {replays} of them replayed")
+            say(f"  {student}, {assignment}: {len(runs)} recorded runs submitted, {replays} of them replayed")
         else:
             wrong.append(f"{student}, {assignment}: grading ran the jobs instead of replaying {sorted(runs)}")
     if graded and not found:
-        wrong.append("nobody's recorded runs were handed in: they do not lie beside the notebooks")
+        wrong.append("no recorded runs were submitted: they are not next to the notebooks")
     return wrong
 
 
 def shown(folder: Path) -> str:
-    """What the cells of the notebooks in a folder have printed."""
+    """Return the printed output of the notebooks in a folder."""
     import nbformat
 
     cells = [cell for path in folder.glob("*.ipynb") for cell in nbformat.read(path, as_version=4).cells]

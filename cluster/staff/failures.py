@@ -1,7 +1,7 @@
-"""How a check failed, in one word: what feedback and report may conclude from a failure depends on it.
+"""The kind of a check's failure, in one word, which decides what feedback and report may conclude.
 
-The engine knows in which process an error was raised, and its verdict says the kind. A notebook that
-somebody has run again in Jupyter has only the error's text, from which the same is read as far as possible.
+The autograder knows in which process an error was raised, and its verdict contains the kind. A notebook
+that was rerun in Jupyter has only the error's text, from which the kind is derived as far as possible.
 """
 
 import re
@@ -9,17 +9,17 @@ import re
 VALUE = "value"  # the check itself has found a wrong value, or a call that should not be
 FORM = "form"  # another shape, dtype, length or kind of object: nothing is known of the values
 CRASH = "crash"  # the student's code, or a check that works with its result, raised an error
-EMPTY = "empty"  # a hole that is still empty, or a function that calls one
-LIMIT = "limit"  # no answer, or none in time; also what could not be graded at all
+EMPTY = "empty"  # a blank that is still empty, or a function that calls one
+LIMIT = "limit"  # no answer, or none in time; also a submission that could not be graded at all
 
-ENGINES = ("TimeLimit", "NoAnswer", "NotGraded")  # the engine's words for what is no exception
+ENGINES = ("TimeLimit", "NoAnswer", "NotGraded")  # the autograder's names for failures without an exception
 HOLE = "NotImplementedError"
 LATE = "reached its time limit"  # of a job that a check has started
-# A check of a job's results, or of what was tried on ranks, says with which error a rank ended.
+# A check of a job's results, or of trials on ranks, names the error with which a rank ended.
 _ERROR = r"\w*(Error|Exception|Exit|Interrupt)"
 ENDED = re.compile(rf"\bended with (an? )?{_ERROR}\b|\brank \d+: {_ERROR} in ")
-# The words of checks/compare.py, and any mention of a shape or a dtype by a check of its own words; also what
-# the engine says of a changed argument, which is right or wrong whatever the values are.
+# The messages of checks/compare.py, and any mention of a shape or a dtype in a check's own message; also
+# the autograder's message about a changed argument, which does not depend on the values.
 OF_FORM = re.compile(
     r"\bshapes?\b|\bdtypes?\b|; it should (be|have) |expected keys|elements too many"
     r"|(is|holds) a float; an exact value|has changed .+, which it was given",
@@ -27,9 +27,9 @@ OF_FORM = re.compile(
 
 
 def kind(error: str, students: bool = False) -> str:
-    """The kind of a failure from its error ("Name: text"); "" for no error.
+    """Return the kind of a failure from its error ("Name: text"); "" for no error.
 
-    students: it was raised in the student's process, so that an AssertionError is none of the check's.
+    students: it was raised in the student's process, so an AssertionError is not the check's.
     """
     name, _, text = error.partition(": ")
     if not error:

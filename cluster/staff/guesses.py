@@ -1,4 +1,4 @@
-"""What an executed lecture asks by `guess` and answers by `compare`: for its slides and for the book."""
+"""The guesses of an executed lecture, from `guess` and `compare`, for its slides and for the book."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ FOUND = re.compile(r"^(?P<question>.*): (?P<value>[^:]*); you wrote down no gues
 
 
 def printed(cell: NotebookNode) -> str:
-    """What a code cell of a notebook printed."""
+    """Return the printed output of a notebook's code cell."""
     return "".join(o.text for o in cell.get("outputs", ()) if o.output_type == "stream")
 
 
 def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
-    """{question: (the number that was found, with its unit; index of the cell that prints it)}."""
+    """Return {question: (the measured number, with its unit; index of the cell that prints it)}."""
     return {
         found["question"]: (found["value"], index)
         for index, cell in enumerate(cells)
@@ -27,7 +27,7 @@ def answers(cells: list[NotebookNode]) -> dict[str, tuple[str, int]]:
 
 
 def questions(source: str, answered: dict[str, tuple[str, int]]) -> list[str]:
-    """What a cell's `guess` asks and somewhere is answered, in order.
+    """Return the questions of a cell's `guess` that are answered somewhere, in order.
 
     A question that is put together from pieces is found by its answers. Of a cell that Python cannot read
     (IPython's own lines): none.

@@ -1,8 +1,8 @@
-"""Which lines of a check students do not see: exactly those that nbgrader takes out of the release.
+"""The hidden lines of a check: exactly the lines that nbgrader removes from the release.
 
-nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`, or a blank behind the mark,
-begins a hidden region too. The release is nbgrader's work; what the engine runs first and what the feedback
-shows has to be the same lines.
+nbgrader looks for its delimiters anywhere in a line, so `###BEGIN HIDDEN TESTS`, or a blank after the mark,
+begins a hidden region too. nbgrader makes the release. The autograder's first phase and the feedback must
+use the same lines.
 """
 
 BEGIN, END = "BEGIN HIDDEN TESTS", "END HIDDEN TESTS"  # nbgrader's ClearHiddenTests
@@ -26,7 +26,7 @@ def hidden_lines(text: str) -> list[bool]:
 
 
 def has_hidden(text: str) -> bool:
-    """Is there anything in this cell that students do not see?"""
+    """Return whether this cell contains hidden tests."""
     return any(hidden_lines(text))
 
 
@@ -43,7 +43,7 @@ def without_hidden(text: str) -> str:
 
 
 def replaced(text: str, instead: str, every: bool = False) -> str:
-    """The cell with `instead` in the place of each hidden region, or of every line of it."""
+    """Return the cell with `instead` replacing each hidden region, or every line of it."""
     lines, before = [], False
     for line, secret in zip(text.split("\n"), hidden_lines(text), strict=True):
         if not secret:

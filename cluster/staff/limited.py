@@ -34,12 +34,11 @@ CODE = 4  # bytes of how the process ended
 
 
 def call(function: Callable, *arguments: Any, seconds: int = SECONDS, memory: int = MEMORY) -> Any:
-    """Return `function(*arguments)`, computed in a process of its own.
+    """Return `function(*arguments)`, computed in a separate process.
 
-    function: a module's own; its value must be plain data, as JSON has it. arguments: what can be pickled.
-    seconds: of CPU time. memory: bytes.
-    Raises SubmissionError if a limit is met or the function fails, OSError if the machine does, and what the
-    function raises of OWN.
+    function: a module-level function; its value must be plain JSON data. arguments: picklable values.
+    seconds: limit of CPU time. memory: limit in bytes. Raises SubmissionError if a limit is met or the
+    function fails, OSError if the machine fails, and exceptions of the function that are in OWN.
     """
     with _guard:
         request, reply = _server.start()
@@ -130,7 +129,7 @@ def _watch(request: int, reply: int) -> NoReturn:
         _work(request, reply)
     os.close(request)
     code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    with contextlib.suppress(OSError):  # its reader has gone
         os.write(reply, code.to_bytes(CODE, "big", signed=True))
     os._exit(0)
 

@@ -21,8 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 OLDEST = "3.11.0"
 HEAD = f"# Made by `make lock` from the ranges of pyproject.toml, resolved for Python {OLDEST}.\n"
-HEAD_GPU = HEAD + "# What `make setup GPU=1` installs beside, or in place of, what is in constraints.txt.\n"
-APART = ("compiled", "gpu")  # groups: from source, on the machine; and another TensorFlow
+HEAD_GPU = HEAD + "# What `make setup GPU=1` installs in addition to, or instead of, constraints.txt.\n"
+APART = ("compiled", "gpu")  # groups: from source, on the machine, and another TensorFlow
 
 
 def main() -> None:

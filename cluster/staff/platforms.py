@@ -1,4 +1,4 @@
-"""Moodle, Canvas, Blackboard: the tables that they export themselves, read for rosters and for marks.
+"""Moodle, Canvas, Blackboard: their exported tables, read for rosters and for scores.
 
 Moodle      First name, Last name, Username or Email address       participants, or its grade export
 Canvas      Student, ID, SIS User ID, SIS Login ID, Section        gradebook export; `Title (123)`
@@ -20,7 +20,7 @@ from .course import CourseError
 LOGINS = ("username", "sis login id", "email address")  # whose columns name the user, the first that is there
 LAST = ("last name", "lastname", "surname")
 FIRST = ("first name", "firstname")
-OTHERS = ("id", "sis user id", "student id", "section")  # by which a platform knows its people as well
+OTHERS = ("id", "sis user id", "student id", "section")  # other identifiers of people on a platform
 TITLE = re.compile(r"(?P<title>.*?)\s*(?:\[Total Pts:[^\]]*\]\s*\|\s*\d+|\(\d+\))\s*")
 UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
@@ -38,7 +38,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Table:
-    """An export: its first row, the columns that say who somebody is, the rows of people."""
+    """An export: its first row, the columns that identify people, the rows of people."""
 
     header: tuple[str, ...]
     identity: tuple[int, ...]
@@ -54,17 +54,18 @@ class Table:
 
 
 def title(column: str) -> str:
-    """The title of a column of marks, without the number that the platform knows it by."""
+    """Return the title of a column of scores, without the platform's number for it."""
     return found["title"] if (found := TITLE.fullmatch(column)) else column.strip()
 
 
 def read(path: Path) -> Table:
-    """The table of a file: UTF-8 or UTF-16; commas, semicolons or tabs. Raises CourseError, OSError."""
+    """Return the table of a file, as UTF-8 or UTF-16, with commas, semicolons or tabs. Raises
+    CourseError, OSError."""
     raw = path.read_bytes()
     try:
         text = raw.decode("utf-16" if raw.startswith(UTF_16) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise CourseError(f"{path} is neither UTF-8 nor UTF-16: {error}; save it as CSV (UTF-8)") from None
+        raise CourseError(f"{path} is neither UTF-8 nor UTF-16 ({error}); save it as CSV (UTF-8)") from None
     return table(text, str(path))
 
 
@@ -115,7 +116,7 @@ def user(login: str, prefix: str = "") -> str:
 
 
 def is_encrypted(url: str) -> bool:
-    """Whether what is sent to this URL can be read by nobody on the way: https, or this machine itself."""
+    """Return whether connections to this URL are private: https, or this machine itself."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (
         parts.scheme == "http" and parts.hostname in ("127.0.0.1", "localhost")

@@ -1,4 +1,4 @@
-"""Daemons of the one-machine Slurm and of the hub: started, waited for, written down, shown line by line."""
+"""Daemons of the single-host Slurm and of the hub: start, await, record, and show them line by line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Daemon:
 
 
 def port_taken(port: int) -> bool:
-    """Whether somebody listens on a port of loopback."""
+    """Return whether a process listens on a port of loopback."""
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -46,17 +46,17 @@ class HubError(ClusterError):
 Say = Callable[[str], None]
 PATIENCE = 600.0  # seconds that a command waits for another one: longer than any of them works
 CLOSING = 10.0  # seconds that a port may still be taken by a process that is ending
-LONGEST = 600.0  # seconds in which a daemon has to answer, whatever it computes
-SILENT = 30.0  # seconds of waiting after which it is said what is waited for
+LONGEST = 600.0  # seconds for a daemon to answer, however much it computes
+SILENT = 30.0  # seconds of waiting after which the reason is shown
 
 
 def start_group(group: list[Daemon], state: Path, say: Say) -> None:
-    """Start those of the group that are dead, then wait until all of it answers."""
+    """Start the dead daemons of a group, then wait until all of it answers."""
     title = group[0].name if len(group) == 1 else f"{group[0].name} … {group[-1].name}"
     ledger, fresh = process_ledger(state), []
     records = ledger.all()
     if group[0].name == "munged" and group[0].answers() and not processes.alive(records.get("munged")):
-        say(f"  ✓ {title}: one answers on this machine; it is used")
+        say(f"  ✓ {title}: the one that answers on this machine is used")
         return
     with step(title, say) as note:
         await_ports(group, state)
@@ -73,7 +73,7 @@ def start_group(group: list[Daemon], state: Path, say: Say) -> None:
 
 @contextlib.contextmanager
 def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
-    """One line of progress, with the seconds it took; the body may `note` what is to be said."""
+    """Show one line of progress, with the seconds it took; the body may `note` a message."""
     notes: list[str] = []
     began = time.monotonic()
     yield notes.append
@@ -82,7 +82,8 @@ def step(title: str, say: Say) -> Iterator[Callable[[str], None]]:
 
 
 def await_ports(some: Iterable[Daemon], state: Path) -> None:
-    """Wait until nobody listens on the ports of the dead: what has just ended may for a moment longer.
+    """Wait until the ports of dead daemons are free, since a daemon that has just ended may keep one for a
+    moment.
 
     Raises HubError, with all that stay taken.
     """
@@ -114,11 +115,13 @@ def _await(d: Daemon, record: processes.Record, say: Say) -> None:
         if dead or now > until:
             what = f"ended after {now - began:.0f} s"
             if not dead:
-                what = f"did not answer within {now - began:.0f} s, of which it computed for {computed:.1f} s"
+                what = f"did not answer within {now - began:.0f} s, including {computed:.1f} s of CPU time"
             raise HubError(f"{d.name} {what}. The end of {d.log}:\n{tail(d.log)}")
         if now > told:
             told = now + SILENT
-            say(f"  … {d.name}: no answer after {now - began:.0f} s; so far it computed for {computed:.1f} s")
+            say(
+                f"  … {d.name}: no answer after {now - began:.0f} s, with {computed:.1f} s of CPU time so far"
+            )
         time.sleep(0.1)
 
 
@@ -143,8 +146,8 @@ def tail(path: Path, lines: int = 12) -> str:
 def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterator[None]:
     """Wait for the command that changes a state folder now; none begins while the body runs.
 
-    Nobody but the folder's owner can open the lock, so no student can hold it. Whoever waits is told for
-    whom, at once and then every minute. Raises HubError after `patience` seconds.
+    Only the folder's owner can open the lock, so students cannot hold it. A waiting process reports who
+    holds it, at once and then every minute. Raises HubError after `patience` seconds.
     """
     path, began, told = state / "lock", time.monotonic(), 0
     if path.exists() and path.lstat().st_mode & 0o077:  # others may have it open
@@ -169,5 +172,5 @@ def locked(state: Path, say: Say = print, patience: float = PATIENCE) -> Iterato
 
 
 def process_ledger(state: Path) -> processes.Ledger:
-    """What was started in a state folder: {name: process}."""
+    """Return the processes started in a state folder: {name: process}."""
     return processes.Ledger(state / "processes.json")

@@ -20,6 +20,7 @@ def text(rows: Iterable[Iterable[object]], quote_all: bool = False) -> str:
 
 
 def is_formula(text: str) -> bool:
-    """Might a spreadsheet execute this, as it stands or without blanks and unseen marks before it?"""
+    """Return whether a spreadsheet might execute this text, as it is or after removing leading blanks and
+    invisible characters."""
     seen = "".join(char for char in text if char.isprintable()).lstrip()
     return text[:1] in ("\t", "\r", "\n") or (seen[:1] in FORMULA and seen != "" and text not in HARMLESS)

@@ -1,4 +1,4 @@
-"""The files of a submission that are the student's work."""
+"""The student's own files of a submission."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .course import SubmissionError
 
 NOT_WORK = ("timestamp.txt", "submission_secret.txt", "received.json")  # written by the exchange
 NOT_KEPT = (".ipynb_checkpoints", "__pycache__")
-LARGEST = 500 * 2**20  # bytes of one submission; a hole in a file counts as what a reader would read
+LARGEST = 500 * 2**20  # bytes of one submission; a hole in a sparse file counts with its length
 MOST = 5000  # files and folders of one submission
 DEEPEST = 50  # folders within each other
 LONGEST = 1000  # bytes of a path below the folder: Linux takes 4,096 of a whole one
@@ -60,10 +60,11 @@ def entries(folder: Path | str, passed_over: tuple[str, ...] = ()) -> Iterator[t
 
 
 def beside_notebook(files: dict[str, Path], source_files: dict[str, Path]) -> dict[str, Path]:
-    """What is copied: a student's files, the assignment's own over them; notebooks stay out: one is graded.
+    """Return the files to copy: a student's files, overridden by the assignment's own; notebooks are left
+    out.
 
-    A file of the student's where the assignment has a folder, or the other way round, is left out, and so is
-    what lies in a folder that is called as a notebook, or as a file of the exchange's.
+    A student's file is left out if the assignment has a folder of that name, or vice versa, and so are
+    files in a folder named like a notebook, or like a file of the exchange.
     """
     folders = {str(above) for name in source_files for above in PurePosixPath(name).parents}
     own = {}

@@ -22,7 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     except CourseError as error:
         wrong = [str(error)]
     except KeyboardInterrupt:
-        wrong = ["interrupted; nothing is lost: the same command goes on where this one was"]
+        wrong = ["interrupted; nothing is lost, and the same command resumes here"]
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
     return 1 if wrong else 0

@@ -198,7 +198,7 @@ def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
     hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace(EVE, "ada"))
     assert len(list(inbox.iterdir())) == 2 + 6
     page = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}")
-    assert page.status_code == 200 and page.text.count("<b>in the inbox</b>") == 3
+    assert page.status_code == 200 and page.text.count("<b>not collected</b>") == 3
     assert ines.formgrader("GET", "/course/class").status_code == 200
     text = html.unescape(page.text)
     for words in (
@@ -277,7 +277,7 @@ def test_a_receipt_and_dates_of_ones_own(hub, ada, ben, ines):
 
     def seen():
         sheet = ines.formgrader("GET", f"/course/class/assignment?of={ASSIGNMENT}").text
-        return sheet.count("<b>in the inbox</b>") == 3 and sheet.count("1 of 1") == 3
+        return sheet.count("<b>not collected</b>") == 3 and sheet.count("1 of 1") == 3
 
     wait("hand-ins and progress on the class page", seen)
 

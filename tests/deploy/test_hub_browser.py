@@ -242,7 +242,7 @@ class TestSmall(TheWay):
 
     def give_back(self, ines):
         ines.class_page(self.number)
-        ines.act("give-back", "Give back")
+        ines.act("give-back", "Release feedback")
         ines.shot("class-given-back")
 
     def fetch_feedback(self, ada):

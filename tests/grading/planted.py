@@ -129,9 +129,9 @@ def table(results):
         cells = ["{} of {}".format(*total("copies", (kind, change))) for kind in kinds]
         lines.append(f"| copies found, {change} | {' | '.join(cells)} |")
     cells = ["{} of {}".format(*total("false", kind)) for kind in kinds]
-    lines.append(f"| pairs shown of works that are no copies | {' | '.join(cells)} |")
+    lines.append(f"| pairs shown although neither is a copy | {' | '.join(cells)} |")
     cells = ["{} of {}".format(*total("little", kind)) for kind in kinds]
-    lines.append(f"| works with too little of their own to be judged | {' | '.join(cells)} |")
+    lines.append(f"| submissions with too little code to be judged | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

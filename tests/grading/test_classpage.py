@@ -211,8 +211,8 @@ def test_handing_out_is_whole_or_not(exchange, capsys):
     out = exchange_.course_folder(exchange.course) / "outbound"
     capsys.readouterr()
     words = give.hand_out(exchange.course, NAME)
-    assert words == f"handed out, 1 file in {out / NAME}; students can fetch it"
-    assert "unchanged" not in capsys.readouterr().out, "what is handed out for the first time"
+    assert words == f"released, 1 file in {out / NAME}; students can fetch it"
+    assert "unchanged" not in capsys.readouterr().out, "the first release"
     assert give.hand_out(exchange.course, NAME) == "students have it already, unchanged"
     before = (out / NAME / "doubling.ipynb").read_bytes()
     twin = exchange.root / "solutions" / NAME / "doubling.py"
@@ -348,13 +348,13 @@ def test_anothers_progress_is_not_believed(tmp_path):
 @pytest.mark.parametrize(
     ("form", "words"),
     [
-        ({"do": "rm -rf"}, "no action"),
+        ({"do": "rm -rf"}, "not an action"),
         ({"do": "due"}, "Give a date"),
         ({"do": "due", "date": "2026-02-30"}, "day"),
         ({"do": "due", "date": "2026-03-29", "time": "02:30", "zone": "Europe/Berlin"}, "does not exist"),
-        ({"do": "due", "date": "2026-03-29", "zone": "PST"}, "no time zone"),
+        ({"do": "due", "date": "2026-03-29", "zone": "PST"}, "not a time zone"),
         ({"do": "extend", "days": "2"}, "Choose a student"),
-        ({"do": "extend", "student": "--until", "days": "2"}, "no student here"),
+        ({"do": "extend", "student": "--until", "days": "2"}, "not a student"),
         ({"do": "extend", "student": "ada", "days": "400"}, "to 366"),
         ({"do": "extend", "student": "ada", "days": "1", "date": "2026-01-09"}, "either days or a date"),
         ({"do": "extend", "student": "ada", "date": "2026-01-01"}, "not after the due date"),
@@ -404,7 +404,7 @@ def test_an_action_is_a_process_of_its_own(many, monkeypatch):
     assert desk.last(NAME).running and actions.Actions(many.root).last(NAME).running
     done = ended(actions.Actions(many.root))
     assert done.status == 0 and "is due 2026-01-02 00:00 UTC" in done.log and done.by == "ines"
-    desk.start(NAME, "Hand out", ["hand-out", NAME], "ines")
+    desk.start(NAME, "Release", ["hand-out", NAME], "ines")
     failed = ended(desk)
     assert failed.status == 1 and "error: there is no exchange" in failed.log
     assert (many.root / ".grading/actions" / NAME / "log").stat().st_mode & 0o077 == 0

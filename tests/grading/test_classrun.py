@@ -239,7 +239,7 @@ def test_nbgraders_own_way_leaves_marks_alone_where_nothing_is_known(many, monke
 
 def test_names_that_are_wrong(many):
     """Does each wrong name say what there is?"""
-    with pytest.raises(CourseError, match="nobody handed in"):
+    with pytest.raises(CourseError, match="there is no submission of"):
         many.run()
     many.hand_in("ada")
     with pytest.raises(CourseError, match="eva: nothing handed in"):
@@ -267,7 +267,7 @@ def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
     command = re.search(r"`python -m cluster ([^`]*)`", str(refused.value))[1]
     monkeypatch.chdir(course)
     assert main(command.split()) == 0
-    with pytest.raises(CourseError, match="nobody handed in"):
+    with pytest.raises(CourseError, match="there is no submission of"):
         head.grade_class(course, NAME, backend=head.Local(1), engine=ENGINE)
 
 

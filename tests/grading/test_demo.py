@@ -33,7 +33,7 @@ def test_two_mutants_in_one_hole_are_refused(monkeypatch):
     assignment = "01_convolution_as_gemm"
     source = nbformat.read(ROOT / f"solutions/{assignment}/convolution_as_gemm.ipynb", as_version=4)
     monkeypatch.setitem(demo.HALF, assignment, ["padding_only_one_side", "stride_ignored"])
-    with pytest.raises(MutantError, match="fill the same hole"):
+    with pytest.raises(MutantError, match="fill the same blank"):
         demo.half_right(ROOT, assignment, source)
     monkeypatch.setitem(demo.HALF, assignment, ["no_such_mutant"])
     with pytest.raises(MutantError, match="no_such_mutant"):
@@ -127,7 +127,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     for name in demo.STUDENTS[:2]:
         assert "forked: True" in said[name] and "met: 2" in said[name]
     assert said[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's and two students'
-    assert "1 recorded runs handed in, 1 of them replayed" in capsys.readouterr().out
+    assert "1 recorded runs submitted,  1 of them replayed" in capsys.readouterr().out
 
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):

@@ -53,7 +53,7 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     text = page.read_text()
     assert "HIDDEN TESTS" not in text and ">17<" not in text and ">34<" not in text
     assert "(hidden checks)" in text
-    assert ("A hidden check failed" in text) == hidden
+    assert ("A hidden test failed" in text) == hidden
     assert ("values wrong" in text or "not the expected value" in text) == thinks
     assert "Perhaps you think" not in text and "thrice" not in text and "at_most_five" not in text
     assert ('<a href="#Doubling">“Doubling” above</a>' in text) == failed
@@ -188,7 +188,7 @@ def test_a_wrong_letter_has_no_shape(called, words):
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
     _, shown = in_feedback(cell)
-    assert shown.outputs[0].evalue.startswith("A hidden check failed: ") and words in shown.outputs[0].evalue
+    assert shown.outputs[0].evalue.startswith("A hidden test failed: ") and words in shown.outputs[0].evalue
 
 
 @pytest.mark.parametrize("kind", ["code", "markdown"])

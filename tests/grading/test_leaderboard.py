@@ -122,11 +122,11 @@ def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(ROOT)
 
     def refuse(assignment):
-        raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+        raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
 
     target = tmp_path / "board.html"
     assert command.main(["leaderboard", "10", "--to", str(target)]) == 1
-    assert "nobody is graded" in capsys.readouterr().err and not target.exists()
+    assert "has no graded submission" in capsys.readouterr().err and not target.exists()
 
 
 def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):

@@ -229,7 +229,7 @@ def test_an_archive_that_is_no_folder(tmp_path, files, words):
 def test_a_broken_archive(tmp_path, damage):
     """Is an archive that is cut or altered refused with a sentence?"""
     data = damage(packed({"doubling.ipynb": "x" * 5000}))
-    with pytest.raises(SubmissionError, match="no folder that can be read"):
+    with pytest.raises(SubmissionError, match="not a readable folder"):
         uploads.unpack(data, tmp_path / "sent")
 
 
@@ -340,9 +340,9 @@ def test_the_answer_is_that_of_grading(checker):
     [
         ({}, "No notebook"),
         ({"doubling.ipynb": ""}, "is empty"),
-        ({"doubling.ipynb": "{{{"}, "no JSON"),
+        ({"doubling.ipynb": "{{{"}, "not JSON"),
         ({"doubling.ipynb": "[" * 100_000}, "nested too deep"),
-        ({"doubling.ipynb": json.dumps({"nbformat": 4, "cells": [{"cell_type": "x"}]})}, "no kind"),
+        ({"doubling.ipynb": json.dumps({"nbformat": 4, "cells": [{"cell_type": "x"}]})}, "unknown type"),
         ({"doubling.ipynb": b" " * (51 * 2**20)}, "at most 50"),
         ({"a.ipynb": "{}", "b.ipynb": "{}"}, "rename the one that counts"),
     ],

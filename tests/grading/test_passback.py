@@ -307,4 +307,4 @@ def test_two_at_a_time_are_refused(sent, capsys):
 
     with files.lock(grade_passback.folder(sent.course.private) / f"{NAME}.lock"):
         sent.send(status=1)
-    assert "another `grade lti` is sending it" in capsys.readouterr().err and sent.platform.scores == {}
+    assert "is being sent by another `grade lti`" in capsys.readouterr().err and sent.platform.scores == {}

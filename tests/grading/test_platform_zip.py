@@ -206,7 +206,7 @@ def test_hostile_archives_cost_nobody_else(many, tmp_path, monkeypatch, make):
 
 def test_what_is_no_zip_is_said(many, tmp_path):
     (tmp_path / "x.zip").write_text("no zip")
-    with pytest.raises(CourseError, match="no zip that can be read"):
+    with pytest.raises(CourseError, match="not a readable zip file"):
         take(many, tmp_path / "x.zip", people())
 
 

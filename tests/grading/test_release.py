@@ -160,7 +160,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("twin", "a text twin"),
+        ("twin", "a paired script"),
         ("line", "the secret line 'twice_the_number = 2 \\* x'"),
         ("hidden", "the secret line 'assert double\\(17\\) == 34'"),
         ("mark", "nbgrader's mark"),
@@ -285,10 +285,10 @@ def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        ('# %% check="double-of-one"', "points belong to"),
-        ('# %% solution="x" points=2', "points belong to"),
-        ('# %% solution="x" check="y" points=2', "one role only"),
-        ('# %% [markdown] explain="x"', "points belong to"),
+        ('# %% check="double-of-one"', "cells need points"),
+        ('# %% solution="x" points=2', "cells need points"),
+        ('# %% solution="x" check="y" points=2', "only one role"),
+        ('# %% [markdown] explain="x"', "cells need points"),
         ('# %% explain="x" points=2', "in a code cell"),
         ('# %% [markdown] check="x" points=2', "in a markdown cell"),
         ("# %% points=2", "no check"),

@@ -385,10 +385,10 @@ def test_the_commands(graded, monkeypatch, capsys):
     assert command.main(["extend", "bob", "99", "--until", "2026-12-02 12:00 UTC"]) == 0
     assert command.main(["export", "--format", "moodle"]) == 0
     printed = capsys.readouterr()
-    assert "report.html" in printed.out and "bob may hand in" in printed.out and "note: eve" in printed.out
+    assert "report.html" in printed.out and "bob may submit" in printed.out and "note: eve" in printed.out
     assert (graded.root / ".grading/reports" / NAME / "report.html").stat().st_mode & 0o077 == 0
     assert command.main(["extend", "bob", "99", "--until", "tomorrow"]) == 1
-    assert "is no moment" in capsys.readouterr().err
+    assert "is not a date" in capsys.readouterr().err
     assert command.main(["run", "42"]) == 1
     assert f"'42' is no assignment; there are {NAME}" in capsys.readouterr().err
 

@@ -108,7 +108,7 @@ def test_a_cell_twice_is_said(work):
         released.cells.append(twin)
     found = hand_in(work, "ada", released)
     assert found.problem == "" and found.notes == [
-        "cells that are there more than once, of which one counts: double, double-of-others"
+        "cells that occur more than once, of which only one counts: double, double-of-others"
     ]
     assert [words.split("”")[0] for words in found.told] == [
         "The cell “double", "The cell “double-of-others"

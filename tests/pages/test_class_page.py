@@ -97,7 +97,7 @@ def test_pages_say_what_is_there_as_text(graders):
     _, text, _ = graders.get(PAGES[1])
     assert html.escape(HOSTILE) in text and HOSTILE not in text and "not released" in text
     assert f'href="/user/ada/lab/tree/.grading/submitted/ada/{NAME}/doubling.ipynb"' in text
-    for do, why in (("collect", "hand it out first"), ("grade", "no submission is collected")):
+    for do, why in (("collect", "release it first"), ("grade", "no submission is collected")):
         assert why in text and f'id="do-{do}"' not in text
     assert 'class="button primary" id="do-hand-out"' in text
     assert graders.get("course")[1] == graders.get("course/class")[1], "here the start page is the class"
@@ -123,7 +123,7 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
         "zone": "PST",
     }
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
-    assert status == 400 and 'role="alert"' in text and "no time zone" in text and 'value="PST"' in text
+    assert status == 400 and 'role="alert"' in text and "not a time zone" in text and 'value="PST"' in text
     places = [text.index(f'id="{name}"') for name in ("due-head", "trouble", "limits-head")]
     assert places == sorted(places), "it stands in the form"
     assert f"do?of={NAME}#dates-head" in text, "and is in sight"

@@ -31,10 +31,10 @@ ANSWER = {
     "checks": [
         row("one", "passed", 3.0, 3.0),
         row("two", "shown", 0.0, 2.0, "Validate says how.", f"Padding is added on one side only {HOSTILE}"),
-        row("three", "hidden", 0.0, 1.0, "A hidden case has another result, or ends in an error."),
-        row("four", "to do", 0.0, 1.0, "There is nothing of yours in it yet."),
-        row("six", "to do", 0.0, 1.0, "There is nothing of yours in it yet."),
-        row("five", "by hand", 0.0, 2.0, "A person reads this answer."),
+        row("three", "hidden", 0.0, 1.0, "A hidden test has another result, or ends in an error."),
+        row("four", "to do", 0.0, 1.0, "You have not filled this in yet."),
+        row("six", "to do", 0.0, 1.0, "You have not filled this in yet."),
+        row("five", "by hand", 0.0, 2.0, "This answer is graded manually."),
     ],
 }  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_what_is_sent_and_shown(server, stand_in):
     status, text, _ = server.get(PAGE, data=form(server))
     assert status == 200 and "3 of 7 points" in text and "Padding is added" in text
     assert HOSTILE not in text and html.escape(HOSTILE) in text
-    assert text.count("There is nothing of yours in it yet.") == 1, "what is said of each is said once"
+    assert text.count("You have not filled this in yet.") == 1, "what is said of each is said once"
     _, path, token, body = next(one for one in stand_in.asked if one[0] == "POST")
     assert path == "/services/check/01_loops" and token.startswith("token")
     with zipfile.ZipFile(io.BytesIO(body)) as archive:

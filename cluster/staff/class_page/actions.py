@@ -1,4 +1,4 @@
-"""What the buttons do: each is one `grade` command in a process of its own, whose output goes to a log.
+"""Actions of the buttons: each is one `grade` command in a separate process, whose output goes to a log.
 
     .grading/actions/<assignment>/action.json    what was begun, by whom, when
                                   log, exit      what it printed; its exit status, once it has ended
@@ -42,7 +42,7 @@ class ActionError(ClusterError):
 class Action:
     """The last action of an assignment. status: None while it runs, -1 where it was killed.
 
-    ended: when, None while it runs and where that is unknown.
+    ended: when it ended; None while it runs, or if unknown.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Action:
     status: int | None
     log: str
     ended: float | None = None
-    stopped_by: str = ""  # who asked to stop it
+    stopped_by: str = ""  # the user who requested to stop it
 
     @property
     def running(self) -> bool:
@@ -60,7 +60,7 @@ class Action:
 
     @property
     def took(self) -> str:
-        """How long it has run, or ran: '3 min 20 s'; "" if that is unknown."""
+        """Return how long it has run, or ran: '3 min 20 s', or "" if unknown."""
         end = time.time() if self.running else self.ended
         if end is None:
             return ""
@@ -80,7 +80,7 @@ class Actions:
     def __init__(self, root: Path):
         self.root, self.folder = root, root / ".grading" / "actions"
         self._children: list[subprocess.Popen] = []
-        self._seen: set[str] = set()  # assignments with an action that was seen at work
+        self._seen: set[str] = set()  # assignments with an action that was seen running
 
     def start(self, assignment: str, name: str, words: list[str], by: str) -> None:
         """Begin `python -m cluster grade WORDS`. Raises ActionError."""
@@ -130,7 +130,8 @@ class Actions:
                 files.write_json(folder / "action.json", begun | {"stopped_by": by}, mode=0o600)
 
     def ended(self) -> bool:
-        """Has an action that was at work ended since this was asked last? Then what was read may be old."""
+        """Return whether a running action has ended since the last call. If so, cached facts may be out
+        of date."""
         over = {name for name in self._seen if not ((last := self.last(name)) and last.running)}
         self._seen -= over
         return bool(over)
@@ -147,7 +148,7 @@ def duration(seconds: float) -> str:
 
 
 def environment() -> dict[str, str]:
-    """This server's, without its key to the hub."""
+    """Return this server's environment without its token for the hub."""
     return {
         name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "CONFIGPROXY"))
     }

@@ -26,23 +26,26 @@ LINK = '<li role="presentation"><a href="{{ base_url }}/course/class">Class Page
 
 
 class ClassPage(ExtensionAppJinjaMixin, ExtensionApp):
-    """What was handed in, graded, given back; actions on it; the queue. The server's root is the course's."""
+    """The class page: submissions, grading, feedback, actions on them, and the queue. The server's root
+    is the course's root."""
 
     name = "class_page"
     extension_url = "/course/class"
     template_paths = [str(HERE / "templates"), str(Path(pages.__file__).parent / "templates")]  # noqa: RUF012
 
-    account = Unicode("", help="Slurm's account whose jobs are listed; empty where there is no Slurm").tag(
+    account = Unicode("", help="Slurm account whose jobs are listed; empty if there is no Slurm").tag(
         config=True
     )
     people = Unicode("", help="the folder of the folders that students share with the course").tag(
         config=True
     )
-    instructors = Unicode("", help="the hub's group with all rights; empty: everybody").tag(config=True)
+    instructors = Unicode("", help=("the hub's group with all rights; if empty, all users have them")).tag(
+        config=True
+    )
     progress = Bool(False, help="show how many cells students have filled").tag(config=True)
 
     def initialize_settings(self) -> None:
-        """A thread of its own: neither a large class nor a long question delays the other pages."""
+        """Start a separate thread, to keep a large class or a long query from delaying other pages."""
         assert self.serverapp is not None
         root = Path(self.serverapp.root_dir)
         self.settings |= {
@@ -102,6 +105,6 @@ class WithLink(BaseLoader):
         self.loader = loader
 
     def get_source(self, environment: Environment, template: str) -> tuple:
-        """As the loader that it stands before."""
+        """Return the source like the loader it precedes."""
         source, *rest = self.loader.get_source(environment, template)
         return source.replace(SIDEBAR, LINK + SIDEBAR, 1) if template == "base.tpl" else source, *rest

@@ -1,4 +1,4 @@
-"""What the buttons and forms ask for, as the words of one `grade` command; wrong input is named before."""
+"""Translate buttons and forms into the arguments of one `grade` command, and report wrong input first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .sheets import Sheet
 
 @dataclass(frozen=True)
 class Button:
-    """An action of one assignment. asks: what is said before, empty where it does no harm."""
+    """An action of one assignment. asks: the text of the confirmation, empty if the action is harmless."""
 
     label: str
     command: str
@@ -20,13 +20,16 @@ class Button:
 
 BUTTONS = {
     "hand-out": Button(
-        "Hand out", "hand-out", "generate and examine the release, let students fetch it",
+        "Release", "hand-out", "generate and examine the release, let students fetch it",
         "Students can fetch it from then on. Those who have fetched an earlier version keep it.",
     ),
-    "collect": Button("Collect", "collect", "take new submissions from the inbox, as often as you like"),
+    "collect": Button("Collect", "collect", (
+        "take new submissions from the course's submission folder, as often as you like"
+    )),
     "grade": Button("Grade", "run", "grade what was collected and is not graded; you can stop it"),
     "give-back": Button(
-        "Give back", "give-back", "write the feedback of all graded submissions, let students fetch it",
+        "Release feedback", "give-back",
+        "write the feedback of all graded submissions, let students fetch it",
         "Students with a graded submission can read points and feedback from then on.",
     ),
     "report": Button("Report", "report", "points, checks and misconceptions of the class"),
@@ -41,7 +44,7 @@ def hindrance(sheet: Sheet, do: str, last: Action | None = None) -> str:
     if do == "grade" and sheet.grading:
         return "a grading that was started in a terminal is running"
     if do == "collect" and not (sheet.handed_out or sheet.handed_in or sheet.refused):
-        return "not yet: hand it out first"
+        return "not yet: release it first"
     if do == "grade" and not sheet.count("collected"):
         return "not yet: no submission is collected"
     if do in ("give-back", "report") and not sheet.count("graded"):
@@ -52,7 +55,7 @@ def hindrance(sheet: Sheet, do: str, last: Action | None = None) -> str:
 
 
 def next_step(sheet: Sheet) -> str:
-    """The button that comes next, or an empty string."""
+    """Return the button that comes next, or an empty string."""
     if not sheet.handed_out and not sheet.handed_in:
         return "hand-out"
     waits = {
@@ -64,7 +67,7 @@ def next_step(sheet: Sheet) -> str:
 
 
 def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
-    """(the action's name, the words after `grade`). Raises ActionError."""
+    """Return (the action's name, the arguments of `grade`). Raises ActionError."""
     action = form["do"]
     if action in BUTTONS:
         return BUTTONS[action].label, [BUTTONS[action].command, sheet.name]
@@ -75,28 +78,30 @@ def grade_command(sheet: Sheet, form: dict[str, str]) -> tuple[str, list[str]]:
     if action == "checks":
         return "Limits of the check", ["checks", sheet.name, *limit_words(form)]
     if action != "extend":
-        raise ActionError(f"{action!r} is no action.")
+        raise ActionError(f"{action!r} is not an action.")
     if form["student"] not in {row.student for row in sheet.rows}:
         raise ActionError(
-            "Choose a student." if not form["student"] else f"{form['student']!r} is no student here."
+            "Choose a student."
+            if not form["student"]
+            else f"{form['student']!r} is not a student of this course."
         )
     if sheet.due is None:
-        raise ActionError("There is no due date that could be extended: set it first.")
+        raise ActionError("There is no due date to extend. Set it first.")
     return "Extension", ["extend", form["student"], sheet.name, *extension_words(sheet, form)]
 
 
 def limit_words(form: dict[str, str]) -> list[str]:
-    """How often students may check, an hour and in all."""
+    """Return the arguments that set the limits of the official check, per hour and in total."""
     found = []
     for name in ("an_hour", "in_all"):
         if not form[name].isdecimal() or int(form[name]) > 10_000:
-            raise ActionError(f"Checks {form[name]!r}: a whole number from 0 to 10000.")
+            raise ActionError(f"Checks {form[name]!r}must be a whole number from 0 to 10000.")
         found += [f"--{name.replace('_', '-')}", form[name]]
     return found
 
 
 def extension_words(sheet: Sheet, form: dict[str, str]) -> list[str]:
-    """Days more, or a date."""
+    """Return the arguments for additional days or a date."""
     from ..classes import due_dates
 
     if form["days"] and form["date"]:

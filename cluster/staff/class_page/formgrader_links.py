@@ -28,7 +28,7 @@ if (typeof FormGrader === "function") FormGrader.prototype.setIndexFromUrl = (ou
 
 
 class Links(JupyterHandler):
-    """nbgrader's utils.js, with the function that makes links in a tab of one's own exchanged."""
+    """Serve nbgrader's utils.js with a replacement for the function that makes links in a separate tab."""
 
     @authenticated
     def get(self) -> None:

@@ -1,4 +1,5 @@
-"""The class pages. All need the right to the grader's server; what acts is a POST with the XSRF token."""
+"""The class page's handlers. All require access to the grader's server; actions are POSTs with the XSRF
+token."""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ from .sheets import REPORT_FILES, Sheet
 
 FORMS = {"plain": "CSV", "moodle": "for Moodle", "canvas": "for Canvas", "blackboard": "for Blackboard"}
 FEWEST = 4  # checks that are drawn as a curve
-LONG = 96  # hours from which a curve is drawn over days
+LONG = 96  # hours after which a curve's axis is in days
 REPORTS = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
 class Line:
-    """A curve that is whole: its points as they are."""
+    """A curve with all its points."""
 
     def __init__(self, points: list[tuple[float, float]]):
         self._points = points
@@ -87,7 +88,7 @@ class ClassHandler(Page):
         return f"{self.base_url}course/class/{page}?{urlencode({'of': name} | more)}"
 
     def below(self, path: str) -> str:
-        """The address of what lies below this server's own."""
+        """Return an address below this server's own."""
         return self.base_url + path
 
     def formgrader(self, page: str, name: str = "") -> str:
@@ -95,14 +96,14 @@ class ClassHandler(Page):
         return f"{self.base_url}formgrader/{page}" + (f"/{quote(name)}" if name else "")
 
     async def sheet(self) -> tuple[Sheet, Action | None]:
-        """The assignment of the request, and its last action. 404 where there is none."""
+        """Return the assignment of the request and its last action, or raise 404."""
         found, last = await self.in_thread(self.look, self.get_argument("of"))
         if found is None:
             raise HTTPError(404, reason="No such assignment")
         return found, last
 
     def checks(self, name: str) -> dict[str, Any]:
-        """What students have tried with the official check: its limits, tries, the class's curves."""
+        """Return students' use of the official check: its limits, attempts, the class's curves."""
         records = Records(self.settings["class_sheets"].root / ".grading" / "checks", name)
         tries = {student: own for student, own in records.all().items() if own}
         counted, shares = curve(tries)
@@ -110,12 +111,13 @@ class ClassHandler(Page):
         return {"limits": records.limits, "tries": tries, "charts": charts}
 
     def about(self, sheet: Sheet) -> dict[str, Any]:
-        """What the page of an assignment shows besides its sheet: official checks, regrade requests."""
+        """Return what the page of an assignment shows besides its table: official checks, regrade
+        requests."""
         requests = [one for one in self.requests([sheet]) if one.assignment == sheet.name]
         return self.checks(sheet.name) | {"requests": requests}
 
     def requests(self, sheets: list[Sheet]) -> list[Request]:
-        """All regrade requests, those included that these sheets' students have just made."""
+        """Return all regrade requests, including those that students have just made."""
         kept = self.settings["class_requests"]
         kept.take({row.student for sheet in sheets for row in sheet.rows})
         return kept.all()
@@ -284,18 +286,18 @@ def check_charts(counted: list[tuple[float, float]], shares: list[tuple[float, f
 
 
 def some(points: list[tuple[float, float]], most: int = 300) -> list[tuple[float, float]]:
-    """At most so many of a curve's points, the last among them."""
+    """Return at most this many of a curve's points, including the last."""
     step = -(-len(points) // most)
     return points[::step] + (points[-1:] if (len(points) - 1) % step else []) if points else []
 
 
 def dates() -> dict[str, str]:
-    """What a form of dates begins with."""
+    """Return the initial values of a form of dates."""
     return {"zone": zone(), "today": time.strftime("%Y-%m-%d")}
 
 
 def due_fields(due: datetime.datetime | None) -> dict[str, str]:
-    """What the form of the due date begins with: the present one, in this machine's time zone."""
+    """Return the initial values of the due date's form: the current one, in this machine's time zone."""
     if due is None:
         return {"date": "", "time": "23:59", "zone": zone()}
     local = due.astimezone(zoneinfo.ZoneInfo(zone()))

@@ -1,4 +1,4 @@
-"""The course's jobs on Slurm, asked for in a thread of its own: a Slurm that hangs delays no page."""
+"""The course's jobs on Slurm, queried in a separate thread, since a hanging Slurm must not delay a page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from cluster.slurm import client
 
 FORMAT = "%i|%u|%T|%r|%b|%V|%M|%j"  # the name last: a student has chosen it
-FRESH, SHARE = 3.0, 0.05  # seconds for which an answer holds, at least; of the time, for asking
+FRESH, SHARE = 3.0, 0.05  # minimum seconds of reusing an answer; maximum fraction of the time spent
+FRESH, SHARE = 3.0, 0.05  # querying
 PATIENCE = 2.0  # seconds that a page waits for an answer
 ANSWER = 30.0  # seconds that Slurm has for it
 
@@ -37,7 +38,7 @@ class Queue:
         self._until = 0.0
 
     def look(self) -> tuple[list[Job], str]:
-        """(the jobs as last known, what is to be said of the answer)."""
+        """Return (the last known jobs, a message about the query)."""
         if not self.account:
             return [], ""
         if self._asked is None and time.monotonic() > self._until:
@@ -54,7 +55,7 @@ class Queue:
 
 
 def jobs_of(account: str) -> tuple[list[Job], str]:
-    """(jobs of an account, trouble in words)."""
+    """Return (jobs of an account, an error message)."""
     question = "squeue", "--noheader", f"--account={account}", f"--format={FORMAT}"
     try:
         lines = client.ask(*question, timeout=ANSWER).splitlines()
@@ -79,7 +80,7 @@ def job_of_line(line: str) -> Job | None:
 
 
 def since(moment: str) -> str:
-    """How long ago a moment of Slurm's (this machine's local time) is: '3 min', '2 h 10 min'."""
+    """Format how long ago a moment of Slurm's (in this machine's local time) was: '3 min', '2 h 10 min'."""
     try:
         seconds = (datetime.datetime.now() - datetime.datetime.fromisoformat(moment)).total_seconds()
     except ValueError:

@@ -125,7 +125,7 @@ class Requests:
 
 
 def fitting(key: str, one: Any) -> dict[str, Any] | None:
-    """What is kept of a student's entry; None if it is not a request."""
+    """Return the valid parts of a student's entry, or None if it is not a request."""
     reason = one.get("reason") if isinstance(one, dict) else None
     if not isinstance(reason, str) or not 0 < len(reason) <= LONGEST:
         return None

@@ -25,7 +25,7 @@ CHANGED = {
 
 
 def instructs(user: User | None, group: str) -> bool:
-    """Whether a user may do everything: each member of this group of the hub, and everybody if it is ""."""
+    """Return whether a user has all rights: members of this group of the hub, or all users if it is ""."""
     return not group or group in getattr(user, "hub_user", {}).get("groups", ())
 
 

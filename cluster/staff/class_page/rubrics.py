@@ -26,7 +26,7 @@ PANEL = """<div class="panel panel-info rubric">
 
 
 def of(root: Path, assignment: str, notebook: str) -> dict[str, str]:
-    """{written answer: what its solution says}, as Markdown; {} where no solution is there to be read."""
+    """Return {written answer: its sample solution}, as Markdown; {} if no solution is readable."""
     try:
         source = twins.notebook(root / "solutions" / assignment / f"{notebook}.py")
     except (OSError, CourseError):
@@ -39,7 +39,7 @@ def of(root: Path, assignment: str, notebook: str) -> dict[str, str]:
 def shown(
     root: Path, notebook: NotebookNode, resources: dict[str, Any]
 ) -> tuple[NotebookNode, dict[str, Any]]:
-    """A step of Formgrader's page of a work: the rubrics as texts of their own, below the answers."""
+    """Add the rubrics below the answers on Formgrader's page of a submission."""
     from nbformat.v4 import new_markdown_cell
 
     rubrics = of(root, resources["assignment_id"], resources["notebook_id"])

@@ -1,4 +1,4 @@
-"""Which grader grades whose written answers, so that no answer is graded twice."""
+"""Distribution of written answers among graders, without overlap."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 
 
 def shares(assignment: str, students: dict[str, str], graders: dict[str, str]) -> dict[str, str]:
-    """{student: grader}; students and graders: {user: section, "" for none}.
+    """Return {student: grader}. students and graders are {user: section, "" for none}.
 
     A section's students are shared among its graders, or among all if it has none. The shares depend on these
     names only, so they stay the same while submissions come in and are graded. No grader has more than an

@@ -1,4 +1,4 @@
-"""A sheet for each assignment, a row for each student: handed in, late, collected, graded, given back."""
+"""Assignment views: a row for each student with submitted, late, collected, graded, feedback released."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..classes import exchange, grading_progress
 from ..classes.grading_progress import Running, Step
 from .shares import shares
 
-FRESH, SHARE = 1.0, 0.05  # seconds for which what was read holds, at least; of the time, for reading
-PATIENCE = 1.5  # seconds for which a page waits for newer facts, if there are older ones
+FRESH, SHARE = 1.0, 0.05  # minimum seconds of reusing facts; maximum fraction of the time spent reading
+PATIENCE = 1.5  # seconds that a page waits for newer facts if there are older ones
 LARGEST = 65536  # bytes of a student's progress
 REPORT_FILES = {"report": "report.html", "similar": "similar.html"}  # in .grading/reports/<assignment>
 
@@ -35,19 +35,19 @@ class Row:
     due: datetime.datetime | None = None
     extended: bool = False
     days: int = 0  # more for each assignment, by the roster
-    at: datetime.datetime | None = None  # the newest hand-in, by the server's clock
-    waiting: bool = False  # it lies in the exchange's inbox and is not collected
+    at: datetime.datetime | None = None  # time of the newest submission, by the server's clock
+    waiting: bool = False  # it is in the exchange's inbound folder and not collected
     collected: bool = False
     graded: bool = False  # what was collected last is
-    look: bool = False  # a person has to look
-    look_at: str = ""  # address of what waits for it, as that of work
+    look: bool = False  # it needs manual grading
+    look_at: str = ""  # address of the answer that needs manual grading, of the same form as work
     points: float | None = None
-    given_back: bool = False  # the feedback of what stands in the gradebook
+    given_back: bool = False  # whether the feedback for the current points was released
     cells: tuple[int, int] | None = None  # filled, to fill, where students say so
     failed: tuple[str, ...] = ()  # names of the checks with less than their points
-    work: str = ""  # address of what was handed in, below the server's: graded, or as it was collected
+    work: str = ""  # address of the submission below the server's: graded, or as it was collected
     section: str = ""
-    grader: str = ""  # who grades the written answers, "" if the course has no graders
+    grader: str = ""  # grader of the written answers, "" if the course has no graders
 
     @property
     def status(self) -> str:
@@ -87,10 +87,10 @@ class Sheet:
     max_points: float = 0.0
     rows: list[Row] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    trouble: str = ""  # why the exchange cannot be read, in words
+    trouble: str = ""  # why the exchange cannot be read
     sections: dict[str, str] = field(default_factory=dict)  # {grader: section}
     grading: Running | None = None  # a `grade run` that runs
-    reports: frozenset[str] = frozenset()  # those of REPORT_FILES that there are
+    reports: frozenset[str] = frozenset()  # the existing REPORT_FILES
     read: float = 0.0  # when, in seconds of the clock
     older: bool = False  # it is being read again
 
@@ -104,15 +104,15 @@ class Sheet:
         return [row for row in self.rows if row.status == status]
 
     def count(self, what: str) -> int:
-        """How many rows have this fact, such as 'graded'."""
+        """Count the rows with this fact, such as 'graded'."""
         return sum(bool(getattr(row, what)) for row in self.rows)
 
     def looks(self, grader: str) -> int:
-        """How many submissions with answers to grade manually fall to a grader."""
+        """Count the submissions that a grader must grade manually."""
         return sum(row.look and row.grader == grader for row in self.rows)
 
     def ordered(self, grader: str) -> list[Row]:
-        """The rows, those of the grader's section first."""
+        """Return the rows, the grader's section first."""
         section = self.sections.get(grader)
         return sorted(self.rows, key=lambda row: row.section != section) if section else self.rows
 
@@ -123,7 +123,7 @@ class Sheet:
 
     @property
     def failed_checks(self) -> list[str]:
-        """The names of all checks that somebody failed."""
+        """Return the names of all checks that at least one student failed."""
         return sorted({name for row in self.rows for name in row.failed})
 
     @property
@@ -148,32 +148,32 @@ class Sheet:
 
     @property
     def handed_in(self) -> int:
-        """How many have handed in."""
+        """Count the students who have submitted."""
         return self.count("at")
 
     @property
     def ungraded(self) -> int:
-        """How many were collected and are not graded."""
+        """Count the submissions that were collected and are not graded."""
         return sum(row.collected and not row.graded for row in self.rows)
 
     @property
     def points(self) -> tuple[float, float] | None:
-        """(mean, median) of those graded, lateness not taken off; None where nobody is."""
+        """Return (mean, median) of graded submissions, before late penalties, or None if there are none."""
         got = [row.points for row in self.rows if row.graded and row.points is not None]
         return (statistics.fmean(got), statistics.median(got)) if got else None
 
 
 class Sheets:
-    """The sheets of the course at `root`, read in a thread of their own. Not for several threads at a time.
+    """The assignment views of the course at `root`, read in a separate thread. Not thread-safe.
 
-    A sheet that is read again takes its time on a busy machine: after `PATIENCE` the last one is shown.
-    people: the folder in which students write their progress, None if the course does not ask for it.
+    Reading a view takes time on a busy machine, so after `PATIENCE` the last one is shown. people: the
+    folder in which students write their progress, or None if the course does not request it.
     """
 
     def __init__(self, root: Path, people: Path | None):
         self.root, self.people = root, people
         self.pool = futures.ThreadPoolExecutor(1, thread_name_prefix="class-sheets")
-        self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (until when it holds, sheet)}
+        self._known: dict[str, tuple[float, Sheet]] = {}  # {name: (until when it is valid, view)}
         self._reading: dict[str, futures.Future[tuple[float, Sheet]]] = {}
 
     def all(self) -> list[Sheet]:
@@ -183,7 +183,7 @@ class Sheets:
         return self._fresh(assignments(self.root))
 
     def one(self, name: str) -> Sheet | None:
-        """The sheet of an assignment, None if there is none of this name."""
+        """Return the view of an assignment, or None if it does not exist."""
         from ..course import assignments
 
         return self._fresh([name])[0] if name in assignments(self.root) else None
@@ -194,7 +194,7 @@ class Sheets:
         self._reading.clear()
 
     def _fresh(self, names: list[str]) -> list[Sheet]:
-        """The sheets of these assignments, read again if they are old and that does not take too long."""
+        """Return the views of these assignments, reread if they are old and reading is fast enough."""
         end = time.monotonic() + PATIENCE
         for name in names:
             until, _ = self._known.get(name, (0.0, None))
@@ -203,7 +203,7 @@ class Sheets:
         return [self._shown(name, end) for name in names]
 
     def _shown(self, name: str, end: float) -> Sheet:
-        """The newest sheet of an assignment: the one that is being read, if it comes until `end`."""
+        """Return the newest view of an assignment, waiting until `end` for one that is being read."""
         if reading := self._reading.get(name):
             known = name in self._known
             futures.wait([reading], timeout=max(0.0, end - time.monotonic()) if known else None)
@@ -218,7 +218,7 @@ class Sheets:
         return sheet
 
     def _read(self, name: str) -> tuple[float, Sheet]:
-        """(until when it holds, the sheet)."""
+        """Return (until when it is valid, the view)."""
         from ..course import Course, opened
 
         began, course = time.monotonic(), Course(self.root)
@@ -266,7 +266,8 @@ class Sheets:
 
 
 def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """({student: section}, {grader: section}) by the roster, with these students; "" for no section."""
+    """Return ({student: section}, {grader: section}) by the roster, for these students; "" for no
+    section."""
     from ..classes import roster_file
 
     people = roster_file.read(course) or {}
@@ -275,7 +276,7 @@ def sections_of(course: Any, students: list[str]) -> tuple[dict[str, str], dict[
 
 
 def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, notebooks: list[str]) -> None:
-    """Fill in how far a student's work has come: inbox, collected, graded, given back."""
+    """Fill in the state of a student's submission: submitted, collected, graded, feedback released."""
     from ..classes import notices
 
     received = notices.received(course, row.student, assignment)
@@ -292,7 +293,7 @@ def follow(course: Any, row: Row, assignment: str, arrived: Any, mark: Any, note
 
 
 def graded(book: Any, assignment: str) -> dict[str, tuple[Any, float, bool]]:
-    """{student: (when handed in, points, whether a person has to look)} in the gradebook."""
+    """Return {student: (when submitted, points, whether it needs manual grading)} from the gradebook."""
     from nbgrader import api
 
     row = api.SubmittedAssignment
@@ -313,7 +314,8 @@ def in_formgrader(book: Any, assignment: str) -> dict[str, str]:
 
 
 def to_look_at(book: Any, assignment: str) -> dict[str, str]:
-    """{student: address of a mark that waits for a person, in Formgrader's page, below the server's}."""
+    """Return {student: address of a score that needs manual grading, on Formgrader's page, below the
+    server's}."""
     from nbgrader import api
 
     row, notebook, grade, cell = api.SubmittedAssignment, api.SubmittedNotebook, api.Grade, api.BaseCell
@@ -354,7 +356,7 @@ def collected_at(course: Any, student: str, assignment: str) -> str:
 
 
 def inbox(course: Any, assignment: str) -> tuple[dict[str, datetime.datetime], dict[str, str]]:
-    """({student: when the newest in the exchange's inbox came in}, {folder: why it is refused})."""
+    """Return ({student: time of the newest submission in the exchange}, {folder: why it is refused})."""
     from ..classes import collect
     from ..course import CourseError
 
@@ -366,7 +368,8 @@ def inbox(course: Any, assignment: str) -> tuple[dict[str, datetime.datetime], d
 
 
 def filled(people: Path, student: str, assignment: str) -> tuple[int, int] | None:
-    """(cells filled, cells to fill) as the student's server has written it; no other's file is believed."""
+    """Return (cells filled, cells to fill) as written by the student's server; files of other users are
+    ignored."""
     try:
         done, whole = students_file(people / student / "progress.json", student, LARGEST)[assignment]
     except (ValueError, KeyError, TypeError):

@@ -22,7 +22,7 @@ SECONDS = 20  # of CPU time for a page
 
 
 class SubmissionPage:
-    """Stands for the HTMLExporter that Formgrader asks for pages; config: that exporter's."""
+    """Replaces the HTMLExporter that Formgrader uses for pages. config: that exporter's configuration."""
 
     def __init__(self, config: Config, root: Path, seconds: int = SECONDS):
         self.config, self.root, self.seconds = config, root, seconds

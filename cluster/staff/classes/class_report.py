@@ -1,4 +1,4 @@
-"""What a class has shown in an assignment, as plain rows: students, checks, misunderstandings, time.
+"""A class's results in an assignment, as plain rows: students, checks, misconceptions, time.
 
 Points come from the gradebook (what a person entered included), all else from the verdicts.
 """
@@ -76,7 +76,7 @@ class ReportFacts(TypedDict):
 
 
 def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
-    """All that the report shows, as plain data. Raises CourseError where nothing is graded."""
+    """Return all that the report shows, as plain data. Raises CourseError if nothing is graded."""
     from nbgrader.api import Gradebook
 
     where = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)
@@ -89,7 +89,7 @@ def facts(root: Path, course: Course, assignment: str) -> ReportFacts:
         for found in students:
             found["name"] = names.get(found["student"], found["student"])
         if not students:
-            raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+            raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
         [work] = book.find_assignment(assignment).notebooks
         worth = {cell.name: cell.max_score for cell in work.grade_cells}
     order: list[str] = next((s["order"] for s in students if s["order"]), [])
@@ -156,12 +156,12 @@ def student(
 
 
 def waits(grade: Any) -> bool:
-    """Is this a written answer that nobody has graded yet? It is neither right nor wrong."""
+    """Return whether this is a written answer that is not graded yet. It is then neither right nor wrong."""
     return grade.auto_score is None and grade.manual_score is None
 
 
 def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) -> list[str]:
-    """What the failed checks {name: Failure} point to, in words: what the feedback says, else UNKNOWN."""
+    """Return as text what the failed checks {name: Failure} point to, as in the feedback, else UNKNOWN."""
     found = misconceptions.find(failed, mutants)
     known = frozenset().union(*(one.checks for one in found))
     wrong = {name for name, one in failed.items() if one.kind != failures.EMPTY}
@@ -169,15 +169,15 @@ def shows(failed: dict[str, misconceptions.Failure], mutants: Iterable[Mutant]) 
 
 
 def counted(students: list[StudentFacts]) -> list[tuple[str, int]]:
-    """[(misunderstanding, how many students show it)], the most frequent first."""
+    """Return [(misconception, how many students show it)], the most frequent first."""
     counts = Counter(text for row in students for text in set(row["shows"]))
     empty = sum(any(map(is_empty, row["failed"].values())) for row in students)
     known = [(text, n) for text, n in counts.most_common() if text != UNKNOWN]
-    return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a hole left empty", empty)] if n]
+    return known + [(text, n) for text, n in [(UNKNOWN, counts[UNKNOWN]), ("a blank left empty", empty)] if n]
 
 
 def groups(students: list[StudentFacts]) -> list[GroupFacts]:
-    """Students with the same failed checks, the largest group first; who is alone is in no group.
+    """Return groups of students with the same failed checks, the largest first, without groups of one.
 
     One remark, or one corrected check, serves all of a group.
     """
@@ -227,17 +227,18 @@ def check(name: str, worth: float, students: list[StudentFacts]) -> CheckFacts:
 
 
 def first_line(error: str) -> str:
-    """What a check said, in one line."""
-    return "a hole left empty" if is_empty(error) else error.partition("\n")[0]
+    """Return a check's error in one line."""
+    return "a blank left empty" if is_empty(error) else error.partition("\n")[0]
 
 
 def is_empty(error: str) -> bool:
-    """Has a check met a hole that is still empty?"""
+    """Return whether a check met a blank that is still empty."""
     return failures.kind(error) == failures.EMPTY
 
 
 def time_used(where: grading_folder.GradingFolder, students: list[StudentFacts]) -> dict[str, Any]:
-    """Seconds of students' work, and the hours of cores that workers had reserved, by where they ran."""
+    """Return the seconds used by students' code, and the core hours reserved by workers, by where they
+    ran."""
     took = [row["seconds"] for row in students if row["seconds"] is not None]
     hours, note = core_hours.used(where.folder / "journal.jsonl")
     return {

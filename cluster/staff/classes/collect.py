@@ -1,4 +1,4 @@
-"""Collects what students handed in through nbgrader's exchange, and believes nothing that they could forge.
+"""Collect what students submitted through nbgrader's exchange, without trusting anything they could forge.
 
 nbgrader's own collect follows links, takes the student and the time from the folder's name, and leaves copies
 that all can write. Here the student is the owner of the folder in the file system, the time is the server's
@@ -42,7 +42,8 @@ class Handed:
 
 
 def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[Handed], dict[str, str]]:
-    """([Handed], {folder: why it is refused}) of an assignment: STUDENT+ASSIGNMENT+TIME… in the inbox.
+    """Return ([Handed], {folder: why it is refused}) of an assignment, from STUDENT+ASSIGNMENT+TIME… in the
+    inbound folder.
 
     A name that begins with a dot is a submission that is still being written.
     """
@@ -52,7 +53,7 @@ def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[
         names = sorted(name for name in os.listdir(inbox) if f"+{assignment}+" in name and name[0] != ".")
     except OSError:
         raise CourseError(
-            f"no inbox at {inbox}; name the folder that students submit to with --inbox"
+            f"no submission folder at {inbox}; name the folder that students submit to with --inbox"
         ) from None
     taken, refused = [], {}
     for name in names:
@@ -66,7 +67,7 @@ def found(inbox: Path, assignment: str, check_owner: bool = True) -> tuple[list[
 def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     student = folder.name.partition(f"+{assignment}+")[0]
     if not NAME.fullmatch(student):
-        raise SubmissionError(f"“{printable(student)}” is no name of a student")
+        raise SubmissionError(f"“{printable(student)}” is not a student's name")
     about = folder.lstat()
     if not stat.S_ISDIR(about.st_mode):
         raise SubmissionError("it is a link or a file, not a folder")
@@ -82,8 +83,8 @@ def examine(folder: Path, assignment: str, check_owner: bool) -> Handed:
     stamp = folder / "timestamp.txt"
     if not stamp.is_file() or not stamp.stat().st_size:
         raise SubmissionError(
-            "it is incomplete, without a timestamp.txt: submitting was interrupted or is still running;"
-            " an earlier complete submission counts until the student submits again"
+            "it is incomplete, without a timestamp.txt, because submitting was interrupted or is still "
+            "running; an earlier complete submission counts until the student submits again"
         )
     when = datetime.datetime.fromtimestamp(max(times), datetime.UTC)
     return Handed(folder, student, owner, when)
@@ -142,7 +143,8 @@ def copy(source: Path | str, target: Path, owners: set[int] | None) -> None:
 def newest(
     taken: list[Handed], due: Callable[[str], datetime.datetime | None] | None = None
 ) -> dict[str, Handed]:
-    """{student: the Handed that counts}: the newest, or with `due` (of a student) the newest in time."""
+    """Return {student: the Handed that counts}: the newest, or with `due` (of a student) the newest one
+    on time."""
     chosen = {}
     for one in sorted(taken, key=lambda one: one.when):
         limit = due(one.student) if due else None
@@ -183,9 +185,10 @@ def collect(
     check_owner: bool = True,
     due: Callable[[str], datetime.datetime | None] | None = None,
 ) -> tuple[dict[str, Handed], list[str], dict[str, str]]:
-    """Collect from the folder `where` all students' work, or one's.
+    """Collect the submissions of all students, or of one, from the folder `where`.
 
-    Returns {student: Handed} of what is new, the students with nothing new, and {folder: why it is refused}.
+    Returns {student: Handed} of new submissions, the students with nothing new, and {folder: why it is
+    refused}.
     """
     taken, refused = found(Path(where), assignment, check_owner)
     taken = [one for one in taken if student in (None, one.student)]
@@ -198,6 +201,6 @@ def collect(
                 same.append(student)
         except (SubmissionError, OSError) as why:
             if grading_folder.of_the_machine(why):
-                raise CourseError(f"{why}. Nothing is lost: mend that, and collect again") from why
+                raise CourseError(f"{why}. Nothing is lost: fix that, and collect again") from why
             refused[printable(one.folder.name)] = printable(str(why))
     return new, same, refused

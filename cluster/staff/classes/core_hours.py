@@ -1,7 +1,7 @@
-"""What grading an assignment has cost the cluster: hours of cores, those of tasks that were killed as well.
+"""The cost of grading an assignment in core hours, including killed tasks.
 
-A worker says itself what it took, at its end. One that was killed says nothing; of an array Slurm's
-accounting knows it all the same. Where there is no accounting, the report says how many are missing.
+A worker reports its own time at its end. A killed worker does not report; for an array, Slurm's accounting
+knows its time. Without accounting, the report shows how many are missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ THROUGH = ("COMPLETED", "COMPLETING", "RUNNING")
 
 
 def used(journal: Path) -> tuple[dict[str, float], str]:
-    """({"local" or "slurm": core hours}, what is to be said about them) from the path of a journal."""
+    """Return ({"local" or "slurm": core hours}, notes about them) from the path of a journal."""
     try:
         lines = [json.loads(line) for line in journal.read_text().splitlines()]
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def used(journal: Path) -> tuple[dict[str, float], str]:
         missing -= sum(one["parts"] - one["told"] for one in arrays)
         notes.append("by Slurm's accounting" + (f", killed tasks included: {killed}" if killed else ""))
     if missing:
-        notes.append(f"without {missing} workers that were killed: nobody knows their time")
+        notes.append(f"without {missing} workers that were killed, whose time is unknown")
     return {kind: round(value, 4) for kind, value in sorted(hours.items())}, "; ".join(notes)
 
 

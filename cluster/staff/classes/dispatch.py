@@ -18,7 +18,7 @@ LAST_WORD = 3.0  # seconds for a worker to say what its part took, after its las
 
 
 class Plan(TypedDict):
-    """What plan.json holds: what the workers of a dispatch have to do."""
+    """The contents of plan.json: the tasks of a dispatch's workers."""
 
     job: str  # its name in Slurm
     kind: str  # of the backend
@@ -31,34 +31,34 @@ class Plan(TypedDict):
 
 
 class Backend(Protocol):
-    """Where the parts of a dispatch run: `on_this_machine.Local` or `on_slurm.Array`."""
+    """The backend of a dispatch's parts: `on_this_machine.Local` or `on_slurm.Array`."""
 
     kind: str  # "local" or "slurm"
-    settle: float  # seconds in which a verdict may still be seen after its worker has ended
+    settle: float  # seconds after a worker's end during which its verdict may still appear
     slots: int  # parts that run at a time
     workers: int  # submissions that a part grades at a time
     largest: int  # submissions of a part, at most
 
     def fit(self) -> None:
-        """Take no more than there is room for. Raises CourseError where nothing would ever run."""
+        """Reduce the request to the available resources. Raises CourseError if nothing would ever run."""
 
     def start(self, dispatch: Dispatch) -> None:
-        """Start its parts. Raises CourseError where nothing of it has started, or will."""
+        """Start its parts. Raises CourseError if nothing of it has started, or will."""
 
     def running(self, dispatch: Dispatch) -> set[int] | None:
-        """The parts that wait or run; None where nobody knows."""
+        """Return the parts that are pending or running, or None if unknown."""
 
     def end(self, dispatch: Dispatch) -> None:
         """End what is left of it."""
 
     def status(self) -> str:
-        """What there is to say of the workers while one waits, or ""."""
+        """Describe the workers while they are waited for, or return ""."""
 
 
 def parts(items: list[list[str]], attempt: int, slots: int, largest: int) -> list[list[list[str]]]:
-    """Divide items among `slots` workers; after a failure into ever smaller parts, at last one by one.
+    """Divide items among `slots` workers; after failures the parts become smaller, down to one item.
 
-    A submission that brings its worker down so ends up alone, and takes nobody with it.
+    A submission that crashes its worker is finally graded alone and does not affect others.
     """
     size = max(1, min(largest, -(-len(items) // slots)))
     size = {1: size, 2: max(1, size // 4)}.get(attempt, 1)
@@ -117,15 +117,16 @@ class Dispatch:
             part.discard(item)
 
     def lost(self) -> dict[grading_folder.Item, str]:
-        """{item: why} of what has no verdict though its part has ended; to be asked after the verdicts."""
+        """Return {item: why} of items without a verdict whose part has ended; to be called after the
+        verdicts were read."""
         found: dict[grading_folder.Item, str] = {}
         running = self.backend.running(self)
-        if running is None:  # nobody knows
+        if running is None:  # unknown
             return {}
         for number, part in enumerate(self.open):
             if not part or number in running:
                 continue
-            if number not in self.gone:  # a verdict may have come since the verdicts were looked at
+            if number not in self.gone:  # a verdict may have been written since the verdicts were read
                 self.gone[number] = time.monotonic()
                 continue
             told = (self.folder / f"ended-{number}.json").exists()
@@ -144,13 +145,13 @@ class Dispatch:
         return lines[-1][:300] if lines else "its worker ended without a word"
 
     def steps(self) -> list[dict[str, Any]]:
-        """What its workers last said of the submissions that have no verdict yet."""
+        """Return its workers' last reported steps of submissions without a verdict."""
         students = {student for part in self.open for student, _ in part}
         said = [grading_folder.load(path) for path in self.folder.glob("now-*.json")]
         return [facts for facts in said if facts and facts["student"] in students]
 
     def through(self) -> bool:
-        """Has each item been settled, and has each part left its word, or had the time to?"""
+        """Return whether each item is settled, and each part has reported or had the time to."""
         if any(self.open):
             return False
         self.empty = self.empty or time.monotonic()
@@ -158,7 +159,8 @@ class Dispatch:
         return told == len(self.open) or time.monotonic() - self.empty > LAST_WORD
 
     def close(self, where: grading_folder.GradingFolder) -> None:
-        """Call it off: a worker that comes late finds no plan. What its parts took goes into the journal."""
+        """Close it, which leaves no plan for a late worker. The time used by its parts goes into the
+        journal."""
         told = [
             facts for path in sorted(self.folder.glob("ended-*.json")) if (facts := grading_folder.load(path))
         ]

@@ -1,7 +1,7 @@
 """Due dates, extensions, and the cost of lateness: a share of the score for each day begun, beyond free ones.
 
-An extension is kept in .grading/extensions.json, because it is given before anything is handed in; grading
-puts it into nbgrader's database. nbgrader's own autograde asks the same policy through its plug-in point.
+Extensions are kept in .grading/extensions.json, because they are granted before submission. Grading copies
+them into nbgrader's database. nbgrader's own autograde uses the same policy through its plug-in point.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
 ONE_DAY = datetime.timedelta(days=1)
 EACH = "*"  # of extensions: for each assignment
 FORM = re.compile(r"(\d{4}-\d{2}-\d{2})[ T](\d{1,2}:\d{2}(?::\d{2})?)\s*(\S+)")
-EXAMPLES = "write date, time and zone: '2026-12-01 23:59 Europe/Berlin', '2026-12-01 23:59 +01:00' or '… UTC'"
+EXAMPLES = (
+    "give date, time and zone, such as '2026-12-01 23:59 Europe/Berlin', '2026-12-01 23:59 +01:00' or '… UTC'"
+)
 
 
 class LatePenalty(LateSubmissionPlugin):
-    """nbgrader's plug-in; the policy is set in nbgrader_config.py: c.LatePenalty.per_day = 0.1"""
+    """nbgrader's plug-in for late penalties, configured in nbgrader_config.py, such as
+    c.LatePenalty.per_day = 0.1"""
 
     per_day = Float(0.1, min=0, max=1, help="share of the score lost for each day begun").tag(config=True)
     free_days = Integer(
         0, min=0, help="days of a student's, in all assignments together, that cost nothing"
     ).tag(config=True)
     grace = Integer(0, min=0, help="minutes that do not count as late").tag(config=True)
-    zones: Mapping[str, str] = MappingProxyType({})  # {assignment: zone in which its days are counted}
+    zones: Mapping[str, str] = MappingProxyType({})  # {assignment: time zone for counting its days}
 
     @classmethod
     def of(cls, course: Course) -> LatePenalty:
@@ -57,7 +60,8 @@ class LatePenalty(LateSubmissionPlugin):
         return self.share(days) * score
 
     def charged(self, book: Gradebook, student: str) -> dict[str, int]:
-        """{assignment: late days that cost something}; free days go in the order of the due dates."""
+        """Return {assignment: late days that are charged}; free days are used in the order of the due
+        dates."""
         from nbgrader.api import MissingEntry
 
         try:
@@ -73,7 +77,7 @@ class LatePenalty(LateSubmissionPlugin):
         return found
 
     def share(self, days: int) -> float:
-        """The share of the score that so many charged days cost."""
+        """Return the fraction of the score lost for this number of charged days."""
         return min(1.0, self.per_day * days)
 
 
@@ -82,8 +86,9 @@ def days_begun(
 ) -> int:
     """Return the calendar days of lateness in `zone`, each counted in full once it has begun.
 
-    limit, when: naive UTC. grace: minutes that do not count as late. A day has 23 or 25 hours when clocks are
-    changed, so a submission at 23:30 on the day after a due date at 23:59 is one day late, not two.
+    limit, when: naive UTC. grace: minutes that do not count as late. A day has 23 or 25 hours when the
+    clocks change. A submission at 23:30 on the day after a due date at 23:59 is therefore one day late, not
+    two.
     """
     if (when - limit).total_seconds() <= 60 * grace:
         return 0
@@ -96,7 +101,7 @@ def local(when: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
 
 
 def later(when: datetime.datetime, days: int, zone: datetime.tzinfo) -> datetime.datetime:
-    """The same wall-clock time so many calendar days later; naive UTC both."""
+    """Return the same wall-clock time this many calendar days later; both are naive UTC."""
     there = (local(when, zone) + days * ONE_DAY).replace(tzinfo=zone)
     return there.astimezone(datetime.UTC).replace(tzinfo=None)
 
@@ -120,7 +125,8 @@ def zone_of(known: Mapping[str, str], assignment: str) -> datetime.tzinfo:
 
 
 def charge_all(book: Gradebook, course: Course, students: Iterable[str]) -> dict[tuple[str, str], int]:
-    """Set the penalty of all that these students handed in; returns {(student, assignment): charged days}."""
+    """Set the penalty of all submissions of these students and return {(student, assignment): charged
+    days}."""
     from nbgrader.api import MissingEntry
 
     policy, found = LatePenalty.of(course), {}
@@ -146,7 +152,7 @@ def moment(text: str) -> datetime.datetime:
     """A date with time and zone as naive UTC, as nbgrader keeps it. Raises CourseError for anything less."""
     match = FORM.fullmatch(text.strip())
     if not match:
-        raise CourseError(f"{text!r} is no moment: {EXAMPLES}")
+        raise CourseError(f"{text!r} is not a date: {EXAMPLES}")
     day, clock, zone = match.groups()
     try:
         naive = datetime.datetime.fromisoformat(f"{day} {clock.zfill(5 if clock.count(':') == 1 else 8)}")
@@ -158,7 +164,7 @@ def moment(text: str) -> datetime.datetime:
         raise CourseError(f"{text!r} does not exist: clocks are put forward then")
     if aware.replace(fold=1).utcoffset() != aware.utcoffset():
         raise CourseError(
-            f"{text!r} happens twice, clocks are put back then: give the offset, such as +01:00"
+            f"{text!r} is ambiguous, because the clocks go back then; give the offset, such as +01:00"
         )
     return aware.astimezone(datetime.UTC).replace(tzinfo=None)
 
@@ -170,16 +176,17 @@ def named(zone: str) -> datetime.tzinfo:
     if offset := re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone):
         sign, hours, minutes = offset.groups()
         if int(hours) > 14 or int(minutes) > 59:
-            raise ValueError(f"{zone!r} is no offset from UTC")
+            raise ValueError(f"{zone!r} is not an offset from UTC")
         away = datetime.timedelta(hours=int(hours), minutes=int(minutes))
         return datetime.timezone(-away if sign == "-" else away)
     if "/" in zone and zone in zoneinfo.available_timezones():
         return zoneinfo.ZoneInfo(zone)
-    raise ValueError(f"{zone!r} is no time zone (abbreviations such as PST or CET mean different things)")
+    raise ValueError(f"{zone!r} is not a time zone (abbreviations such as PST or CET are ambiguous)")
 
 
 def extensions(coursedir: CourseDirectory) -> tuple[Path, dict[str, dict[str, dict[str, Any]]]]:
-    """The path of the extensions, and {assignment or EACH: {student: {"days": n} or {"until": text}}}."""
+    """Return the path of the extensions, and {assignment or EACH: {student: {"days": n} or {"until":
+    text}}}."""
     path = grading_folder.runs(coursedir).with_name("extensions.json")
     return path, grading_folder.load(path) or {}
 
@@ -194,7 +201,8 @@ def extension(
 def extension_of(
     coursedir: CourseDirectory, book: Gradebook, assignment: str
 ) -> Callable[[str], datetime.timedelta | None]:
-    """A function of a student: the extension, or None. What a class needs for it is read once."""
+    """Return a function that maps a student to the extension, or None. The data of the class are read
+    once."""
     known, due = extensions(coursedir)[1], book.find_assignment(assignment).duedate
     zone = zone_of(zones(coursedir), assignment)
 
@@ -215,7 +223,7 @@ def extended(coursedir: CourseDirectory, assignment: str) -> list[str]:
 
 
 def extend_each(book: Gradebook, course: Course, days: dict[str, int]) -> list[str]:
-    """So many days more for each assignment, {student: days}; returns what was changed, in words."""
+    """Extend each assignment by {student: days} and return a description of the changes."""
     path, known = extensions(course.coursedir)
     old, new = known.get(EACH, {}), {student: {"days": n} for student, n in days.items() if n}
     if old == new:
@@ -229,7 +237,7 @@ def extend_each(book: Gradebook, course: Course, days: dict[str, int]) -> list[s
 
 
 def found(book: Gradebook, assignment: str) -> Assignment:
-    """nbgrader's Assignment. Raises CourseError where it was not released yet."""
+    """Return nbgrader's Assignment. Raises CourseError if it was not released yet."""
     from nbgrader.api import MissingEntry
 
     try:
@@ -241,7 +249,7 @@ def found(book: Gradebook, assignment: str) -> Assignment:
 
 
 def set_due(book: Gradebook, course: Course, assignment: str, text: str) -> None:
-    """Set the due date ("none" takes it back), and what follows from it for all who handed in."""
+    """Set the due date ("none" removes it), and update the penalties of all submissions."""
     known = zones(course.coursedir)
     if text == "none":
         found(book, assignment).duedate = None
@@ -272,10 +280,10 @@ def extend(
     days: int | None = None,
     until: str | None = None,
 ) -> str:
-    """Give an extension, replace it, or take it back (days=0); returns the new due date in words."""
+    """Grant an extension, replace it, or revoke it (days=0), and return the new due date as text."""
     due = found(book, assignment).duedate
     if due is None:
-        raise CourseError(f"{assignment} has no due date; set it first: grade due {assignment[:2]} WHEN")
+        raise CourseError(f"{assignment} has no due date. Set it first with grade due {assignment[:2]} WHEN")
     zone = zone_of(zones(course.coursedir), assignment)
     if days is not None and not 0 <= days <= 366:
         raise CourseError(f"--days {days}: from 0, which takes an extension back, to 366")
@@ -289,9 +297,9 @@ def extend(
     grading_folder.write(path, json.dumps(known, indent=1))
     settle(book, course, assignment)
     more = extension(course.coursedir, book, student, assignment)
-    new = " (nothing handed in so far)" if student not in handed_in(book, assignment) else ""
+    new = " (nothing submitted so far)" if student not in handed_in(book, assignment) else ""
     return (
-        f"{student} may hand in {assignment} until {shown(due + (more or datetime.timedelta(0)), zone)}{new}"
+        f"{student} may submit {assignment} until {shown(due + (more or datetime.timedelta(0)), zone)}{new}"
     )
 
 
@@ -300,10 +308,10 @@ def handed_in(book: Gradebook, assignment: str) -> set[str]:
 
 
 def told(book: Gradebook, course: Course, assignment: str) -> str:
-    """The due date and the extensions in words."""
+    """Describe the due date and the extensions."""
     due = found(book, assignment).duedate
     if due is None:
-        return f"{assignment} has no due date: nobody is late"
+        return f"{assignment} has no due date"
     zone = zone_of(zones(course.coursedir), assignment)
     lines = [f"{assignment} is due {shown(due, zone)}"]
     until = deadlines(book, course, assignment)
@@ -314,7 +322,7 @@ def told(book: Gradebook, course: Course, assignment: str) -> str:
 
 
 def deadlines(book: Gradebook, course: Course, assignment: str) -> Callable[[str], datetime.datetime | None]:
-    """A function of a student: until when (naive, UTC) the student may hand in, None without a due date."""
+    """Return a function that maps a student to the deadline (naive, UTC), or None without a due date."""
     due, more = found(book, assignment).duedate, extension_of(course.coursedir, book, assignment)
     return lambda student: due and due + (more(student) or datetime.timedelta(0))
 

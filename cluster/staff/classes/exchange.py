@@ -1,4 +1,4 @@
-"""Where nbgrader's exchange lies, and what students find there."""
+"""The location of nbgrader's exchange and its contents."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ def inbox(coursedir: CourseDirectory, config: Config) -> Path:
 
 
 def course_folder(course: Course) -> Path:
-    """The course's folder in the exchange. Raises CourseError where there is no exchange."""
+    """Return the course's folder in the exchange. Raises CourseError if there is no exchange."""
     if lacking := no_exchange(course):
         raise CourseError(lacking)
     return exchange_root(course) / course.coursedir.course_id
 
 
 def exchange_root(course: Course) -> Path:
-    """Where the exchange should lie."""
+    """Return the configured location of the exchange."""
     from nbgrader.exchange.default import ExchangeCollect
 
     return Path(ExchangeCollect(coursedir=course.coursedir, config=course.config).root)
 
 
 def shut(folder: Path) -> str:
-    """Which folder on the way to `folder` this process cannot enter, in words; "" where all can be."""
+    """Describe the first folder on the path to `folder` that this process cannot enter; "" if there is
+    none."""
     for one in [*reversed(folder.absolute().parents), folder.absolute()]:
         wanted = os.X_OK | (os.R_OK if one == folder.absolute() else 0)
         if os.access(one, wanted):
@@ -52,7 +53,7 @@ def shut(folder: Path) -> str:
 
 
 def user(number: int) -> str:
-    """The name of a Unix user, or the number in words."""
+    """Return the name of a Unix user, or its number as text."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
@@ -60,9 +61,9 @@ def user(number: int) -> str:
 
 
 def no_exchange(course: Course) -> str:
-    """What is missing for an exchange, and the remedy, in words; "" where there is one.
+    """Describe what is missing for an exchange, and how to fix it; "" if nothing is missing.
 
-    Raises CourseError where there is one that cannot be entered.
+    Raises CourseError if the exchange exists but cannot be entered.
     """
     root = exchange_root(course)
     if why := shut(root / course.coursedir.course_id):
@@ -78,7 +79,8 @@ def no_exchange(course: Course) -> str:
 def given_back_at(
     course: Course, student: str, assignment: str, notebooks: list[str]
 ) -> datetime.datetime | None:
-    """Since when the student can fetch feedback that is not older than the marks; None: there is none."""
+    """Return since when the student can fetch feedback that is newer than the points; None if there is
+    none."""
     from nbgrader.utils import notebook_hash
 
     on_disk = grading_folder.GradingFolder(grading_folder.runs(course.coursedir), assignment)

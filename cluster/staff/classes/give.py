@@ -1,4 +1,4 @@
-"""What students are given by nbgrader's exchange: an assignment, and the feedback of what was graded."""
+"""Release an assignment, and the feedback on graded submissions, through nbgrader's exchange."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .grading_progress import Progress
 
 
 def hand_out(course: Course, assignment: str) -> str:
-    """Generate an assignment, and put it where students fetch it; returns what was done, in words.
+    """Generate an assignment and release it to the exchange, and return a description.
 
-    The solution is executed to its end only where the release is another than the one in exercises/.
-    What leaks a solution is refused, and the release that was there stays. A second time changes nothing.
+    The solution is executed to its end only if the release differs from the one in exercises/. A release
+    that leaks a solution is refused, and the previous one is kept. A second call changes nothing.
     """
     there = course_folder(course) / "outbound" / assignment
     with contextlib.redirect_stdout(io.StringIO()):  # it speaks of exercises/, not of what students have
@@ -39,7 +39,7 @@ def hand_out(course: Course, assignment: str) -> str:
             f"released again, {written}; students who have fetched it read on their start page that it was"
             " corrected, and keep their answers when they fetch it again"
         )
-    return f"handed out, {written}; students can fetch it"
+    return f"released, {written}; students can fetch it"
 
 
 def give_back(
@@ -47,8 +47,8 @@ def give_back(
 ) -> tuple[int, dict[str, str], list[str]]:
     """Write the feedback of all that is graded, or of the named students, and let them fetch it.
 
-    Without an exchange it is written all the same, for the instructor to hand out (`to_fetch`).
-    Returns (how many were given theirs, {student: why not}, what else there is to say).
+    Without an exchange it is written all the same, for the instructor to distribute (`to_fetch`). Returns
+    (how many received it, {student: why not}, further notes).
     """
     from nbgrader.exchange.default import ExchangeReleaseFeedback
 
@@ -57,9 +57,9 @@ def give_back(
     if unknown := sorted(set(students or ()) - set(graded)):
         raise CourseError(f"{', '.join(unknown)}: not graded in {assignment}")
     if not graded:
-        raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+        raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
     chosen, failed = [one for one in graded if not students or one in students], {}
-    with Progress(len(chosen), "given back") as progress:
+    with Progress(len(chosen), "feedback released") as progress:
         for student in chosen:
             try:
                 course.feedback(assignment, student)
@@ -76,24 +76,24 @@ def give_back(
 
 
 def to_fetch(course: Course, assignment: str) -> str:
-    """Where the feedback that was given back is, in words."""
+    """Describe where the released feedback is."""
     if no_exchange(course):
         return f"in {course.folder('feedback', 'STUDENT', assignment)}"
     return "to fetch"
 
 
 def notes(course: Course, assignment: str, given: Collection[str], graded: Collection[str]) -> list[str]:
-    """Who waits for a person's look, and who for grading."""
+    """Return notes on who still needs manual grading, and who needs grading."""
     from ..course import opened
 
     with opened(course) as book:
         rows = book.assignment_submissions(assignment)
         looks = sorted(row.student_id for row in rows if row.needs_manual_grade and row.student_id in given)
     ungraded = sorted(set(map(printable, those_with(course, "submitted", assignment))) - set(graded))
-    waits = "points that a person has yet to give, in Formgrader › Manual Grading, are marked so for "
+    waits = "points that still need manual grading, in Formgrader › Manual Grading, are marked so for "
     return [
         *([waits + ", ".join(looks)] if looks else []),
-        *([f"handed in and not graded: {', '.join(ungraded)}; grade run first"] if ungraded else []),
+        *([f"submitted and not graded: {', '.join(ungraded)}; run grade run first"] if ungraded else []),
     ]
 
 

@@ -1,7 +1,8 @@
-"""Grades a class: reads what was handed in, sends out what must be executed, writes the gradebook.
+"""Grade a class: read the submissions, dispatch what must be executed, write the gradebook.
 
-It can be killed at any moment. What counts lies on disk: a verdict once it is known, and what of it stands in
-the gradebook. The next run takes both up, finds the array of the killed one in the queue, and goes on.
+It can be killed at any moment. All results are on disk: a verdict as soon as it is known, and what is
+already in the gradebook. The next run reads both, finds the array of the killed one in the queue, and
+continues.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LONGEST = 128  # characters of a student's name, as the gradebook holds it
 
 @dataclass
 class Result:
-    """What became of a class: names of students; `unreadable`, `ungraded` and `notes` say why."""
+    """The outcome for a class: names of students; `unreadable`, `ungraded` and `notes` give reasons."""
 
     students: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
@@ -44,7 +45,7 @@ class Result:
     unreadable: dict[str, str] = field(default_factory=dict)
     ungraded: dict[str, str] = field(default_factory=dict)
     notes: dict[str, list[str]] = field(default_factory=dict)
-    stopped: int = 0  # how many submissions were not graded because somebody asked to stop
+    stopped: int = 0  # number of submissions not graded because grading was stopped
 
 
 class Head:
@@ -66,19 +67,19 @@ class Head:
         self.files = source_files(self.coursedir, assignment)
         self.environment = environment(engine, limits)
         self.sanitiser = prepare.Sanitiser(course.config, self.source)
-        self.only: str | None = None  # the name of a check, where the marks of the others stay as they are
+        self.only: str | None = None  # the name of a check to regrade, which keeps the points of the others
         self.result = Result()
         self.waiting: dict[grading_folder.Item, prepare.Submission] = {}
         self.tries: Counter[grading_folder.Item] = Counter()
         self.live: list[Dispatch] = []
-        self.alone: list[grading_folder.Item] = []  # for which the others have to end first
+        self.alone: list[grading_folder.Item] = []  # items that must wait for the others to end
 
     def grade(
         self, students: Collection[str] | None = None, before: Callable[[Head], list[str]] | None = None
     ) -> Result:
         """Grade all students, or the named; returns the Result.
 
-        before: a function of this head, called under the lock, that returns the students.
+        before: a function of this coordinator, called under the lock, that returns the students.
         """
         from nbgrader.api import Gradebook
 
@@ -95,19 +96,21 @@ class Head:
         return self.result
 
     def chosen(self, students: Collection[str] | None) -> list[str]:
-        """The students who handed something in; those of `students` where some are named.
+        """Return the students who submitted something, or those of `students` among them.
 
-        A folder whose name the gradebook cannot hold is nobody's, and is said.
+        A folder whose name is not valid in the gradebook belongs to no student, and is reported.
         """
         pattern = self.course.folder("submitted", "*", self.assignment)
         there = sorted(path.parent.name for path in pattern.parents[1].glob(f"[!.]*/{self.assignment}"))
         for name in [name for name in there if name != printable(name, LONGEST)]:
             there.remove(name)
-            self.result.ungraded[printable(name)] = "this folder's name is no name of a student"
+            self.result.ungraded[printable(name)] = "this folder's name is not a student's name"
         if unknown := sorted(set(students or ()) - set(there)):
-            raise CourseError(f"{', '.join(map(printable, unknown))}: nothing handed in at {pattern}")
+            raise CourseError(f"{', '.join(map(printable, unknown))}: no submission at {pattern}")
         if not there:
-            raise CourseError(f"nobody handed in {self.assignment}: no {pattern}; see `grade collect`")
+            raise CourseError(
+                f"there is no submission of {self.assignment}: no {pattern}; see `grade collect`"
+            )
         return [student for student in there if not students or student in students]
 
     def survey(self, student: str, known: gradebook.Recorded | None) -> None:
@@ -139,7 +142,7 @@ class Head:
 
     @contextlib.contextmanager
     def apart(self, student: str) -> Iterator[None]:
-        """What goes wrong with one submission is said of it, and ends the grading of no other."""
+        """Record an error of one submission without stopping the grading of others."""
         try:
             yield
         except (CourseError, DatabaseError):  # the assignment's, or the gradebook's: the same for all
@@ -151,7 +154,8 @@ class Head:
             self.result.ungraded[student] = f"{what}: {printable(str(error))}"
 
     def take_up(self) -> None:
-        """Find what a killed head had sent out: arrays that may still run are followed, others called off."""
+        """Find the dispatches of a killed coordinator; arrays that may still run are followed, others are
+        called off."""
         for folder in sorted(self.on_disk.dispatches.iterdir()):
             plan = grading_folder.load(folder / "plan.json")
             if plan and plan["kind"] == "slurm" and self.backend.kind == "slurm":
@@ -215,7 +219,7 @@ class Head:
         )
 
     def verdicts(self) -> dict[grading_folder.Item, str]:
-        """Take what has a verdict; {item: why} of those that have to be graded again."""
+        """Record new verdicts and return {item: why} of those that must be graded again."""
         failed = {}
         for item in list(self.waiting):
             verdict = self.on_disk.verdict(*item)
@@ -245,20 +249,20 @@ class Head:
                 self.result.ungraded[item[0]] = f"{why}; {words}"
 
     def losses(self) -> dict[grading_folder.Item, str]:
-        """{item: why} of items whose worker is gone; dispatches that are through are closed."""
+        """Return {item: why} of items whose worker is gone, and close finished dispatches."""
         failed: dict[grading_folder.Item, str] = {}
         for dispatch in list(self.live):
-            for part in dispatch.open:  # of an array taken up: what has been graded or handed in anew since
+            for part in dispatch.open:  # of a resumed array: items that were graded or submitted again since
                 part.intersection_update(self.waiting)
             failed |= dispatch.lost()
             if dispatch.through():
                 dispatch.close(self.on_disk)
                 self.live.remove(dispatch)
-        # What the killed head had sent out a second time is lost when the second time is.
+        # An item that the killed coordinator had sent out twice is lost when the second attempt is.
         return {item: why for item, why in failed.items() if not self.sent(item)}
 
     def sent(self, item: grading_folder.Item) -> bool:
-        """Is it still to come from some dispatch?"""
+        """Return whether some dispatch still has to deliver it."""
         return any(item in part for dispatch in self.live for part in dispatch.open)
 
     def stop(self) -> None:
@@ -269,7 +273,7 @@ class Head:
             dispatch.close(self.on_disk)
 
     def leave(self) -> None:
-        """Interrupted: local workers end, an array goes on and is taken up by the next run."""
+        """Handle an interrupt: local workers end, and an array continues and is resumed by the next run."""
         for dispatch in self.live:
             if dispatch.plan["kind"] == "local":
                 dispatch.close(self.on_disk)
@@ -291,7 +295,7 @@ class Head:
         self.on_disk.tidy(found.student, key)
 
     def refuse(self, found: prepare.Submission, mark: dict[str, str | None]) -> None:
-        """What cannot be read has 0 points for now, and a person has to look at it."""
+        """Record an unreadable submission with 0 points for now and as needing manual grading."""
         notebook = gradebook.unreadable(found, self.sanitiser)
         gradebook.publish(self.published(found).parent, found, notebook, self.files)
         points: dict[str, float | None] = {cell.name: 0.0 for cell in self.source.kinds["grade_cells"]}
@@ -314,7 +318,7 @@ class Head:
         self.on_disk.note(found.student, mark | {"time": time.time()})
 
     def published(self, found: prepare.Submission) -> Path:
-        """Where the graded notebook of a student lies."""
+        """Return the path of a student's graded notebook."""
         return self.course.folder("autograded", found.student, self.assignment) / f"{self.source.name}.ipynb"
 
 
@@ -322,14 +326,15 @@ def source_files(coursedir: CourseDirectory, assignment: str) -> dict[str, Path]
     """{relative path: path} of the assignment's own files, which replace a student's of the same name."""
     from nbgrader.utils import find_all_files
 
-    # The path as nbgrader spells it, with /./: what keeps the solutions out is compared with it by letter.
+    # The path as nbgrader spells it, with /./, because the check that keeps the solutions out compares it
+    # literally.
     folder = coursedir.format_path(coursedir.source_directory, ".", assignment)
     found = find_all_files(folder, [*coursedir.ignore, "*.ipynb"])
     return {Path(path).relative_to(folder).as_posix(): Path(path) for path in sorted(found)}
 
 
 def environment(engine: str, limits: dict[str, float] | None) -> dict[str, Any]:
-    """What a verdict depends on beside the submission."""
+    """Return everything besides the submission that affects a verdict."""
     return grading_folder.environment() | {"engine": engine, "limits": limits}
 
 
@@ -343,7 +348,7 @@ def grade_class(
     engine: str = ENGINE,
     limits: dict[str, float] | None = None,
 ) -> Result:
-    """Grade an assignment's class; returns the Result. backend: Local() where none is given."""
+    """Grade an assignment's class and return the Result. backend: Local() by default."""
     head = Head(Course(root, private), assignment, backend or Local(), engine=engine, limits=limits)
     return head.grade(students)
 

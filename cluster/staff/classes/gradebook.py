@@ -1,8 +1,8 @@
-"""One student's marks in nbgrader's database, in one transaction, and the notebook that Formgrader shows.
+"""One student's scores in nbgrader's database, in one transaction, and the notebook for Formgrader.
 
-Marks come from the engine's verdict. nbgrader's own way reads them from the outputs and the metadata of the
-executed notebook, which the student's code can write. What an instructor has entered (scores, extra credit,
-comments) is never touched.
+Scores come from the autograder's verdict. nbgrader's own way reads them from the outputs and the metadata
+of the executed notebook, which the student's code can write. Instructors' entries (scores, extra credit,
+comments) are never changed.
 """
 
 from __future__ import annotations
@@ -30,39 +30,41 @@ if TYPE_CHECKING:
     from .grading_folder import GradingFolder
     from .prepare import Sanitiser, Source, Submission
 
-Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # when handed in, extension
+Recorded = tuple[datetime.datetime | None, datetime.timedelta | None]  # when submitted, extension
 TOLD = {
     "output_cut": "Your notebook's outputs were too long when it was graded, and were cut.",
-    "output_replaced": "What your notebook printed when it was graded holds characters that are in no"
-    " encoding; they were replaced by �.",
+    "output_replaced": (
+        "The output of your notebook during grading contains invalid characters, which were replaced by �."
+    ),
 }
-AS_HANDED_IN = "[figures as they were handed in: grading does not draw them anew]\n"
+AS_HANDED_IN = "[figures as submitted; grading does not redraw them]\n"
 WIDE = 110  # characters of a line
 
 
 def marks(
     source: Source, notebook: NotebookNode, verdict: dict[str, Any], void: Collection[str] = ()
 ) -> dict[str, float | None]:
-    """{grade cell: points, or None where a person has to look} of a graded submission.
+    """Return {grade cell: points, or None if it needs manual grading} of a graded submission.
 
-    void: names of checks that count as passed for everybody.
+    void: names of checks that count as passed for all students.
     """
     given = {name: check["score"] for name, check in verdict["checks"].items()}
     given |= {name: source.points[name] for name in void if name in given}
     for cell in source.kinds["grade_cells"]:
-        if cell.name not in given:  # an answer that a person reads; unchanged it is no answer
+        # a written answer, which needs manual grading; if unchanged, it is not an answer
+        if cell.name not in given:
             given[cell.name] = 0.0 if unanswered(notebook, cell.name) else None
     return given
 
 
 def told_of(verdict: dict[str, Any]) -> list[str]:
-    """What a student is told of how the work was graded, in words."""
+    """Return notes to the student about how the submission was graded."""
     slow = [f"{words[0].upper()}{words[1:]}." for words in verdict.get("slow", ())]
     return [TOLD[fact] for fact in TOLD if verdict.get(fact)] + slow
 
 
 def show_figures(notebook: NotebookNode, path: Path) -> None:
-    """Put the figures of the notebook handed in at `path` where grading has not drawn them, and say so."""
+    """Insert figures of the submitted notebook at `path` that grading has not drawn, with a note."""
     import nbformat
 
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
@@ -84,7 +86,7 @@ def show_figures(notebook: NotebookNode, path: Path) -> None:
 
 
 def unanswered(notebook: NotebookNode | None, name: str) -> bool:
-    """Is this cell as it was released?"""
+    """Return whether this cell is as released."""
     from nbgrader.utils import compute_checksum
 
     all_cells = notebook.cells if notebook is not None else ()
@@ -104,11 +106,11 @@ def record(
     new: bool = True,
     look: bool = False,
 ) -> None:
-    """Write the marks of a student's notebook: all or nothing.
+    """Write the scores of a student's notebook in one transaction.
 
-    points: {grade cell: points or None}; cells that are not named keep what they have. when: the time it was
-    handed in (naive, UTC). extension: a timedelta or None. new: this is other work than the one for which an
-    instructor's own scores were given, so these are to be looked at again. look: a person has to look at all.
+    points: {grade cell: points or None}; cells that are not named keep their points. when: the time of
+    submission (naive, UTC). extension: a timedelta or None. new: the submission differs from the one for
+    which an instructor gave scores, so these need another look. look: all cells need manual grading.
     """
     db = book.db
     try:
@@ -130,10 +132,10 @@ def record(
 def withdraw(
     book: Gradebook, source: Source, on_disk: GradingFolder, submission: Submission, only: str | None = None
 ) -> list[str]:
-    """Take back the points of checks that have changed since, of a submission that could not be graded again.
+    """Withdraw the points of checks that have changed since, for a submission that could not be regraded.
 
-    They wait for manual grading, or for the next grading. Returns the names of these checks. only: the check
-    that is regraded; all others keep their points.
+    They wait for manual grading, or for the next grading. Returns the names of these checks. only: the
+    check that is regraded; all others keep their points.
     """
     noted = on_disk.recorded(submission.student)
     if not noted.get("key"):
@@ -172,7 +174,8 @@ def changed_checks(source: Source, today: NotebookNode | None, before: NotebookN
 
 
 def mark(grade: Grade, points: float | None, new: bool, look: bool) -> None:
-    """Set a check's own score; as nbgrader does, ask for a look where a person's score stands beside it."""
+    """Set a check's automatic score and, as nbgrader does, request manual grading if it also has a manual
+    score."""
     changed = new or grade.auto_score != points
     grade.auto_score = points
     if grade.manual_score is None:
@@ -230,7 +233,7 @@ def publish(
     copy_work(submission.files, new, source_files)
     written = nbformat.v4.writes(wrapped(nbformat.from_dict(notebook)))
     (new / f"{submission.name}.ipynb").write_text(written, encoding="utf-8")
-    for name in ("timestamp.txt", "submission_secret.txt"):  # by the secret nbgrader gives feedback back
+    for name in ("timestamp.txt", "submission_secret.txt"):  # nbgrader releases feedback by the secret
         path = submission.folder / name
         if path.is_file() and not path.is_symlink():
             shutil.copyfile(path, new / name)
@@ -251,7 +254,7 @@ def wrapped(notebook: NotebookNode) -> NotebookNode:
 
 
 def unreadable(submission: Submission, sanitiser: Sanitiser) -> NotebookNode:
-    """The notebook that stands for one that cannot be read: why, and the checks, each failed."""
+    """Return a notebook that replaces an unreadable one, with the reason and all checks failed."""
     import nbformat
 
     text = f"**This submission could not be graded.** {submission.problem}"
@@ -290,4 +293,7 @@ def handed_in(folder: Path | str) -> tuple[datetime.datetime | None, str]:
     try:
         return (parse_utc(text) if text else None), ""
     except (ValueError, OverflowError, TypeError):
-        return None, f"timestamp.txt holds {printable(text, 40)}, which is no time; it counts as in time"
+        return None, (
+            f"timestamp.txt contains {printable(text, 40)}, which is not a time; the submission counts as "
+            "on time"
+        )

@@ -1,4 +1,5 @@
-"""The folder of an assignment's grading, between the head and the workers: prepared work, and verdicts.
+"""The grading folder of an assignment, shared by coordinator and workers: prepared submissions and
+verdicts.
 
 All writes are atomic.
 
@@ -9,8 +10,8 @@ All writes are atomic.
     <runs>/<assignment>/void.json                 names of checks that count as passed for everybody
     <runs>/<assignment>/journal.jsonl             what each part of a dispatch took, and how many said so
 
-The key of an item is a hash of all that its verdict depends on, so a verdict never has to be trusted: another
-notebook, file, check or version has another key.
+The cache key of an item is a hash of everything that affects its verdict, so a verdict never has to be
+trusted: another notebook, file, check or version has another key.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Item = tuple[str, str]  # (student, key)
 
 
 class Prepared(Protocol):
-    """What is read of a submission here (a `prepare.Submission`, which stands above this module)."""
+    """The parts of a submission used here (a `prepare.Submission`, which is in a higher layer)."""
 
     student: str
     folder: Path
@@ -71,12 +72,13 @@ def load(path: Path | str) -> Any:
 
 
 def of_the_machine(error: BaseException) -> bool:
-    """Is this a failure, such as a full disk, that the next submission would meet as well?"""
+    """Return whether this failure, such as a full disk, would affect the next submission as well."""
     return isinstance(error, OSError) and error.errno in MACHINE
 
 
 def runs(coursedir: CourseDirectory) -> Path:
-    """The folder <runs> of a course: beside the folder of the graded notebooks, entered by its owner only."""
+    """Return the folder <runs> of a course, next to the folder of the graded notebooks and accessible
+    only to its owner."""
     return Path(coursedir.format_path(coursedir.autograded_directory, "-", "-")).parents[2] / "runs"
 
 
@@ -99,7 +101,8 @@ class GradingFolder:
         return found["verdict"] if found and found.get("key") == key else None
 
     def again(self, student: str, key: str) -> str:
-        """Why an item has to be graded again; the verdict that said so is removed. "" where there is none."""
+        """Return why an item must be graded again, and remove the verdict that contained the reason.
+        Returns "" if there is no reason."""
         verdict = self.verdict(student, key)
         if not verdict or verdict["outcome"] == "graded":
             return ""
@@ -107,7 +110,7 @@ class GradingFolder:
         return verdict["why"] or "the infrastructure failed"
 
     def prepared(self, student: str, key: str | None) -> NotebookNode | None:
-        """The notebook on which an item's verdict was given, or None if it is not there any more."""
+        """Return the notebook that an item's verdict refers to, or None if it no longer exists."""
         import nbformat
 
         try:
@@ -116,16 +119,17 @@ class GradingFolder:
             return None
 
     def recorded(self, student: str) -> dict[str, Any]:
-        """What `note` wrote last of a student, or {}."""
+        """Return the last facts written by `note` for a student, or {}."""
         return load(self.items / student / "recorded.json") or {}
 
     def note(self, student: str, facts: dict[str, Any]) -> None:
-        """Remember what of a student's stands in the gradebook: the key of the work, or its problem."""
+        """Record which of a student's results are in the gradebook: the key of the submission, or its
+        problem."""
         (self.items / student).mkdir(mode=0o700, exist_ok=True)
         write(self.items / student / "recorded.json", json.dumps(facts))
 
     def void(self) -> list[str]:
-        """The names of the checks that count as passed for everybody."""
+        """Return the names of the checks that count as passed for all students."""
         return load(self.folder / "void.json") or []
 
     def journal(self, facts: dict[str, Any]) -> None:
@@ -134,7 +138,7 @@ class GradingFolder:
             file.write(json.dumps(facts) + "\n")
 
     def stage(self, submission: Prepared, key: str, source_files: dict[str, Path]) -> Path:
-        """Write what a worker needs for one submission; whole or not at all. Returns its folder."""
+        """Write a worker's input for one submission atomically. Returns its folder."""
         import nbformat
 
         target = self.item(submission.student, key)
@@ -161,13 +165,13 @@ class GradingFolder:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the lock of the assignment; a second head is refused."""
+        """Hold the lock of the assignment; a second coordinator is refused."""
         path = self.folder / "lock"
         with files.lock(path, wait=False) as held:
             if not held:
                 raise CourseError(
-                    f"{self.folder.name} is being graded by process {path.read_text().strip() or '?'};"
-                    " wait until it ends, or end it: nothing is lost"
+                    f"{self.folder.name} is being graded by process {path.read_text().strip() or '?'}; "
+                    "wait until it ends, or kill it, which loses nothing"
                 )
             path.write_text(str(os.getpid()))
             yield
@@ -187,7 +191,8 @@ def key(submission: Prepared, source_files: dict[str, Path], environment: dict[s
 
 @cache
 def environment() -> dict[str, str]:
-    """What a verdict depends on beside the submission: versions, and the course's own code."""
+    """Return everything besides the submission that affects a verdict: versions, and the course's own
+    code."""
     import platform
 
     versions = {"python": platform.python_version()}

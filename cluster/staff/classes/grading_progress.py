@@ -1,4 +1,4 @@
-"""How far the grading of a class is: one line drawn over itself on a terminal, else a line now and then."""
+"""Progress of grading a class: one line redrawn on a terminal, otherwise a line from time to time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cluster.system.processes import Record, alive, identify
 from ..course import say
 from . import grading_folder
 
-STOP = "stop.json"  # next to the file: the process that shall end
+STOP = "stop.json"  # next to the file: the process that must end
 EVERY = 0.5  # seconds between two readings of what the workers say
 
 
@@ -34,7 +34,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Running:
-    """A grading that runs: how many submissions are done, and those at which it is, the longest first."""
+    """A grading that is running: how many submissions are done, and which are in progress, the longest
+    first."""
 
     done: int
     total: int
@@ -45,7 +46,7 @@ class Running:
 class Progress:
     """Of `total` submissions; `what` is done to them. Use as a context.
 
-    path: a file that says the same to others while this process lives: see `running`.
+    path: a file with the same information for other processes while this one lives; see `running`.
     """
 
     def __init__(self, total: int, what: str = "graded", path: Path | None = None):
@@ -67,7 +68,7 @@ class Progress:
             sys.stdout.write("\n")
 
     def show(self, status: str = "") -> None:
-        """Draw the line anew if something has changed; `status`: what there is to say of the workers."""
+        """Redraw the line if something has changed. `status`: description of the workers."""
         self.note()
         now, every = time.monotonic(), 0.5 if self.tty else 20.0
         last = self.done == self.total and self.done != self.told
@@ -105,7 +106,7 @@ class Progress:
 
 
 def running(path: Path) -> Running | None:
-    """What the process that keeps this file says, or None if it has ended."""
+    """Return the progress of the process that owns this file, or None if it has ended."""
     facts = grading_folder.load(path)
     if not facts or not alive(facts["process"]):
         return None
@@ -122,6 +123,6 @@ def stop(path: Path) -> bool:
 
 
 def to_stop(path: Path) -> bool:
-    """Return whether this process, which keeps the file, was asked to end."""
+    """Return whether this process, which owns the file, was requested to stop."""
     asked = grading_folder.load(path.with_name(STOP))
     return asked is not None and asked == identify(os.getpid())

@@ -1,8 +1,8 @@
-"""What failed checks say about their author: the misconception behind them, and where to read again.
+"""Misconceptions behind failed checks, and where to read again.
 
 A wrong accusation is worse than none. So a misconception is named only if the check has recognised it by a
-value ("Likely: …"): a result *is* the one that it leads to (values.expect). Which checks fail together proves
-nothing, because many mistakes fail the same checks.
+value ("Likely: …"), that is, the result *equals* the one that it leads to (values.expect). Which checks
+fail together proves nothing, because many mistakes fail the same checks.
 
 Feedback and class report both ask `find`. Places to read are the
 section of the assignment, and the section of the lecture that the check's `see` names.
@@ -31,7 +31,8 @@ LIKELY = re.compile(r" Likely: (.+)", re.DOTALL)  # as values.expect says it
 
 @dataclass(frozen=True)
 class Failure:
-    """A check that failed: its error ("Name: text"), how (failures.py), and whether in its hidden part."""
+    """A check that failed: its error ("Name: text"), the kind of failure (failures.py), and whether a
+    hidden test failed."""
 
     error: str
     kind: str
@@ -44,21 +45,23 @@ class Failure:
 
     @property
     def likely(self) -> str:
-        """What the check itself has recognised, or "". A hidden check's words stay hidden."""
+        """Return the misconception that the check itself has recognised, or "". Messages of hidden tests
+        stay hidden."""
         found = LIKELY.search(self.error) if self.kind in (failures.VALUE, failures.FORM) else None
         return found[1].rstrip(".") if found and not self.hidden else ""
 
 
 @dataclass(frozen=True)
 class Misconception:
-    """What a check has recognised, and the failed checks that some mutant fails together with it."""
+    """A misconception recognised by a check, and the failed checks that some mutant fails together with
+    it."""
 
     words: str
     checks: frozenset[str]
 
 
 def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconception]:
-    """What the failed checks {name: Failure} have recognised, in their order.
+    """Return the misconceptions recognised by the failed checks {name: Failure}, in their order.
 
     mutants: their checks, if they fail together, are a group, whose other failures need no explanation.
     """
@@ -70,7 +73,7 @@ def find(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[Misconce
 
 
 def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozenset[str]]:
-    """The failed checks, those with empty holes left out, joined where some mutant loses both."""
+    """Group the failed checks, without empty blanks, joining checks that some mutant fails together."""
     found: list[frozenset[str]] = []
     for name in (name for name, failure in failed.items() if failure.kind != failures.EMPTY):
         related = set().union(*(m.fails | m.may_fail for m in mutants if name in m.fails | m.may_fail))
@@ -81,7 +84,7 @@ def groups(failed: dict[str, Failure], mutants: Iterable[Mutant]) -> list[frozen
 
 
 def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure]) -> str:
-    """What a student is told below a failed check, as Markdown; "" where there is nothing to say.
+    """Explain a failed check to the student, as Markdown; "" if there is nothing to explain.
 
     failed: all checks that failed.
     """
@@ -89,7 +92,7 @@ def explain(root: Path, assignment: str, check: str, failed: dict[str, Failure])
     if failure.error.startswith("NotGraded"):
         return ""
     if failure.kind == failures.EMPTY:
-        lines.append("**The hole is still empty**, or calls a function whose hole is.")
+        lines.append("**The blank is still empty**, or calls a function whose blank is.")
     if passages := where(root, assignment, check):
         lines.append(f"**Read again:** {passages}.")
     return "\n\n".join(lines)
@@ -114,7 +117,7 @@ def source_of(root: Path, assignment: str) -> NotebookNode | None:
 
 @cache
 def where(root: Path, assignment: str, check: str) -> str:
-    """The places to read again, in words, or ""."""
+    """Describe the sections to read again, or return ""."""
     notebook, heading = source_of(root, assignment), ""
     for cell in notebook.cells if notebook else ():
         if cell.cell_type == "markdown":
@@ -134,7 +137,8 @@ def above(heading: str) -> str:
 
 
 def lecture_section(root: Path, assignment: str, see: str | None) -> str:
-    """The section of the lecture that see="1.3" names, in words; "" without one. Raises ValueError."""
+    """Describe the section of the lecture named by see="1.3", or return "" without one. Raises
+    ValueError."""
     import nbformat
 
     if not see:

@@ -20,7 +20,7 @@ class Collect(ExchangeCollect):
             self.fail(f"Course not found: {self.inbox}")
 
     def ensure_root(self) -> None:
-        """Before anything else: which folder is closed is said, where nbgrader would say the first of all."""
+        """Report first which folder is closed, because nbgrader would report only the first of all."""
         if why := exchange.shut(exchange.inbox(self.coursedir, self.config)):
             self.fail(why)
         super().ensure_root()
@@ -35,7 +35,7 @@ class Collect(ExchangeCollect):
             check_owner=self.check_owner,
         )
         for name, one in new.items():
-            self.log.info("Collected %s, handed in %s by the server's clock", name, one.when)
+            self.log.info("Collected %s, submitted %s by the server's clock", name, one.when)
         self.log.info("%d collected, %d unchanged, %d refused", len(new), len(same), len(refused))
         for folder, why in refused.items():
             self.log.error("Refused %s: %s", folder, why)

@@ -1,8 +1,8 @@
-"""The engine behind nbgrader's own command and Formgrader's button, through nbgrader's plug-in points.
+"""The autograder behind nbgrader's own command and Formgrader's button, through nbgrader's plug-in points.
 
-nbgrader_config.py names these classes: what reads a submission for Autograde, and two steps in the place of
-nbgrader's Execute and SaveAutoGrades. They share prepared work and verdicts with `grade run`: what one has
-graded, the other takes.
+nbgrader_config.py names these classes: the reader of submissions for Autograde, and two steps that replace
+nbgrader's Execute and SaveAutoGrades. They share prepared submissions and verdicts with `grade run`, so
+each reuses the other's results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Step(NbGraderPreprocessor):
 class Reader(NotebookExporter):
     """Reads a notebook; for one that cannot be read there is an empty one that says why.
 
-    What Sanitise has made of it, which nbgrader keeps on disk until it is graded, is read as it is.
+    The output of Sanitise, which nbgrader keeps on disk until it is graded, is read unchanged.
     """
 
     def from_file(
@@ -65,7 +65,7 @@ class Reader(NotebookExporter):
 
 
 class Sanitise(Step):
-    """What is graded of a notebook: the very steps of `grade run`."""
+    """Prepare a notebook for grading, with the same steps as `grade run`."""
 
     def preprocess(
         self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
@@ -85,12 +85,13 @@ class Sanitise(Step):
 
 
 class Judge(Step):
-    """The engine's verdict: the one that is there, or a new one. Writes the marks into the gradebook."""
+    """The autograder's verdict, either existing or new. Writes the scores into the gradebook."""
 
     def preprocess(
         self, notebook: nbformat.NotebookNode, resources: dict[str, Any]
     ) -> tuple[nbformat.NotebookNode, dict[str, Any]]:
-        """The graded notebook. Raises CourseError, and leaves the marks alone, where none could be had."""
+        """Return the graded notebook. Raises CourseError, without changing scores, if there is no
+        verdict."""
         self.open(resources)
         work, problem = self.work(notebook), notebook.metadata.get("unreadable", "")
         where = grading_folder.GradingFolder(grading_folder.runs(self.coursedir), self.assignment)

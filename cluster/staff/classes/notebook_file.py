@@ -1,4 +1,4 @@
-"""A notebook that was handed in, read within bounds and brought into the few forms that grading knows.
+"""A submitted notebook, read within limits and converted to the few forms that grading handles.
 
 A file becomes a notebook whose parts are all as nbformat requires, or reading it raises SubmissionError. Of
 outputs and metadata, only the names of cells and their figures are kept.
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LARGEST = 50 * 2**20  # bytes of a notebook, its outputs among them: more would fill the memory
-SMALL = 2**20  # bytes of a file that is parsed in any process; a larger one has a process of its own
-MOST = 2000  # cells: forty times those of an assignment
+SMALL = 2**20  # bytes of a file that is parsed in this process; a larger one is parsed in a separate
+SMALL = 2**20  # process
+MOST = 2000  # cells: forty times as many as in an assignment
 LONGEST = 2 * 2**20  # characters of all cells together
-SEVERAL = 100  # outputs of a cell that are looked at for figures; attachments of a cell
+SEVERAL = 100  # outputs of a cell that are searched for figures; attachments of a cell
 WORD = 1000  # characters of a name or of a text in a cell's metadata
 PICTURE = 2 * 2**20  # characters of a figure
 PNG = re.compile(r"iVBORw0KGgo[A-Za-z0-9+/=\s]*")
@@ -38,7 +39,7 @@ REPLACED = "characters that are in no encoding were replaced by �"
 
 
 def read(path: Path) -> tuple[NotebookNode, list[str]]:
-    """(the notebook, what was changed in it, in words).
+    """Return (the notebook, a description of what was changed in it).
 
     Raises SubmissionError; OSError if the disk fails.
     """
@@ -60,11 +61,13 @@ def parse(path: Path) -> tuple[dict[str, Any], list[str]]:
         text = raw.decode("utf-8-sig", errors="replace")
         return notebook(json.loads(text), "\ufffd" in text and b"\xef\xbf\xbd" not in raw)
     except RecursionError:
-        raise SubmissionError("is no notebook: its JSON is nested too deep") from None
+        raise SubmissionError("is not a notebook: its JSON is nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise SubmissionError(f"is no notebook: no JSON in line {error.lineno} ({error.msg})") from None
+        raise SubmissionError(
+            f"is not a notebook: its line {error.lineno} is not JSON ({error.msg})"
+        ) from None
     except ValueError as error:  # a number of more digits than Python reads
-        raise SubmissionError(f"is no notebook: {printable(str(error))}") from None
+        raise SubmissionError(f"is not a notebook: {printable(str(error))}") from None
 
 
 def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[str]]:
@@ -72,7 +75,7 @@ def notebook(data: Any, replaced: bool = False) -> tuple[dict[str, Any], list[st
     found = current(data)
     cells = found.get("cells")
     if not isinstance(cells, list) or not cells:
-        raise SubmissionError("is no notebook: it has no cells")
+        raise SubmissionError("is not a notebook: it has no cells")
     if len(cells) > MOST:
         raise SubmissionError(f"has {len(cells)} cells; at most {MOST} are graded")
     ids: set[str] = set()
@@ -96,25 +99,25 @@ def current(data: Any) -> dict[str, Any]:
     if version == 4:
         return data
     if type(version) is not int or not 1 <= version <= 3:
-        raise SubmissionError("is no notebook: no version of the notebook format in it")
+        raise SubmissionError("is not a notebook: it contains no version of the notebook format")
     import nbformat
 
     try:
         return nbformat.convert(nbformat.from_dict(data), 4)
     except Exception as error:  # whatever a broken file of an old version brings up
-        raise SubmissionError(f"is no notebook of version {version}: {printable(str(error))}") from None
+        raise SubmissionError(f"is not a notebook of version {version}: {printable(str(error))}") from None
 
 
 def plain(cell: Any, number: int) -> dict[str, Any]:
     """A cell with what grading asks of it: kind, text, role, and pictures pasted into a text."""
     kind = cell.get("cell_type") if isinstance(cell, dict) else None
     if kind not in KINDS:
-        raise SubmissionError(f"is no notebook: its cell {number} is of no kind that there is")
+        raise SubmissionError(f"is not a notebook: its cell {number} is of an unknown type")
     source = cell.get("source")
     if strings(source):
         source = "".join(source)
     if not isinstance(source, str):
-        raise SubmissionError(f"is no notebook: its cell {number} has no text")
+        raise SubmissionError(f"is not a notebook: its cell {number} has no text")
     made = {"cell_type": kind, "source": source, "metadata": role(cell.get("metadata"))}
     if kind == "code":
         if drawn := figures(cell.get("outputs")):
@@ -136,7 +139,7 @@ def role(metadata: Any) -> dict[str, Any]:
 
 
 def is_word(value: Any) -> bool:
-    """Is this a number, or a text as long as metadata may hold?"""
+    """Return whether this is a number, or a string short enough for metadata."""
     return isinstance(value, int | float) or (isinstance(value, str) and len(value) <= WORD)
 
 
@@ -153,12 +156,12 @@ def figures(outputs: Any) -> list[str]:
 
 
 def strings(value: Any) -> TypeGuard[list[str]]:
-    """Is this a list of texts, as nbformat may write one?"""
+    """Return whether this is a list of strings, as nbformat may write one."""
     return isinstance(value, list) and all(isinstance(line, str) for line in value)
 
 
 def handed_in_figures(path: Path) -> dict[str, list[str]]:
-    """{id of a cell: its figures} of a notebook that was handed in; {} where it cannot be read."""
+    """Return {id of a cell: its figures} of a submitted notebook; {} if it is unreadable."""
     try:
         found, _ = read(path)
     except (SubmissionError, OSError):
@@ -167,7 +170,7 @@ def handed_in_figures(path: Path) -> dict[str, list[str]]:
 
 
 def attachments(found: Any) -> dict[str, dict[str, str]]:
-    """{name: {kind: base64}} of the pictures in a text, those that are pictures."""
+    """Return {name: {kind: base64}} of the valid images attached to a text."""
     kept = {}
     for name, kinds in itertools.islice(found.items(), SEVERAL) if isinstance(found, dict) else ():
         data = kinds if isinstance(kinds, dict) else {}

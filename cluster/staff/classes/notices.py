@@ -1,12 +1,13 @@
-"""What the course tells each student alone: until when, with an own extension; what it has, and gave back.
+"""The course's private notice to each student: the due date with an extension, what was received, and
+released feedback.
 
     <folder>/<student>/notice.json    {assignment: {"due", "extended_from", "received", "given_back", "zone"}}
 
-Moments are in ISO form, UTC. zone is that of the due date, such as Europe/Berlin; given_back says since when
-feedback can be fetched.
+Moments are in ISO form, UTC. zone is the time zone of the due date, such as Europe/Berlin; given_back is
+since when feedback can be fetched.
 
-`c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). Each student's own folder in it is
-made by the site, so that nobody else can enter it; who has none is not told.
+`c.Notices.folder` names the folder (in nbgrader_site.py; the hub sets it). The site creates each student's
+own folder in it, closed to all other users. Students without one get no notice.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def folder(course: Course) -> Path | None:
 
 
 def tell(course: Course, book: Gradebook) -> dict[str, str]:
-    """Write everybody's notice anew; returns {student: why} of those who could not be told."""
+    """Rewrite all students' notices and return {student: why} of failures."""
     failed: dict[str, str] = {}
     root = folder(course)
     if root is None:
@@ -73,7 +74,8 @@ def notices(course: Course, book: Gradebook) -> dict[str, dict[str, dict[str, An
 
 
 def received(course: Course, student: str, assignment: str) -> str | None:
-    """When the newest work that was collected had come in, by the server's clock, in ISO form; or None."""
+    """Return when the newest collected submission had arrived, by the server's clock, in ISO form, or
+    None."""
     facts = grading_folder.load(course.folder("submitted", student, assignment) / "received.json")
     return facts.get("received") if facts else None
 

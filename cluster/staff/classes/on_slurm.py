@@ -1,7 +1,7 @@
 """Workers as the tasks of one Slurm array, under an account that may do little.
 
-The job has a name of its own, written down before sbatch is called. So a head that was killed, at whatever
-moment, is followed by one that finds the array in the queue, or can tell that there is none.
+The job has a unique name, recorded before sbatch is called. If a coordinator is killed, at any moment, its
+successor therefore finds the array in the queue, or knows that there is none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ OVER = (
 )
 LARGEST = 32  # submissions of a task
 START = 5  # minutes of a task's time limit for what is not grading
-SPARE = 1024  # MiB of a worker beside what a student's process may have: the checks' process, the grader
+# MiB of a worker in addition to the memory of a student's process, for the test process and the grader
+SPARE = 1024
 
 
 @dataclass
@@ -81,12 +82,12 @@ class Array:
             self.cpus, self.workers, self.largest = cpus, cpus, n
             return
         raise CourseError(
-            f"Slurm would let the array wait for ever. {why} See --partition and --limit total=… memory=…,"
-            " or grade on this machine with --backend local"
+            f"Slurm would leave the array pending indefinitely. {why} See --partition and --limit total=… "
+            "memory=…, or grade on this machine with --backend local"
         )
 
     def request(self, cpus: int, submissions: int) -> dict[str, Any]:
-        """What a task asks for, in the words of `cluster.jobs`."""
+        """Return a task's request, in terms of `cluster.jobs`."""
         return {
             "partition": self.partition, "nodes": 1, "ranks_per_node": 1, "gpus_per_rank": 0,
             "cpus_per_rank": cpus, "memory": cpus * (self.memory + SPARE),
@@ -94,7 +95,8 @@ class Array:
         }  # fmt: skip
 
     def minutes(self, cpus: int, submissions: int) -> int:
-        """The time limit of a task that grades so many submissions, as many at a time as it has CPUs."""
+        """Return the time limit of a task that grades this many submissions, as many at a time as it has
+        CPUs."""
         return math.ceil(math.ceil(submissions / cpus) * self.seconds / 60 + START)
 
     def start(self, dispatch: Dispatch) -> None:
@@ -132,7 +134,7 @@ class Array:
         return {int(number) for number, state, _ in answer if state not in OVER}
 
     def refuse_to_wait(self, dispatch: Dispatch, reason: str) -> None:
-        """Where Slurm will never start the array: call it off. Raises CourseError, which says why."""
+        """Call the array off if Slurm will never start it. Raises CourseError with the reason."""
         from cluster.slurm import states
 
         row = states.reason(reason)
@@ -141,8 +143,9 @@ class Array:
             # Should this fail, the array waits on, and each of its tasks ends at once without a plan.
             client.ask_or_none("scancel", f"--name={dispatch.plan['job']}")
             raise CourseError(
-                f"Slurm would let the array wait for ever ({reason}): {row.what} It was cancelled; nothing is"
-                " lost. See --account, --partition, --cpus and --limit total=…, or --backend local"
+                f"Slurm would leave the array pending indefinitely ({reason}): {row.what} It was "
+                "cancelled, and nothing is lost. See --account, --partition, --cpus and --limit total=…, "
+                "or --backend local"
             )
 
     def end(self, dispatch: Dispatch) -> None:
@@ -150,7 +153,7 @@ class Array:
         self.answers.pop(dispatch.plan["job"], None)
 
     def status(self) -> str:
-        """How many tasks wait, and why, in Slurm's words and in ours."""
+        """Describe how many tasks are pending, and why, in Slurm's words and in ours."""
         if None in self.answers.values():
             return "Slurm does not answer; asking again"
         waiting = [row for rows in self.answers.values() for row in rows or () if row[1] == "PENDING"]

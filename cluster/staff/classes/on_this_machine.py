@@ -1,4 +1,4 @@
-"""Workers as processes of this machine. They end when the head does, however it ends."""
+"""Workers as processes of this machine. They end when the coordinator ends, for whatever reason."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ class Local:
             self.live.remove(entry)
 
     def status(self) -> str:
-        """What there is to say of the workers while one waits."""
+        """Describe the workers while they are waited for."""
         return ""
 
 
 def close_pipe(process: subprocess.Popen[bytes]) -> None:
-    """Close the worker's standard input, by which it knows that this process lives."""
+    """Close the worker's standard input, which tells it whether this process lives."""
     if process.stdin:
         process.stdin.close()
 

@@ -7,8 +7,9 @@ Each file name begins with whose it is, after the platforms' documentation:
     Blackboard  TITLE_ada_attempt_2026-11-01-12-30-00_NAME     next to a TITLE_ada_attempt_….txt of its own
     others      ada/… or ada.zip                               by the login
 
-A zip of a platform holds students' data: nothing in it is trusted. Sizes are counted while reading, links and
-names that lead out of the folder are refused, and one student's fault is no other's.
+A platform's zip file contains students' data, and nothing in it is trusted. Sizes are counted while
+reading, links and names that lead out of the folder are refused, and a fault of one student does not affect
+others.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ CANVAS = re.compile(
     r"(?P<name>[^_]+)_(?:late_)?(?P<number>\d+)_(?P<attachment>\d+)_(?P<rest>.+)", re.IGNORECASE
 )
 BLACKBOARD = re.compile(r"(?P<who>.+)_attempt_(?P<when>\d{4}(?:-\d\d){5})(?:_(?P<rest>.+)|\.txt)")
-# What platforms, browsers and people add to the name of a notebook.
+# Additions of platforms, browsers and people to the name of a notebook.
 ADDED = re.compile(r"(?i)^(?:late_|copy of )+|(?:\s*\(\d+\)|\s*-\s*copy\s*\d*|-\d{1,2})+(?=\.ipynb$)")
 BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 @dataclass
 class Part:
-    """What of one student lies in a download. prefix: what the platform knows the submission by."""
+    """One student's part of a download. prefix: how the platform identifies the submission."""
 
     prefix: str
     platform: str
@@ -61,7 +62,7 @@ class Part:
 
 @dataclass
 class Imported:
-    """What became of a download: names of students; `refused` has folders or files, and why."""
+    """The outcome of a download: names of students; `refused` has folders or files, with the reason."""
 
     students: list[str] = field(default_factory=list)
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -69,7 +70,7 @@ class Imported:
 
 
 class People:
-    """Who is who: by login, by a platform's number, by name. Logins of the gradebook and of an export."""
+    """Students by login, by a platform's number and by name. Logins of the gradebook and of an export."""
 
     def __init__(self, known: Iterable[tuple[str, str]], like: Table | None):
         self.logins: dict[str, str] = {}
@@ -100,29 +101,31 @@ class People:
                 )
             if found:
                 return next(iter(found))
-            raise SubmissionError(f"nobody is called {printable(name)}; give the participants with --like")
+            raise SubmissionError(
+                f"no student is called {printable(name)}; give the participants with --like"
+            )
         if part.platform == "canvas":
             number = matched(CANVAS, f"{part.prefix}_x")["number"]
             if number in self.numbers:
                 return self.numbers[number]
-            raise SubmissionError(f"nobody has Canvas's number {number}; give its gradebook with --like")
+            raise SubmissionError(f"no student has Canvas's number {number}; give its gradebook with --like")
         if part.platform == "blackboard":
             who = matched(BLACKBOARD, f"{part.prefix}.txt")["who"].casefold()
             if logins := [login for login in self.logins if who.endswith(f"_{login}")]:
                 return self.logins[max(logins, key=len)]
-            raise SubmissionError("nobody has this login; give Blackboard's grade download with --like")
+            raise SubmissionError("no student has this login; give Blackboard's grade download with --like")
         return self.logins[part.prefix.casefold()]
 
 
 def plain(name: str) -> str:
-    """A name without order, accents, case and marks, by which two writings of it are the same."""
+    """Return a name without order, accents, case and punctuation, to compare spellings."""
     letters = unicodedata.normalize("NFKD", name)
     letters = "".join(c for c in letters if not unicodedata.combining(c)).casefold()
     return " ".join(sorted(re.findall(r"\w+", letters.replace("_", " "))))
 
 
 def is_rubbish(path: PurePosixPath) -> bool:
-    """What macOS, Windows and Jupyter leave in archives, which is nobody's work."""
+    """Return whether macOS, Windows or Jupyter put this file into the archive, not the student."""
     return (
         any(part in (*NOT_KEPT, "__MACOSX") for part in path.parts)
         or path.name.startswith("._")
@@ -131,7 +134,7 @@ def is_rubbish(path: PurePosixPath) -> bool:
 
 
 def split(name: str, people: People) -> tuple[Part, str] | None:
-    """(whose part, the path below it) of a member's name, or None where it names nobody."""
+    """Return (student's part, the path below it) of a member's name, or None if it matches no student."""
     parts = PurePosixPath(name).parts
     for i, word in enumerate(parts):
         below = "/".join(parts[i + 1 :])
@@ -153,7 +156,7 @@ def split(name: str, people: People) -> tuple[Part, str] | None:
 
 
 def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part]], dict[str, str]]:
-    """({student: parts, the newest last}, {name: why it is refused}) of a download."""
+    """Return ({student: parts, the newest last}, {name: why it is refused}) of a download."""
     found: dict[str, Part] = {}
     refused: dict[str, str] = {}
     for member in archive.infolist():
@@ -163,8 +166,8 @@ def parts(archive: zipfile.ZipFile, people: People) -> tuple[dict[str, list[Part
         whose = split(str(path), people)
         if whose is None:
             refused[printable(str(path), 80)] = (
-                "this name begins with nobody: it follows neither Moodle, Canvas nor Blackboard, and names no"
-                " known login"
+                "this name matches no student: it follows neither Moodle, Canvas nor Blackboard, and "
+                "contains no known login"
             )
             continue
         part = found.setdefault(whose[0].prefix, whose[0])
@@ -218,7 +221,7 @@ def safe(name: str) -> PurePosixPath:
 
 
 def check(member: zipfile.ZipInfo) -> None:
-    """Raise SubmissionError for what is no plain file, or is encrypted."""
+    """Raise SubmissionError unless it is an unencrypted regular file."""
     mode = member.external_attr >> 16
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         raise SubmissionError(f"{printable(member.filename, 60)} is a link or a special file")
@@ -236,9 +239,9 @@ def copy_member(read: IO[bytes], target: Path, budget: Budget) -> None:
 
 
 def unpack(path: Path, part: Part, target: Path, room: int) -> tuple[dict[Path, tuple[int, ...]], int]:
-    """Write a part's files below `target`; ({path: time in the archive}, bytes left of `room`).
+    """Write a part's files below `target` and return ({path: time in the archive}, bytes left of `room`).
 
-    path: of the download. room: bytes that all submissions together may still have.
+    path: path of the download. room: bytes that all submissions together may still use.
     """
     written, left = limited.call(unpack_here, path, part, target, Budget(room))
     return {target / name: tuple(time) for name, time in written.items()}, left
@@ -309,7 +312,7 @@ def import_zip(course: Course, assignment: str, wanted: str, path: Path, people:
     try:
         archive = zipfile.ZipFile(path)
     except (OSError, *BROKEN) as error:
-        raise CourseError(f"{path} is no zip that can be read: {error}") from None
+        raise CourseError(f"{path} is not a readable zip file: {error}") from None
     with archive:
         if len(archive.infolist()) > MEMBERS:
             raise CourseError(f"{path} holds more than {MEMBERS:,} files: import it in parts")
@@ -359,7 +362,7 @@ def take(
             names = ", ".join(printable(str(one.relative_to(unpacked)), 60) for one in others[:5])
             notes.append(f"{len(others)} more notebooks, not imported: {names}")
         if len(own) > 1 and own[0].order != last.order:
-            notes.append(f"{len(own)} attempts: that of {last.order} counts")
+            notes.append(f"{len(own)} attempts, of which the one of {last.order} counts")
         if last.late:
             notes.append("late by the platform's clock; no points are taken off here")
         facts = {"folder": last.prefix, "platform": last.platform}
@@ -371,7 +374,7 @@ def take(
 
 
 def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str], dict[str, str]]:
-    """Write the feedback under the names that the platform gave; (students, {student: why not}).
+    """Write the feedback under the names given by the platform and return (students, {student: why not}).
 
     Moodle takes the zip in *Upload multiple feedback files in a zip*, Canvas in *Re-upload submissions*.
     Blackboard has no such upload: its zip has a folder for each login.
@@ -386,10 +389,12 @@ def feedback_zip(course: Course, assignment: str, path: Path) -> tuple[list[str]
         for student, facts in known:
             pages = sorted(course.folder("feedback", student, assignment).glob("*.html"))
             if not pages:
-                left[student] = f"has no feedback: grade run and grade give-back {assignment[:2]} first"
+                left[student] = f"has no feedback; run grade run and grade give-back {assignment[:2]} first"
                 continue
             if min(page.stat().st_mtime for page in pages) < on_disk.recorded(student).get("time", 0):
-                left[student] = f"has feedback older than the points: grade give-back {assignment[:2]} again"
+                left[student] = (
+                    f"has feedback older than the points; run grade give-back {assignment[:2]} again"
+                )
                 continue
             prefix = facts["folder"]
             for page in pages:

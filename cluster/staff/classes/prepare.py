@@ -1,7 +1,8 @@
-"""From what a student handed in to what is graded: the right notebook, sanitised by nbgrader's own steps.
+"""Preparation of a submission for grading: choose the right notebook and sanitise it by nbgrader's own
+steps.
 
-Nothing here runs a line of the student's. What nbgrader needs of its database is read once for an assignment
-(`Source`) and used for the whole class.
+This module never executes students' code. The needed parts of nbgrader's database are read once for an
+assignment (`Source`) and used for the whole class.
 """
 
 from __future__ import annotations
@@ -30,32 +31,32 @@ if TYPE_CHECKING:
 
 NAMED = 20  # names in one sentence
 CELL = ("name", "cell_type", "locked", "source", "checksum", "max_score")
-MEASURED = "measured"  # the tag of a free cell that only measures
+MEASURED = "measured"  # the tag of a scratch cell that only measures
 
 
 @dataclass
 class Submission:
     """One student's folder: the notebook to grade, or why there is none.
 
-    files: {relative path: path} of what was handed in, {} where it is unfit to be copied. notes are for the
-    instructor, told for the student.
+    files: {relative path: path} of the submission, {} if it cannot be copied. notes are for the instructor,
+    told for the student.
     """
 
     student: str
     folder: Path
     name: str
     notebook: NotebookNode | None = None  # sanitised
-    path: Path | None = None  # of the notebook as it was handed in
+    path: Path | None = None  # path of the submitted notebook
     problem: str = ""
     files: dict[str, Path] = field(default_factory=dict)
-    when: datetime.datetime | None = None  # when it was handed in: naive, UTC
+    when: datetime.datetime | None = None  # time of submission: naive, UTC
     extension: datetime.timedelta | None = None
     notes: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
 
 
 class Source:
-    """What nbgrader's database knows of the only notebook of an assignment, detached from the database.
+    """The contents of nbgrader's database about an assignment's only notebook, detached from the database.
 
     It answers the three questions that nbgrader's OverwriteCells asks a gradebook.
     """
@@ -86,7 +87,7 @@ class Source:
         self.cells = {cell.name: cell for cell in self.kinds["source_cells"]}
         self.released: dict[str, str] = {}
         self.unnamed: set[str] = set()  # the texts of the released cells without a name
-        self.measured: set[str] = set()  # the texts of free cells that only measure
+        self.measured: set[str] = set()  # sources of the scratch cells that only measure
 
     @classmethod
     def from_gradebook(cls, coursedir: CourseDirectory, assignment: str) -> Source:
@@ -135,8 +136,7 @@ class Source:
         ]
 
     def know_release(self, folder: Path | str) -> None:
-        """Remember the text of the released checks, so that a change of them can be told, and of what is
-        measured only."""
+        """Remember the source of the released checks, to detect changes, and of cells that only measure."""
         import nbformat
 
         path = Path(folder) / f"{self.name}.ipynb"
@@ -179,7 +179,7 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
     try:
         found.files = work_files(found.folder)
     except SubmissionError as why:
-        found.problem = f"what was handed in cannot be graded: {why}"
+        found.problem = f"the submission cannot be graded: {why}"
         return found
     path = choose(found)
     if path is None:
@@ -190,11 +190,11 @@ def read_submission(student: str, folder: Path | str, source: Source, sanitiser:
     found.notes += remarks(notebook, source, found)
     try:
         found.notebook = sanitiser(notebook)
-    except CourseError:  # the assignment's own fault, or a key that is missing
+    except CourseError:  # the assignment's own fault, or a missing key
         raise
     except Exception as error:  # whatever nbgrader stumbles over, the class goes on
         words = printable(str(error).strip().splitlines()[-1] if str(error).strip() else type(error).__name__)
-        found.problem = f"{printable(path.name)} is no notebook that nbgrader can read: {words}"
+        found.problem = f"{printable(path.name)} is not a notebook that nbgrader can read: {words}"
     return found
 
 
@@ -205,10 +205,10 @@ def choose(found: Submission) -> Path | None:
     if path in others:
         extra = [name for name, p in found.files.items() if p in others and p != path]
         if extra:
-            found.notes.append(f"also holds {listed(extra)}, which nobody looked at")
+            found.notes.append(f"also contains {listed(extra)}, which were ignored")
         return path
     if len(others) == 1:
-        found.notes.append(f"handed in as {printable(others[0].name)}; graded as {path.name}")
+        found.notes.append(f"submitted as {printable(others[0].name)}; graded as {path.name}")
         return others[0]
     if others:
         names = listed([p.name for p in others])
@@ -237,7 +237,7 @@ def parse(found: Submission, path: Path) -> NotebookNode | None:
 
 
 def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[str]:
-    """What an instructor should know of a submission that can be read, in words; copies are set apart."""
+    """Return notes for the instructor about a readable submission; names of copied cells are removed."""
     notes, again = [], keep_known_roles(notebook, source)
     if again:
         notes.append(f"cells that had lost their names, named again: {', '.join(again)}")
@@ -248,7 +248,8 @@ def remarks(notebook: NotebookNode, source: Source, found: Submission) -> list[s
 
 
 def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
-    """Leave each name to one cell; {name: what becomes of its copies}, see `pasted_cells.set_apart`."""
+    """Leave each name to one cell and return {name: how its copies are treated}; see
+    `pasted_cells.set_apart`."""
 
     def unchanged(cell: NotebookNode) -> bool:
         name = cell.metadata["nbgrader"]["grade_id"]
@@ -259,7 +260,7 @@ def set_apart(notebook: NotebookNode, source: Source) -> dict[str, str]:
 
 
 def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
-    """Take nbgrader's metadata from cells that the course does not know, and give the others theirs back.
+    """Remove nbgrader's metadata from cells that the course does not know, and restore the others'.
 
     Returns the names of the cells that had lost theirs.
     """
@@ -274,7 +275,7 @@ def keep_known_roles(notebook: NotebookNode, source: Source) -> list[str]:
 
 
 def differences(notebook: NotebookNode, source: Source) -> list[str]:
-    """What happened to the cells, in words: deleted, doubled, or with another text than was released."""
+    """Describe changes of the cells: deleted, duplicated, or with a text that differs from the release."""
     seen: dict[str, list[str]] = {}
     for cell in notebook.cells:
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
@@ -289,7 +290,7 @@ def differences(notebook: NotebookNode, source: Source) -> list[str]:
     if empty := [name for name in holes if name not in seen]:
         notes.append(f"deleted cells of answers, not put back: {', '.join(empty)}")
     if twice := [name for name, texts in seen.items() if len(texts) > 1]:
-        notes.append(f"cells that are there more than once, of which one counts: {', '.join(twice)}")
+        notes.append(f"cells that occur more than once, of which only one counts: {', '.join(twice)}")
     changed = [
         name
         for name, texts in seen.items()
@@ -338,8 +339,8 @@ class Sanitiser:
 
 
 def overwrite_with(source: Source) -> type[OverwriteCells]:
-    """nbgrader's OverwriteCells, asking `source`. It also restores given cells: nbgrader restores checks
-    only, and stumbles where the cell before one is gone too.
+    """Return nbgrader's OverwriteCells, using `source`. It also restores other read-only cells: nbgrader
+    restores only checks, and fails if the preceding cell is missing, too.
     """
     from nbformat import from_dict
     from nbgrader.preprocessors import NbGraderPreprocessor, OverwriteCells
@@ -359,14 +360,15 @@ def overwrite_with(source: Source) -> type[OverwriteCells]:
         ) -> tuple[NotebookNode, dict[str, Any]]:
             name = cell.metadata.get("nbgrader", {}).get("grade_id")
             if name in source.cells and source.cells[name].cell_type == "code":
-                cell.pop("attachments", None)  # of a text, where one was made of this code
+                cell.pop("attachments", None)  # of a text that replaced this code
             return super().preprocess_cell(cell, resources, index)
 
         def report_change(self, *_: object) -> None:
-            """Nothing: it takes hidden checks for changes; `prepare.differences` says what was changed."""
+            """Do nothing, because nbgrader takes hidden tests for changes; `prepare.differences` reports
+            changes."""
 
         def restore(self, notebook: NotebookNode) -> None:
-            """Put missing locked cells and tasks behind the cell that stood before them."""
+            """Insert missing locked cells and tasks after the cell that preceded them."""
             cells = []
             for name in source.order():
                 role = source.role(name)

@@ -1,9 +1,10 @@
-"""Grade wrong solutions, which must fail the checks they name, and alternative ones, which must fail none.
+"""Grade mutants, which must fail the checks they name, and valid alternatives, which must fail none.
 
-The form of their files is described in release/wrong_solutions.py. Stub, solution and these are prepared and
-graded as students' submissions are, as many at a time as there are cores. The table shows what each lost. A
-defect of the checks (a stub with points, a solution or an alternative one that loses any, a wrong one that
-keeps what it should lose, or loses what it should keep) makes the exit status non-zero.
+The form of their files is described in release/wrong_solutions.py. The unsolved assignment, the solution
+and these are prepared and graded like students' submissions, as many at a time as there are cores. The
+table shows what each lost. The exit status is non-zero if the checks have a defect: the unsolved assignment
+gets points, the solution or an alternative loses any, or a mutant keeps what it should lose, or loses what
+it should keep.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ TRIES = 3  # gradings of one submission where the machine, not the submission, i
 def submissions(
     root: Path, assignment: str, folder: Path
 ) -> tuple[dict[str, Mutant], dict[str, NotebookNode], dict[str, float]]:
-    """Generate the release and fill it in as the solution and as each mutant, prepared as students' work is.
+    """Generate the release and fill it in as the solution and as each mutant, prepared like students'
+    submissions.
 
-    Returns {name: Mutant}, stub and solution first, alternative ones last, {name: prepared notebook} and the
-    points of each check.
+    Returns {name: Mutant}, unsolved and solution first, alternatives last, {name: prepared notebook} and
+    the points of each check.
     """
     import nbformat
 
@@ -90,7 +92,7 @@ def verdict(mutant: Mutant, scores: Scores, worth: dict[str, float]) -> dict[str
 
 
 def defects(mutant: Mutant, outcome: dict[str, str]) -> list[str]:
-    """What is wrong with the grading of this submission, in words; empty when it is as it should be."""
+    """Describe what is wrong with the grading of this submission; empty if nothing is."""
     kept = [check for check, what in outcome.items() if what == "kept"]
     lost = [check for check, what in outcome.items() if what == "unexpected"]
     kind = "mutant" if mutant.fails else "alternative solution"
@@ -105,16 +107,17 @@ def prove(
     only: Collection[str] | None = None,
     workers: int | None = None,
 ) -> list[str]:
-    """Grade stub, solution and mutants of each assignment; print the tables; return the defects found.
+    """Grade the unsolved version, solution and mutants of each assignment, print the tables, and return the
+    defects.
 
-    only: the names of the submissions to grade (default: all). workers: processes that grade (default: one
-    per core).
+    only: the names of the submissions to grade (default: all). workers: number of grading processes
+    (default: one per core).
     """
     found = []
     for assignment in assignments(root, wanted):
         with alone(root / ".grading" / "mutants" / assignment) as folder:
             before = settings.given("CLUSTER_RUNS")
-            # What the reference runs while the release is made, a mutant with the same code replays.
+            # A mutant with the same code replays the runs that the reference made for the release.
             os.environ["CLUSTER_RUNS"] = str(folder / "files" / "runs")
             try:
                 found += prove_one(root, assignment, folder, only, workers)
@@ -143,14 +146,14 @@ def prove_one(
     for name, got in grade_all(folder, {name: books[name] for name in table}, workers):
         outcomes[name], scores[name] = verdict(table[name], got, worth), got
     say(show(table, outcomes, scores, worth))
-    say(f"{time.monotonic() - start:.0f} s; the graded notebooks lie in {folder}")
+    say(f"{time.monotonic() - start:.0f} s; the graded notebooks are in {folder}")
     return [f"{assignment}: {d}" for name in table for d in defects(table[name], outcomes[name])]
 
 
 def grade_all(
     folder: Path, books: dict[str, NotebookNode], workers: int | None = None
 ) -> Iterator[tuple[str, Scores]]:
-    """Each name, as it is graded, with {check: (points got, points to get)}; `workers` at a time."""
+    """Yield each name, as it is graded, with {check: (points got, points to get)}; `workers` at a time."""
     from ..engine import Engine
 
     workers = workers or len(os.sched_getaffinity(0))

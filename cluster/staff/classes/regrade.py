@@ -1,9 +1,9 @@
-"""One check anew for the whole class, without executing students' code again wherever that can be.
+"""Regrade one check for the whole class, without executing students' code again if possible.
 
-- Only its points have changed: the verdicts say who passed, and are counted anew. Nothing is executed.
-- It was wrong and shall count as passed for everybody (--void): nothing is executed.
-- Its text has changed: it calls the students' functions, and these live in a process that has ended. So the
-  students' cells are executed again, but the marks of all other checks stay as they are.
+- Only its points have changed. The verdicts record who passed, and are recounted. Nothing is executed.
+- It was wrong and counts as passed for all students (--void). Nothing is executed.
+- Its text has changed. It calls the students' functions, and these live in a process that has ended. So the
+  students' cells are executed again, but the points of all other checks are kept.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 def regrade(
     head: Head, check: str, void: bool | None = None, students: Collection[str] | None = None
 ) -> tuple[Result, list[str]]:
-    """Grade one check anew; returns (Result, students whose verdict was counted anew).
+    """Regrade one check and return (Result, students whose verdict was recounted).
 
-    head: a Head that has not run. void: True or False, whether the check counts as passed for everybody from
-    now on; None leaves that as it is. students: only these, all by default. Who was not graded yet, or handed
-    in again since, is left out.
+    head: a coordinator that has not run. void: True or False, whether the check counts as passed for all
+    students from now on; None leaves that unchanged. students: only these, all by default. Students whose
+    current submission was not graded yet are left out.
     """
     known = head.source.points
     if check not in known:
@@ -46,7 +46,7 @@ def regrade(
                 old = head.on_disk.recorded(student).get("key")
                 found = submission_of(head, student)
                 if not old or not found.notebook or not same_answers(head, found, old):
-                    head.result.notes[student] = ["not graded yet, or handed in anew: grade run"]
+                    head.result.notes[student] = ["not graded yet, or submitted again; use grade run"]
                     continue
                 regraded.append(student)
                 if recount(head, found, old):
@@ -62,7 +62,7 @@ def submission_of(head: Head, student: str) -> prepare.Submission:
 
 
 def same_answers(head: Head, found: prepare.Submission, key: str) -> bool:
-    """Has the student handed in nothing else since the verdict of this key?"""
+    """Return whether the student has submitted nothing else since the verdict of this key."""
     now, before = found.notebook, head.on_disk.prepared(found.student, key)
     return now is not None and before is not None and theirs(now) == theirs(before)
 

@@ -59,8 +59,8 @@ def page(found: ReportFacts) -> str:
             ],
         ),
         "<h2>Misunderstandings</h2>",
-        "<p>From the checks that failed together, by the assignment's wrong solutions; a student may show"
-        " more than one.</p>",
+        "<p>From the checks that failed together, by the assignment's incorrect solutions; a student may "
+        "show more than one.</p>",
         table(["misunderstanding", "students"], found["misunderstandings"]),
         *same_failures(found),
         "<h2>Students</h2>",
@@ -102,9 +102,9 @@ def same_failures(found: ReportFacts) -> list[str]:
     number = html.escape(found["assignment"][:2])
     return [
         "<h2>Same failed checks</h2>",
-        "<p>One remark serves all students of a row. If a check is wrong, correct it, release the assignment,"
-        " and grade that check again for everybody:"
-        f" <code>python -m cluster grade regrade {number} --check NAME</code>.</p>",
+        "<p>One remark serves all students of a row. If a check is wrong, correct it, release the "
+        "assignment, and regrade that check for all students: <code>python -m cluster grade regrade "
+        f"{number} --check NAME</code>.</p>",
         table(["failed checks", "number", "students", "most frequent error", "shows"], rows),
         "<details><summary>Commands that regrade one row only: all others keep their points until the next"
         " <i>Grade</i></summary>",
@@ -157,7 +157,7 @@ def drawing(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def distribution(found: ReportFacts) -> Figure:
-    """How many students have how many points."""
+    """Return how many students have how many points."""
     import numpy as np
 
     figure, axes = drawing(7.2, 3.0)

@@ -1,6 +1,6 @@
-"""What the course keeps of the roster, people.json: who takes part, as of the hub's last sync.
+"""The course's copy of the roster, people.json: the participants as of the hub's last sync.
 
-A course without a hub has no such file: everybody in the gradebook takes part.
+A course without a hub has no such file, and all students in the gradebook take part.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ NAME = "people.json"
 class Member:
     """A person of the roster.
 
-    platform: the login on the learning platform, "" if it is the same. section: the part of the class that a
-    student belongs to, or that a grader grades first; "" for none.
+    platform: the login on the learning platform, "" if it is the same. section: the part of the class that
+    a student belongs to, or that a grader grades first; "" for none.
     """
 
     user: str

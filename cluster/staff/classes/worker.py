@@ -1,7 +1,7 @@
 """A worker: grades the submissions of one part of a dispatch with one warm engine, and writes verdicts.
 
-It sees prepared notebooks and files, never the gradebook, and can be killed at any moment: a verdict is there
-whole or not at all. It passes over what has a verdict, and stops when its dispatch has been called off.
+It sees prepared notebooks and files, never the gradebook, and can be killed at any moment, because verdicts
+are written atomically. It skips items that have a verdict, and stops when its dispatch has been called off.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m cluster.staff.classes.worker", description=__doc__)
     parser.add_argument("dispatch", type=Path, help="the folder of the dispatch")
-    parser.add_argument("part", type=int, help="which part of its plan")
+    parser.add_argument("part", type=int, help="the part of its plan to grade")
     parser.add_argument("--lifeline", action="store_true", help="end when standard input ends")
     options = parser.parse_args(argv)
     if options.lifeline:
@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def watch(stream: TextIO) -> None:
-    """End this process when the head has gone: its end of the pipe is closed then, however it died."""
+    """End this process when the coordinator has gone, which closes its end of the pipe in any case."""
     while stream.read(4096):
         pass
     os._exit(3)
@@ -83,7 +83,8 @@ def ended(dispatch: Path, part: int, began: float, cores: int) -> int:
 
 
 def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Engine:
-    """The engine `module:Class`; `limits` is {name: value} for the Limits of its module, or None."""
+    """Create the autograder `module:Class`; `limits` is {name: value} for the Limits of its module, or
+    None."""
     where, _, kind = name.partition(":")
     module = importlib.import_module(where)
     more = {"limits": module.Limits(**limits)} if limits else {}
@@ -91,7 +92,7 @@ def make_engine(name: str, workers: int, limits: dict[str, float] | None) -> Eng
 
 
 def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now: Path) -> None:
-    """Grade items until none is left. now: the file that says which cell or check of which item runs."""
+    """Grade items until none is left. now: the file that names the running cell or check of each item."""
     while (dispatch / "plan.json").exists():
         try:
             item = waiting.get_nowait()
@@ -102,9 +103,10 @@ def drain(engine: Engine, waiting: queue.SimpleQueue[Path], dispatch: Path, now:
 
 
 def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
-    """Write the verdict of one item. What goes wrong here is the infrastructure's fault: grade again.
+    """Write the verdict of one item. An error here is a fault of the infrastructure: the item is graded
+    again.
 
-    now: the file that says which cell or check of it runs; None: nobody looks.
+    now: the file that names its running cell or check, or None.
     """
     import nbformat
 
@@ -126,7 +128,7 @@ def grade(engine: Engine, item: Path, now: Path | None = None) -> None:
         text = json.dumps({"key": item.name, "verdict": again(f"{type(error).__name__}: {error}")})
     try:
         grading_folder.write(item / "verdict.json", text)
-    except OSError as error:  # a full disk: without a verdict the head sends the item out again
+    except OSError as error:  # a full disk: without a verdict the coordinator sends the item out again
         print(f"{item}: {error}", file=sys.stderr)
 
 

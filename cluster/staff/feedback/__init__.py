@@ -1,1 +1,1 @@
-"""What a student reads of a grading, and what an instructor reads of a class."""
+"""Feedback for students, and reports on a class for instructors."""

@@ -37,11 +37,11 @@ def export(
 ) -> tuple[str, list[str]]:
     """(CSV, [warnings]) of the final points of all students in these assignments, lateness taken off.
 
-    Who handed nothing in has an empty field (Moodle: a dash), not 0: what that is worth, the course decides.
-    partial: write the points so far of submissions that need manual grading; else their field is empty, so
-    that nobody takes a part of the points for the grade.
-    like: the platform's own export, whose people and columns then stand in the table as it names them.
-    people: the roster; students who are not in it any more are left out. None: there is no roster.
+    Students without a submission have an empty field (Moodle: a dash), not 0, since the course decides what
+    that is worth. partial: write the points so far of submissions that need manual grading. Otherwise their
+    field is empty, to avoid taking partial points for the grade. like: the platform's own export, whose
+    people and columns the table then keeps. people: the roster; students who are no longer on it are left
+    out. None: there is no roster.
     """
     worth, rows, waiting = finals(book, names)
     dropped = dict.fromkeys(one.id for one, _ in rows if people is not None and one.id not in people)
@@ -49,7 +49,7 @@ def export(
     waiting = [(user, name) for user, name in waiting if user not in dropped]
     field = "the file has the points so far" if partial else "its field is empty (--partial: points so far)"
     warnings = [
-        f"{user}, {name}: needs manual grading, in Formgrader › Manual Grading; {field}"
+        f"{user}, {name}: needs manual grading in Formgrader › Manual Grading; {field}"
         for user, name in waiting
     ]
     warnings += [f"{user}: not in the roster any more, so left out" for user in dropped]
@@ -61,7 +61,8 @@ def export(
         ]
     if form == "moodle":
         warnings += [
-            f"{name}: {most:g} points; Moodle refuses more than {MOODLES_MOST:g} until unlimitedgrades is set"
+            f"{name}: {most:g} points, but Moodle refuses more than {MOODLES_MOST:g} until "
+            "unlimitedgrades is set"
             for name, most in worth.items()
             if most > MOODLES_MOST
         ]
@@ -72,8 +73,8 @@ def export(
         made = FORMAT[form](rows, worth)
         if form != "plain":
             warnings += [
-                f"{person.id!a}: a spreadsheet would take it for a formula, so it stands as '{person.id},"
-                " which no platform knows: enter these points by hand"
+                f"{person.id!a} would be a formula in a spreadsheet, so it is written as '{person.id}, "
+                "which is unknown to the platform; enter these points by hand"
                 for person, _ in rows
                 if is_formula(person.id)
             ]
@@ -83,9 +84,10 @@ def export(
 def finals(
     book: Gradebook, names: Iterable[str]
 ) -> tuple[dict[str, float], list[Row], list[tuple[str, str]]]:
-    """({assignment: points to get}, final points, [(student, assignment) that a person has to look at]).
+    """Return ({assignment: maximum points}, final points, [(student, assignment) that need manual
+    grading]).
 
-    Lateness is taken off; None where nothing was handed in.
+    Late penalties are subtracted; None for no submission.
     """
     from nbgrader.api import MissingEntry
 
@@ -113,7 +115,7 @@ def plain(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 
 def canvas(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Canvas's gradebook import; its second row says how many points there are."""
+    """Return Canvas's gradebook import; its second row contains the maximum points."""
     head: list[Field] = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", *worth]
     possible: list[Field] = ["    Points Possible", "", "", "", "", *worth.values()]
     return [head, possible, *([whole(p), "", p.lms_user_id or "", p.id, "", *f] for p, f in rows)]
@@ -127,7 +129,7 @@ def moodle(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
 
 
 def blackboard(rows: list[Row], worth: dict[str, float]) -> list[list[Field]]:
-    """Blackboard's upload: it knows people by Username; columns without a number are new to it."""
+    """Return Blackboard's upload, which identifies people by Username; columns without a number are new."""
     head = [
         "Last Name",
         "First Name",
@@ -146,8 +148,8 @@ def filled(
 ) -> tuple[list[list[Field]], list[str]]:
     """(the platform's own table with these points, [warnings]): its names, numbers and columns as they stand.
 
-    Only people who are in both have a row: Canvas clears a mark whose field is empty, and Moodle refuses a
-    whole file for one name that it does not know.
+    Only people who are in both have a row: Canvas clears a grade whose field is empty, and Moodle refuses a
+    whole file for one unknown name.
     """
     fresh = [f"{n} [Total Pts: {w:g} Score]" if form == "blackboard" else n for n, w in worth.items()]
     at = {name: like.column(name) for name in worth}

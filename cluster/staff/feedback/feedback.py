@@ -1,8 +1,8 @@
-"""What a student's feedback shows: never a hidden check, nor how one failed; where to look again.
+"""Feedback for a student: it never shows a hidden test or how one failed, and names what to read again.
 
-Its parts are named in nbgrader_config.py: preprocessors that read the marks, hide, list the checks and
-explain, and the exporter. Its pages (templates/teach) work without a network: no script, mathematics as
-MathML, and a policy that lets nothing be loaded.
+Its parts are named in nbgrader_config.py: preprocessors that read the scores, hide, list the checks and
+explain, and the exporter. Its pages (templates/teach) need no network: no script, mathematics as MathML,
+and a policy that forbids loading anything.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ NOTHING = "No response."  # what nbgrader says of an empty answer
 POINTS = re.compile(r"\s*\(\d+(\.\d+)? points?\)\.?")
 HEADING = re.compile(r"^# +(.+)$", re.MULTILINE)
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
-# How IPython's tracebacks begin, and how they point to a line; the engine's errors have no traceback.
+# How IPython's tracebacks begin, and how they point to a line; the autograder's errors have no traceback.
 RULE, ARROW = re.compile(r"-{20,}$"), re.compile(r"-+> (\d+) ")
-# One sentence for all ways in which a hidden check fails: which of them it was, the student's code decides,
-# and could tell so what it was given.
+# A single sentence for all failures of hidden tests, because the student's code decides which kind it is,
+# and could use that to reveal its inputs.
 HIDDEN_CASE = (
-    "A hidden check failed: the visible cases are right, but for another shape, size or value the result is"
-    " wrong, ends in an error or takes too long."
+    "A hidden test failed: the visible cases are right, but for another shape, size or value the result "
+    "is wrong, ends in an error or takes too long."
 )
-HIDDEN_ANSWER = "A hidden check failed: your answer can be read, but not all of it is right."
+HIDDEN_ANSWER = "A hidden test failed: your answer is readable, but not all of it is right."
 SAY_IT = ("AssertionError", "HiddenCheck", "NotGraded", "TimeLimit", "NoAnswer")  # whose text says it all
 STORED = re.compile(r"""(\.matches\(["'])[\w+/=]{24,}(["'])""")  # what AUTOTEST compares with (values.py)
 SCRIPTS = re.compile(r"<script\b.*?</script\s*>|<link\b[^>]*>", re.DOTALL | re.IGNORECASE)
-# JupyterLab's viewer gives the page a base of its own, in the <base> that it finds, and with that a link to a
-# check would leave the page: here, after the policy, a base counts for nothing.
+# JupyterLab's viewer sets a base in the page's <base>, and with that a link to a check would leave the
+# page. Here, after the policy, a base has no effect.
 POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:;'
     " style-src 'unsafe-inline'; base-uri 'none'\">\n<base target=\"_self\">"
@@ -57,7 +57,7 @@ POLICY = (
 
 
 class Marks(GetGrades):
-    """nbgrader's step that reads the marks, and whether a person has to look at one before it counts."""
+    """Read nbgrader's scores, and whether one needs manual grading before it counts."""
 
     def _get_score(self, cell: NotebookNode, resources: dict[str, Any]) -> None:
         super()._get_score(cell, resources)
@@ -67,13 +67,13 @@ class Marks(GetGrades):
 
 
 class HideHiddenTests(Preprocessor):
-    """Blanks the hidden checks of a graded notebook, and how one of them failed, for the feedback.
+    """Hide the hidden tests of a graded notebook, and how one of them failed, for the feedback.
 
-    Which part of a check has failed is known from where, never from what it says: a visible failure stays,
-    whatever it quotes. The autograded notebook keeps everything, for the instructor.
+    The failed part of a check is identified by its location, never by its message, so a visible failure
+    stays, whatever it quotes. The autograded notebook keeps everything, for the instructor.
     """
 
-    enabled = Bool(True, help="Whether hidden checks are blanked.").tag(config=True)
+    enabled = Bool(True, help="Whether hidden tests are hidden.").tag(config=True)
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: dict[str, Any], index: int
@@ -91,10 +91,10 @@ class HideHiddenTests(Preprocessor):
 def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
     """An output of a check with hidden lines as its student may see it.
 
-    The engine runs the shown part of all checks before any hidden one, and marks the cell of which the hidden
-    part has failed: nothing of that failure is shown, since the student's code could have put what it was
-    given into it. Where somebody has run the notebook again, in Jupyter, an error comes with a traceback,
-    which quotes lines around the failure, and its first frame has the number of the line.
+    The autograder runs the visible tests of all checks before any hidden ones, and marks the cell whose
+    hidden tests failed. Nothing of that failure is shown, since the student's code could have put its
+    inputs into it. In a notebook that was rerun in Jupyter, an error has a traceback, which quotes lines
+    around the failure, and its first frame has the number of the line.
     """
     secret = cell.metadata.get("hidden_failure", False)
     if output.output_type != "error":
@@ -113,7 +113,8 @@ def hide(output: NotebookNode, cell: NotebookNode) -> NotebookNode:
 
 
 class Contents(Preprocessor):
-    """The list of checks and comments that heads the page, and what is to be said of the whole submission."""
+    """Add the list of checks and comments at the top of the page, and the notes about the whole
+    submission."""
 
     enabled = Bool(True, help="Whether the page has a list of checks.").tag(config=True)
 
@@ -139,12 +140,12 @@ class Contents(Preprocessor):
         without_heading(own)
         if not about["whole"]:  # there is no work to show, only the checks' text
             notebook.cells = []
-            about["banners"].append("It could not be graded so far; a person will look at it.")
+            about["banners"].append("It could not be graded so far, and will be graded manually.")
         return notebook, resources
 
 
 def worth_a_line(cell: NotebookNode) -> bool:
-    """Is this cell one with points, or one with a comment that a person wrote?"""
+    """Return whether this cell has points, or a comment written by an instructor."""
     role = cell.metadata.get("nbgrader", {})
     return role.get("grade") or role.get("task") or role.get("comment", NOTHING) not in (None, "", NOTHING)
 
@@ -156,7 +157,7 @@ def passed(role: NotebookNode) -> bool:
 
 
 def listed(cell: NotebookNode) -> NotebookNode:
-    """What the template shows of a cell: nbgrader's metadata and a title, as HTML of one line."""
+    """Return what the template shows of a cell: nbgrader's metadata and a title, as HTML of one line."""
     role = cell.metadata.nbgrader
     role["title"] = in_line(title(cell))
     return role
@@ -182,16 +183,16 @@ def heading(cells: list[NotebookNode]) -> str:
 
 
 def without_heading(cells: list[NotebookNode]) -> None:
-    """Take that heading out of the notebook: it stands above the list of checks."""
+    """Remove the first heading from the notebook, because it is shown above the list of checks."""
     texts = (cell for cell in cells if cell.cell_type == "markdown" and HEADING.search(cell.source))
     if cell := next(texts, None):
         cell.source = HEADING.sub("", cell.source, count=1).lstrip("\n")
 
 
 class Explain(Preprocessor):
-    """Heads each failed check with its error, the misunderstanding it may show, and where to read again.
+    """Add to each failed check its error, the misconception it may show, and what to read again.
 
-    What stands for an expected value in the text of a check is shortened: there is nothing to read in it.
+    Encoded expected values in the text of a check are shortened, because they are not readable.
     """
 
     enabled = Bool(True, help="Whether failed checks are explained.").tag(config=True)
@@ -224,7 +225,7 @@ def failed_checks(notebook: NotebookNode) -> Iterator[tuple[str, Failure]]:
 
 
 def in_words(error: str) -> str:
-    """An error as a student reads it: an assertion's text stands for itself."""
+    """Format an error for a student; for an assertion only its message."""
     name, _, text = error.partition(": ")
     if name in SAY_IT and text.strip():
         return text
@@ -238,13 +239,13 @@ def error_of(cell: NotebookNode) -> str:
 
 
 class Feedback(HTMLExporter):
-    """A page of its own, without what needs a network or could run."""
+    """A self-contained page, without scripts or anything that needs a network."""
 
     def __init__(self, **kw: Any):
         # Given as arguments, these count more than the template that nbgrader names in the configuration.
         folder = str(Path(__file__).with_name("templates"))
         super().__init__(**kw | {"template_name": "teach", "extra_template_basedirs": [folder]})
-        self.register_filter("clean_html", cleaned)  # nbconvert's own shows the head of a table as its tags
+        self.register_filter("clean_html", cleaned)  # nbconvert's own filter shows a table's header as tags
         self.register_filter("markdown2html", in_cell)
 
     def from_notebook_node(
@@ -268,7 +269,7 @@ def rendered(
     config: Config, steps: list[type], notebook: NotebookNode, resources: dict[str, Any], left_out: str = ""
 ) -> str:
     """The page of a graded notebook (HTML). left_out: why the student's own cells are not in it, or ""."""
-    warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns of its own use of datetime.utcnow
+    warnings.simplefilter("ignore")  # nbgrader 0.9.6 warns about its own use of datetime.utcnow
     exporter = Feedback(config=config)
     exporter._preprocessors = []
     for step in steps:

@@ -1,14 +1,14 @@
 """Final points to a learning management system: LTI 1.3, Assignment and Grade Services (1EdTech, AGS 2.0).
 
-An assignment is one line item of the platform's course, which is found again by its resource ID, the
-assignment's name. What was sent is written down after each student, so the same command sends what is new:
+An assignment is one line item of the platform's course, which is identified by its resource ID, the
+assignment's name. Sent scores are recorded after each student, so the same command sends only new ones:
 
     <private>/lti/private.pem          the key by which the platform knows this course (0600)
     <private>/lti/<assignment>.json    {"line item", "scores": {student: {"user", "points", "of", "when"}}}
 
-`python -m cluster.staff.feedback.grade_passback`, in the course's root, makes the key where there is none
-and prints the public one (a JSON Web Key Set). The hub's log-in writes down who somebody is on the
-platform, and where its line items are (`c.Lti.folder` names that folder). It is sent by score_service.
+`python -m cluster.staff.feedback.grade_passback`, in the course's root, creates the key if there is none
+and prints the public one (a JSON Web Key Set). The hub's login records who a user is on the platform, and
+where its line items are (`c.Lti.folder` names that folder). It is sent by score_service.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STOP = 3  # students in a row whose points are not taken: then it is not about t
 
 @dataclass
 class Plan:
-    """What is to be sent, what the platform has as it is, and who is left out, with reason and remedy."""
+    """The scores to send, those that are unchanged, and the students left out, with reason and solution."""
 
     assignment: str
     of: float
@@ -52,7 +52,8 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """Whose points the platform has taken now; {student: its answer} of others; why it was stopped, or ""."""
+    """The students whose points the platform has accepted; {student: its answer} of others; why it was
+    stopped, or ""."""
 
     done: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -60,7 +61,7 @@ class Outcome:
 
 
 def folder(private: Path) -> Path:
-    """Where key and records lie, for their owner alone."""
+    """Return the folder of key and records, accessible only to their owner."""
     found = private / "lti"
     private.mkdir(mode=0o700, exist_ok=True)
     found.mkdir(mode=0o700, exist_ok=True)
@@ -86,17 +87,17 @@ def public_keys(private: Path) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def registration(course: Course) -> Registration:
-    """Where the marks go. Raises CourseError that says what is missing, and what brings it."""
+    """Return where scores are sent. Raises CourseError with what is missing and how to fix it."""
     named = course.config.get("Lti", {}).get("folder")
     if not named:
         raise CourseError(
-            "this course is registered with no learning management system: the hub's settings have no [lti]"
-            " (cluster/staff/hub/README.md, LTI); `grade export` writes files to import"
+            "this course is not registered with a learning management system, because the hub's settings "
+            "have no [lti] (cluster/staff/hub/README.md, LTI); `grade export` writes files to import"
         )
     platform, links = (files.read_json(Path(named) / name) or {} for name in (PLATFORM, LINKS))
     if not platform.get("token_url"):
         raise CourseError(
-            "the hub's settings have no lti.token_url, so no marks can be sent: set it, and start the hub"
+            "the hub's settings have no lti.token_url, so no scores can be sent; set it, and start the hub"
         )
     if links.get("issuer") != platform["issuer"]:
         links = {}
@@ -107,8 +108,8 @@ def registration(course: Course) -> Registration:
     if not contexts:
         which = f" {platform['context']!r} (lti.context)" if platform["context"] else ""
         raise CourseError(
-            f"no instructor of the roster has come from a course{which} of {platform['issuer']} yet, so it is"
-            " not known where marks go: open the hub's link there once as an instructor"
+            f"no instructor of the roster has come from a course{which} of {platform['issuer']} yet, so "
+            "the destination of scores is unknown; open the hub's link there once as an instructor"
         )
     if len(contexts) > 1:
         known = ", ".join(f"{n!r} ({printable(c['title'])})" for n, c in contexts.items())
@@ -119,13 +120,14 @@ def registration(course: Course) -> Registration:
     [(number, context)] = contexts.items()
     if not context["lineitems"] or not {ITEMS, SCORE} <= set(context["scope"]):
         raise CourseError(
-            f"the platform's course {number!r} ({printable(context['title'])}) lets this tool send no marks."
-            " Let it manage grade items and send scores (Moodle: IMS LTI Assignment and Grade Services, grade"
-            " sync and column management), then open the hub's link there once as an instructor"
+            f"the platform's course {number!r} ({printable(context['title'])}) does not let this tool "
+            "send scores. Let it manage grade items and send scores (Moodle: IMS LTI Assignment and "
+            "Grade Services, grade sync and column management), then open the hub's link there once as "
+            "an instructor"
         )
     if not is_encrypted(context["lineitems"]):
         raise CourseError(
-            f"the platform takes marks at {context['lineitems']!r}, which is not encrypted (https)"
+            f"the platform takes scores at {context['lineitems']!r}, which is not encrypted (https)"
         )
     return Registration(
         platform["issuer"], platform["client_id"], platform["token_url"], platform["audience"],
@@ -136,7 +138,7 @@ def registration(course: Course) -> Registration:
 def plan(
     course: Course, book: Gradebook, assignment: str, where: Registration, only: list[str] | None
 ) -> Plan:
-    """What there is to send. Nobody is asked, nothing is sent. only: these students; Raises CourseError."""
+    """Return what must be sent. No request is made. only: these students. Raises CourseError."""
     worth, rows, waiting = finals(book, [assignment])
     known = {person.id for person, _ in rows}
     if unknown := sorted(set(only or []) - known):
@@ -150,9 +152,7 @@ def plan(
         if points is None or (only and person.id not in only):
             continue
         if (person.id, assignment) in waiting:
-            made.left[person.id] = (
-                "a person has to look at it, in Formgrader › Manual Grading, before it counts"
-            )
+            made.left[person.id] = "it needs manual grading, in Formgrader › Manual Grading, before it counts"
         elif person.id not in where.people:
             made.left[person.id] = (
                 "has never come to the hub from the platform: let them open its link there once"
@@ -168,11 +168,11 @@ def plan(
 
 
 def send(course: Course, made: Plan, where: Registration, say: Callable[[str], None]) -> Outcome:
-    """Send it. What concerns one student does not keep it from the others.
+    """Send the scores. An error of one student does not affect the others.
 
-    What the platform has taken is written down at once: after an error, a kill or a full disk the same call
-    goes on from there, and a score that is sent again takes the place of the one that was there.
-    Raises CourseError where nothing can be sent at all.
+    Accepted scores are recorded at once. After an error, a kill or a full disk the same call resumes there,
+    and a score that is sent again replaces the previous one. Raises CourseError if nothing can be sent at
+    all.
     """
     if not made.send and not made.same:
         return Outcome()  # no empty column on the platform
@@ -187,7 +187,9 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
             record = {"line item": item.get_id(), "scores": {}}
             made.send, made.same = made.same | made.send, {}
         if (most := item.get_score_maximum()) and most != made.of:
-            say(f"  note: the platform's column has {most:g} points, not {made.of:g}: it scales what is sent")
+            say(
+                f"  note: the platform's column has {most:g} points, not {made.of:g}, so it scales the scores"
+            )
         outcome, in_a_row = Outcome(), 0
         for student, score in sorted(made.send.items()):
             try:
@@ -197,7 +199,7 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
                 in_a_row += 1
                 if error.status in (0, 401) or in_a_row == STOP:
                     count = f"{len(outcome.done)} of {len(made.send)} were sent"
-                    outcome.stopped = f"stopped at {student}: {count}; {_remedy(error)}"
+                    outcome.stopped = f"stopped at {student} with {count}; {_remedy(error)}"
                     break
                 continue
             in_a_row = 0
@@ -219,17 +221,18 @@ def _service(course: Course, where: Registration) -> ScoreService:
 
 
 def _remedy(error: PlatformError) -> str:
-    """What is to be done about what concerns everybody."""
+    """Return what to do about an error that affects all students."""
     if error.status in (400, 401, 403):
         return (
-            "see that client_id, token_url and audience of the hub's [lti] are the platform's, that it knows"
-            " the hub's public keyset URL and lets this tool send scores; then the same command goes on"
+            "check that client_id, token_url and audience of the hub's [lti] are the platform's, that it "
+            "has the hub's public keyset URL and lets this tool send scores; then run the same command "
+            "again"
         )
     return "the same command goes on from there"
 
 
 def _sent(course: Course, assignment: str) -> dict[str, Any]:
-    """What was sent of an assignment."""
+    """Return the record of an assignment's sent scores."""
     found = grading_folder.load(folder(course.private) / f"{assignment}.json")
     return found or {"line item": None, "scores": {}}
 
@@ -238,7 +241,7 @@ def _sent(course: Course, assignment: str) -> dict[str, Any]:
 def _alone(path: Path) -> Iterator[None]:
     with files.lock(path, wait=False) as held:
         if not held:
-            raise CourseError(f"{path.stem}: another `grade lti` is sending it; wait until that ends")
+            raise CourseError(f"{path.stem} is being sent by another `grade lti`; wait until that ends")
         yield
 
 

@@ -1,14 +1,15 @@
 """The class's leaderboard of an assignment that is compared by modelled cost: one HTML file.
 
-A check of such an assignment prints two lines, which the referee has computed (assignment 10, medal-bronze):
+A check of such an assignment prints two lines, which the test process has computed (assignment 10,
+medal-bronze):
 
     leaderboard name: "the name that the student has chosen", or null: not on it
     leaderboard line: {"milliseconds": …, "accuracy": …, …}
 
-An entry is *verified* if the checks that stand in VERIFIED have all their points: seeds and images that
-nobody has seen, and ranks that train as one process does. Only verified entries have a rank and numbers.
-Outputs of students' own cells are not read. A name is a student's text: it is cut, and what cannot be
-printed is escaped.
+An entry is *verified* if the checks listed in VERIFIED have all their points: seeds and images that
+students have not seen, and ranks that train as one process does. Only verified entries have a rank and
+numbers. Outputs of students' own cells are not read. A name is a student's text: it is cut, and what cannot
+be printed is escaped.
 """
 
 from __future__ import annotations
@@ -52,11 +53,11 @@ td.who { max-width: 20rem; overflow: hidden; overflow-wrap: anywhere; line-heigh
 td.ok { white-space: nowrap; } main { overflow-x: auto; } body { max-width: 76rem; } p { max-width: 44rem; }
 </style></head><body><main>
 <h1>{{ title }}: leaderboard</h1>
-<p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, computed
-again when it was graded. Seconds are those of one training where it was graded, for comparison only;
-nobody is ranked by them. Accuracy and its lower bound are of the five shown seeds. ✓ <b>verified</b>: on
-hidden seeds and hidden images the target was reached too, and the ranks trained as one process does. Who
-is not here did not ask to be.</p>
+<p>Ranked by <b>modelled cost</b>: FLOPs and messages of each recipe on the stated machine, recomputed
+during grading. Seconds are for one training run during grading and do not affect the rank. Accuracy and its
+lower bound are for the five visible seeds. ✓ <b>verified</b> means that the target was also reached on
+hidden seeds and hidden images, and that the ranks trained as one process does. Only students who opted in
+are listed.</p>
 {% if ranked %}
 <table><thead><tr><th class="n" scope="col">rank</th><th scope="col">name</th>
 <th scope="col">verified</th>
@@ -90,9 +91,10 @@ class Entry:
 
 
 def entries(course: Course, assignment: str) -> list[Entry]:
-    """Who asked to be shown: the verified ones by rank, then the others. Equal costs have equal ranks.
+    """Return the entries of students who opted in: the verified ones by rank, then the others. Equal costs
+    have equal ranks.
 
-    Raises CourseError where nothing is graded.
+    Raises CourseError if nothing is graded.
     """
     from nbgrader.api import Gradebook, MissingEntry
 
@@ -103,7 +105,7 @@ def entries(course: Course, assignment: str) -> list[Entry]:
         except MissingEntry:
             students = []
     if not students:
-        raise CourseError(f"nobody is graded in {assignment}: grade run {assignment[:2]}")
+        raise CourseError(f"{assignment} has no graded submission: grade run {assignment[:2]}")
     found = []
     for student in students:
         key = where.recorded(student).get("key")
@@ -132,7 +134,7 @@ def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
 
 
 def printed(verdict: dict[str, Any]) -> list[str]:
-    """The lines that the checks have printed: the referee's, and no other cell's."""
+    """Return the lines printed by the checks in the test process, without other cells' output."""
     lines = []
     for cell in (verdict.get("notebook") or {}).get("cells", []):
         role = cell.get("metadata", {}).get("nbgrader", {})
@@ -153,7 +155,7 @@ def read(text: str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """Is this a number that has a place in a table and in a plot?"""
+    """Return whether this is a number that fits into a table and a plot."""
     return type(value) in (int, float) and abs(value) < 1e15 and math.isfinite(value)
 
 

@@ -24,7 +24,7 @@ FORMULA = re.compile(r"\$\$(.+?)\$\$|\$(?!\s)([^$\n]+?)(?<!\s)\$(?!\d)", re.DOTA
 
 
 class Attachments(dict):
-    """The images pasted into a cell; one that is missing is an empty image, of which the text is shown."""
+    """The images pasted into a cell; a missing one becomes an empty image with its alternative text."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -54,7 +54,8 @@ def markdown(
 ) -> str:
     """HTML of a Markdown text that anybody may have written: no script, formulas as MathML.
 
-    attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own text.
+    attachments: {name: {kind: base64}} of images pasted into it. course: whether it is the course's own
+    text.
     boxes: whether its boxes keep their classes.
     """
     from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
@@ -70,8 +71,8 @@ def markdown(
 def cleaned(html: str, ids: bool = False, boxes: bool = False) -> str:
     """HTML that anybody may have written, such as an output's table: what texts have, nothing that runs.
 
-    Nothing in it has a class or an id of the page's, by which it could look like the page's own words. The
-    colours of code stay. ids: keep those of headings. boxes: keep the classes of boxes.
+    Nothing in it has a class or an id of the page's, which it could use to imitate the page's own text.
+    Colours of code are kept. ids: keep the ids of headings. boxes: keep the classes of boxes.
     """
     import bleach
 
@@ -83,7 +84,7 @@ def cleaned(html: str, ids: bool = False, boxes: bool = False) -> str:
 
 
 def coloured(tag: str, name: str, value: str) -> bool:
-    """Is this attribute one of highlighted code, or one that every tag may have?"""
+    """Return whether this attribute belongs to highlighted code, or is allowed on every tag."""
     return name in ("title", "align") or (name == "class" and bool(COLOUR[tag].fullmatch(value)))
 
 
@@ -104,7 +105,8 @@ def in_line(source: str) -> str:
 
 
 def picture(tag: str, name: str, value: str) -> bool:
-    """Is this attribute of an <img> allowed? A picture from elsewhere would tell who looks at it."""
+    """Return whether this attribute of an <img> is allowed. An external image would reveal who looks at
+    it."""
     return name in ("alt", "title", "width", "height") or (name == "src" and value.startswith("data:image/"))
 
 

@@ -1,7 +1,7 @@
 """A learning management system's line items and scores, over HTTP (LTI 1.3, Assignment and Grade Services).
 
-PyLTI1p3 signs, asks for access and sends; here are its errors as one, further tries, and a connection that
-follows nobody elsewhere with the course's token.
+PyLTI1p3 signs, requests access and sends. This module unifies its errors, retries, and uses a connection
+that does not follow redirects with the course's token.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ ITEMS, SCORE = f"{SCOPE}/lineitem", f"{SCOPE}/score"
 PATIENCE = 30.0  # seconds for an answer
 WAITS = (2.0, 10.0)  # seconds before the second and the third try, where the platform names no other
 LONGEST_WAIT = 60.0  # seconds, whatever the platform names
-AGAIN = (409, 429, 500, 502, 503, 504)  # after which a later request may succeed; 409: of the same second
+# a later request may succeed after these; 409: sent in the same second
+AGAIN = (409, 429, 500, 502, 503, 504)
 ANSWER = 300  # characters of a platform's answer that are shown
 CANVAS = {
     "https://canvas.instructure.com/lti/submission": {"new_submission": False}
-}  # points, and no hand-in
+}  # points without a submission
 NEEDED = "PyLTI1p3 is not installed: pip install -c constraints.txt PyLTI1p3, or cluster/setup.sh hub"
 
 
 class PlatformError(ClusterError):
-    """The platform did not take it; the message says what it answered.
+    """The platform refused; the message contains its answer.
 
-    status: of HTTP, 0 without an answer. wait: seconds that it wants to be left alone.
+    status: HTTP status, 0 without an answer. wait: seconds until the platform accepts the next request.
     """
 
     def __init__(self, words: str, status: int = 0, wait: float = 0.0):
@@ -53,7 +54,7 @@ class PlatformError(ClusterError):
 
 @dataclass(frozen=True)
 class Score:
-    """What a student is to have on the platform. user: the platform's number of the person."""
+    """A student's score on the platform. user: the platform's number of the person."""
 
     user: str
     points: float
@@ -62,7 +63,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Registration:
-    """The platform, as settings and instructors' log-ins have it. context: its course's number."""
+    """The platform, from the settings and instructors' logins. context: its course's number."""
 
     issuer: str
     client_id: str
@@ -75,14 +76,14 @@ class Registration:
 
 
 def public_key(private: str) -> str:
-    """The public half of a key (both PEM)."""
+    """Return the public half of a key (both PEM)."""
     from jwcrypto.jwk import JWK
 
     return JWK.from_pem(private.encode()).export_to_pem().decode()
 
 
 class _Session(requests.Session):
-    """Waits PATIENCE for an answer; follows nobody to another place with the course's token."""
+    """A session that waits PATIENCE for an answer and does not follow redirects with the course's token."""
 
     def request(self, method: Any, url: Any, *args: Any, **more: Any) -> requests.Response:
         answer = super().request(method, url, *args, **more | {"timeout": PATIENCE, "allow_redirects": False})
@@ -95,7 +96,7 @@ class _Session(requests.Session):
 
 
 class ScoreService:
-    """A platform's line items and scores; a request that may succeed later is tried again.
+    """A platform's line items and scores; a request that may succeed later is retried.
 
     private: the course's key (PEM). Raises CourseError where PyLTI1p3 is not installed.
     """
@@ -120,7 +121,8 @@ class ScoreService:
         """The assignment's line item, made where the platform has none. Raises PlatformError."""
         from pylti1p3.lineitem import LineItem
 
-        # Only those of this assignment: PyLTI1p3 2.0 writes the address of a further page in small letters.
+        # Only the items of this assignment: PyLTI1p3 2.0 converts the address of a further page to lower
+        # case.
         mark = "&" if "?" in self.data["lineitems"] else "?"
         page: str | None = f"{self.data['lineitems']}{mark}resource_id={quote(assignment)}"
         while page:
@@ -144,7 +146,8 @@ class ScoreService:
 
         def post() -> str:
             when = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
-            with contextlib.suppress(requests.JSONDecodeError):  # taken (2xx), in words that are no JSON
+            # accepted (2xx), with a body that is not JSON
+            with contextlib.suppress(requests.JSONDecodeError):
                 self.service.put_grade(grade.set_timestamp(when), item)
             return when
 
@@ -159,7 +162,7 @@ class ScoreService:
         self.service = AssignmentsGradesService(self.connector, self.data)
 
     def _try(self, ask: Callable[[], Any]) -> Any:
-        """What the platform answers, after further tries where these may help. Raises PlatformError."""
+        """Return the platform's answer, after retries if these may help. Raises PlatformError."""
         renewed, waits = False, list(WAITS)
         while True:
             try:
@@ -186,7 +189,7 @@ class ScoreService:
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
-    """What a call of PyLTI1p3's returns; its errors, and those of the network, as PlatformError."""
+    """Return the result of a call of PyLTI1p3; its errors, and the network's, become PlatformError."""
     from pylti1p3.exception import LtiException, LtiServiceException
 
     try:
@@ -212,6 +215,6 @@ def _usable(item: LineItem) -> LineItem:
     """A line item that scores can be sent to."""
     if not is_encrypted(str(item.get_id())):
         raise PlatformError(
-            f"the platform's line item is no encrypted URL (https), but {item.get_id()!r}", 400
+            f"the platform's line item is not an encrypted URL (https), but {item.get_id()!r}", 400
         )
     return item

@@ -1,9 +1,9 @@
 """Pairs of submissions that are alike beyond what was given and what many wrote.
 
-What a student wrote becomes a row of tokens in which names of variables, comments, docstrings, texts, blanks,
-brackets of calls and commas make no difference; what stands after a dot, keywords, operators and numbers do.
-Runs of K tokens are fingerprints (winnowing, as in MOSS; Schleimer, Wilkerson, Aiken, 2003), by copydetect.
-A fingerprint of the release or of the solution counts for nothing, and neither does one that more students
+A student's code becomes a row of tokens. Names of variables, comments, docstrings, strings, blanks,
+brackets of calls and commas make no difference; names after a dot, keywords, operators and numbers do. Runs
+of K tokens are fingerprints (winnowing, as in MOSS; Schleimer, Wilkerson, Aiken, 2003), by copydetect. A
+fingerprint of the release or of the solution counts for nothing, and neither does one that more students
 have than COMMON allows. Nothing is executed, and the order of the cells makes no difference.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 K = 12  # tokens of a fingerprint
-TOKENS, SHARE = 40, 0.5  # a pair is shown from so many tokens in common, of so large a share of one's own
+TOKENS, SHARE = 40, 0.5  # a pair is shown from this many tokens in common, and this fraction of one's own
 COMMON = (5, 0.1)  # a fingerprint that more than 5 students, and more than a tenth of them, have is common
 LONGEST = 100_000  # characters of a student's own code: ten times what an assignment asks for
 PARTS = "\U00100000"  # from here on characters stand between cells, below it for tokens
@@ -42,7 +42,7 @@ MISSING = (
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a student's: its source, its tokens and in which line (from 0) each stands."""
+    """A student's cell: its source, its tokens and the line (from 0) of each."""
 
     name: str
     source: str
@@ -52,11 +52,11 @@ class Cell:
 
 @dataclass
 class Work:
-    """What one student wrote."""
+    """The code written by one student."""
 
     student: str
     cells: list[Cell]
-    places: dict[int, list[int]] = field(default_factory=dict)  # {fingerprint: where it begins}
+    places: dict[int, list[int]] = field(default_factory=dict)  # {fingerprint: its positions}
     own: dict[int, list[int]] = field(default_factory=dict)  # of these those that are not common
 
     @cached_property
@@ -68,7 +68,7 @@ class Work:
         return found
 
     def covered(self, fingerprints: Iterable[int]) -> set[int]:
-        """The places of the tokens that lie in these fingerprints."""
+        """Return the positions of the tokens in these fingerprints."""
         return {at + i for one in fingerprints for at in self.own.get(one, ()) for i in range(K)}
 
 
@@ -94,7 +94,7 @@ class Pair:
 
 @dataclass
 class Comparison:
-    """What came out: pairs, the most alike first; who has too little of their own; what cannot be read."""
+    """The result: pairs, the most similar first; students with too little code; unreadable submissions."""
 
     students: int
     pairs: list[Pair]
@@ -167,7 +167,7 @@ def cells_of_student(notebook: NotebookNode, release: NotebookNode) -> list[Cell
     """The code cells of a submission that its release neither locks nor has. Raises SubmissionError."""
     sources = sources_of(notebook, release)
     if (size := sum(len(source) for _, source in sources)) > LONGEST:
-        raise SubmissionError(f"has {size:,} characters of its own code; at most {LONGEST:,} are compared")
+        raise SubmissionError(f"has {size:,} characters of code; at most {LONGEST:,} are compared")
     found = limited.call(tokens_of_each, [source for _, source in sources])
     return [
         Cell(name, source, tuple(tokens), tuple(lines))
@@ -200,9 +200,9 @@ def compare(
     share: float = SHARE,
     common: int | None = None,
 ) -> tuple[list[Pair], list[str]]:
-    """(pairs that are alike, students who have nothing of their own). known: cells that count for nothing.
+    """Return (similar pairs, students without code of their own). known: cells that are ignored.
 
-    common: how many students may have a fingerprint (default: COMMON).
+    common: maximum number of students who share a fingerprint that counts (default: COMMON).
     """
     utils = winnowing()
     alphabet: dict[str, str] = {}
@@ -234,13 +234,13 @@ def compare(
 
 
 def most(students: int) -> int:
-    """How many of so many students may have a fingerprint that still counts."""
+    """Return the maximum number of students who may share a fingerprint that counts, for this class size."""
     least, part = COMMON
     return max(least, int(part * students))
 
 
 def winnowing() -> ModuleType:
-    """copydetect's functions. Raises CourseError where it is not installed."""
+    """Return copydetect's functions. Raises CourseError if it is not installed."""
     try:
         from copydetect import utils
     except ImportError:
@@ -249,7 +249,7 @@ def winnowing() -> ModuleType:
 
 
 def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -> str:
-    """One character a token; after each cell one that stands nowhere else: no fingerprint spans two."""
+    """Encode each token as one character, with a unique one after each cell, so no fingerprint spans two."""
     made = []
     for one in cells:
         made += [alphabet.setdefault(token, chr(0x10000 + len(alphabet))) for token in one.tokens]
@@ -258,7 +258,7 @@ def as_text(cells: list[Cell], alphabet: dict[str, str], parts: Iterator[str]) -
 
 
 def fingerprints(utils: ModuleType, text: str) -> dict[int, list[int]]:
-    """{fingerprint: where it begins}; all of them, because what one student wrote is short."""
+    """Return {fingerprint: its positions}, all of them, because one student's code is short."""
     if len(text) < K:
         return {}
     _, places = utils.get_document_fingerprints(text, K, window_size=1)
@@ -267,18 +267,18 @@ def fingerprints(utils: ModuleType, text: str) -> dict[int, list[int]]:
 
 
 def of_class(root: Path, course: Course, assignment: str, common: int | None = None) -> Comparison:
-    """Compare what was collected of an assignment. Who cannot be read is named, and does not end it."""
+    """Compare the collected submissions of an assignment. Unreadable ones are reported and skipped."""
     release = one_notebook(root / "exercises" / assignment)
     solution = one_notebook(root / "solutions" / assignment)
     if release is None or solution is None:
-        raise CourseError(f"{assignment}: no release or no solution can be read: make exercises")
+        raise CourseError(f"{assignment}: no release or no solution is readable; run make exercises")
     known = [cells_of(release), cells_of(solution)]
     found, unreadable = {}, {}
     folder = Path(course.coursedir.format_path(course.coursedir.submitted_directory, "*", assignment))
     for path in sorted(folder.parents[1].glob(f"*/{assignment}")):
         found[path.parent.name] = path
     if not found:
-        raise CourseError(f"{assignment}: nothing is collected: grade collect {assignment[:2]}")
+        raise CourseError(f"{assignment}: nothing is collected; run grade collect {assignment[:2]}")
     works = []
     limited.preload(__name__, "pygments.lexers.python")
     for student, path in found.items():

@@ -49,7 +49,7 @@ def terminal(found: Comparison, most: int = 20) -> list[str]:
     if len(found.pairs) > most:
         lines.append(f"  and {len(found.pairs) - most} more, in the page")
     if found.without:
-        lines.append(f"  too little of their own to be judged: {len(found.without)}")
+        lines.append(f"  too little code to be judged: {len(found.without)}")
     lines += [f"  {printable(name)} is not compared: {why}" for name, why in sorted(found.unreadable.items())]
     return lines
 
@@ -65,7 +65,7 @@ def page(assignment: str, found: Comparison) -> str:
     ]
     if found.without:
         names = ", ".join(map(printable, found.without))
-        parts.append(f"<p><b>Too little of their own to be judged:</b> {html.escape(names)}</p>")
+        parts.append(f"<p><b>Too little code to be judged:</b> {html.escape(names)}</p>")
     if found.unreadable:
         why = table(["student", "not compared"], [[printable(n), w] for n, w in found.unreadable.items()])
         parts.append(why)
@@ -78,7 +78,7 @@ def page(assignment: str, found: Comparison) -> str:
 
 
 def sides(number: int, pair: Pair) -> str:
-    """Both sides of a pair, beside each other: the cells in which something is shared."""
+    """Render both sides of a pair next to each other: the cells with shared code."""
     one, other = (html.escape(printable(work.student)) for work in (pair.one, pair.other))
     head = f"<h2>{number}. {one} and {other}</h2>"
     columns = [f"<div><h3>{name}</h3>{side(pair, i)}</div>" for i, name in enumerate((one, other))]

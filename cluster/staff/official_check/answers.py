@@ -1,10 +1,10 @@
-"""What a student may read of a verdict: of each check its points, and one of the written misunderstandings.
+"""Conversion of a verdict to a student's view: each check's points, and one of the known misconceptions.
 
-The student's own code meets the hidden values while a hidden part runs, and could put them into all that it
-decides: an error's text, its kind, what is printed, how long it takes. So of a hidden part's failure nothing
-counts here but the fact. Two verdicts that differ in nothing else have the same answer: a test holds that.
-Shown parts run before any hidden one, so what they say can hold nothing that is hidden; it is still not
-repeated here, since Validate says it.
+The student's own code has the hidden values while hidden tests run, and could put them into everything that
+it influences: an error's text, its kind, the printed text, the duration. So for a failure of hidden tests
+only the fact counts here. Two verdicts that differ in nothing else have the same answer, as a test asserts.
+Visible tests run before any hidden ones, so their messages cannot contain hidden values. They are still not
+repeated here, since Validate shows them.
 """
 
 from __future__ import annotations
@@ -28,20 +28,23 @@ if TYPE_CHECKING:
 PASSED, TO_DO, SHOWN, HIDDEN, BY_HAND = "passed", "to do", "shown", "hidden", "by hand"
 WORDS = {
     PASSED: "",
-    TO_DO: "There is nothing of yours in it yet, or it calls a function in which there is nothing.",
+    TO_DO: "You have not filled this in yet, or it calls a function that you have not filled in.",
     SHOWN: "It fails in what you can see of it: Validate says how.",
-    HIDDEN: "What you can see of it was not found wrong. A hidden case has another result, ends in an error"
-    " or is not reached in the time.",
-    BY_HAND: "A person reads this answer.",
+    HIDDEN: (
+        "The visible tests passed. A hidden test has another result, ends in an error or does not finish "
+        "in time."
+    ),
+    BY_HAND: "This answer is graded manually.",
 }
 LATE = "grading took longer"  # as engine.py says it, of all checks that have not been reached
 
 
 def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[str] = ()) -> dict[str, Any]:
-    """{points, of, trouble, checks: [{name, title, points, of, state, words, misunderstanding}]}, plain data.
+    """Return {points, of, trouble, checks: [{name, title, points, of, state, words, misunderstanding}]}, as
+    plain data.
 
-    verdict: graded; its notebook has the course's own checks, hidden parts included. mutants: the wrong
-    solutions, each with its misunderstanding. void: checks that count as passed for everybody.
+    verdict: graded; its notebook has the course's own checks, including hidden tests. mutants: the mutants,
+    each with its misconception. void: checks that count as passed for all students.
     """
     source = verdict.notebook
     assert source is not None  # as it is graded
@@ -55,13 +58,14 @@ def answer(verdict: Verdict, mutants: Collection[Mutant] = (), void: Collection[
 
 
 def graded(cell: NotebookNode) -> bool:
-    """Does this cell have points?"""
+    """Return whether this cell has points."""
     role = cell.metadata.get("nbgrader", {})
     return bool(role.get("grade") or role.get("task"))
 
 
 def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -> str:
-    """How a check stands. With a hidden part a failure is a shown one only where the shown part said so."""
+    """Return the state of a check. If it has hidden tests, a failure counts as visible only if the
+    visible tests reported it."""
     name = cell.metadata.nbgrader.grade_id
     check = checks.get(name)
     if check is None:
@@ -74,7 +78,7 @@ def state(cell: NotebookNode, checks: dict[str, Check], void: Collection[str]) -
 
 
 def row(cell: NotebookNode, states: dict[str, str], beliefs: dict[str, str]) -> dict[str, Any]:
-    """What is said of one check. Its title is the first line of what the student has of it."""
+    """Return the row for one check. Its title is the first line of its visible part."""
     role = cell.metadata.nbgrader
     released = type(cell)(cell | {"source": as_released(cell.source)})
     how, most = states[role.grade_id], float(role.points)
@@ -90,9 +94,9 @@ def row(cell: NotebookNode, states: dict[str, str], beliefs: dict[str, str]) -> 
 
 
 def trouble(checks: dict[str, Check]) -> str:
-    """Why nothing could be checked at all, in one of a few sentences; "" where something was.
+    """Return why nothing could be checked at all, as one of a few sentences; "" if something was.
 
-    What ends a notebook before the checks begin has met nothing hidden.
+    A notebook that stops before the checks begin has not met hidden values.
     """
     errors = {check.error for check in checks.values()}
     if len(errors) != 1 or any(check.hidden for check in checks.values()):
@@ -108,7 +112,7 @@ def trouble(checks: dict[str, Check]) -> str:
 def misunderstandings(
     checks: dict[str, Check], states: dict[str, str], written: Collection[str], mutants: Iterable[Mutant]
 ) -> dict[str, str]:
-    """{check: one of the `written` sentences}: what the visible part of this check has recognised."""
+    """Return {check: one of the `written` sentences} that the visible part of this check has recognised."""
     failed = {
         name: misconceptions.Failure.from_error(checks[name].error, checks[name].kind)
         for name, how in states.items()
@@ -123,7 +127,8 @@ def misunderstandings(
 
 
 def sentences(source: NotebookNode, mutants: Iterable[Mutant]) -> set[str]:
-    """All that can be named: the misunderstandings of wrong solutions, and the texts that students have."""
+    """Return all sentences that may be shown: the misconceptions of mutants, and the texts that students
+    have."""
     found = {mutant.misunderstanding.rstrip(".") for mutant in mutants}
     for cell in source.cells:
         if cell.cell_type != "code" or not cell.metadata.get("nbgrader", {}).get("locked"):

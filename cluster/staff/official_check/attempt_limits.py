@@ -1,11 +1,11 @@
-"""How often a student may check an assignment, and the record of all tries.
+"""Limits on how often a student may check an assignment, and the record of all attempts.
 
     <checks>/default.json               the hub's limits, written when the service starts
     <checks>/<assignment>/limits.json   those that an instructor has set for this assignment
     <checks>/<assignment>/students/<student>.json   {tries: [{at, points, of}], answer, answered, key}
 
-A try is written down before anything of it runs, and is never given back: a submission that could end the
-service, or starve the machine, would else be a question that costs nothing.
+An attempt is recorded before it starts, and is never refunded. Otherwise a submission that could crash the
+service, or overload the machine, would be a free query.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ MOST = 10_000  # tries that an instructor can allow
 
 
 def told(asked: float, now: float, step: float = STEP) -> float:
-    """The moment at which a question of `asked` is answered, where its answer is there `now`."""
+    """Return when an answer that is ready `now` is shown to a request of `asked`."""
     return asked + max(1, math.ceil((now - asked) / step)) * step
 
 
 class Refused(ClusterError):
-    """No try is open; the message says it in words, `opens` when the next one is (None: none any more)."""
+    """No attempt is available. The message gives the reason; `opens` is when the next one is (None:
+    never)."""
 
     def __init__(self, words: str, opens: float | None):
         super().__init__(words)
@@ -43,7 +44,8 @@ class Refused(ClusterError):
 
 @dataclass(frozen=True)
 class Limits:
-    """Of each student in one assignment: tries in any 60 minutes, and in all. 0 an hour: no checks."""
+    """The limits of each student in one assignment: attempts in any 60 minutes, and in total. 0 per hour:
+    no checks."""
 
     an_hour: int = 3
     in_all: int = 30
@@ -54,12 +56,12 @@ class Limits:
                 raise ValueError(f"{name} = {value!r}: a whole number from 0 to {MOST}")
 
     def left(self, tries: Sequence[float], now: float) -> int:
-        """How many tries are open now. tries: the moments of those that were made, in seconds."""
+        """Return how many attempts are available now. tries: the times of past attempts, in seconds."""
         lately = sum(now - at < HOUR for at in tries)
         return max(0, min(self.an_hour - lately, self.in_all - len(tries)))
 
     def opens(self, tries: Sequence[float], now: float) -> float | None:
-        """When the next try is open: `now` where one is, None where there is none any more."""
+        """Return when the next attempt is available: `now` if one is, None if none will be."""
         if self.left(tries, now):
             return now
         if not self.an_hour or len(tries) >= self.in_all:
@@ -89,7 +91,7 @@ class Records:
         files.write_json(self.folder / "limits.json", dataclasses.asdict(limits), mode=0o600)
 
     def of(self, student: str) -> dict[str, Any]:
-        """What is recorded of a student: tries, and the last answer where there is one."""
+        """Return a student's record: attempts, and the last answer if there is one."""
         found = files.read_json(self._path(student))
         return found if isinstance(found, dict) and isinstance(found.get("tries"), list) else {"tries": []}
 
@@ -102,8 +104,8 @@ class Records:
         return about | {name: record.get(name) for name in ("answer", "answered")}
 
     def begin(self, student: str, now: float) -> None:
-        """Write down a try of this moment, at which the student asked: who sees when it began to run sees
-        when the one before it ended. Raises Refused where none is open."""
+        """Record an attempt at the time of the student's request; the time of its start would reveal when
+        the one before it ended. Raises Refused if none is available."""
         with self._held(student):
             record, limits = self.of(student), self.limits
             tries = [one["at"] for one in record["tries"]]
@@ -114,9 +116,9 @@ class Records:
             self._write(student, record)
 
     def end(self, student: str, key: str, answer: dict[str, Any], now: float) -> None:
-        """Keep what the last try was answered. key: of the work, so that the same is not graded twice. now:
-        as `told` has it, since a student reads it, and how long a hidden part took is the student's code's
-        to decide."""
+        """Record the answer to the last attempt. key: the submission's key, to avoid grading the same
+        twice. now: as returned by `told`, since a student sees it, and the duration of hidden tests
+        depends on the student's code."""
         with self._held(student):
             record = self.of(student)
             if record["tries"]:
@@ -142,11 +144,11 @@ class Records:
 
 
 def refusal(limits: Limits, opens: float | None) -> str:
-    """Why no try is open, in words."""
+    """Explain why no attempt is available."""
     if not limits.an_hour or not limits.in_all:
         return "Your instructor has switched the official check of this assignment off."
     if opens is None:
-        return f"All {limits.in_all} checks of this assignment are used. Hand in when you are ready."
+        return f"All {limits.in_all} checks of this assignment are used. Submit when you are ready."
     return f"{limits.an_hour} check{'s' * (limits.an_hour != 1)} an hour; they are used."
 
 

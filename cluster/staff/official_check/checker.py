@@ -31,13 +31,14 @@ class Checker:
         self._engine: Engine | None = None
 
     def close(self) -> None:
-        """End the engine, and with it the processes that hold libraries; the next check starts another."""
+        """Stop the autograder, and with it the processes that hold libraries; the next check starts
+        another."""
         with self._guard:
             self._opened.close()
             self._engine = None
 
     def known(self, assignment: str) -> bool:
-        """Is this an assignment that students have been given?"""
+        """Return whether this is an assignment that was released to students."""
         if assignment not in assignments(self.root):
             return False
         try:
@@ -50,16 +51,16 @@ class Checker:
     ) -> dict[str, Any]:
         """The answer (answers.answer) on an archive. Raises SubmissionError with a sentence, limits.Refused.
 
-        asked: when the student asked, in seconds, the only moment that is recorded (and multiples of
-        `step` after it); None: now.
+        asked: the time of the student's request, in seconds, the only moment that is recorded (and
+        multiples of `step` after it). None means now.
         """
         asked, records = time.time() if asked is None else asked, Records(self.checks, assignment)
-        # Not in .grading, which a backup reads and a restore puts another in the place of.
+        # Not in .grading, which a backup reads and a restore replaces.
         with tempfile.TemporaryDirectory(prefix="official-check-") as work:
             try:
                 uploads.unpack(data, Path(work, "sent"))
             except SubmissionError as why:
-                raise SubmissionError(f"What was sent {why}.") from None
+                raise SubmissionError(f"The upload {why}.") from None
             course = Course(self.root)
             source = prepare.Source.from_gradebook(course.coursedir, assignment)
             sanitiser = prepare.Sanitiser(course.config, source)

@@ -3,10 +3,10 @@
     GET  /services/check/<assignment>    the limits, how many tries are open, the last answer
     POST /services/check/<assignment>    a ZIP archive of the assignment's folder: checks it, then as GET
 
-Who asks is whose token it is, by the hub. As many are graded at one time as there are cores, the others
-wait in their order; a student has one check at a time. Answers are given at full steps of time, since how
-long a hidden part takes is the student's code's to decide; until then a GET says what it said before, and no
-moment is said but that of the question and full steps after it.
+The hub identifies the user by the token. At most as many submissions are graded at a time as there are
+cores, and the others wait in order. A student has one check at a time. Answers are given at multiples of a
+time step, since the duration of hidden tests depends on the student's code. Until then a GET returns the
+previous state, and no times are shown except the request's and multiples after it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from .checker import Checker
 
 SERVICE = "check"
 SCOPE = f"access:services!service={SERVICE}"
-IDLE = 600.0  # seconds without a check, after which the processes that hold libraries end
+IDLE = 600.0  # seconds without a check after which the processes that hold libraries end
 STRANGER = (
     "Only who is on the course's roster can ask here, from a server that was started since the check exists"
 )
-BUSY = "A check of this assignment, or of another one of yours, is at work. Wait for its end."
+BUSY = "A check of yours, of this or another assignment, is running. Wait until it ends."
 
 
 class Hub(Protocol):
-    """Who has a token (jupyterhub.services.auth.HubAuth)."""
+    """Identify the user of a token (jupyterhub.services.auth.HubAuth)."""
 
     def user_for_token(self, token: str) -> dict[str, Any] | None:
         """{name, scopes, …}, or None."""
@@ -59,18 +59,18 @@ class Check(RequestHandler):
         self.service, self.data, self.student = service, bytearray(), ""
 
     def set_default_headers(self) -> None:
-        """Tornado ends the connection where it answers before all is read, and says so only if it is told to;
-        the proxy would send the next question into it, and answer 503."""
+        """Tornado closes the connection if it answers before the request is read, and announces it only
+        if configured. Otherwise the proxy would send the next request into it, and answer 503."""
         self.set_header("Connection", "close")
 
     async def prepare(self) -> None:
-        """Before the body is read: who asks, and for what."""
+        """Identify the user and the assignment before the body is read."""
         self.set_header("Content-Type", "application/json; charset=UTF-8")
         self.set_header("Cache-Control", "no-store")
         self.request.connection.set_max_body_size(uploads.SENT)  # type: ignore[union-attr]  # HTTP/1
         self.student = await self.service.who(self.request.headers.get("Authorization", ""))
         if not await self.service.known(assignment := self.path_args[0]):
-            raise HTTPError(404, reason="Nothing of this name has been handed out")
+            raise HTTPError(404, reason="No assignment of this name has been released")
         if self.request.method != "POST":
             return
         if int(self.request.headers.get("Content-Length") or 0) > uploads.SENT:
@@ -102,7 +102,7 @@ class Check(RequestHandler):
         self.say(status, assignment, words)
 
     async def checked(self, assignment: str, data: bytes) -> tuple[int, str]:
-        """The status, and a sentence where something is to be said."""
+        """Return the status, and a message if there is one."""
         try:
             await self.service.check(self.student, assignment, data)
             return 200, ""
@@ -115,14 +115,14 @@ class Check(RequestHandler):
             return 503, "The check has failed, and not by your work. Tell your instructor."
 
     def standing(self, assignment: str) -> dict[str, Any]:
-        """What the record says; while a check is at work, what it said before that."""
+        """Return the record; while a check is running, the record before it."""
         at_work, before = self.service.busy.get(self.student, ("", {}))
         if at_work == assignment:
             return before
         return Records(self.service.checker.checks, assignment).standing(self.student, time.time())
 
     def say(self, status: int, assignment: str, words: str = "") -> None:
-        """The standing of this student, with a sentence where something is to be said."""
+        """Answer with the student's state, and a message if there is one."""
         self.set_status(status)
         self.finish(json.dumps(self.standing(assignment) | ({"words": words} if words else {})))
 
@@ -132,11 +132,11 @@ class Check(RequestHandler):
 
 
 class Service:
-    """The queue: `checker` grades in as many threads as it has workers, in the order in which they came."""
+    """The queue: `checker` grades in as many threads as it has workers, in the order of arrival."""
 
     def __init__(self, hub: Hub, checker: Checker, step: float = STEP):
         self.hub, self.checker, self.step = hub, checker, step
-        # students with a check at work: of which assignment, and what the record said before it
+        # students with a running check: the assignment, and the record before it
         self.busy: dict[str, tuple[str, dict[str, Any]]] = {}
         self.graders = ThreadPoolExecutor(checker.workers, thread_name_prefix="check")
         self.readers = ThreadPoolExecutor(2, thread_name_prefix="question")
@@ -160,7 +160,7 @@ class Service:
         return user["name"]
 
     async def known(self, assignment: str) -> bool:
-        """Is this an assignment that is handed out? A yes holds for a minute."""
+        """Return whether this is a released assignment. A positive answer is reused for a minute."""
         if self._known.get(assignment, 0.0) < time.monotonic():
             loop = asyncio.get_running_loop()
             if not await loop.run_in_executor(self.readers, self.checker.known, assignment):
@@ -179,12 +179,13 @@ class Service:
             self.at_work, self.last = self.at_work - 1, time.monotonic()
 
     def ran(self, assignment: str, student: str) -> bool:
-        """Whether a try of this student's was used in the last minutes: then time may say something."""
+        """Return whether this student has used an attempt in the last minutes, in which case timing could
+        reveal something."""
         tries = Records(self.checker.checks, assignment).of(student)["tries"]
         return bool(tries) and time.time() - tries[-1]["at"] < IDLE
 
     async def rest(self) -> None:
-        """Where nobody has checked anything for a while, give the memory back."""
+        """Release the memory after some time without checks."""
         if not self.at_work and time.monotonic() - self.last > IDLE:
             self.last = time.monotonic()
             await asyncio.get_running_loop().run_in_executor(self.readers, self.checker.close)
@@ -198,7 +199,7 @@ class Alive(RequestHandler):
 
 
 async def serve(service: Service, url: str) -> None:
-    """Answer at the address that the hub's proxy knows, until the process is ended."""
+    """Answer at the address that the hub's proxy uses, until the process is terminated."""
     where = urlsplit(url)
     server = HTTPServer(service.application(where.path), max_body_size=uploads.SENT)
     assert where.port and where.hostname  # daemons.checking has put them in

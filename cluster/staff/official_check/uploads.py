@@ -1,4 +1,4 @@
-"""The folder that a student's server sends, a ZIP archive of what would be handed in, is unpacked here."""
+"""Unpacking of the ZIP archive of an assignment's folder, sent by a student's server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..course import SubmissionError
 from ..work_files import DEEPEST, LONGEST, MOST
 
 SENT = 32 * 2**20  # bytes of an archive
-LARGEST = 200 * 2**20  # bytes of all its files, as the engine takes them
+LARGEST = 200 * 2**20  # bytes of all its files, the autograder's limit
 SECONDS = 30  # of CPU time for unpacking
 
 
@@ -50,7 +50,7 @@ def extract(path: Path, target: Path) -> None:
                             raise SubmissionError(f"has more than {LARGEST >> 20} MiB in its files")
                         made.write(piece)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
-        raise SubmissionError(f"is no folder that can be read: {printable(str(error), 100)}") from None
+        raise SubmissionError(f"is not a readable folder: {printable(str(error), 100)}") from None
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         raise SubmissionError("holds two files of the same name") from None
 

@@ -16,7 +16,7 @@ from .operate import export, report, start_slurm, stop_slurm
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 1 for trouble, or what `status` says."""
+    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
     args = _parser().parse_args(argv)
     try:
         state = (args.state or one_machine_state()).absolute()
@@ -37,7 +37,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
     say(f"Memory limits by {last['memory']}" + (f": {last['why']}" if last["why"] else "") + ".")
     if last["host"]:
         say("No namespaces on this machine: the daemons listen on all its addresses (munge keeps them shut).")
-    say("It is up, and the course's jobs find it by themselves. What Slurm's own commands need in a shell:")
+    say("It is up, and the course's jobs find it by themselves. In a shell, Slurm's own commands need")
     say(export(state))
     return 0
 
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m cluster.staff.one_machine_slurm", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, words in {
-        "start": "start what does not run yet, and mend what is broken",
+        "start": "start what is not running, and repair what is broken",
         "stop": "end exactly what start started; the database and the queue are kept",
         "status": "say what runs and what is dead (exit status 0 well, 1 partly, 3 stopped)",
         "config": "print the configuration that start writes",
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {one_machine_state()})")
         if name in ("start", "config", "guide"):
-            text = "the cluster, as a TOML file; default: the last one started, or four nodes with two GPUs"
+            text = "the cluster, as a TOML file (default: the last one started, or four nodes with two GPUs)"
             command.add_argument("--description", type=Path, metavar="FILE", help=text)
         if name == "stop":
             command.add_argument("--purge", action="store_true", help="remove the state folder too")

@@ -20,7 +20,8 @@ def register(cluster: Cluster, state: Path) -> None:
 def apply(cluster: Cluster, state: Path, teacher: str | None) -> str:
     """The account, its students with their GPU limit, and the teacher without one. Returns what was changed.
 
-    Who is taken off the list keeps an account: `sacctmgr delete user NAME` is the administrator's to say.
+    Users who are removed from the list keep their account; the administrator may run `sacctmgr delete user
+    NAME`.
     """
     _await_gpus(cluster, state)
     if cluster.account not in _rows(state, "show", "account", "format=account"):

@@ -31,14 +31,14 @@ class Cluster:
     node: str = "node"
     nodes: int = 4
     cpus: int = 4  # per node; simulated, as assignment 05 asks for 4
-    memory: int = 8192  # MiB a node
+    memory: int = 8192  # MiB per node
     gpus: int = 2  # a node
     partitions: tuple[Partition, ...] = (Partition("short", 30, 2), Partition("long", 24 * 60, 1))
     account: str = "course"
     students: tuple[str, ...] = field(default=())  # Unix names
     gpus_per_student: int = 4  # at one time, over all of a student's jobs
     port: int = 26810  # slurmctld; the next is slurmdbd's, and the nodes' follow
-    node_timeout: int = 20  # seconds after which a node that does not answer is down
+    node_timeout: int = 20  # seconds without an answer after which a node counts as down
     memory_limit: str = "auto"  # auto, cgroup or polling
 
     def __post_init__(self) -> None:
@@ -56,13 +56,11 @@ class Cluster:
                 raise HubError(f"{key} = {value!r}: a whole number, {low} or more.")
         for p in self.partitions:
             if any(type(v) is not int or v < 1 for v in (p.minutes, p.tier)):
-                raise HubError(f"partition {p.name}: minutes and tier are whole numbers, 1 or more.")
+                raise HubError(f"partition {p.name}: minutes and tier must be integers of at least 1.")
         if not self.partitions or len({p.name for p in self.partitions}) < len(self.partitions):
-            raise HubError("partitions: at least one, each with a name of its own.")
+            raise HubError("partitions: there must be at least one, each with a unique name.")
         if type(self.port) is not int or not 1024 <= self.port <= 65535 - self.nodes - 2:
-            raise HubError(
-                f"port = {self.port!r}: it and the next {self.nodes + 1} must lie in 1024 … 65535."
-            )
+            raise HubError(f"port = {self.port!r}: it and the next {self.nodes + 1} must be in 1024 … 65535.")
         if self.memory_limit not in ("auto", "cgroup", "polling"):
             raise HubError(f"memory_limit = {self.memory_limit!r}: 'auto', 'cgroup' or 'polling'.")
 
@@ -78,12 +76,12 @@ class Cluster:
 
     @property
     def database_port(self) -> int:
-        """Where slurmdbd listens."""
+        """The port of slurmdbd."""
         return self.port + 1
 
     @property
     def node_ports(self) -> range:
-        """Where the slurmd of each node listens."""
+        """The port of each node's slurmd."""
         return range(self.port + 2, self.port + 2 + self.nodes)
 
     def __str__(self) -> str:

@@ -16,9 +16,9 @@ def _head(c: Cluster) -> str:
 The cluster {c.name!r} on real machines
 {"=" * (len(c.name) + 31)}
 {c}.
-Write your own machines' names where {c.node_list} stands, and their true CPUs and memory (`slurmd -C`
-prints them). The one-machine Slurm sets the same things; what differs there: its nodes share one host,
-its GPUs are links to /dev/null, a dead node is noticed after {c.node_timeout} s, all is on loopback.
+Replace {c.node_list} by your own machines' names, with their true CPUs and memory (printed by `slurmd -C`).
+The single-host Slurm has the same settings, but its nodes share one host, its GPUs are links to /dev/null,
+a dead node is detected after {c.node_timeout} s, and all ports are on loopback.
 
 1. On every machine
 -------------------
@@ -63,9 +63,9 @@ NodeName={c.node_list} CPUs={c.cpus} RealMemory={c.memory}{gpus}
 - Not config_overrides, and no TmpFS=…/%n: each machine has its own /tmp. Leave a few GiB of each node's
   memory out of RealMemory, for the system.
 - A preempted job has KillWait seconds (30 by default) between SIGTERM and SIGKILL: time for one
-  checkpoint. A GraceTime on the partition does not help: a job whose steps end within it is over, and
-  is not requeued.
-- UnkillableStepTimeout=180: a step that ends while slurmctld is away reports it 60 s later, and with the
+  checkpoint. A GraceTime on the partition does not help, because a job whose steps end within it is
+  not requeued.
+- UnkillableStepTimeout=180: a step that ends while slurmctld is down reports it 60 s later, and with the
   default of 60 s its node is drained ("Kill task failed").
 - A requeued job waits 120 s (AuthInfo=cred_expire) before it can start again.
 - Locked memory for RDMA: LimitMEMLOCK=infinity in slurmd's systemd unit, or NCCL and MPI fall back to
@@ -78,8 +78,8 @@ ConstrainSwapSpace=yes
 AllowedSwapSpace=0
 ConstrainCores=yes
 ConstrainDevices=yes
-- ConstrainDevices is what keeps a job off the GPUs of another; CUDA_VISIBLE_DEVICES alone is a request.
-- A task over its memory is ended by the kernel, and its job is OUT_OF_MEMORY, which the course
+- Only ConstrainDevices prevents a job from using the GPUs of another; CUDA_VISIBLE_DEVICES is just a request.
+- The kernel kills a task that exceeds its memory, and its job is OUT_OF_MEMORY, which the course
   explains.
 """
 
@@ -90,10 +90,10 @@ def _gpus(c: Cluster) -> str:
 4. GPUs: gres.conf on each node
 -------------------------------
 AutoDetect=nvml
-- That needs a Slurm built with NVML (Debian's free packages are not). Without it name the devices:
+- This requires a Slurm built with NVML (Debian's free packages are not). Without it, name the devices:
 NodeName={c.node_list} Name=gpu File=/dev/nvidia{which}
-- nvidia-persistenced runs, and /dev/nvidia* are there before slurmd starts (`nvidia-smi` once at boot).
-- `srun --gpus-per-task=1 nvidia-smi -L` must name one GPU, and on another node another one.
+- nvidia-persistenced must run, and /dev/nvidia* exist before slurmd starts (run `nvidia-smi` once at boot).
+- `srun --gpus-per-task=1 nvidia-smi -L` must list one GPU, and a different one on another node.
 - Horovod on GPUs: `make setup GPU=1 VENV=FOLDER` (see 6) makes an environment with tensorflow[and-cuda]
   and a Horovod compiled with NCCL; it needs the nvcc of CUDA 12, once. cluster/staff/GPU.md has the rest.
   `python -m cluster doctor --gpu` then measures an all-reduce between two GPUs.
@@ -112,10 +112,10 @@ def _accounts(c: Cluster) -> str:
 sacctmgr -i add cluster {c.name}
 sacctmgr -i add account {c.account} Description={c.name} Organization=course
 sacctmgr -i add user {names} account={c.account}{limit}
-- A student's jobs use at most {c.gpus_per_student} GPUs at one time; what goes over waits as AssocGrpGRES.
-- A job that alone asks for more than the limit waits for ever. To have it refused instead, give the
+- A student's jobs use at most {c.gpus_per_student} GPUs at one time. Further jobs wait as AssocGrpGRES.
+- A job that exceeds the limit on its own stays pending indefinitely. To have it refused, give the
   students a QOS with Flags=DenyOnLimit and MaxTRESPerUser=gres/gpu={c.gpus_per_student}.
-- Without AccountingStorageEnforce an unknown account or QOS is accepted, and no limit holds.
+- Without AccountingStorageEnforce an unknown account or QOS is accepted, and limits have no effect.
 - slurmdbd.conf is 0600 and slurm's; MariaDB with innodb_buffer_pool_size of at least 1 GiB and
   innodb_lock_wait_timeout=900, backed up.
 """
@@ -128,31 +128,31 @@ def _rest(c: Cluster) -> str:
 - The course's environment is built once, on a shared file system that login, nodes and hub mount at the
   same path (`make setup` there), readable by students, with its .pyc files compiled (python -m
   compileall): hundreds of ranks import it at the same moment.
-- Folders of runs lie beside the notebooks, so homes are on a shared file system too; or CLUSTER_RUNS
-  names one. They are private (0700). Attribute caching on NFS (`actimeo`) delays what a job's folder
-  shows by seconds.
-- SLURM_CONF needs not be set where slurm.conf is in its usual place.
+- Folders of runs are next to the notebooks, so homes must be on a shared file system, too, or CLUSTER_RUNS
+  must name a folder on one. They are private (0700). Attribute caching on NFS (`actimeo`) delays the view
+  of a job's folder by seconds.
+- SLURM_CONF need not be set if slurm.conf is in its usual place.
 
 7. How the ranks find each other
 --------------------------------
 - controller="mpi": `srun --mpi=list` must name pmix, and Open MPI must have been built with the same
-  major version of PMIx. Debian's packages fit each other.
-- PMIxCollFence=ring in mpi.conf, beside slurm.conf (from Slurm 22.05 on; before it SLURM_PMIX_FENCE=ring
-  in the jobs' environment). By default a barrier without data is a tree, which waits for nobody in a step
-  of fewer nodes than TreeWidth (50): a rank leaves MPI_Init while another is still in it, and its first
-  message can end that one with SIGSEGV (8 of 1327 starts of two ranks on two busy cores; 0 of 870 with the
-  ring). Seen with Slurm 22.05.8; its cause is in all versions from 20.11 to 23.02 at least
-  (reverse_tree_info: width > num_nodes).
+  major version of PMIx. Debian's packages match.
+- PMIxCollFence=ring in mpi.conf, next to slurm.conf (from Slurm 22.05 on; before it SLURM_PMIX_FENCE=ring
+  in the jobs' environment). By default a barrier without data is a tree, which does not wait in a step
+  of fewer nodes than TreeWidth (50). A rank then leaves MPI_Init while another is still in it, and its first
+  message can crash that one with SIGSEGV (8 of 1327 starts of two ranks on two busy cores, 0 of 870 with the
+  ring). This was seen with Slurm 22.05.8. The cause is in all versions at least from 20.11 to 23.02
+  (reverse_tree_info, width > num_nodes).
 - controller="gloo": no MPI is needed. Each rank listens on a free port of the address that its host's
   name resolves to there, whatever HOROVOD_GLOO_IFACE says (tried with Horovod 0.28.1), and every node
   must reach it: so /etc/hosts must not give a node's own name as 127.0.1.1, as Debian's installer does.
 
-8. See that it holds
---------------------
-- `python -m cluster doctor` on the login machine, as a student: what is missing, and a job of two ranks
-  that proves the world size.
-- `scontrol show config | grep PMIxCollFence` says ring.
-- As a student, ask for {c.gpus_per_student + 1} GPUs: the job must wait as AssocGrpGRES.
+8. Verify
+---------
+- `python -m cluster doctor --run` on the login machine, as a student, shows what is missing, and runs a job
+  of two ranks that proves the world size.
+- `scontrol show config | grep PMIxCollFence` must print ring.
+- As a student, request {c.gpus_per_student + 1} GPUs; the job must be pending as AssocGrpGRES.
   Allocate more than --mem: OUT_OF_MEMORY.
 - `sacct -X` afterwards names both jobs.
 """

@@ -1,4 +1,4 @@
-"""What this machine offers for it: packages, cgroups for memory limits, host names for the nodes."""
+"""This machine's support for it: packages, cgroups for memory limits, host names for the nodes."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class Machine:
     """The part of the configuration that the machine decides, not the description."""
 
     state: Path
-    host: str | None  # None: each daemon gets a host name of its own, so nothing listens outside loopback
+    host: str | None  # None: each daemon gets a separate host name, so nothing listens outside loopback
     memory: str  # "cgroup v1", "cgroup v2" or "polling"
-    why: str = ""  # of `memory`, in words
+    why: str = ""  # explanation of `memory`
     swap: bool = False  # whether the kernel can limit swap for each cgroup
     systemd: bool = False
     hosts: str = ""  # the machine's own /etc/hosts
 
     @property
     def etc(self) -> Path:
-        """Where the daemons' own files are; users have `state / "slurm.conf"`."""
+        """The folder of the daemons' own files; users have `state / "slurm.conf"`."""
         return self.state / "etc"
 
 
 def missing() -> str | None:
-    """Why no Slurm can be started here, or None."""
+    """Return why no Slurm can be started here, or None."""
     absent = [p for p, programs in NEEDED.items() if not all(shutil.which(x, path=PATH) for x in programs)]
     if absent:
         return f"not installed: apt-get install --no-install-recommends {' '.join(absent)}"
@@ -64,7 +64,7 @@ def look(cluster: Cluster, state: Path) -> Machine:
 
 
 def _namespaces() -> bool:
-    """Whether a process can get a host name and an /etc/hosts of its own."""
+    """Return whether a process can get a separate host name and /etc/hosts."""
     result = subprocess.run([*APART, "mount --bind /etc/hosts /etc/hosts"], capture_output=True)
     return result.returncode == 0
 
@@ -103,14 +103,14 @@ def _cgroups() -> tuple[str, bool, str]:
 def _check(state: Path) -> None:
     if not re.fullmatch(r"/[/A-Za-z0-9._-]*", str(state)) or len(str(state)) > LONGEST:
         raise HubError(
-            f"The state folder {str(state)!r} has to be a full path of letters, digits, '.', '_' and '-', "
-            f"at most {LONGEST} characters long: sockets lie under it."
+            f"The state folder {str(state)!r} must be an absolute path of letters, digits, '.', '_' and "
+            f"'-', at most {LONGEST} characters long, because it contains sockets."
         )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
             raise HubError(
-                f"The state folder {state} lies under {folder}, which others cannot enter "
-                f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state or CLUSTER_STATE."
+                f"The state folder {state} is in {folder}, which others cannot enter (mode "
+                f"{folder.stat().st_mode & 0o777:04o}); name another with --state or CLUSTER_STATE."
             )
 
 

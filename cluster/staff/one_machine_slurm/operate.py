@@ -15,7 +15,7 @@ from . import accounts, machine, slurm_daemons, slurm_folder
 from .description import Cluster, from_values
 from .machine import CGROUPS, Machine
 
-SERVICES = ("slurmctld", "slurmdbd", "mariadbd", "munged")  # in the order in which they end, after the nodes
+SERVICES = ("slurmctld", "slurmdbd", "mariadbd", "munged")  # in the order they are stopped, after the nodes
 
 
 def start_slurm(cluster: Cluster, state: Path, say: Say = print, teacher: str | None = None) -> None:
@@ -51,7 +51,7 @@ def report(state: Path) -> tuple[int, str]:
     """(0 when all of it answers, 1 when a part is dead, 3 when nothing runs; the report)."""
     last = slurm_folder.record(state)
     if last is None:
-        return 3, f"No one-machine Slurm was started in {state}."
+        return 3, f"No single-host Slurm was started in {state}."
     cluster = from_values(last["cluster"])
     records = services.process_ledger(state).all()
     rows, good, lives, ruled = [], 0, 0, False
@@ -71,11 +71,11 @@ def report(state: Path) -> tuple[int, str]:
         rows.append(f"  {d.name:10} {_words(record, here, answers)}" + (f", {seen}" if seen else ""))
     how = f"memory limits: {last['memory']}" + (f" ({last['why']})" if last["why"] else "")
     if last["memory"] == "polling":
-        how += ": looked at once a second; a task over its limit ends as FAILED, not OUT_OF_MEMORY"
+        how += ", checked once per second; a task over its limit ends as FAILED, not OUT_OF_MEMORY"
     net = "" if last["host"] is None else "\nnetwork: the daemons listen on all addresses (no namespaces)"
-    head = f"One-machine Slurm {cluster.name!r} in {state}: {cluster}"
+    head = f"Single-host Slurm {cluster.name!r} in {state}: {cluster}"
     code = 0 if good == len(whole) else 1 if lives else 3
-    hint = {0: "", 1: "\nTo mend it: start it again.", 3: "\nIt is stopped."}[code]
+    hint = {0: "", 1: "\nStart it again to repair it.", 3: "\nIt is stopped."}[code]
     return code, "\n".join([head, *rows, how]) + net + hint + f"\n{export(state)}"
 
 
@@ -101,7 +101,7 @@ def stop_slurm(state: Path, say: Say = print, purge: bool = False) -> None:
     if os.getuid():
         raise HubError("Only root can stop what root started (sudo).")
     if slurm_folder.record(state) is None:
-        say(f"No one-machine Slurm was started in {state}.")
+        say(f"No single-host Slurm was started in {state}.")
         return
     with services.locked(state, say):
         ledger = services.process_ledger(state)

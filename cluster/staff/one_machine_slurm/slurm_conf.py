@@ -26,43 +26,43 @@ def slurm(cluster: Cluster, machine: Machine) -> str:
     """slurm.conf, as users' commands read it."""
     state = machine.state
     return f"""\
-# One-machine Slurm. Generated from one description of the cluster: do not edit, start it again.
+# Single-host Slurm. Generated from one description of the cluster; do not edit it, but start it again.
 ClusterName={cluster.name}
 SlurmctldHost={machine.host or "localhost"}(127.0.0.1)
 SlurmctldPort={cluster.port}
 SlurmUser=slurm
 AuthType=auth/munge
 CredType=cred/munge
-# Of jobs, accounts and usage everybody sees their own; root, Slurm's user and operators see all.
+# Users see only their own jobs, accounts and usage; root, Slurm's user and operators see all.
 PrivateData={PRIVATE}
-# A requeued job waits as long as a credential lives, so that none serves twice: 120 s by default.
+# A requeued job waits as long as a credential lives, since none may be used twice; 120 s by default.
 AuthInfo=cred_expire=15
 StateSaveLocation={state}/controller
 SlurmctldPidFile={state}/run/slurmctld.pid
 SlurmdPidFile={state}/run/%n.pid
 SlurmdLogFile={state}/logs/%n.log
 SlurmdSpoolDir={state}/nodes/%n/spool
-# PMIx keeps its sockets here: without a folder for each node, the steps of two nodes on one host collide.
+# PMIx keeps its sockets here. Without a folder for each node, the steps of two nodes on one host collide.
 TmpFS={state}/nodes/%n/tmp
 MpiDefault=pmix
 
-# The nodes are virtual: their CPUs are what the description says, not what the machine has.
+# The nodes are virtual, with the described CPUs instead of the machine's.
 SlurmdParameters=config_overrides
 SlurmdTimeout={cluster.node_timeout}
 ReturnToService=2
 Epilog={state}/etc/epilog
 KillWait=10
-# A step that ends while slurmctld is away tries again only after 60 s. The default, 60 s as well, would take
+# A step that ends while slurmctld is down retries only after 60 s. The default, 60 s as well, would take
 # it for a step that cannot be killed, and drain its node.
 UnkillableStepTimeout=180
 {_processes(machine)}
-# Scheduling: quick answers on a small cluster; memory and CPUs are both handed out.
+# Scheduling: quick answers on a small cluster; memory and CPUs are both allocated.
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU={cluster.memory // cluster.cpus}
 SchedulerType=sched/backfill
 SchedulerParameters=sched_interval=1,bf_interval=2,batch_sched_delay=0
-# A job of a higher tier sends jobs of a lower one back into the queue. No GraceTime: a job whose steps end
+# A job of a higher tier requeues jobs of a lower one. No GraceTime: a job whose steps end
 # within it counts as ended and is not requeued. It has KillWait seconds between SIGTERM and SIGKILL.
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -107,7 +107,7 @@ def _nodes(cluster: Cluster, machine: Machine) -> str:
 def _processes(machine: Machine) -> str:
     if machine.memory == "polling":
         return """\
-# No cgroups: processes are found by their parents, and memory is looked at once a second.
+# No cgroups: processes are found by their parents, and memory is checked once per second.
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/linux
@@ -115,7 +115,7 @@ JobAcctGatherFrequency=1
 JobAcctGatherParams=OverMemoryKill
 """
     return """\
-# Memory limits by cgroup: the kernel ends a task that goes over (see cgroup.conf).
+# Memory limits by cgroup: the kernel kills a task that exceeds its limit (see cgroup.conf).
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 JobAcctGatherType=jobacct_gather/cgroup
@@ -130,12 +130,13 @@ def daemons(machine: Machine) -> str:
 
 
 def epilog(machine: Machine) -> str:
-    """What a node does when a job has ended there. A node whose epilog fails is drained, so it never does."""
+    """Return the script that a node runs when a job has ended there. A node whose epilog fails is
+    drained, so it never fails."""
     # Slurm's own search is by parents, and knows no process whose slurmstepd was killed. The shell that looks
     # has none of the job's environment, or it would find itself.
     return f"""\
 #!/bin/sh
-# When a job has ended on a node, so has all that it started there.
+# Kills the remaining processes of a job that has ended on a node.
 [ -n "$SLURM_JOB_ID" ] && [ -n "$SLURMD_NODENAME" ] || exit 0
 exec env -i job="$SLURM_JOB_ID" node="$SLURMD_NODENAME" PATH=/usr/bin:/bin sh -c '
   for found in $(grep -lzx "SLURM_JOB_ID=$job" /proc/[0-9]*/environ 2>/dev/null); do
@@ -170,10 +171,10 @@ def cgroup(machine: Machine) -> str:
 
 
 def mpi() -> str:
-    """mpi.conf: the barrier that MPI_Init ends with."""
+    """Return mpi.conf, which sets the barrier at the end of MPI_Init."""
     return """\
-# Slurm's own choice for a barrier is a tree, which waits for nobody in a step of fewer nodes than TreeWidth
-# (50): a rank leaves MPI_Init while another is still in it, and its first message can end that one (SIGSEGV).
+# Slurm's default barrier is a tree, which does not wait in a step of fewer nodes than TreeWidth (50). A rank
+# then leaves MPI_Init while another is still in it, and its first message can crash that one (SIGSEGV).
 PMIxCollFence=ring
 """
 

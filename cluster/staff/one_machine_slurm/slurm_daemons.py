@@ -1,4 +1,4 @@
-"""The daemons: how each is started, and how one sees that it answers."""
+"""The daemons: how each is started, and how to check that it answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOWN = ("down", "unknown", "future", "fail")  # states of a node that does not a
 
 
 def all_daemons(cluster: Cluster, machine: Machine) -> list[Daemon]:
-    """munged, mariadbd, slurmdbd, slurmctld and a slurmd for each node, in the order in which they start."""
+    """Return munged, mariadbd, slurmdbd, slurmctld and a slurmd for each node, in starting order."""
     state, etc = machine.state, machine.etc
 
     def slurm(
@@ -52,7 +52,7 @@ def munged(machine: Machine) -> Daemon:
 
 
 def mariadbd(machine: Machine) -> Daemon:
-    """MariaDB with a data folder of its own, on a Unix socket alone."""
+    """Return MariaDB with a separate data folder, on a Unix socket only."""
     database = machine.state / "database"
     argv = [
         "mariadbd", "--no-defaults", f"--datadir={database}", f"--socket={database}/socket",
@@ -66,7 +66,8 @@ def mariadbd(machine: Machine) -> Daemon:
 
 
 def log(state: Path, name: str) -> Path:
-    """What a daemon prints. The nodes write a log of their own beside it, with what their steps say."""
+    """Return the path of a daemon's output. The nodes also write separate logs next to it, with their
+    steps' messages."""
     return state / "logs" / f"{name}.out"
 
 
@@ -76,7 +77,7 @@ def environment(conf: Path | None = None) -> dict[str, str]:
 
 
 def ask(state: Path, *command: str, timeout: float = 15) -> str | None:
-    """What one of Slurm's commands prints, or None when it fails or does not answer."""
+    """Return the output of a Slurm command, or None if it fails or does not answer."""
     try:
         return client.ask(*command, timeout=timeout, env=environment(state / "slurm.conf"))
     except client.SlurmError:
@@ -90,7 +91,7 @@ def munge() -> bool:
 
 
 def greets(path: Path) -> bool:
-    """Whether MariaDB greets whoever connects to its socket."""
+    """Return whether MariaDB answers on its socket."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(5)
         try:
@@ -117,7 +118,7 @@ def node_state(state: Path, name: str) -> str | None:
 
 
 def prepare_munge() -> None:
-    """munge's folders, and a key where there is none: all that is written outside the state folder."""
+    """Create munge's folders, and a key if there is none, the only files outside the state folder."""
     owner = user("munge")
     for folder, mode in MUNGE_FOLDERS:
         if not os.path.isdir(folder):
@@ -130,7 +131,7 @@ def prepare_munge() -> None:
 
 
 def prepare_database(machine: Machine) -> None:
-    """An empty MariaDB data folder, once: made beside and renamed, so that it is whole or not there."""
+    """Create an empty MariaDB data folder, once and atomically, by renaming."""
     database, beside = machine.state / "database", machine.state / "database.new"
     if database.exists():
         return
@@ -149,7 +150,8 @@ def _as(name: str, argv: list[str]) -> list[str]:
 
 
 def _apart(machine: Machine, host: str, argv: tuple[str, ...]) -> list[str]:
-    """The command under a host name of its own, which leads to loopback: `hostname` on node1 says node1."""
+    """Return the command under a separate host name, which resolves to loopback: `hostname` on node1
+    prints node1."""
     if machine.host:
         return list(argv)
     enter = 'echo "$1" >/proc/sys/kernel/hostname && mount --bind "$2" /etc/hosts && shift 2 && exec "$@"'

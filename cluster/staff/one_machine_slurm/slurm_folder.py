@@ -1,4 +1,4 @@
-"""The state folder: what lies in it, who may write it, and that only one command works on it at a time."""
+"""The state folder: its contents, its permissions, and the lock that admits one command at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def configure(cluster: Cluster, here: Machine) -> None:
     _folders(cluster, here)
     for name, text in new.items():
         files.write(here.state / name, text, mode=MODES.get(name, 0o644))
-    shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # slurmdbd takes it from nobody else
+    shutil.chown(here.state / "etc/slurmdbd.conf", "slurm", "slurm")  # otherwise slurmdbd refuses it
     facts = {"cluster": as_values(cluster), "memory": here.memory, "why": here.why, "host": here.host}
     files.write_json(here.state / RECORD, facts, mode=0o644)
 

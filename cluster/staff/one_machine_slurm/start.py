@@ -1,3 +1,3 @@
-"""`start_slurm` under the name by which the scripts of recorded runs import it: a record keeps their hash."""
+"""`start_slurm` under the name imported by the scripts of recorded runs, whose hash a record contains."""
 
 from .operate import start_slurm as start_slurm

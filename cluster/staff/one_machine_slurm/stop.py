@@ -1,3 +1,3 @@
-"""`stop_slurm` under the name by which the scripts of recorded runs import it: a record keeps their hash."""
+"""`stop_slurm` under the name imported by the scripts of recorded runs, whose hash a record contains."""
 
 from .operate import stop_slurm as stop_slurm

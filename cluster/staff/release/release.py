@@ -41,9 +41,10 @@ def generate(
 ) -> Path:
     """Generate one assignment's release into the folder `into`/`assignment`; return that folder.
 
-    The notebook in solutions/ is written anew from its twin first. `private` holds nbgrader's database
-    (default: the instructor's own, so that `nbgrader autograde` knows the release). `whole`: execute the
-    solution to its end, its jobs included, and not only as far as the release depends on it.
+    The notebook in solutions/ is first regenerated from its paired script. `private` contains nbgrader's
+    database (default: the instructor's own, which then knows the release for `nbgrader autograde`).
+    `whole`: execute the solution to its end, its jobs included, and not only as far as the release depends
+    on it.
     """
     twins = sorted((root / "solutions" / assignment).glob("*.py"))
     for twin in twins:
@@ -54,7 +55,7 @@ def generate(
 
 
 def offered_ranks(text: str) -> contextlib.AbstractContextManager[object]:
-    """Where code with this text submits jobs with Horovod: fork their ranks (`forked_ranks.offered`)."""
+    """Offer forked ranks (`forked_ranks.offered`) if code with this text submits jobs with Horovod."""
     needed = "submit(" in text and "horovod" in text and forked_ranks.VARIABLE not in os.environ
     return forked_ranks.offered(forked_ranks.LIBRARIES) if needed else contextlib.nullcontext()
 
@@ -68,13 +69,13 @@ def release(
 ) -> None:
     """Generate the release of all assignments, or of `wanted`, into `target` (default: exercises/).
 
-    An assignment is swapped in when it is complete and holds nothing secret; until then the old one stays.
-    `whole` is that of `generate`; None: where the release is another than the one that is there.
+    An assignment is swapped in when it is complete and contains nothing secret; until then the old one
+    stays. `whole`: as in `generate`. None means only if the release differs from the existing one.
     """
     target = Path(target or root / "exercises")
     target.mkdir(parents=True, exist_ok=True)
     for assignment in assignments(root, wanted):
-        # Beside the target, on the same disk, so that the swap is a rename.
+        # Next to the target, on the same disk, to make the swap a rename.
         with tempfile.TemporaryDirectory(prefix=".release-", dir=target) as scratch:
             old, new = target / assignment, Path(scratch) / "new" / assignment
             generate(root, assignment, new.parent, private, bool(whole))
@@ -134,10 +135,10 @@ def secrets(root: Path, assignment: str) -> set[str]:
 
 
 def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: Path) -> list[str]:
-    """The checks of a release of which the feedback would show a line that the release keeps from students.
+    """Return the checks of a release whose hidden lines the feedback would show.
 
-    The feedback hides by nbgrader's own delimiters. Where a check was released with something else taken out
-    of it (delimiters that a configuration names, a mark scheme), it would stand in the feedback.
+    The feedback hides lines by nbgrader's own delimiters. If other lines were removed from a check in the
+    release (by configured delimiters, or a mark scheme), the feedback would show them.
     """
     import nbformat
     from nbgrader.api import Gradebook, MissingEntry
@@ -153,14 +154,15 @@ def not_hidden_in_feedback(coursedir: CourseDirectory, assignment: str, folder: 
             source = graded.get((path.stem, role.get("grade_id")))
             if role.get("locked") and source is not None and as_released(source) != cell.source:
                 found.append(
-                    f"{path}: {role['grade_id']!r} has other lines taken out of it than those between"
-                    f" {BEGIN!r} and {END!r}: the feedback would show them"
+                    f"{path}: {role['grade_id']!r} lacks lines other than those between {BEGIN!r} and "
+                    f"{END!r}, which the feedback would show"
                 )
     return found
 
 
 def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[str] = MARKS) -> list[str]:
-    """What in `folder` students must not see: nbgrader's marks, secret lines, text twins, outputs."""
+    """Return what students must not see in `folder`: nbgrader's delimiters, secret lines, paired scripts,
+    outputs."""
     import nbformat
 
     found = []
@@ -172,7 +174,7 @@ def find_leaks(folder: Path, secret_lines: Collection[str], marks: Collection[st
         else:
             lines = path.read_text(errors="replace").splitlines()
             if path.suffix == ".py" and any(line.startswith("# %%") for line in lines):
-                found.append(f"{path}: a text twin, which holds the solution")
+                found.append(f"{path}: a paired script, which contains the solution")
         for line in lines:
             if any(mark in line for mark in marks):
                 found.append(f"{path}: nbgrader's mark {line.strip()!r}")
@@ -187,12 +189,13 @@ def shorten(lines: list[str], most: int = 10) -> list[str]:
 
 
 def same_files(a: Path, b: Path) -> bool:
-    """Do two folders hold the same files with the same bytes?"""
+    """Return whether two folders contain the same files with the same bytes."""
     return same_release(a, b, lambda one, other: one.read_bytes() == other.read_bytes())
 
 
 def same_release(a: Path, b: Path, same: Callable[[Path, Path], bool] | None = None) -> bool:
-    """Do two folders hold the same files, but for the last bits of the numbers that checks compare with?
+    """Return whether two folders contain the same files, except for the last bits of expected numbers in
+    checks.
 
     On another processor these bits differ: oneDNN chooses its instructions by it, and so the order of a sum
     (ONEDNN_MAX_CPU_ISA=AVX2 shows it on one machine). `same` compares two files in another way.
@@ -211,7 +214,7 @@ def _same_but_for_last_bits(a: Path, b: Path) -> bool:
 
 
 def _same_number(a: str, b: str) -> bool:
-    """Do two texts of `autotest` hold the same tolerance, and values within a hundredth of it?
+    """Return whether two texts of `autotest` have the same tolerance, and values within a hundredth of it.
 
     If they name no tolerance, the values have to be equal as the check itself has it.
     """

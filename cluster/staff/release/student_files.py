@@ -1,4 +1,4 @@
-"""Which files of the repository students get: in their folder, on a hub and in the sandbox of grading."""
+"""The files of the repository that students get: in their folder, on a hub and in the grading sandbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = (
     "exercises/*/**/*",
     "cluster/**/*",  # but not STAFF
 )
-# What an assignment asks for stays out until the class is past it (`--after 07`).
+# Answers to an assignment stay out until the class has finished it (`--after 07`).
 ANSWERS = {
     "07": ("cluster/training/distributed.py", "cluster/training/shards.py"),
     "08": ("cluster/training/optimizers.py", "cluster/training/schedules.py"),

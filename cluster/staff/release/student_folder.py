@@ -21,51 +21,54 @@ SIGN = "# From Convolution to Cluster: your folder"
 README = f"""{SIGN}
 
     cluster/setup.sh          # once: builds the environment in .venv
-    .venv/bin/jupyter lab      # then: begin with lecture 01 of the start page; read, run, change
+    .venv/bin/jupyter lab      # then: start with lecture 01 of the start page; read, run, change
 
-On a course server the environment is there already: open `lectures/` and `exercises/` in JupyterLab.
+A course server has the environment already. Open `lectures/` and `exercises/` in JupyterLab.
 
 - `lectures/`: read them in order; every cell can be run.
-- `exercises/`: one folder an assignment. Fill the cells that say `YOUR CODE HERE`; the cell below each lets
-  you try it, the locked cells after that are the checks. A failed check says what it saw. Some checks also
-  try cases that are not shown.
-- `runs/`, which appears beside a notebook that submits jobs, holds the recorded runs. It is part of your
-  work: hand in the whole folder, because grading replays these runs instead of computing them again.
+- `exercises/`: one folder per assignment. Fill in the cells with `YOUR CODE HERE`. The cell below each lets
+  you try it, and the locked cells after that are the checks. A failed check explains what it found. Some
+  checks also have hidden tests.
+- `runs/` appears next to a notebook that submits jobs, and contains the recorded runs. It is part of your
+  submission: submit the whole folder, because grading replays these runs instead of computing them again.
 - `cluster/`: the package that the notebooks import. Read it; change it only for fun.
 
 ## The assignments
 
 @ASSIGNMENTS@
 
-The hours are what the course plans for somebody who has read the lecture. They include the jobs, which take
-minutes on two cores.
+The hours are planned for students who have read the lecture. They include the jobs, which take minutes on
+two cores.
 
-## Handing in
+## Submitting
 
-1. *Kernel > Restart Kernel and Run All Cells…*, then save. A cell that fails below a hole you leave empty is
-   no reason to wait: each check is graded by itself.
-2. On a course server three buttons stand above the notebook. *Validate* runs the checks that you can see,
-   as often as you like. *Check* grades your saved folder with all checks, a few times an hour: it says the
-   points of each, of hidden ones too, and is no hand-in.
-3. *Hand in* is the third. You get a receipt, with the server's time and the hash of each file; the start page
+1. *Kernel > Restart Kernel and Run All Cells…*, then save. You may submit even if cells
+   fail below a blank that you left empty, because each check is graded by itself.
+2. On a course server the notebook has three buttons. *Validate* runs the visible tests, as often as you
+   like. *Check* grades your saved folder with all checks, including hidden tests, a few times per hour. It
+   shows the points of each, but does not submit anything.
+3. *Submit* is the third. You get a receipt, with the server's time and the hash of each file. The start page
    keeps it. (*Nbgrader > Assignment List*, *Submit*, does the same.)
-4. Elsewhere pack the assignment's whole folder, the notebook and `runs/` in it, under its own name, and send
-   it in the way your instructors have named:
+4. Elsewhere pack the assignment's whole folder, including the notebook and `runs/`, under its own name, and
+   send it as your instructors have explained:
 
        tar -czf 08_large_batches.tar.gz -C exercises 08_large_batches
 
-Hand in as often as you like until the due date; the last one counts. Keep the notebook's name and the locked
-cells as they are: grading puts its own in their place.
+Submit as often as you like until the due date; the last submission counts. Keep the notebook's name and the
+locked cells unchanged, because grading replaces them.
 """
 
 
 def make(root: Path, target: Path | str | None = None, after: str | None = None) -> list[str]:
-    """Make (or make anew) the students' folder; return what must not be in it, line by line.
+    """Make or remake the students' folder, and return what must not be in it, line by line.
 
-    `after` is the number of the last assignment whose answers the package may hold: "07" (default: none).
+    `after` is the number of the last assignment whose answers the package may contain, such as "07"
+    (default: none).
     """
     if after is not None and after not in (known := [name[:2] for name in assignments(root)]):
-        raise CourseError(f"--after {after!r} is no assignment's number; there are {', '.join(known)}")
+        raise CourseError(
+            f"--after {after!r} is not the number of an assignment; known are {', '.join(known)}"
+        )
     target = Path(target or root / "student").absolute()
     if target.exists() and not (target / "README.md").is_file():
         raise CourseError(
@@ -79,7 +82,7 @@ def make(root: Path, target: Path | str | None = None, after: str | None = None)
         )
     missing = [name for name in assignments(root) if not list((root / "exercises" / name).glob("*.ipynb"))]
     if missing:
-        raise CourseError(f"not released yet: {', '.join(missing)}; run `make exercises` first")
+        raise CourseError(f"not released yet: {', '.join(missing)}. Run `make exercises` first")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".student-", dir=target.parent) as scratch:
         new = Path(scratch) / "new"
@@ -131,11 +134,11 @@ def changed(folder: Path) -> list[str]:
 
 
 def leaks(root: Path, folder: Path, after: str | None = None) -> list[str]:
-    """What of solutions, hidden tests or mutants is in `folder`.
+    """Return what of solutions, hidden tests or mutants is in `folder`.
 
-    The exercises are searched for secret lines, and so are training and network of the package, for the
-    assignments that come later than `after`. Lectures teach the same things; there nbgrader's marks are what
-    would give us away.
+    The exercises, and training and network of the package, are searched for secret lines of assignments
+    that come later than `after`. Lectures teach the same things; there nbgrader's delimiters would be the
+    leak.
     """
     found = []
     for name in assignments(root):

@@ -1,13 +1,13 @@
 """Assignments are written as text (jupytext percent) and become notebooks with nbgrader's metadata.
 
-A cell's role stands in its header, with a slug that names it for ever:
+A cell's role is in its header, with a permanent slug:
 
     # %% solution="im2col"                 students fill the hole between BEGIN SOLUTION and END SOLUTION
     # %% check="im2col-by-hand" points=2   graded, read-only
     # %% given="setup"                     read-only, not graded
     # %% [markdown] explain="cost" points=2   a written answer, which a person grades in Formgrader
 
-What a written answer is graded by (a rubric, sample answers) stands between BEGIN SOLUTION and END SOLUTION.
+Grading notes for a written answer (a rubric, sample answers) are between BEGIN SOLUTION and END SOLUTION.
 
 Everything else in a header (tags, even nbgrader's own metadata written out) goes through as it is. Cell ids
 are the slugs, or a hash of the cell's text, so generating twice gives the same bytes.
@@ -46,7 +46,7 @@ def notebook(text_file: Path | str) -> NotebookNode:
         if seen[cell["id"]] > 1:
             if name:
                 raise CourseError(
-                    f"{text_file}: two cells are called {name!r}; a check's marks are kept by its name"
+                    f"{text_file}: two cells are called {name!r}, but a check's points are stored by its name"
                 )
             cell["id"] += f"-{seen[cell['id']]}"
         cells.append(cell)
@@ -68,17 +68,17 @@ def role(metadata: dict[str, Any], cell_type: str, text_file: Path | str) -> dic
             )
         return metadata
     if len(roles) > 1:
-        raise CourseError(f"{text_file}: one cell is {' and '.join(roles)}; it can have one role only")
+        raise CourseError(f"{text_file}: one cell is {' and '.join(roles)}, but it can have only one role")
     [kind] = roles
     name, points = metadata.pop(kind), metadata.pop("points", None)
     if (kind in GRADED) != (points is not None):
         raise CourseError(
-            f'{text_file}: cell {name!r}: points belong to check="…" and explain="…" cells, and to each'
+            f'{text_file}: cell {name!r}: check="…" and explain="…" cells need points, and only these'
         )
     if (kind == "explain") != (cell_type == "markdown"):
         raise CourseError(
-            f"{text_file}: cell {name!r} is {kind}, in a {cell_type} cell; explain belongs to "
-            "[markdown] cells, and they have no other role"
+            f"{text_file}: cell {name!r} is {kind}, in a {cell_type} cell, but explain belongs to "
+            "[markdown] cells, which have no other role"
         )
     grade, solution = kind in GRADED, kind in ("solution", "explain")
     flags = {
@@ -93,7 +93,8 @@ def role(metadata: dict[str, Any], cell_type: str, text_file: Path | str) -> dic
 
 
 def write_notebook(text_file: Path | str, target: Path | str | None = None) -> Path:
-    """Write the notebook beside its twin (or to `target`) unless it is there already; return its path."""
+    """Write the notebook next to its paired script (or to `target`) unless it is up to date, and return
+    its path."""
     import nbformat
 
     target = Path(target or Path(text_file).with_suffix(".ipynb"))

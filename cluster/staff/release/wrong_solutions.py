@@ -1,4 +1,4 @@
-"""Wrong solutions (mutants) of an assignment, alternative ones, which are right, and forged submissions.
+"""Mutants of an assignment (incorrect solutions), valid alternatives, and forged submissions.
 
 Each assignment has one file of each kind, which an instructor writes and reads from top to bottom. An entry
 is a table with the name of the submission:
@@ -23,9 +23,9 @@ is a table with the name of the submission:
     fair = 2                                        the points that it deserves, 0 if not given
 
 Other cells keep the solution. Each old text of a patch occurs exactly once in the solution of the cell;
-otherwise the file is refused, because the solution has changed. A text of several lines is dedented, and its
-lines after the first are indented as the line on which the old text begins. A line of which nothing is left
-is deleted.
+otherwise the file is refused, because the solution has changed. A text of several lines is dedented, and
+its further lines are indented like the line on which the old text begins. A line that becomes empty is
+deleted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WRONG, ALTERNATIVE, FORGERIES = "wrong_solutions", "alternative_solutions", "for
 
 
 class MutantError(Exception):
-    """A file of wrong solutions with an error: the message names the file, the value and what is allowed."""
+    """An error in a file of mutants; the message contains the file, the value and what is allowed."""
 
 
 @dataclass
@@ -71,17 +71,17 @@ class Forgery:
 
 
 def load_all(root: Path, assignment: str, notebook: NotebookNode) -> list[Mutant]:
-    """All wrong solutions of an assignment, sorted by name; examined against its notebook of solutions/."""
+    """Load all mutants of an assignment, sorted by name and validated against its notebook of solutions/."""
     found, known = [], set(points(notebook))
     for where, name, entry in _read(
         root, WRONG, assignment, {"misconception", "fails", "cells"}, {"may_fail"}
     ):
         if not entry["fails"]:
-            raise MutantError(f"{where}: fails is empty; name the checks that it fails")
+            raise MutantError(f"{where}: fails is empty; it must name the checks that it fails")
         fails, may_fail = set(entry["fails"]), set(entry.get("may_fail", ()))
         for what, given in (("fails", fails), ("may_fail", may_fail)):
             if unknown := sorted(given - known):
-                raise MutantError(f"{where}: {what} names {unknown}; the notebook has {sorted(known)}")
+                raise MutantError(f"{where}: {what} names {unknown}, but the notebook has {sorted(known)}")
         texts = _texts(where, entry["cells"], notebook)
         found.append(Mutant(name, entry["misconception"], fails, texts, may_fail))
     return found
@@ -107,7 +107,8 @@ def file_of(root: Path, kind: str, assignment: str) -> Path:
 def _read(
     root: Path, kind: str, assignment: str, needed: Set[str], optional: Set[str] = frozenset()
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """The entries of a file, sorted by name: (place for messages, name, entry); none if there is no file."""
+    """Read the entries of a file, sorted by name: (place for messages, name, entry); none if there is no
+    file."""
     path = file_of(root, kind, assignment)
     if not path.exists():
         return []
@@ -119,7 +120,7 @@ def _read(
         if not name.isidentifier() or not isinstance(entry, dict):
             raise MutantError(f"{path}: {name!r} is not the name of an entry, such as [padding_on_one_side]")
         if set(entry) - optional != needed:
-            raise MutantError(f"{path}: {name} has {sorted(entry)}; an entry has {sorted(needed)}")
+            raise MutantError(f"{path}: {name} has {sorted(entry)}, but an entry has {sorted(needed)}")
     return [(f"{path}: {name}", name, entry) for name, entry in sorted(entries.items())]
 
 
@@ -128,9 +129,9 @@ def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode
     solutions = cells_of(notebook, "solution")
     allowed = set(solutions) - written(notebook)
     if not cells:
-        raise MutantError(f"{where}: cells is empty; name a solution cell: {sorted(allowed)}")
+        raise MutantError(f"{where}: cells is empty; it must name solution cells among {sorted(allowed)}")
     if unknown := sorted(set(cells) - allowed):
-        raise MutantError(f"{where}: cells names {unknown}; the notebook has {sorted(allowed)}")
+        raise MutantError(f"{where}: cells names {unknown}, but the notebook has {sorted(allowed)}")
     texts = {}
     for cell, change in cells.items():
         if isinstance(change, list):
@@ -142,13 +143,13 @@ def _texts(where: str, cells: dict[str, str | list[str]], notebook: NotebookNode
 def patched(text: str, patch: Sequence[str], where: str) -> str:
     """`text` with each old text of [old, new, old, new, …] replaced; MutantError unless each occurs once."""
     if not patch or len(patch) % 2:
-        raise MutantError(f"{where} has {len(patch)} texts; a patch has pairs: old text, new text, …")
+        raise MutantError(f"{where} has {len(patch)} texts, but a patch has pairs: old text, new text, …")
     spans = []
     for old, new in zip(patch[::2], patch[1::2], strict=True):
         if len(places := _occurrences(text, _block(old))) != 1:
             raise MutantError(
-                f"{where}: the solution has moved: {old!r} occurs {len(places)} times in it, not once. "
-                "Write the patch again for the solution as it is now."
+                f"{where}: the solution has changed: {old!r} occurs {len(places)} times in it, not once. "
+                "Rewrite the patch for the current solution."
             )
         start, end = places[0]
         new = _hanging(_block(new), _indent(text, start))
@@ -159,7 +160,7 @@ def patched(text: str, patch: Sequence[str], where: str) -> str:
         spans.append((start, end, new))
     spans.sort()
     if any(before[1] > after[0] for before, after in itertools.pairwise(spans)):
-        raise MutantError(f"{where}: two patches overlap; write them as one")
+        raise MutantError(f"{where}: two patches overlap; combine them")
     for start, end, new in reversed(spans):
         text = text[:start] + new + text[end:]
     return text.strip("\n")
@@ -181,7 +182,7 @@ def _hanging(block: str, indent: str) -> str:
 
 
 def _occurrences(text: str, block: str) -> list[tuple[int, int]]:
-    """Start and end of each place where the block stands in the text, with its lines indented as there."""
+    """Yield start and end of each occurrence of the block in the text, with its lines indented as there."""
     first, found = block.partition("\n")[0], []
     place = text.find(first) if first else -1
     while place >= 0:
@@ -210,12 +211,13 @@ def points(notebook: NotebookNode) -> dict[str, float]:
 
 
 def written(notebook: NotebookNode) -> set[str]:
-    """The slugs of the answers in words, which a person grades."""
+    """Return the slugs of the written answers, which are graded manually."""
     return set(cells_of(notebook, "grade")) - set(points(notebook))
 
 
 def fill(release: NotebookNode, source: NotebookNode, replace: dict[str, str] | None = None) -> NotebookNode:
-    """The release with its holes filled: as in the `source` notebook, unless `replace` says otherwise."""
+    """Return the release with its blanks filled as in the `source` notebook, unless `replace` has other
+    text."""
     answers = cells_of(source, "solution")
     for name, cell in cells_of(release, "solution").items():
         cell.source = refill(answers[name].source, (replace or {}).get(name))
@@ -223,7 +225,7 @@ def fill(release: NotebookNode, source: NotebookNode, replace: dict[str, str] | 
 
 
 def refill(source: str, text: str | None = None) -> str:
-    """A solution cell without its marks; with `text`, that stands where the solution stood."""
+    """Return a solution cell without its delimiters; `text` replaces the solution, if given."""
     lines, inside = [], False
     for line in source.splitlines():
         if "BEGIN SOLUTION" in line:
@@ -239,7 +241,7 @@ def refill(source: str, text: str | None = None) -> str:
 
 
 def solution_of(source: str) -> str:
-    """The text between the marks of a solution cell, dedented."""
+    """Return the text between the delimiters of a solution cell, dedented."""
     lines = source.splitlines()
     [start] = [i for i, line in enumerate(lines) if "BEGIN SOLUTION" in line]
     [end] = [i for i, line in enumerate(lines) if "END SOLUTION" in line]
