@@ -173,7 +173,7 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
         "students": students, "assignment": name, "right scores": students - len(wrong),
         "verdicts before the head was killed": len(before), "of these graded again": len(again),
         "processes killed with the node": killed, "seconds": round(took, 1),
-        "taken up": "taking up the array" in output, "machine": provenance.machine(),
+        "taken up": "following the array" in output, "machine": provenance.machine(),
         "versions": provenance.versions(),
         "date": time.strftime("%Y-%m-%d"), "command": f"make drill STUDENTS={STUDENTS}",
     }  # fmt: skip

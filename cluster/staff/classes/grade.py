@@ -162,7 +162,7 @@ class Head:
                 self.live.append(Dispatch(folder, plan, self.backend))
                 for attempt, part in zip(plan["attempts"], plan["parts"], strict=True):
                     self.tries |= Counter({tuple(item): attempt for item in part})  # the most of any array
-                say(f"  taking up the array {plan['job']} of an earlier run")
+                say(f"  following the array {plan['job']} of an earlier run")
             elif plan:
                 Dispatch(folder, plan, Local(1)).close(self.on_disk)
             else:
