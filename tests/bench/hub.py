@@ -278,7 +278,7 @@ def checks(options: argparse.Namespace) -> Found:
                 seconds = list(pool.map(lambda person, ready=ready: _checks(person, ready), some))
             took.setdefault(n if took else 0, []).extend(seconds)
     for n, seconds in took.items():
-        side = f"{n} at one moment" if n else "the first, which starts the engine"
+        side = f"{n} at one moment" if n else "the first, which starts the autograder"
         found.rows.append(Row(f"official check of {CHECKED[:2]}, until its page", side, "s", seconds))
     last = max(took[max(AT_ONCE)])
     found.aims.append(

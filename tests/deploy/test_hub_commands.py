@@ -174,12 +174,12 @@ def test_the_check_needs_no_package(place, course):
     code, text = checked(*state, "--roster", listed, "--settings", place / "wrong.toml")
     assert code == 1 and "Did you mean port" in text
     code, text = checked(*state, "--settings", place / "right.toml")
-    assert code == 1 and ("Who takes part" in text or os.getuid())
+    assert code == 1 and ("No roster is given" in text or os.getuid())
     code, text = checked(*state, "--roster", people(place, "R,root,student,"))
     assert code == 1 and "line 2: user = 'root'" in text
     good = ["--course", course, "--roster", people(place, "Ada,ada-who-is-not,student,")]
     code, text = checked(*good, "--state", "/tmp/hub")
-    assert code == 1 and "lies under /tmp" in text
+    assert code == 1 and "is in /tmp" in text
     assert checked(*good, *state, "--settings", place / "right.toml") == (0, "")
     assert not (place / "hub").exists() and not Path("/tmp/hub").exists()
 
@@ -197,7 +197,7 @@ def test_make_looks_before_it_builds(place):
             ],
             "port = 80: a whole number",
         ),
-        ([], "Who takes part?"),
+        ([], "No roster is given."),
     ]:
         argv = ["make", "hub", f"VENV={place}/venv", f"STATE={place}/hub", *words]
         result = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=60)

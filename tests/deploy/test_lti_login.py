@@ -90,7 +90,7 @@ def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
     """Another account with the same address, the same account as somebody else: refused until forgotten?"""
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
-    assert "comes the account by which ada came" in refused(log_in, claims("ben"))
+    assert "logs in with the account of ada" in refused(log_in, claims("ben"))
     with pytest.raises(HubError, match="'ben': has not come by LTI; come have ada"):
         lti.forget(tmp_path, "ben")
     lti.forget(tmp_path, "ada")
@@ -164,7 +164,7 @@ GOOD = {
     [
         ("moodle", r"lti = 'moodle': a table"),
         ({}, r"\[lti\] lacks issuer, client_id, authorize_url, jwks_url, deployments"),
-        (GOOD | {"secret": "x"}, r"\[lti\] knows no secret; it has: issuer, "),
+        (GOOD | {"secret": "x"}, r"\[lti\] has unknown keys: secret. Known are: issuer, "),
         (
             GOOD | {"issuer": "http://lms.example.org"},
             "lti.issuer = 'http://lms.example.org': a URL that begins",

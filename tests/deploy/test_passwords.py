@@ -111,7 +111,7 @@ def test_an_instructor_gives_a_student_a_new_password(hub):
     log = (folder / "log").read_text()
     assert "ines gave nobody a new password" in log and password not in log
     (folder / "fails").touch()
-    assert "The old one holds" in ask(ines, url, user="nobody").text
+    assert "The old one is still valid" in ask(ines, url, user="nobody").text
 
 
 def test_nobody_else_gives_passwords(hub):

@@ -18,7 +18,7 @@ NAMED = "sudo make hub ROSTER=people.csv, or start --roster people.csv."
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 1 for trouble, or what `status` says."""
+    """Run one command and return the exit status: 0, 1 for an error, or the one of `status`."""
     args = _parser().parse_args(argv)
     try:
         state = (args.state or default_state()).absolute()
@@ -50,7 +50,7 @@ def _start(args: argparse.Namespace, state: Path) -> int:
         chosen = hub_settings.from_values(hub_settings.as_values(chosen) | {"slurm": "machine"})
     people, course = (args.roster or state / states.ROSTER).absolute(), (args.course or CHECKOUT).absolute()
     if args.roster is None and os.getuid() == 0 and not people.exists():
-        raise HubError(f"Who takes part? Name a roster: {NAMED} It looks like this:\n{roster.EXAMPLE}")
+        raise HubError(f"No roster is given. Use {NAMED} It looks like this:\n{roster.EXAMPLE}")
     if args.check:
         preflight.check(chosen, state, course, people)
         return 0
@@ -185,28 +185,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m cluster.staff.hub", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, words in {
-        "start": "start what does not run yet, mend what is broken, apply the roster",
+        "start": "start what is not running, repair what is broken, apply the roster",
         "stop": "end exactly what start started, servers of students too; all files are kept",
         "status": "say what runs and what is dead (exit status 0 well, 1 something died, 3 stopped)",
         "roster": "make a roster of an export of Moodle, Canvas or Blackboard",
         "sync": "apply a roster: Unix users, hub, gradebook, Slurm accounts",
-        "lti": "say what a learning platform has to be told for LTI 1.3, who came and who was refused",
-        "backup": "write gradebook, submissions, marks, feedback, exchange and roster into one file",
-        "restore": "put gradebook, submissions and marks of such a file in the place of what is there",
+        "lti": "show the settings that a learning platform needs for LTI 1.3, who came and who was refused",
+        "backup": "write gradebook, submissions, scores, feedback, exchange and roster into one file",
+        "restore": "replace gradebook, submissions and scores by those in such a file",
         "own": "place the course for a JupyterHub that you run yourself (OWN_HUB.md)",
-        "units": "print units of systemd: start at boot, mend every five minutes, back up every night",
+        "units": "print units of systemd: start at boot, repair every five minutes, back up every night",
     }.items():
         command = commands.add_parser(name, help=words, description=words)
         command.add_argument("--state", type=Path, help=f"state folder (default {default_state()})")
         if name == "start":
-            text = "the people, as CSV (name, user, role, extension, platform); default: the last"
+            text = "the people, as CSV (name, user, role, extension, platform); by default the last ones"
             command.add_argument("--roster", type=Path, metavar="FILE", help=text)
-            text = "a TOML file (its keys: hub_settings.py); default: what was last started"
+            text = "a TOML file (its keys: hub_settings.py); by default the last settings"
             command.add_argument("--settings", type=Path, metavar="FILE", help=text)
             text = "the course's repository (default: the one of this command)"
             command.add_argument("--course", type=Path, metavar="FOLDER", help=text)
             command.add_argument(
-                "--slurm", action="store_true", help="with the one-machine Slurm (slurm = 'machine')"
+                "--slurm", action="store_true", help="with the single-host Slurm (slurm = 'machine')"
             )
             text = "only look at roster, settings, folders and ports: say what is wrong, start nothing"
             command.add_argument("--check", action="store_true", help=text)
@@ -238,7 +238,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "sync":
             command.add_argument("roster", type=Path, metavar="ROSTER", help="the CSV file")
         if name == "backup":
-            text = "minutes to wait for the end of a `grade run` at work (default: %(default)s)"
+            text = "minutes to wait for the end of a running `grade run` (default: %(default)s)"
             command.add_argument("--wait", type=int, default=0, metavar="N", help=text)
         if name == "lti":
             text = "the hub's address as browsers know it, such as https://hub.example.org"

@@ -14,12 +14,12 @@ from .hub_settings import HubError, Settings
 from .roster import Person
 
 STOPPING = 180.0  # seconds: the hub takes 20 on a machine at rest where a server heeds no signal
-PAGE = 200  # users in one answer: the hub lists no more, whatever is asked for
+PAGE = 200  # users in one answer; the hub's maximum
 PAGED = "application/jupyterhub-pagination+json"
 
 
 class Api:
-    """Calls to a hub that runs. `token` is that of its service `sync`."""
+    """Calls to a running hub. `token` is the token of its service `sync`."""
 
     def __init__(self, settings: Settings, token: str):
         self.base, self.token = f"{settings.hub}/hub/api", token
@@ -95,7 +95,7 @@ class Api:
         return changes
 
     def routes(self) -> None:
-        """Have the hub tell a proxy that was started anew where each server listens."""
+        """Tell a restarted proxy where each server listens, through the hub."""
         self("POST", "/proxy")
 
     def end(self, user: str) -> None:

@@ -1,7 +1,7 @@
-"""One file with the gradebook, all that was handed in, graded and given back; and the way back from it.
+"""Backup into one file with the gradebook, submissions, grades and feedback, and restoring it.
 
-Collecting trusts the time at which the file system last saw a submission change; no backup can put that back.
-So `backup` collects first: what was handed in then has its true time, in the grader's folder.
+Collecting trusts the time of the last change according to the file system, which no backup can restore. So
+`backup` collects first, which stores the true time of each submission in the grader's folder.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from .roster import read_people
 
 FORMAT = 1
 BOOK = "gradebook.db"
-OURS = ("outbound", "feedback")  # of the exchange: what the grader put there
+OURS = ("outbound", "feedback")  # the grader's parts of the exchange
 
 
 def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, wait: float = 0) -> None:
     """Write `file` (.tar.gz, for root alone). The hub may run, and people may work, meanwhile.
 
-    A `grade run` at work is waited for, `wait` minutes; then it is refused (HubError). None begins meanwhile.
+    Wait up to `wait` minutes for a running `grade run`, else raise HubError. No other run starts in the
+    meantime.
     """
     private, exchange = daemons.course_root(settings) / ".grading", state / "exchange" / COURSE
     if not file.parent.is_dir():
-        raise HubError(f"{file.parent} is no folder: make it first, for root alone (mkdir -m 700).")
+        raise HubError(f"{file.parent} is not a folder. Create it first, for root only (mkdir -m 700).")
     if file.exists():
         raise HubError(f"{file} is there already, perhaps the only good one: name another. Nothing was done.")
     with contextlib.ExitStack() as last:
@@ -55,7 +56,7 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
                 "No backup was written."
             )
         course_files.remove_cut_off(exchange / "inbound")
-        with step("collecting what was handed in", say) as note:
+        with step("collecting submissions", say) as note:
             note("; ".join(_collect(state, settings, exchange)))
         with step(str(file), say):
             about = {"format": FORMAT, "time": time.time(), "inbound": _inbound(exchange / "inbound")}
@@ -76,10 +77,10 @@ def write_backup(state: Path, settings: Settings, file: Path, say: Say = print, 
 
 
 def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print) -> None:
-    """Put what `file` holds in the place of gradebook, submissions, marks and feedback.
+    """Replace gradebook, submissions, scores and feedback by the contents of `file`.
 
-    What was there is kept beside, as .grading.before-TIME; what students have handed in since stays in the
-    exchange, to be collected.
+    The previous files are kept as .grading.before-TIME. Later submissions stay in the exchange, to be
+    collected.
     """
     with states.locked(state, say):
         with _opened(file) as tar:
@@ -93,7 +94,7 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
         root, exchange = daemons.course_root(settings), state / "exchange" / COURSE
         before = root / time.strftime(".grading.before-%Y-%m-%dT%H%M%S")
         try:
-            with step("submissions, marks and feedback", say), open(file, "rb") as f:
+            with step("submissions, scores and feedback", say), open(file, "rb") as f:
                 users.acting(settings.grader, lambda: _replace(f, root, exchange, about, book, before))
             if about["book"] != BOOK:
                 if settings.database == "sqlite":
@@ -110,9 +111,10 @@ def restore_backup(state: Path, settings: Settings, file: Path, say: Say = print
 
 
 def gradebook_loss(state: Path, settings: Settings) -> str:
-    """What the gradebook has lost, as a sentence: itself, students of the roster, what was graded; or ''.
+    """Describe what the gradebook has lost: itself, students of the roster, or graded submissions; '' if
+    nothing.
 
-    A gradebook that the settings name by a URL is not looked at.
+    A gradebook that the settings name by a URL is not checked.
     """
     if settings.database != "sqlite" or not users.unix_user(settings.grader):
         return ""
@@ -124,12 +126,13 @@ def gradebook_loss(state: Path, settings: Settings) -> str:
     if students < wanted:
         return f"The gradebook {private / BOOK} has {students} students, the roster {wanted}."
     if folders and not graded:
-        return f"The gradebook {private / BOOK} has no submission, and {folders} lie graded beside it."
+        return f"The gradebook {private / BOOK} has no submission, although {folders} are graded next to it."
     return ""
 
 
 def _counts(private: Path) -> tuple[int | None, int, int]:
-    """(its students, None where it cannot be read; its submissions; folders of graded work beside it)."""
+    """Return (its students, or None if it is unreadable; its submissions; folders of graded submissions
+    next to it)."""
     folders = len(list((private / "autograded").glob("*/*")))
     try:
         with contextlib.closing(
@@ -155,8 +158,8 @@ def _no_grading(runs: Path, wait: float, say: Say, stack: contextlib.ExitStack) 
             words = f"{path.parent.name} is being graded (process {os.pread(lock, 20, 0).decode() or '?'})"
             if time.monotonic() >= until:
                 raise HubError(
-                    f"{words}: a backup holds no half of it. Try again when it has ended, or let the backup "
-                    f"wait so many minutes: --wait 240. No backup was written."
+                    f"{words}, and a backup must not contain half of it. Try again when it has ended, or "
+                    "let the backup wait for some minutes, such as --wait 240. No backup was written."
                 )
             if not told:
                 say(f"  {words}: waiting for its end, at most {wait:g} minutes")
@@ -173,7 +176,7 @@ def _held(lock: int) -> bool:
 
 
 def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
-    """Collect every released assignment, by the course's own rules; what was said."""
+    """Collect every released assignment, by the course's own rules, and return the messages."""
     lines = []
     for name in sorted(os.listdir(exchange / "outbound")):
         done = sync.grader(state, settings, ["-m", "cluster", "grade", "collect", name])
@@ -182,7 +185,7 @@ def _collect(state: Path, settings: Settings, exchange: Path) -> list[str]:
 
 
 def _inbound(folder: Path) -> dict[str, dict]:
-    """Owner and time of each submission that lies in the exchange: what an archive of it cannot hold."""
+    """Return owner and time of each submission in the exchange, which an archive of it cannot contain."""
     found = {}
     for entry in os.scandir(folder):
         with contextlib.suppress(OSError):
@@ -192,7 +195,8 @@ def _inbound(folder: Path) -> dict[str, dict]:
 
 
 def _book(state: Path, settings: Settings, private: Path) -> tuple[str, bytes]:
-    """(name in the archive, bytes) of the gradebook as it is at one moment, also while somebody writes."""
+    """Return (name in the archive, bytes) of a consistent snapshot of the gradebook, even while it is
+    being written."""
     if settings.database != "sqlite":
         return "gradebook.sql", postgres.dump(settings, state, "gradebook")
     copy = private / ".gradebook.copy"
@@ -218,10 +222,10 @@ def _kept(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
-    """Add what can be collected of the folders that students handed in; what is left out and why, in words.
+    """Add the collectable folders submitted by students, and return what is left out and why.
 
-    Students can change these folders meanwhile: no link of theirs is followed, no pipe is waited for, and of
-    a file is read what it held when it was opened.
+    Students can change these folders meanwhile: links are not followed, pipes are not waited for, and each
+    file is read as it was when it was opened.
     """
     left_out = []
     tar.add(inbox, name, recursive=False)
@@ -252,7 +256,7 @@ def _inbox(tar: tarfile.TarFile, inbox: Path, name: str) -> list[str]:
 
 
 def _cannot_be_collected(folder: Path) -> bool:
-    """Whether it is over the limits of `collect`; a hole counts as what it stands for."""
+    """Return whether it exceeds the limits of `collect`; holes in sparse files count in full."""
     found = itertools.islice(_regular(folder), work_files.MOST + 1)
     sizes = [os.fstat(file.fileno()).st_size for _, file in found]
     return len(sizes) > work_files.MOST or sum(sizes) > work_files.LARGEST
@@ -280,7 +284,7 @@ def _opened(file: Path) -> tarfile.TarFile:
     try:
         return tarfile.open(file, "r:gz")
     except (OSError, tarfile.TarError) as e:
-        raise HubError(f"{file} is no backup that can be read: {e}.") from None
+        raise HubError(f"{file} is not a readable backup: {e}.") from None
 
 
 def _member(tar: tarfile.TarFile, name: str) -> IO[bytes]:
@@ -298,7 +302,7 @@ def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:
         about["book"] = next(n for n in (BOOK, "gradebook.sql") if n in names)
     except (KeyError, StopIteration, EOFError, OSError, ValueError, tarfile.TarError) as e:
         raise HubError(
-            f"{file} is no whole backup of this hub: {e or 'it is cut off'}. Nothing was changed."
+            f"{file} is not a complete backup of this hub: {e or 'it is truncated'}. Nothing was changed."
         ) from None
     if about["format"] != FORMAT:
         raise HubError(
@@ -308,7 +312,7 @@ def _about(tar: tarfile.TarFile, file: Path) -> dict[str, Any]:
 
 
 def _replace(f: BinaryIO, root: Path, exchange: Path, about: dict, book: bytes, before: Path) -> None:
-    """As the grader: unpack beside, then rename; what is there is kept as `before`."""
+    """Unpack next to the folder as the grader, then rename; the existing one is kept as `before`."""
     new = root / ".grading.restored"
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)

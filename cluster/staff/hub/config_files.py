@@ -1,4 +1,4 @@
-"""What is generated: the hub's configuration, and what Jupyter and nbgrader are told by role. Pure text."""
+"""Generated configuration: the hub's, and Jupyter's and nbgrader's by role. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LAB = {"assignment_list": "assignment-list", "validate_assignment": "validate-as
 LAB |= {"course_list": "course-list", "formgrader": "formgrader", "create_assignment": "create-assignment"}
 # No login shell in terminals: /etc/profile would take the course's Python from PATH again.
 SHELL = {"shell_command": ["/bin/bash"]}
-LAB_SETTINGS = {  # what JupyterLab is told by default; each user can set it otherwise for themselves
+LAB_SETTINGS = {  # JupyterLab's defaults, which users can change for themselves
     # A course's machine may reach no other host, and its users install nothing.
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
     "@jupyterlab/apputils-extension:themes": {"adaptive-theme": True},  # light or dark as the system
 }
 LAB_OFF = (
     "@jupyterlab/extensionmanager-extension",
-    # Language servers: none is installed, and each log-in would ask for their status in vain.
+    # Language servers: none is installed, and each login would query them in vain.
     "@jupyterlab/lsp-extension",
     "@jupyterlab/notebook-extension:language-server",
     "@jupyterlab/fileeditor-extension:language-server",
@@ -56,7 +56,7 @@ def files(settings: Settings, state: Path, python: Path) -> dict[str, str]:
 
 
 def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, str]:
-    """Which parts of nbgrader run in the servers of a role, and which the pages of JupyterLab show."""
+    """Return which parts of nbgrader run in the servers of a role, and which ones JupyterLab shows."""
     shown = {*names, "create_assignment"} if role == "grader" else set(names)
     shown -= {"validate_assignment"}  # the course has a button of that name itself
     on = {"jupyterlab": True, "jupyter_server_terminals": True, "jupyterlab_jupytext": True}
@@ -80,7 +80,8 @@ def jupyter(role: str, names: tuple[str, ...], settings: Settings) -> dict[str, 
 
 
 def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
-    """What the course's own pages are told: the grader's server has the class page, others the start page."""
+    """Return the configuration of the course's own pages: the grader's server has the class page, others
+    the start page."""
     if role == "grader":
         account = "" if settings.slurm == "none" else settings.account
         own = {"account": account, "people": f"{state}/people", "progress": settings.progress}
@@ -99,7 +100,8 @@ def pages(role: str, settings: Settings, state: Path) -> dict[str, dict]:
 
 
 def site(settings: Settings, state: Path, gradebook: str | None) -> str:
-    """nbgrader_site.py of the grader's course: the exchange, and the gradebook where it is no file."""
+    """Return nbgrader_site.py of the grader's course: the exchange, and the gradebook unless it is a
+    file."""
     lines = ["c = get_config()  # noqa: F821", f'c.Exchange.root = "{state}/exchange"']
     lines += [f'c.Notices.folder = "{state}/people"']
     lines += [f"c.CourseDirectory.db_url = {gradebook!r}"] if gradebook else []
@@ -108,7 +110,8 @@ def site(settings: Settings, state: Path, gradebook: str | None) -> str:
 
 
 def environment(settings: Settings, state: Path, python: Path) -> dict[str, str]:
-    """What every server of this hub is given; CLUSTER_HUB marks its processes, so that `stop` finds them."""
+    """Return the environment of every server of this hub; CLUSTER_HUB identifies its processes for
+    `stop`."""
     own = {"SLURM_CONF": f"{state.parent}/slurm/slurm.conf"} if settings.slurm == "machine" else {}
     return own | {
         "PATH": f"{python.parent}:/usr/local/bin:/usr/bin:/bin",
@@ -168,7 +171,7 @@ c = get_config()  # noqa: F821
 state = Path("{state}")
 secrets = json.loads((state / "hub/secrets.json").read_text())
 
-# The proxy is a process of its own: open pages and running kernels outlive a restart of the hub.
+# The proxy is a separate process, so open pages and running kernels survive a restart of the hub.
 c.JupyterHub.bind_url = "{settings.public}"
 c.JupyterHub.hub_bind_url = "{settings.hub}"
 c.ConfigurableHTTPProxy.should_start = False
@@ -182,9 +185,9 @@ c.JupyterHub.last_activity_interval = {news}
 c.JupyterHub.active_server_limit = {settings.servers}
 c.JupyterHub.concurrent_spawn_limit = 0  # a whole class may start at one time
 
-# Who may log in: the users that `sync` has put into the hub from the roster.
+# The users that `sync` has added to the hub from the roster may log in.
 {authenticator}c.Authenticator.allow_existing_users = True
-c.Authenticator.allow_all = False  # which some authenticators would have otherwise
+c.Authenticator.allow_all = False  # the default of some authenticators
 c.Authenticator.admin_users = set()
 
 c.Spawner.start_timeout = c.Spawner.http_timeout = 180
@@ -196,7 +199,7 @@ c.Spawner.default_url = "/lab"
 
 
 def instructors(user):
-    """Their names, which the log-in page shows, whoever looks; `sync` writes them."""
+    """Return the names shown publicly on the login page; `sync` writes them."""
     try:
         return json.loads((state / "etc/instructors.json").read_text())
     except FileNotFoundError:
@@ -210,7 +213,7 @@ c.JupyterHub.template_vars = {{
 {passwords}
 
 def role(spawner):
-    """The extensions of nbgrader that fit the role."""
+    """Select nbgrader's extensions by role."""
     teaches = any(group.name in {teaching} for group in spawner.user.groups)
     path = state / "etc" / ("instructor" if teaches else "student")
     spawner.environment = spawner.environment | {{"JUPYTER_CONFIG_PATH": str(path)}}
@@ -283,7 +286,7 @@ CHECKING = """
     {{"name": "check", "groups": {groups},
       "scopes": ["access:services!service=check"]}},"""
 FOLDER = """\
-    # A server of another hub, of the same user, has its own folder, list of hand-ins, and open tabs.
+    # A server of the same user in another hub has its own folder, list of submissions, and open tabs.
     spawner.notebook_dir = "~/{folder}"
     own = os.path.expanduser(f"~{{spawner.user.name}}/{folder}/.jupyter")
     spawner.environment |= {{"JUPYTER_DATA_DIR": own, "JUPYTERLAB_WORKSPACES_DIR": f"{{own}}/workspaces"}}
@@ -306,11 +309,11 @@ c.Spawner.poll_interval = 5  # seconds until the hub knows of a server that was 
 import sys
 
 sys.path.insert(0, "{state}/etc")
-import slurm_spawner  # and batchspawner, with the page that a job calls to say where its server listens
+import slurm_spawner  # and batchspawner, with the page that a job calls to report its server's address
 
 c.JupyterHub.spawner_class = slurm_spawner.QueuedSpawner
 c.Spawner.ip = {ip!r}
-c.Spawner.start_timeout = 86400  # seconds in the queue, too; of the rest QueuedSpawner.starts_within
+c.Spawner.start_timeout = 86400  # seconds, including the queue; see QueuedSpawner.starts_within for the rest
 c.BatchSpawnerBase.exec_prefix = "/usr/sbin/runuser -u {{username}} --"
 c.BatchSpawnerBase.req_account = "{account}"
 c.BatchSpawnerBase.req_memory = "2G"
@@ -321,17 +324,17 @@ c.BatchSpawnerBase.req_partition = "long"
 }
 
 HERE = """\
-# The nodes of the one-machine Slurm are names that this machine does not know.
+# The single-host Slurm's node names are unknown to this machine.
 c.BatchSpawnerRegexStates.state_exechost_exp = "127.0.0.1"
 """
 
 FRAMES = """\
 c = get_config()  # noqa: F821
-# Who is no instructor any more is out after so many seconds, not after the five minutes of the default.
+# Former instructors lose access after this many seconds instead of the default of five minutes.
 c.HubOAuth.cache_max_age = 10
 # Lab shows Formgrader in a frame, which the hub's default forbids.
 c.ServerApp.tornado_settings = {"headers": {"Content-Security-Policy": "frame-ancestors 'self'"}}
-# Formgrader's pages link to the notebooks that were graded, in .grading; this server is their owner's.
+# Formgrader's pages link to graded notebooks in .grading; this server belongs to their owner.
 c.ContentsManager.allow_hidden = True
 """
 
@@ -348,7 +351,7 @@ from nbformat.sign import SQLiteSignatureStore
 
 
 class Kernels(AsyncMappingKernelManager):
-    """A cell that computes is activity, also while it prints nothing: its server is not idle."""
+    """Count a running cell as activity even if it prints nothing, so its server is not idle."""
 
     @property
     def last_kernel_activity(self):
@@ -361,7 +364,7 @@ class Kernels(AsyncMappingKernelManager):
 
 
 class Files(AuthenticatedFileHandler):
-    """Figures of the lectures: ~/course is a link out of the home, which Jupyter would not follow."""
+    """Serve figures of the lectures: ~/course is a link out of the home, which Jupyter would not follow."""
 
     course = os.path.realpath(os.path.join(os.environ["CLUSTER_HUB"], "course"))
 
@@ -373,7 +376,7 @@ class Files(AuthenticatedFileHandler):
 
 
 class Checkpoints(AsyncFileCheckpoints):
-    """Those of read-only notebooks lie at home: Jupyter would take a folder in /tmp, one for all users."""
+    """Keep checkpoints of read-only notebooks at home; Jupyter would use one folder in /tmp for all users."""
 
     def checkpoint_path(self, checkpoint_id, path):
         folder, _, name = path.strip("/").rpartition("/")
@@ -386,7 +389,7 @@ class Checkpoints(AsyncFileCheckpoints):
 
 
 class Signatures(SQLiteSignatureStore):
-    """Opening a notebook writes down when that was: on a full disk it opens all the same, unsigned."""
+    """Opening a notebook records the time. On a full disk it opens all the same, unsigned."""
 
     def check_signature(self, digest, algorithm):
         try:
@@ -407,12 +410,12 @@ c = get_config()  # noqa: F821
 c.ServerApp.kernel_manager_class = Kernels
 c.ContentsManager.files_handler_class = Files
 c.ContentsManager.checkpoints_class = Checkpoints
-c.FileContentsManager.delete_to_trash = False  # what is in it counts against the quota, and nobody sees it
+c.FileContentsManager.delete_to_trash = False  # it is invisible and counts against the quota
 c.NotebookNotary.store_factory = lambda: Signatures(os.path.join(jupyter_data_dir(), "nbsignatures.db"))
 '''
 
 CULLED = """
-# A kernel without a cell to compute is stopped after a while, though its notebook is open in a tab; 0: never.
+# An idle kernel is stopped after this time even if its notebook is open in a tab; 0 for never.
 c.MappingKernelManager.cull_idle_timeout = {seconds}
 c.MappingKernelManager.cull_connected = True
 """

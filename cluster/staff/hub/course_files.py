@@ -1,4 +1,5 @@
-"""Places the course: for students lectures and package, read-only; for the grader the whole course root."""
+"""Placing the course: lectures and package for students, read-only, and the whole course root for the
+grader."""
 
 from __future__ import annotations
 
@@ -41,16 +42,16 @@ NOT_FOR_READING = {
 MANIFEST = ".placed.json"
 SITE = "nbgrader_site.py"
 PASSWORD = "Your password: change it with `passwd` in a terminal (menu *File*, *New*)."
-LINK = "You log in by the course's link on the learning platform, where your marks are, too."
+LINK = "You log in by the course's link on the learning platform, which also shows your scores."
 README = """\
 # From Convolution to Cluster
 
-- `lectures/`: open one and run it, cell by cell. This folder is read-only; to keep what you change, press
+- `lectures/`: open one and run it, cell by cell. This folder is read-only. To keep your changes, press
   *Make my copy* on the start page (menu *Course*).
 - {log_in}
-- Assignments are not here: the start page fetches them into `assignments/`. Above such a notebook are
-  *Validate* (the checks that you can see, as often as you like), *Check* (what your saved work would get,
-  with the hidden checks, a few times an hour) and *Hand in*, which ends with a receipt.
+- The start page fetches assignments into `assignments/`. Their notebooks have the buttons *Validate* (runs
+  the visible tests, as often as you like), *Check* (shows the current points, including hidden tests, a few
+  times per hour) and *Submit*, which ends with a receipt.
 - `cluster/` is the package that notebooks import.
 """
 
@@ -110,20 +111,20 @@ def grader(root: Path, course: Path, settings: Settings, site: str) -> list[str]
 
 
 def free(course: Path, state: Path, user: str) -> None:
-    """Raises HubError where the course of a user who was not made here is that of another hub."""
+    """Raises HubError if the course of a user who was not created here belongs to another hub."""
     site, own = course / SITE, f'"{state}/exchange"'
     if not (course / MANIFEST).exists() or not site.exists() or own in site.read_text():
         return
     found = re.search(r'Exchange\.root = "(.+)/exchange"', site.read_text())
     raise HubError(
-        f"The user {user!r} is used by another hub{f' at {found[1]}' if found else ''}, whose solutions and "
-        f"gradebook lie in {course}. Set grader = '…' in the settings, a name that is free (or, where that "
-        f"hub is gone, move {course} away)."
+        f"The user {user!r} is used by another hub{f' at {found[1]}' if found else ''}, whose solutions "
+        f"and gradebook are in {course}. Set grader = '…' in the settings to an unused name (or, if that "
+        f"hub no longer exists, move {course} away)."
     )
 
 
 def update(course: Path, texts: dict[str, bytes]) -> list[str]:
-    """Write what is new. What somebody has changed in the folder stays, and is returned."""
+    """Write new files. Files that were changed in the folder are kept and returned."""
     course.mkdir(mode=0o700, parents=True, exist_ok=True)
     known, new, kept = _manifest(course), _hashes(texts), []
     for name in [*texts, *(known.keys() - texts.keys())]:
@@ -143,7 +144,8 @@ def update(course: Path, texts: dict[str, bytes]) -> list[str]:
 
 
 def exchange(state: Path, settings: Settings, course: str) -> None:
-    """nbgrader's exchange. All can write to it; by the sticky bits nobody can exchange another's folder."""
+    """Create nbgrader's exchange. All users can write to it; the sticky bits prevent them from replacing
+    others' folders."""
     for path, owner, mode in exchange_folders(state, settings, course):
         path.mkdir(exist_ok=True)
         shutil.chown(path, owner, owner)
@@ -170,7 +172,8 @@ def exchange_folders(state: Path, settings: Settings, course: str) -> list[tuple
 
 
 def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]:
-    """Which of its folders are not as `exchange` makes them, so that somebody could be kept out; in words."""
+    """Describe which of its folders differ from what `exchange` creates, and could therefore lock users
+    out."""
     found = []
     for path, owner, mode in exchange_folders(state, settings, course):
         if not path.is_dir():
@@ -183,7 +186,7 @@ def exchange_troubles(state: Path, settings: Settings, course: str) -> list[str]
 
 
 def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
-    """A folder for each person, which that person and the grader share and nobody else can enter.
+    """Create a folder for each person, shared by that person and the grader and closed to all others.
 
     The grader writes there what the course says to this one alone, and the person's server, where the
     course has set that, how far the work is. Raises HubError if the grader's group would open it to others.
@@ -195,8 +198,8 @@ def people(state: Path, settings: Settings, everybody: list[Person]) -> None:
         who = pwd.getpwnam(person.user)
         if person.role != "instructor" and grader.pw_gid in os.getgrouplist(person.user, who.pw_gid):
             raise HubError(
-                f"{person.user} is in the group of {settings.grader} ({grader.pw_gid}), and could read what "
-                f"is others': give {settings.grader} a group of its own (usermod -g)."
+                f"{person.user} is in the group of {settings.grader} ({grader.pw_gid}), and could read "
+                f"other people's files. Give {settings.grader} a separate group (usermod -g)."
             )
         own = root / person.user
         own.mkdir(mode=0o700, exist_ok=True)

@@ -20,7 +20,7 @@ from ..services import Daemon
 from . import COURSE, config_files, environment, postgres, users
 from .hub_settings import HubError, Settings
 
-# What a hub gives to a service that it starts itself.
+# The environment that a hub gives to a service that it starts itself.
 OF_THE_HUB = {
     f"JUPYTERHUB_{name}"
     for name in ("API_TOKEN", "API_URL", "BASE_URL", "CLIENT_ID", "OAUTH_ACCESS_SCOPES", "OAUTH_CALLBACK_URL",
@@ -41,7 +41,7 @@ def tokens(state: Path, settings: Settings) -> dict[str, str]:
 
 
 def all_daemons(settings: Settings, state: Path) -> list[Daemon]:
-    """In the order in which they start."""
+    """Return the daemons in starting order."""
     keys, python = tokens(state, settings), str(environment.python(state))
     small = config_files.environment(settings, state, Path(python)) | {"HOME": "/"}
     grading = as_grader(settings)
@@ -150,7 +150,7 @@ def course_root(settings: Settings) -> Path:
 
 
 def proxy_program() -> Path:
-    """configurable-http-proxy, as npm installed it beside the packages of this environment."""
+    """Return configurable-http-proxy, as installed by npm next to the packages of this environment."""
     program = Path(sys.prefix) / "proxy/node_modules/configurable-http-proxy/bin/configurable-http-proxy"
     if not program.exists():
         raise HubError(f"The hub's proxy is not at {program}: cluster/setup.sh hub installs it.")
@@ -170,7 +170,7 @@ def answers(url: str) -> bool:
 
 
 def knocks(door: str) -> bool:
-    """Whether somebody answers at a Unix socket."""
+    """Return whether a process answers at a Unix socket."""
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(5)
         try:
@@ -193,7 +193,7 @@ def routes(settings: Settings, token: str) -> dict | None:
 
 
 def missing() -> str | None:
-    """Why no hub can be started here, or None."""
+    """Return why no hub can be started here, or None."""
     lacks = [name for name in ("node", "setpriv", "useradd", "bwrap") if not shutil.which(name)]
     if lacks:
         return f"not installed: {', '.join(lacks)} (as root, cluster/setup.sh hub installs them)"

@@ -2,7 +2,8 @@
 
     python -m cluster.staff.hub.enrol < roster.json
 
-Who has left the roster and has handed nothing in is taken out; who has handed something in stays, with marks.
+Students who have left the roster without submitting anything are removed; those with submissions stay, with
+their scores.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 def enrol(root: Path, people: list[dict]) -> list[str]:
     """Bring the gradebook to the roster; returns what was changed.
 
-    people: dicts of user, role, first, last, days (more for each assignment); platform, section.
+    people: dicts of user, role, first, last, days (extension for each assignment), platform, section.
     """
     from nbgrader.api import Gradebook
 

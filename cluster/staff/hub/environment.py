@@ -1,8 +1,8 @@
 """The hub's Python: the course's packages as hard links, in a place that students can reach.
 
-The environment that `make hub` built may lie in a folder that is closed to others (it holds the solutions),
-or stand on a Python in root's home. Links need neither to be open, and take no space. The package `cluster`
-is missing in it on purpose: students import the one that was placed for them, the grader that of his course.
+The environment built by `make hub` may be in a folder closed to others (it contains the solutions), or use
+a Python in root's home. Hard links work in both cases and take no space. The package `cluster` is missing
+in it on purpose: students import the one that was placed for them, the grader the one in the course root.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ STAMP = "made-of.json"
 LEFT_OUT = (
     "__editable__",  # how pip installs the checkout: the solutions' neighbour
     "from_convolution_to_cluster",
-    "rfc3987_syntax",  # jsonschema can do without; each import of it reads a grammar: seconds of CPU
+    # optional for jsonschema; each import of it parses a grammar, which takes seconds of CPU
+    "rfc3987_syntax",
 )
 
 
@@ -33,7 +34,8 @@ def python(state: Path) -> Path:
 
 
 def make(state: Path) -> bool:
-    """Make the environment, or make it anew when the course's packages have changed. True when it did."""
+    """Make the environment, or remake it if the course's packages have changed. Return True if it was
+    made."""
     source, base = Path(sys.prefix), reachable()
     facts: dict[str, Any] = {
         "source": str(source),
@@ -61,15 +63,15 @@ def make(state: Path) -> bool:
 
 
 def reachable() -> str:
-    """A Python of this version that every user can run. Raises HubError where there is none."""
+    """Return a Python of this version that every user can run. Raises HubError if there is none."""
     version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
     for path in (os.path.realpath(sys.executable), f"/usr/bin/{version}", f"/usr/local/bin/{version}"):
         if os.path.exists(path) and open_to_all(Path(os.path.realpath(path))):
             return path
     raise HubError(
-        f"This environment stands on {os.path.realpath(sys.executable)}, which other users cannot reach, and "
-        f"there is no {version} in /usr/bin. Install Debian's {version} with its venv module, or build the "
-        f"environment on another Python: make hub VENV=FOLDER PYTHON=/path/to/{version}"
+        f"This environment uses {os.path.realpath(sys.executable)}, which other users cannot reach, and "
+        f"there is no {version} in /usr/bin. Install Debian's {version} with its venv module, or build "
+        f"the environment on another Python: make hub VENV=FOLDER PYTHON=/path/to/{version}"
     )
 
 
@@ -79,7 +81,7 @@ def open_to_all(path: Path) -> bool:
 
 
 def _packages(source: Path) -> str:
-    """What changes when pip installs something: names and times of the packages' own records."""
+    """Return what changes when pip installs something: names and times of the packages' own records."""
     found = sorted(
         (p.parent.name, p.stat().st_mtime_ns) for p in source.glob("lib/*/site-packages/*.dist-info/RECORD")
     )

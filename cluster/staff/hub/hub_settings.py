@@ -1,4 +1,4 @@
-"""What an administrator can set, in one TOML file; the state folder remembers it for the next start."""
+"""The administrator's settings in one TOML file, which the state folder remembers for the next start."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Lti:
     client_id: str
     authorize_url: str  # the authentication request URL (OIDC)
     jwks_url: str  # the public keyset URL
-    deployments: list[str]  # deployment IDs from which people may come
-    token_url: str = ""  # the access token URL; empty: no marks are sent
+    deployments: list[str]  # deployment IDs whose users are admitted
+    token_url: str = ""  # the access token URL; if empty, no scores are sent
     audience: str = ""  # of a request for a token, where the platform wants another one than token_url
-    claim: str = "email"  # what it calls somebody: a claim of the log-in, or custom_NAME, a custom parameter
+    # how it identifies a person: a claim of the login, or custom_NAME, a custom parameter
+    claim: str = "email"
     context: str = ""  # the platform's number of the course, where instructors open the hub from several
 
     def __post_init__(self) -> None:
@@ -40,7 +41,8 @@ class Lti:
                 continue
             if not isinstance(value, str) or not URL.fullmatch(value) or not is_encrypted(value):
                 raise HubError(
-                    f"lti.{key} = {value!r}: a URL that begins with https://, as the platform shows it."
+                    f"lti.{key} = {value!r} must be a URL that begins with https://, as shown by the "
+                    "platform."
                 )
         for key in ("client_id", "claim"):
             if not isinstance(getattr(self, key), str) or not getattr(self, key).strip():
@@ -57,27 +59,28 @@ class Lti:
 class Settings:
     """The hub. All of it listens on loopback; TLS and the site's own network are put in front of it."""
 
-    port: int = 8000  # of the proxy; the next four: its API, hub, Formgrader, check
+    port: int = 8000  # of the proxy; the next four ports are for its API, hub, Formgrader, check
     hub_address: str = "127.0.0.1"  # of the hub itself, which servers in jobs of a site's Slurm have to reach
     grader: str = "course-grader"  # the Unix user that owns solutions, submissions and gradebook
-    homes: str = ""  # where homes of users made here lie; empty: home/ in the state folder
+    homes: str = ""  # folder for homes of users created here; home/ in the state folder if empty
     folder: str = (
-        ""  # of each home, which holds what the course puts there and JupyterLab shows; empty: the home
+        ""  # folder in each home for the course's files, which JupyterLab shows; if empty, the home itself
     )
-    progress: bool = False  # instructors see how many cells students have filled, who are told so
+    progress: bool = False  # instructors see how many cells students have filled, and students are informed
     after: str = ""  # number of the last assignment whose answers students may see, as for `make student`
-    spawner: str = "local"  # local: servers run on this machine; slurm: each is a job
-    slurm: str = "none"  # none; machine: the one-machine Slurm, started with the hub; site: one there is
+    spawner: str = "local"  # local: servers run on this machine; slurm: each server is a job
+    slurm: str = "none"  # none; machine: the single-host Slurm, started with the hub; site: an existing one
     account: str = "course"  # Slurm's account that students are put into
     database: str = (
-        "sqlite"  # sqlite; postgresql: one in the state folder; or URL of a server, without a database
+        "sqlite"  # sqlite; postgresql in the state folder; or the URL of a server, without a database
     )
     user_prefix: str = ""  # of users whose login on the platform begins with a digit: s makes s1234567
-    idle_minutes: int = 120  # a server without activity for so long is stopped; 0: never
-    servers: int = 100  # at most so many at one time
-    checks: int = 3  # official checks an hour, of each student and assignment; 0: none at all
+    idle_minutes: int = 120  # minutes without activity after which a server is stopped; 0 for never
+    servers: int = 100  # maximum number of running servers
+    checks: int = 3  # official checks per hour, student and assignment; 0 for none at all
     checks_in_all: int = 30  # of each student and assignment
-    memory_gib: float = 0  # that each process (a server, a kernel) of a local server may have; 0: no limit
+    # memory limit of each process (a server, a kernel) of a local server; 0 for no limit
+    memory_gib: float = 0
     lti: Lti | None = None  # a table [lti]: people log in from this platform, and no longer with a password
     extra: str = (
         ""  # a Python file, read after the generated jupyterhub_config.py: authenticator, limits, TLS
@@ -128,35 +131,36 @@ class Settings:
             r"postgresql(\+psycopg)?://[^/]+$", str(self.database)
         ):
             raise HubError(
-                f"database = {self.database!r}: 'sqlite', 'postgresql' or postgresql://USER:PASSWORD@HOST:PORT"
-                f" (the databases `hub` and `gradebook` of that server are used)."
+                f"database = {self.database!r} must be 'sqlite', 'postgresql' or "
+                "postgresql://USER:PASSWORD@HOST:PORT (the databases `hub` and `gradebook` of that "
+                "server are used)."
             )
         if self.spawner == "slurm" and self.slurm == "none":
             raise HubError("spawner = 'slurm' needs a Slurm: slurm = 'machine' or 'site'.")
 
     @property
     def public(self) -> str:
-        """What people open."""
+        """The URL for users."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def proxy_api(self) -> str:
-        """Where the proxy is told its routes."""
+        """The address of the proxy's API."""
         return f"http://127.0.0.1:{self.port + 1}"
 
     @property
     def hub(self) -> str:
-        """Where the hub itself listens."""
+        """The address of the hub itself."""
         return f"http://{self.hub_address}:{self.port + 2}"
 
     @property
     def formgrader(self) -> str:
-        """Where Formgrader itself listens."""
+        """The address of Formgrader itself."""
         return f"http://127.0.0.1:{self.port + 3}"
 
     @property
     def check(self) -> str:
-        """Where the service of the official check itself listens."""
+        """The address of the official check service itself."""
         return f"http://127.0.0.1:{self.port + 4}"
 
     @property
@@ -166,7 +170,7 @@ class Settings:
 
     @property
     def class_page(self) -> str:
-        """Where instructors see who has handed in, collect, grade and give back."""
+        """The URL of the class page, for instructors."""
         return f"{self.public}/services/{COURSE}/course/class"
 
 
@@ -188,7 +192,7 @@ def _lti(values: object) -> Lti:
         raise HubError(f"lti = {values!r}: a table, [lti], as in the hub's README.")
     fields = {f.name: f.default is dataclasses.MISSING for f in dataclasses.fields(Lti)}
     if odd := sorted(values.keys() - fields.keys()):
-        raise HubError(f"[lti] knows no {', '.join(odd)}; it has: {', '.join(fields)}.")
+        raise HubError(f"[lti] has unknown keys: {', '.join(odd)}. Known are: {', '.join(fields)}.")
     if absent := [name for name, needed in fields.items() if needed and name not in values]:
         raise HubError(
             f"[lti] lacks {', '.join(absent)}: the platform shows them once the hub is registered."

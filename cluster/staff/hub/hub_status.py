@@ -1,4 +1,4 @@
-"""What runs, what is dead, who is logged in."""
+"""Status: running parts, dead parts, active users."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def report(state: Path) -> tuple[int, str]:
     if good == len(whole):
         people = Api(settings, daemons.tokens(state, settings)["sync"]).users()
         servers = sorted(p["name"] for p in people if p["server"])
-        rows.append(f"  {len(people)} people; servers: {', '.join(servers) or 'none'}")
+        rows.append(f"  {len(people)} people, servers: {', '.join(servers) or 'none'}")
     if settings.lti:
         rows += [f"  log-in     {words}" for words in lti.refused(state)]
     if settings.slurm == "machine":
@@ -56,7 +56,7 @@ def report(state: Path) -> tuple[int, str]:
         good -= slurm != 0
     code = 3 if stopped else 0 if good == len(whole) and not troubles else 1
     if code == 1:
-        rows.append("To mend it: start it again.")
+        rows.append("Start it again to repair it.")
     if stopped:
         when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(stopped))
         still = f" But {', '.join(living)} still live: stop it again, or start it." if living else ""

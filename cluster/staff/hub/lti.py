@@ -1,8 +1,9 @@
-"""LTI 1.3: what the hub's log-in and the sending of marks find on disk, and what the platform has to be told.
+"""LTI 1.3: the files used by the hub's login and by sending scores, and the settings needed by the
+platform.
 
     <state>/lti/    root's; the grader may read
         platform.json    the settings [lti], and the folder of the course's key
-        jwks.json        the public key, which the hub shows to everybody
+        jwks.json        the public key, which the hub publishes
         people.json, links.json, refused.json: see lti_login
 
 The private key is the grader's, `.grading/lti/private.pem` (0600) in the grader's course.
@@ -29,12 +30,12 @@ MODE = 0o640  # of what the grader may read
 
 
 def folder(state: Path) -> Path:
-    """Where all of it lies but for the private key."""
+    """Return the folder of all files except the private key."""
     return state / "lti"
 
 
 def missing() -> str | None:
-    """Why there can be no LTI here, or None."""
+    """Return why LTI is not possible here, or None."""
     lacks = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     return f"[lti] needs {', '.join(lacks)}, which cluster/setup.sh hub installs" if lacks else None
 
@@ -51,13 +52,13 @@ def prepare(state: Path, settings: Settings, keys: object) -> None:
 
 
 def enrol(state: Path, people: list[Person]) -> None:
-    """Tell the log-in who is on the roster."""
+    """Store the roster's people for the login."""
     table = {p.called: {"user": p.user, "role": p.role} for p in people}
     files.write_json(folder(state) / "people.json", table, mode=MODE)
 
 
 def urls(base: str) -> dict[str, str]:
-    """What the platform wants to know of the hub at `base`, by the names of LTI 1.3."""
+    """Return the URLs of the hub at `base` that the platform needs, by their names in LTI 1.3."""
     base = base.rstrip("/")
     return {
         "Tool URL, target link URI": f"{base}/hub",
@@ -68,10 +69,13 @@ def urls(base: str) -> dict[str, str]:
 
 
 def report(state: Path, settings: Settings, base: str) -> str:
-    """The URLs for the platform, who has come from it, from which courses, and who was refused."""
-    lines = ["What the platform has to be told:", *(f"  {name:26} {url}" for name, url in urls(base).items())]
+    """Report the URLs for the platform, who has come from it, from which courses, and who was refused."""
+    lines = [
+        ("The learning platform needs these settings:"),
+        *(f"  {name:26} {url}" for name, url in urls(base).items()),
+    ]
     if settings.lti is None:
-        return "\n".join([*lines, "LTI is off: what the platform answers goes into [lti] of the settings."])
+        return "\n".join([*lines, "LTI is off. Copy the platform's answers into [lti] of the settings."])
     links = files.read_json(folder(state) / grade_passback.LINKS) or {}
     lines.append(f"{len(links.get('people', {}))} people have come from {settings.lti.issuer}")
     for number, context in links.get("contexts", {}).items():
@@ -81,22 +85,22 @@ def report(state: Path, settings: Settings, base: str) -> str:
 
 
 def refused(state: Path) -> list[str]:
-    """Who was refused at the log-in in the last week, when and why, the newest first."""
+    """Return the logins refused in the last week, with person, time and reason, the newest first."""
     found = files.read_json(folder(state) / "refused.json") or {}
     found = {name: one for name, one in found.items() if one["when"] > time.time() - 7 * 86400}
     return [
         f"refused {time.strftime('%d %b %H:%M', time.localtime(one['when']))}: "
-        f"{printable(name) or 'somebody'}: {printable(one['why'], 400)}"
+        f"{printable(name) or 'unknown'}: {printable(one['why'], 400)}"
         for name, one in reversed(found.items())
     ]
 
 
 def forget(state: Path, user: str) -> None:
-    """The account of the platform by which a user comes is no longer held to: the next one to come is."""
+    """Unbind a user from the platform's account; the next account is bound instead."""
     path = folder(state) / grade_passback.LINKS
     links = files.read_json(path) or {}
     if user not in links.get("people", {}):
         known = ", ".join(sorted(links.get("people", {}))) or "nobody"
-        raise HubError(f"--forget {user!r}: has not come by LTI; come have {known}.")
+        raise HubError(f"--forget {user!r}: this user has not come by LTI; those who have are {known}.")
     del links["people"][user]
     files.write_json(path, links, mode=MODE)

@@ -1,12 +1,12 @@
-"""The hub's log-in by LTI 1.3: people of the roster alone, each under the account that came first.
+"""The hub's login by LTI 1.3, only for people on the roster, each bound to the account that came first.
 
-The hub reads it as a file of its own in the state folder; it imports nothing of this package. State, nonce
-and signature are checked by jupyterhub-ltiauthenticator; what is added here is who somebody is, and what is
-written down for the marks:
+The hub reads it as a separate file in the state folder, without importing this package.
+jupyterhub-ltiauthenticator checks state, nonce and signature. This module adds the mapping to users, and
+the records for sending scores:
 
-    people.json     {what the platform calls somebody: {"user", "role"}}, made by `sync` (read)
+    people.json     {the platform's name for a person: {"user", "role"}}, made by `sync` (read)
     links.json      {"issuer", "people": {user: the platform's number}, "contexts": {course: its line items}}
-    refused.json    {what the platform calls somebody: {"why", "when"}}, the last LONGEST_LIST of them
+    refused.json    {the platform's name for a person: {"why", "when"}}, the last LONGEST_LIST of them
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from traitlets import List, Unicode
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim"
 ENDPOINT = "https://purl.imsglobal.org/spec/lti-ags/claim/endpoint"
 LONGEST_LIST = 200
-LONGEST_NAME = 254  # characters of what a platform calls somebody; of an e-mail address there are no more
-AGAIN = "Open the course's link on the learning platform again, in a window of its own"
+LONGEST_NAME = 254  # maximum length of a platform's name for a person; e-mail addresses are not longer
+AGAIN = "Open the course's link on the learning platform again, in a separate window"
 
 
 class LoginRefused(Exception):
-    """Somebody may not log in: `why` is for the administrator, the message for the person."""
+    """A refused login: `why` is for the administrator, the message for the user."""
 
     def __init__(self, called: str, why: str, words: str):
         super().__init__(words)
@@ -45,12 +45,13 @@ class Begin(LTI13LoginInitHandler):
     """The platform sends a browser here first (its login initiation URL)."""
 
     def authorize_redirect(self, **asked: Any) -> None:
-        """Back to the platform, which may have left out the client ID that it knows this hub by."""
+        """Redirect to the platform, which may have left out the client ID of this hub."""
         (asked["client_id"],) = self.authenticator.client_id
         super().authorize_redirect(**asked)
 
     def _set_oauth_cookie(self, key: str, value: str) -> None:
-        """A launch is a form that another site's page sends, with which browsers send no other cookie."""
+        """Set a cookie that survives a launch, a form sent by another site's page, with which browsers
+        send no other cookie."""
         more = {"samesite": "None", "secure": True} if self.request.protocol == "https" else {}
         self._set_cookie(key, value, expires_days=1, httponly=True, encrypted=True, **more)
 
@@ -59,7 +60,7 @@ class Launch(LTI13CallbackHandler):
     """The platform sends the browser here with what it has signed (its redirection URI)."""
 
     def check_state(self) -> None:
-        """The library's check; the error says what to do."""
+        """Run the library's check, with an error that includes the solution."""
         try:
             super().check_state()
         except HTTPError as error:
@@ -70,7 +71,7 @@ class Launch(LTI13CallbackHandler):
 
 
 class Keys(BaseHandler):
-    """The keys by which the platform knows that marks come from this course (the public keyset URL)."""
+    """The public keyset URL, with the keys that prove to the platform that scores come from this course."""
 
     def get(self) -> None:
         """Anybody may read them."""
@@ -86,19 +87,20 @@ class RosterAuthenticator(LTI13Authenticator):
 
     login_handler, callback_handler = Begin, Launch
     folder = Unicode(help="the folder of people.json, links.json and refused.json").tag(config=True)
-    deployments = List(Unicode(), help="deployment IDs from which people may come").tag(config=True)
+    deployments = List(Unicode(), help="deployment IDs whose users are admitted").tag(config=True)
 
     def get_handlers(self, app: object) -> list[tuple[str, type]]:
-        """Log-in, launch, keys. The library's file for Canvas would ask for rights that are not needed."""
+        """Return handlers for login, launch, keys. The library's file for Canvas would request rights
+        that are not needed."""
         found = {self.login_url(""): Begin, self.callback_url(""): Launch, self.keys_url(""): Keys}
         return list(found.items())
 
     def keys_url(self, base_url: str) -> str:
-        """Where the public keys are."""
+        """Return the URL of the public keys."""
         return f"{base_url.rstrip('/')}/lti13/jwks"
 
     def get_custom_html(self, base_url: str) -> str:
-        """What the hub's log-in page shows in the place of a form."""
+        """Return the HTML that replaces the form on the hub's login page."""
         where = html.escape(self.issuer)
         link = f'<a href="{where}">{where}</a>'
         words = (
@@ -107,10 +109,10 @@ class RosterAuthenticator(LTI13Authenticator):
         return f"<h1>Log in</h1><p>{words}</p>"
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, Any] | None = None) -> dict[str, str]:
-        """{"name": user} for somebody whose log-in the platform has signed. Raises HTTPError (403)."""
-        # The form of the hub's log-in page comes here as well, with whatever anybody has put into it.
+        """Return {"name": user} for a login signed by the platform. Raises HTTPError (403)."""
+        # The form of the hub's login page also arrives here, with arbitrary contents.
         if not isinstance(handler, LTI13CallbackHandler) or not data:
-            raise HTTPError(403, f"There is no log-in by a form here. {AGAIN}.")
+            raise HTTPError(403, f"Login by a form is disabled. {AGAIN}.")
         try:
             return {"name": self.user_of(data)}
         except LoginRefused as refused:
@@ -119,7 +121,7 @@ class RosterAuthenticator(LTI13Authenticator):
             raise HTTPError(403, str(refused)) from None
 
     def user_of(self, claims: dict[str, Any]) -> str:
-        """The roster's user whom these claims of a checked log-in name. Raises LoginRefused."""
+        """Return the roster's user named by the claims of a checked login. Raises LoginRefused."""
         called, number = self._called(claims), claims.get("sub")
         deployment = claims.get(f"{CLAIM}/deployment_id")
         if deployment not in self.deployments:
@@ -140,7 +142,7 @@ class RosterAuthenticator(LTI13Authenticator):
         return person["user"]
 
     def _called(self, claims: dict[str, Any]) -> str:
-        """What the platform calls somebody, "" where it does not say; never another claim in its place."""
+        """Return the platform's name for a person, or "" if it is missing; no other claim replaces it."""
         custom, key = claims.get(f"{CLAIM}/custom"), self.username_key
         if key.startswith("custom_"):
             claims, key = custom if isinstance(custom, dict) else {}, key.removeprefix("custom_")
@@ -151,7 +153,8 @@ class RosterAuthenticator(LTI13Authenticator):
         return ""
 
     def _link(self, person: dict[str, str], number: str, called: str, claims: dict[str, Any]) -> None:
-        """Hold a user to the account that came first: marks go there. Instructors' launches name the course.
+        """Bind a user to the first account, to which scores are sent. Instructors' launches identify the
+        course.
 
         Raises LoginRefused.
         """
@@ -164,7 +167,7 @@ class RosterAuthenticator(LTI13Authenticator):
         if other or known != number:
             free = other or user
             why = f"for {user} " + (
-                f"comes the account by which {other} came" if other else "another account came before"
+                f"logs in with the account of {other}" if other else "another account came before"
             )
             raise LoginRefused(
                 called,
@@ -182,7 +185,7 @@ class RosterAuthenticator(LTI13Authenticator):
             self._write("links.json", links)
 
     def _note(self, refused: LoginRefused) -> None:
-        """For `status`: who was refused, and why."""
+        """Record for `status` who was refused, and why."""
         found = self._read("refused.json")
         found.pop(refused.called, None)
         found[refused.called] = {"why": refused.why, "when": time.time()}
@@ -196,7 +199,7 @@ class RosterAuthenticator(LTI13Authenticator):
             return {}
 
     def _write(self, name: str, value: dict[str, Any]) -> None:
-        """Beside, and renamed; for root, and the group of the folder, which is the grader's."""
+        """Write a temporary file and rename it; readable by root and by the folder's group, the grader's."""
         fd, beside = tempfile.mkstemp(dir=self.folder, prefix=f".{name}.")
         try:
             with open(fd, "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 """Other hubs of this machine, another course's or last term's: what they use, and whom they have.
 
-Each hub has a state folder, a port, a grader, and where people are in both, a folder in their homes. Who is
-on the roster of another hub is not locked, ended or removed by this one.
+Each hub has a state folder, a port, a grader, and if people are in several hubs, a folder in their homes. A
+hub does not lock, log out or remove people on another hub's roster.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def started_from(root: Path) -> list[Path]:
 
 
 def of_others(state: Path) -> dict[str, Path]:
-    """{user: state folder} of everybody on the roster of another hub."""
+    """Return {user: state folder} of all people on the roster of another hub."""
     return {user: other for other in others(state) for user in _people(other)}
 
 
@@ -62,9 +62,9 @@ def made_by_others(state: Path) -> dict[str, Path]:
 
 
 def check(state: Path, settings: Settings, people: list[Person]) -> None:
-    """Raises HubError where this hub and another would use the same folders of somebody.
+    """Raises HubError if this hub and another would use the same folders of a person.
 
-    Also where that one runs now, and both would have the same ports or Slurm.
+    It also raises if another running hub has the same ports or Slurm.
     """
     for other in others(state):
         theirs = states.settings(other)
@@ -84,8 +84,8 @@ def check(state: Path, settings: Settings, people: list[Person]) -> None:
             )
         if theirs.slurm == settings.slurm == "machine":
             raise HubError(
-                f"slurm = 'machine': the one-machine Slurm has the roster of one hub, that in {other}. Set "
-                "slurm = 'none' here, or use a Slurm of the site (slurm = 'site') for both."
+                "slurm = 'machine': the single-host Slurm has the roster of only one hub, that in "
+                f"{other}. Set slurm = 'none' here, or use a Slurm of the site (slurm = 'site') for both."
             )
 
 

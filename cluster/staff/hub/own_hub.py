@@ -65,7 +65,7 @@ def place(settings: Settings, state: Path, root: Path, list_: Path, say: Say = p
 
 
 def fragment(settings: Settings, state: Path, groups: dict[str, list[str]]) -> str:
-    """What jupyterhub_config.py loads. groups: {group of the hub: its users}."""
+    """Return the text loaded by jupyterhub_config.py. groups: {group of the hub: its users}."""
     python = environment.python(state)
     servers = config_files.environment(settings, state, python)
     commands = {
@@ -112,7 +112,7 @@ TEXT = '''\
 
     exec(open("{state}/etc/course_hub.py").read())  # not load_subconfig, which hides what was set before
 
-Servers of people who are in none of the three groups start as before.
+Servers of people in none of the three groups start as before.
 """
 import os
 from pathlib import Path
@@ -124,7 +124,7 @@ other_hook = c.Spawner.get("pre_spawn_hook")
 
 
 async def course(spawner):
-    """The environment and the pages of the course, by role, for its people."""
+    """Set the environment and the pages of the course, by role, for its people."""
     if other_hook:
         done = other_hook(spawner)
         if hasattr(done, "__await__"):

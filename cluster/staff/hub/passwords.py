@@ -1,6 +1,6 @@
-"""The hub's page on which an instructor gives a student a new password.
+"""The hub's page for an instructor to reset a student's password.
 
-The hub, which is root, reads it as a file of its own in the state folder; it imports nothing of this package.
+The hub, which is root, reads it as a separate file in the state folder, without importing this package.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
 class Passwords(BaseHandler):
     """Lists the students whose Unix users were made for this hub; a POST gives one of them a new password.
 
-    accounts: the file with these users; students, instructors: groups of the hub.
-    command: takes USER:PASSWORD.
+    accounts: the file with these users. students, instructors: groups of the hub.
+    command: reads USER:PASSWORD from its input.
     """
 
     def initialize(
@@ -47,7 +47,10 @@ class Passwords(BaseHandler):
         _, errors = await process.communicate(f"{user}:{password}\n".encode())
         if process.returncode:
             self.log.error("No new password for %s: %s", user, errors.decode(errors="replace"))
-            raise HTTPError(500, "The password could not be set; the hub's log says why. The old one holds.")
+            raise HTTPError(
+                500,
+                ("The password could not be set, for a reason in the hub's log. The old one is still valid."),
+            )
         self.log.warning("%s gave %s a new password", self.current_user.name, user)
         await self.show(user, password)
 

@@ -26,7 +26,8 @@ def url(settings: Settings, state: Path, name: str) -> str | None:
 
 
 def programs() -> Path:
-    """Where PostgreSQL's programs are: Debian keeps them off the path. The newest, where there are more."""
+    """Return the folder of PostgreSQL's programs, which Debian keeps off the path. If there are several
+    versions, the newest is used."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda p: float(p.parts[-3]))
     if found:
         return found[-1].parent
@@ -90,18 +91,18 @@ def roles(state: Path) -> None:
 
 
 def ask(state: Path, user: str, database: str, statement: str) -> str:
-    """What psql answers to one statement, as plain rows."""
+    """Return psql's answer to one statement, as plain rows."""
     words = ["-h", f"{state}/database.run", "-d", database, "-AtX", "-v", "ON_ERROR_STOP=1", "-c", statement]
     return _as(user, str(programs() / "psql"), *words)
 
 
 def dump(settings: Settings, state: Path, name: str) -> bytes:
-    """One database as SQL that makes it anew."""
+    """Dump one database as SQL that recreates it."""
     return _pipe("pg_dump", ["--clean", "--if-exists", "--no-owner", _plain(settings, state, name)])
 
 
 def load(settings: Settings, state: Path, name: str, text: bytes) -> None:
-    """Put a dump in the place of a database: all of it, or nothing."""
+    """Replace a database by a dump in one transaction."""
     _pipe(
         "psql", ["-qX", "-v", "ON_ERROR_STOP=1", "--single-transaction", _plain(settings, state, name)], text
     )

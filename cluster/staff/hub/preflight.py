@@ -1,4 +1,4 @@
-"""What can be wrong with what is asked for, looked at before minutes go into an environment.
+"""Checks of the request before minutes are spent on an environment.
 
 `make hub` asks by `start --check`, with any Python and no package; `start` asks again.
 """
@@ -75,6 +75,6 @@ def check_ports(settings: Settings, state: Path) -> None:
 
 
 def _free(port: int) -> int:
-    """The next of ten of which all that a hub needs are free."""
+    """Return the next port of ten for which all ports that a hub needs are free."""
     tens = range(port + 10, 65536 - PORTS, 10)
     return next((n for n in tens if not any(map(services.port_taken, range(n, n + PORTS)))), 8000)

@@ -2,9 +2,9 @@
 
     python prefork.py SOCKET [MODULE ...]
 
-Run by root beside the hub, whose spawner (`spawner`) asks it. It forks before it reads: what is asked for one
-user, a token among it, never comes into the memory from which another's server is made. It imports nothing of
-this package, for it runs as a file of its own in the state folder.
+Run by root next to the hub, whose spawner (`spawner`) sends it requests. It forks before it reads. A user's
+request, which contains a token, therefore never enters the memory from which another user's server is
+forked. It does not import this package, since it runs as a separate file in the state folder.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import threading
 import time
 import traceback
 
-# What a server imports, but for `jupyterhub` and `jupyterlab.labapp`: these look at environment and home when
-# imported, so each server does that itself, and quickly, as all that they need is here.
+# A server's imports, except `jupyterhub` and `jupyterlab.labapp`: these read environment and home when
+# imported, so each server imports them itself, and quickly, since their dependencies are here.
 MODULES = (
     "jupyter_server.serverapp",
     "jupyterlab_server",
@@ -71,7 +71,7 @@ def main(path: str, modules: tuple[str, ...] = MODULES) -> None:
     door.bind(path)
     os.umask(old)
     door.listen(256)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends leaves no zombie
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # exited children leave no zombie
     while True:
         knock, _ = door.accept()
         if os.fork() == 0:
@@ -90,11 +90,12 @@ def load(modules: tuple[str, ...]) -> None:
     if threading.active_count() > 1:
         raise RuntimeError(f"An import has started threads, and a fork copies none: {threading.enumerate()}")
     gc.collect()
-    gc.freeze()  # the collector's marks would copy every page
+    gc.freeze()  # the collector's flags would copy every page
 
 
 def settle() -> None:
-    """What modules have found of a home and a user while they were imported, found anew by this process."""
+    """Recompute in this process what modules have derived from a home and a user while they were
+    imported."""
     site.USER_BASE = site.USER_SITE = None
     if trash := sys.modules.get("send2trash.plat_other"):
         importlib.reload(trash)
@@ -105,7 +106,7 @@ def settle() -> None:
 
 
 def _child(knock: socket.socket) -> None:
-    """Answer with the own number, become what is asked for; never return into the loop."""
+    """Answer with the own pid and become the requested process; never return into the loop."""
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -129,7 +130,7 @@ def _child(knock: socket.socket) -> None:
 
 
 def _become(user: str, argv: list[str], env: dict[str, str], memory: int = 0) -> None:
-    """A server of this user. memory: bytes of data that a process of it may have; 0: no limit."""
+    """Become a server of this user. memory: bytes of data per process; 0 for no limit."""
     who = pwd.getpwnam(user)
     if memory:
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))

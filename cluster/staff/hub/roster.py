@@ -1,4 +1,4 @@
-"""The roster: who takes part, as a CSV file that an instructor keeps in a spreadsheet."""
+"""The roster of participants, a CSV file that an instructor keeps in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COLUMNS = ("name", "user", "role", "extension", "platform", "section")
 ROLES = ("student", "grader", "instructor")
 USER = re.compile(
     r"[a-z_][a-z0-9_.-]{0,31}"
-)  # as the one-machine Slurm takes them; a digit in front it does not
+)  # as accepted by the single-host Slurm, which rejects a digit in front
 USERS = (
     "a lower-case letter (a to z) or '_', then also digits, '-' and '.', at most 32 characters in all."
     " Logins that begin with a digit: user_prefix in the hub's settings, or `hub roster --prefix s`."
@@ -37,7 +37,8 @@ Ines Example,ines,instructor,
 class Person:
     """One line: the name as people write it, the Unix user, the role, days more for each assignment.
 
-    platform: what a learning management system calls this person, by LTI; empty: as the user.
+    platform: the name of this person on a learning management system, for LTI; empty if the same as the
+    user.
     section: the part of the class that a student belongs to, or that a grader grades first.
     line: of the file, for messages.
     """
@@ -58,7 +59,7 @@ class Person:
 
     @property
     def called(self) -> str:
-        """What a learning management system calls this person, in small letters."""
+        """The name of this person on a learning management system, in lower case."""
         return (self.platform or self.user).casefold()
 
 
@@ -88,7 +89,7 @@ def people_in(text: str, where: str = "the roster") -> list[Person]:
         )
     if odd := [h for h in header if h not in COLUMNS]:
         raise HubError(
-            f"{where}: no column {', '.join(map(repr, odd))} is known; known are {', '.join(COLUMNS)}."
+            f"{where}: unknown column {', '.join(map(repr, odd))}; known are {', '.join(COLUMNS)}."
         )
     rows.fieldnames = header
     return _people(((rows.line_num, row) for row in rows if any(row.values())), where)
@@ -110,7 +111,7 @@ def refuse(where: str, faults: list[tuple[int, str, str]]) -> None:
 
 
 def is_an_export(text: str) -> bool:
-    """Is this a table that a learning management system wrote?"""
+    """Return whether this table was exported by a learning management system."""
     try:
         return bool(platforms.table(text, "").people)
     except CourseError:
@@ -118,7 +119,7 @@ def is_an_export(text: str) -> bool:
 
 
 def of_platform(path: Path, prefix: str = "") -> str:
-    """The roster, as CSV, of an export of Moodle, Canvas or Blackboard: everybody in it is a student.
+    """Convert an export of Moodle, Canvas or Blackboard to a roster, as CSV, with all people as students.
 
     The column platform has each login that is not a user's name: of numbers, which get the prefix, of
     capitals, and of e-mail addresses. Addresses that differ after the @ only become users as a whole.
@@ -174,7 +175,8 @@ def _people(rows: Iterable[tuple[int, dict]], where: str) -> list[Person]:
 
 
 def _odd(c: str) -> bool:
-    """Whether a character is none of a name's: a mark of Unix or HTML, a control, one that turns the line."""
+    """Return whether a character is invalid in a name: special in Unix or HTML, a control, or one that
+    changes the direction."""
     return c in ":<>" or unicodedata.category(c) in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp") or c in TURNING
 
 

@@ -1,4 +1,4 @@
-"""Slurm's accounts of the people on the roster: the one-machine Slurm's, or a site's."""
+"""Slurm accounts of the people on the roster, in the single-host Slurm or a site's."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from .roster import Person
 
 
 def slurm_state(state: Path) -> Path:
-    """Where the one-machine Slurm of this hub lies: beside it, where the course's jobs look for it."""
+    """Return the folder of this hub's single-host Slurm, next to the state folder, where the course's
+    jobs look for it."""
     return state.parent / "slurm"
 
 
 def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -> None:
-    """Start the one-machine Slurm, or bring its students up to the roster."""
+    """Start the single-host Slurm, or update its students to the roster."""
     from ..one_machine_slurm.operate import start_slurm
 
     where = slurm_state(state)
@@ -32,9 +33,9 @@ def start_for(state: Path, settings: Settings, people: list[Person], say: Say) -
 
 
 def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[str]:
-    """Everybody of the roster, and the grader, may use the account; who is not on it any more may not.
+    """Admit all people of the roster, and the grader, to the account; remove others.
 
-    Who may use more than students (QOS, limits of GPUs) is the cluster's to say.
+    Further rights (QOS, limits of GPUs) are the cluster's decision.
     """
     wanted = {p.user for p in people} | {settings.grader}
     there = set(_ask(state, settings, "show", "assoc", f"account={settings.account}", "format=user").split())
@@ -54,7 +55,7 @@ def apply_roster(state: Path, settings: Settings, people: list[Person]) -> list[
 
 
 def slurm_runs(state: Path) -> bool:
-    """Whether the one-machine Slurm of this hub has a controller that lives."""
+    """Return whether this hub's single-host Slurm has a live controller."""
     return processes.alive(services.process_ledger(slurm_state(state)).all().get("slurmctld"))
 
 

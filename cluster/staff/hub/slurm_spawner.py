@@ -1,6 +1,7 @@
-"""The hub's spawner of servers as Slurm jobs: time in Slurm's queue is no part of a server's start.
+"""The hub's spawner of servers as Slurm jobs; time in Slurm's queue does not count as part of a server's
+start.
 
-The hub reads it as a file of its own in the state folder; it imports nothing of this package.
+The hub reads it as a separate file in the state folder, without importing this package.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ LOOKS = 2.0  # seconds from one question to the next
 class QueuedSpawner(SlurmSpawner):
     """A SlurmSpawner that waits in the queue as long as it takes, and then `starts_within` seconds."""
 
-    starts_within = Float(180, help="seconds from the start of the job to that of the server").tag(
+    starts_within = Float(180, help="seconds from the start of the job to the start of the server").tag(
         config=True
     )
     batch_query_cmd = Unicode("squeue -h -j {job_id} -o '%T %B %r'").tag(config=True)
     state_exechost_re = Unicode(r"^\S+\s+((?:[\w_-]+\.?)+)").tag(config=True)
 
     async def start(self) -> tuple[str, int]:
-        """Start the server; the address and port at which it will listen."""
+        """Start the server and return its address and port."""
         starting, began = asyncio.ensure_future(super().start()), 0.0
         try:
             while not (await asyncio.wait({starting}, timeout=LOOKS))[0]:
@@ -34,8 +35,8 @@ class QueuedSpawner(SlurmSpawner):
                 if began and time.monotonic() - began > self.starts_within:
                     raise RuntimeError(
                         f"The job {self.job_id} runs, but its server has not reached the hub within "
-                        f"{self.starts_within:.0f} s; the end of ~/jupyterhub_slurmspawner_{self.job_id}.log "
-                        "says why."
+                        f"{self.starts_within:.0f} s. See the end of "
+                        f"~/jupyterhub_slurmspawner_{self.job_id}.log."
                     )
                 if not began and self.state_isrunning():
                     began = time.monotonic()
@@ -44,7 +45,7 @@ class QueuedSpawner(SlurmSpawner):
             starting.cancel()
 
     async def progress(self) -> AsyncIterator[dict[str, str | int]]:
-        """What the hub's page shows meanwhile: that it waits for Slurm, and for what."""
+        """Yield the text for the hub's page while the job is pending, with Slurm's reason."""
         said = None
         while not self.state_isrunning():
             words = (self.job_status or "").split()

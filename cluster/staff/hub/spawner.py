@@ -1,6 +1,7 @@
-"""The hub's spawner of local servers: forked from `prefork`, or, where that does not answer, started anew.
+"""The hub's spawner of local servers: forked from `prefork`, or, if that does not answer, started from
+scratch.
 
-The hub reads it as a file of its own in the state folder; it imports nothing of this package.
+The hub reads it as a separate file in the state folder, without importing this package.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ class ForkedSpawner(LocalProcessSpawner):
     """A LocalProcessSpawner whose servers share the memory of what they import."""
 
     door = Unicode(help="the socket of prefork.py").tag(config=True)
-    program = Unicode(help="the command that a fork stands for; another `cmd` is run as it is").tag(
+    program = Unicode(help="the command replaced by a fork; any other `cmd` is executed unchanged").tag(
         config=True
     )
-    memory_gib = Float(0, help="GiB of data that each process may have; 0: no limit").tag(config=True)
+    memory_gib = Float(0, help="limit of each process's data in GiB; 0 for no limit").tag(config=True)
 
     async def start(self) -> tuple[str, int]:
-        """Start the server; the address and port at which it will listen."""
+        """Start the server and return its address and port."""
         self.port: int = self.port or random_port()
         if self.door and self.cmd == [self.program] and not (self.shell_cmd or self.popen_kwargs):
             try:

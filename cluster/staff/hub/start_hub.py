@@ -1,4 +1,4 @@
-"""Start what does not run, mend what is broken, bring everything to the roster."""
+"""Start what is not running, repair what is broken, and apply the roster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ READ = {  # the parts that are Python, and how the generated files begin that ea
     "check": ("etc/check.json",),
     "culler": (),
 }
-AWAITED = ("proxy", "hub", "formgrader")  # with these answer the log-in, every page, and the class page
+AWAITED = ("proxy", "hub", "formgrader")  # these serve the login, every page, and the class page
 
 
 def start_hub(
@@ -50,14 +50,14 @@ def start_hub(
 ) -> None:
     """Bring the hub up in `state`, with the course at `root` and the people of the roster file `list_`.
 
-    Starting twice is harmless: servers and kernels of students go on running.
-    yes: take a roster that lets many go, too.
+    Starting twice is harmless: servers and kernels of students continue. yes: accept a roster that removes
+    many people, too.
     """
     if why := daemons.missing():
         raise HubError(f"The hub cannot be started here: {why}.")
     if settings.lti and (why := lti.missing()):
         raise HubError(f"{why}.")
-    states.wanted(state)  # at first: what fails from here on is no stop, and the watch tries again
+    states.wanted(state)  # first: a failure from here on is not a stop, and the watch tries again
     people = preflight.check(settings, state, root, list_)
     if not yes:
         sync.check_departures(state, people)
@@ -76,7 +76,7 @@ def start_hub(
         if settings.lti:
             lti.prepare(state, settings, _keys(state, settings))
         changed = states.configure(state, settings, root)
-        # Started anew, which no server of a student notices: what has an old configuration or packages.
+        # Restarted, without effects on students' servers: parts with old configuration or packages.
         anew = {
             part for part, read in READ.items() if fresh or any(name.startswith(read) for name in changed)
         }
@@ -122,21 +122,23 @@ def _same(state: Path, settings: Settings) -> None:
 
 
 def ensure_grader(state: Path, settings: Settings) -> None:
-    """The user of the gradebook, without a password: nobody logs in as it."""
+    """Create the user of the gradebook, without a password, so it cannot log in."""
     book = states.accounts(state, settings)
     if settings.grader not in book.all() and (there := users.unix_user(settings.grader)):
         course_files.free(Path(there.pw_dir) / "course", state, settings.grader)
     book.ensure(Person("Grader of the course", settings.grader, "instructor"), password=False)
     home = Path(pwd.getpwnam(settings.grader).pw_dir)
     if home.stat().st_mode & 0o077:
-        raise HubError(f"{home} holds solutions and marks, and others can enter it: chmod 700 '{home}'")
+        raise HubError(
+            f"{home} contains solutions and scores, and others can enter it. Run chmod 700 '{home}'"
+        )
 
 
 def _prefer(pid: int) -> None:
     """Give a process nine times the CPU of a student's server, where Linux divides it among sessions.
 
-    Otherwise the class page gets one share of 60 while 60 students work. What the process starts in a session
-    of its own, such as a grading, has an ordinary share.
+    Otherwise the class page gets one share of 60 while 60 students work. Processes that it starts in a
+    separate session, such as a grading, have an ordinary share.
     """
     with contextlib.suppress(OSError):  # this kernel divides it among processes
         Path(f"/proc/{pid}/autogroup").write_text("-10")
@@ -151,13 +153,13 @@ def _keys(state: Path, settings: Settings) -> object:
 
 
 def _placed(settings: Settings) -> str:
-    """What the grader's copy of the course holds, as `start` has placed it."""
+    """Return the contents of the grader's copy of the course, as placed by `start`."""
     path = daemons.course_root(settings) / course_files.MANIFEST
     return path.read_text() if path.exists() else ""
 
 
 def place_course(root: Path, state: Path, settings: Settings) -> str:
-    """Place the course for students, grader and exchange; what was done, in words."""
+    """Place the course for students, grader and exchange, and return a description."""
     if settings.database == "postgresql":
         postgres.prepare(state, settings.grader)
     site = config_files.site(settings, state, postgres.url(settings, state, "gradebook"))
@@ -165,4 +167,4 @@ def place_course(root: Path, state: Path, settings: Settings) -> str:
     kept = course_files.grader(root, daemons.course_root(settings), settings, site)
     course_files.exchange(state, settings, COURSE)
     words = "placed anew" if new else "as it was"
-    return words + (f"; changed in the grader's copy, and kept there: {', '.join(kept)}" if kept else "")
+    return words + (f"; changed files in the grader's copy were kept: {', '.join(kept)}" if kept else "")

@@ -1,4 +1,4 @@
-"""The state folder: what lies in it, what was started, and the processes that belong to this hub."""
+"""The state folder: its contents, what was started, and the processes that belong to this hub."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ if TYPE_CHECKING:
 RECORD = "started.json"
 ROSTER = "roster.csv"  # as it was last read
 BACKED_UP = "backed-up.json"  # the newest backup: where, and when
-LONGEST = 70  # characters: sockets lie under it, and 107 is all a socket gets
+LONGEST = 70  # characters: it contains sockets, whose path may have at most 107
 
 __all__ = ["accounts", "backed_up", "begin", "check", "configure", "end_users"]
 __all__ += ["locked", "mine", "record", "settings", "stopped", "unwanted", "wanted"]
 
 
 def record(state: Path) -> dict | None:
-    """{settings, root} as last started, and `stopped` where it is meant to stand still; or None."""
+    """Return {settings, root} as last started, and `stopped` if it was stopped on purpose; or None."""
     return files.read_json(state / RECORD)
 
 
 def stopped(state: Path) -> float | None:
-    """When it was stopped on purpose; None where it is meant to run, so that what does not has died."""
+    """Return when it was stopped on purpose, or None if it should be running, in which case missing parts
+    have died."""
     return (record(state) or {}).get("stopped")
 
 
 def wanted(state: Path) -> None:
-    """Write down that this hub is meant to run."""
+    """Record that this hub should be running."""
     if stopped(state):
         files.write_json(state / RECORD, (record(state) or {}) | {"stopped": None}, mode=0o600)
 
@@ -72,14 +73,14 @@ def check(state: Path) -> None:
         )
     if state.is_relative_to("/tmp"):
         raise HubError(
-            f"The state folder {state} lies under /tmp, and the sandboxes that grade have a /tmp of their "
-            f"own: name another with --state, for make STATE= (/var/tmp would do for a trial)."
+            f"The state folder {state} is in /tmp, and the grading sandboxes have a separate /tmp. Name "
+            "another with --state, for make STATE= (/var/tmp would do for a trial)."
         )
     for folder in state.parents:
         if folder.exists() and not folder.stat().st_mode & 0o001:
             raise HubError(
-                f"The state folder {state} lies under {folder}, which students cannot enter "
-                f"(mode {folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
+                f"The state folder {state} is in {folder}, which students cannot enter (mode "
+                f"{folder.stat().st_mode & 0o777:04o}); name another with --state, for make STATE=."
             )
 
 
@@ -104,7 +105,8 @@ def configure(state: Path, chosen: Settings, root: Path) -> set[str]:
 
 
 def mine(state: Path, numbers: set[int], others: list[Path]) -> list[processes.Record]:
-    """What was started through this hub: processes with its mark, and all of the users that were made for it.
+    """Return the processes of this hub: those with its variable, and all of the users that were created for
+    it.
 
     Jobs of Slurm are left to Slurm, and what has the mark of one of the `others` to that hub.
     """

@@ -55,7 +55,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
     if purge:
         _used_elsewhere(state, settings)
     with states.locked(state, say):
-        states.unwanted(state)  # at first, so that what is cut off here is not taken for an accident
+        states.unwanted(state)  # first, so the stop does not look like an accident
         _end(state, ORDER, say)
         made = states.accounts(state, settings).all()
         numbers = {there.pw_uid for user in made if (there := users.unix_user(user))}
@@ -76,7 +76,7 @@ def stop_hub(state: Path, say: Say = print, purge: bool = False) -> None:
 
 
 def _used_elsewhere(state: Path, settings: Settings) -> None:
-    """Raises HubError where a purge would take the home of somebody who is on another hub's roster."""
+    """Raises HubError if a purge would remove the home of a person on another hub's roster."""
     there = neighbours.of_others(state)
     if both := sorted(states.accounts(state, settings).all().keys() & there.keys()):
         raise HubError(
@@ -87,13 +87,15 @@ def _used_elsewhere(state: Path, settings: Settings) -> None:
 
 
 def confirm_purge(state: Path) -> None:
-    """Before a purge: say what goes, and want the folder typed. Raises HubError where it is not."""
+    """Show what a purge would remove, and require the folder's name as confirmation. Raises HubError if
+    it is not given."""
     if os.getuid() or states.record(state) is None:
         return  # `stop` says so
     print(losses(state), flush=True)
     if not sys.stdin.isatty():
         raise HubError(
-            "Nothing was done: nobody can be asked here. With --yes it is purged without a question."
+            "Nothing was done, because there is no terminal for a confirmation. Use --yes to purge "
+            "without one."
         )
     try:
         typed = input(f"To remove all of it, type {state}: ")
@@ -104,7 +106,7 @@ def confirm_purge(state: Path) -> None:
 
 
 def losses(state: Path) -> str:
-    """What a purge would remove, in words."""
+    """Describe what a purge would remove."""
     settings = states.settings(state)
     made = states.accounts(state, settings).all()
     submitted, inbox = 0, len(list((state / "exchange" / COURSE / "inbound").glob("*+*")))
@@ -117,7 +119,7 @@ def losses(state: Path) -> str:
         [
             f"This removes {state}:",
             f"  {len(made)} users that were made here, with their homes",
-            f"  {submitted} submissions that were collected with all marks, {inbox} in the inbox",
+            f"  {submitted} collected submissions with all scores, {inbox} not yet collected",
             f"  newest backup: {last['file']}, {age} old" if last else "  no backup of it was ever made",
         ]
     )

@@ -1,4 +1,5 @@
-"""Brings Unix users, hub, gradebook and Slurm to the roster: who is new, gone, in another role."""
+"""Synchronise Unix users, hub, gradebook and Slurm with the roster: new people, departures, changed
+roles."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ KEPT = states.ROSTER
 
 
 def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[str], None]) -> list[str]:
-    """Apply the roster everywhere; returns what was changed, in words. The hub has to run."""
+    """Apply the roster everywhere and return a description of the changes. The hub must be running."""
     api = Api(settings, daemons.tokens(state, settings)["sync"])
-    api.users()  # a hub that does not answer is said before anything is changed
+    api.users()  # report a hub that does not answer before anything is changed
     changed = unix(state, settings, people)
     if settings.lti:
         lti.enrol(state, people)
@@ -40,9 +41,9 @@ def sync(state: Path, settings: Settings, people: list[Person], say: Callable[[s
 
 
 def check_departures(state: Path, people: list[Person]) -> None:
-    """Raises HubError where a roster takes out so many that it is more likely cut off than meant."""
+    """Raises HubError if a roster removes so many people that it is probably truncated."""
     if not people:
-        raise HubError("The roster names nobody: everybody would be locked out. Nothing was changed.")
+        raise HubError("The roster is empty, so all people would be locked out. Nothing was changed.")
     if not (state / KEPT).exists():
         return
     last, users_now = read_people(state / KEPT), {p.user for p in people}
@@ -52,8 +53,8 @@ def check_departures(state: Path, people: list[Person]) -> None:
         who = f"{len(gone)} of {len(last)} people ({', '.join(gone[:10])}{', …' if gone[10:] else ''})"
         none = " and names no instructor" if instructors == [True, False] else ""
         raise HubError(
-            f"This roster takes out {who}{none}; they would be logged out at once. Nothing was changed. "
-            "If it is meant: --yes (for make HUB_ARGS=--yes)."
+            f"This roster removes {who}{none}; they would be logged out at once. Nothing was changed. If "
+            "it is intended, use --yes (for make HUB_ARGS=--yes)."
         )
 
 
@@ -76,7 +77,7 @@ def unix(state: Path, settings: Settings, people: list[Person]) -> list[str]:
     instructors = [person.name for person in people if person.role == "instructor"]
     files.write_json(state / "etc" / "instructors.json", instructors, mode=0o644)
     off = sorted(book.all().keys() - {p.user for p in people} - {settings.grader})
-    # Who is on another hub's roster stays a user; this hub's own log-in is closed all the same.
+    # People on another hub's roster keep their user; this hub's own login is closed all the same.
     gone = [user for user in off if user not in elsewhere]
     locked = [user for user in gone if book.lock(user)]
     if gone:

@@ -1,4 +1,4 @@
-"""Units of systemd: the hub at boot, a look at it every five minutes, a backup at night; logrotate's file."""
+"""Systemd units for the hub at boot, a repair every five minutes and a backup at night; logrotate's file."""
 
 from __future__ import annotations
 
@@ -52,18 +52,18 @@ WantedBy=multi-user.target
 """,
     "-watch.service": """\
 [Unit]
-Description=Mend the course's hub where a part of it is dead
+Description=Repair the course's hub if a part of it is dead
 
 [Service]
 Type=oneshot
 WorkingDirectory={checkout}
-# 1: something died. 3, the hub was stopped on purpose, is left as it is. Its processes belong to
-# {name}.service, which is started where it is not active (after a start that failed).
+# Status 1 means that something died, and 3 that the hub was stopped on purpose. Its processes belong to
+# {name}.service, which is started if it is not active (after a failed start).
 ExecStart=/bin/sh -c '{hub} status --state {state}; [ $? -ne 1 ] || {mend}'
 """,
     "-watch.timer": """\
 [Unit]
-Description=Mend the course's hub where a part of it is dead
+Description=Repair the course's hub if a part of it is dead
 
 [Timer]
 OnBootSec=15min
@@ -76,16 +76,16 @@ WantedBy=timers.target
 [Unit]
 Description=A backup of the course's gradebook and submissions
 RequiresMountsFor={backups}
-# To be told by mail of a backup that failed: a unit of yours that sends one.
+# To get mail about a failed backup, add a unit that sends it.
 #OnFailure=mail-to-admin@%n.service
 
 [Service]
 Type=oneshot
 WorkingDirectory={checkout}
 ExecStartPre=/bin/mkdir -p -m 700 {backups}
-# A grading at work is waited for; where it lasts longer, the unit has failed (systemctl --failed).
+# This waits for a running grading; if that takes too long, the unit fails (systemctl --failed).
 ExecStart=/bin/sh -c '{hub} backup --wait 240 --state {state} {backups}/$$(date +%%F-%%H%%M).tar.gz'
-# A month of nights is kept.
+# Backups are kept for a month.
 ExecStartPost=/usr/bin/find {backups} -maxdepth 1 -name '????-??-??*.tar.gz' -mtime +31 -delete
 """,
     ".logrotate": """\

@@ -1,4 +1,4 @@
-"""Unix users: those of the roster who have none get one here, and only these are ever locked or removed."""
+"""Unix users: people of the roster without one get one here, and only these are ever locked or removed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .hub_settings import HubError
 from .roster import Person
 
 LOWEST, NOBODY = 1000, 65534  # below are the system's own users; and one above
-SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the day on which an account expires
+SHADOW, EXPIRES, LOCKED = Path("/etc/shadow"), 7, "1"  # the field with the day of an account's expiry
 T = TypeVar("T")
 ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that look like digits
 
@@ -32,7 +32,7 @@ class Accounts:
         self.passwords = state / "passwords.csv"
 
     def all(self) -> dict[str, int | None]:
-        """{user: number}; None for one whose making was interrupted."""
+        """Return {user: number}, with None for an interrupted creation."""
         return files.read_json(self.path) or {}
 
     def ensure(self, person: Person, password: bool = True) -> bool:
@@ -49,7 +49,7 @@ class Accounts:
             if is_locked(person.user):
                 _do("usermod", "--expiredate", "", person.user)
             return False
-        self._note(mine | {person.user: None})  # before it is made: what is interrupted here is gone on with
+        self._note(mine | {person.user: None})  # before it is created, to resume after an interruption
         if not there:
             home = self.homes / person.user
             words = [
@@ -69,7 +69,8 @@ class Accounts:
         return True
 
     def lock(self, user: str) -> bool:
-        """Keep the user and the home, let nobody in. False for one not made here, or locked already."""
+        """Keep the user and the home, but prevent logins. Return False if it was not created here, or is
+        locked already."""
         there = unix_user(user)
         if there is None or user not in self.all() or is_locked(user):
             return False
@@ -92,8 +93,9 @@ class Accounts:
     def _same(self, user: str, there: pwd.struct_passwd) -> None:
         if there.pw_uid != self.all()[user]:
             raise HubError(
-                f"The user {user!r} was made here with the number {self.all()[user]} and now has "
-                f"{there.pw_uid}: it was made anew. Take its line out of {self.path} to use it as it is."
+                f"The user {user!r} was created here with the number {self.all()[user]} and now has "
+                f"{there.pw_uid}, so it was recreated. Remove its line from {self.path} to use it "
+                "unchanged."
             )
 
     def _password(self, person: Person) -> None:
@@ -114,20 +116,21 @@ def is_system(user: str) -> bool:
 
 
 def is_locked(user: str) -> bool:
-    """Whether the account has expired as `Accounts.lock` sets it; runs no command, as it is asked of all."""
+    """Return whether the account has expired as set by `Accounts.lock`; runs no command, since it is
+    called for all users."""
     entries = (line.split(":") for line in SHADOW.read_text().splitlines())
     return any(entry[0] == user and entry[EXPIRES : EXPIRES + 1] == [LOCKED] for entry in entries)
 
 
 def unix_user(user: str) -> pwd.struct_passwd | None:
-    """What the machine knows of a user, None where there is none."""
+    """Return the machine's entry of a user, or None."""
     with contextlib.suppress(KeyError):
         return pwd.getpwnam(user)
     return None
 
 
 def acting(user: str, work: Callable[[], T]) -> T:
-    """What `work()` returns (plain data) when that user does it: root follows no link of another's.
+    """Return the result of `work()` (plain data), run as that user, so root follows no links of others.
 
     Raises HubError with the error that it ended in.
     """
