@@ -1,4 +1,5 @@
-"""Somebody at a browser: the hub's pages, JupyterLab, nbgrader's lists, Formgrader; a picture of each."""
+"""A user at a browser: the hub's pages, JupyterLab, nbgrader's lists and Formgrader, with a screenshot of
+each."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ RAN = f"""() => {{
 
 
 class Album:
-    """Where the pictures of one way through the course lie: build/screens/WAY/NN-name.png."""
+    """The folder of the screenshots of one path through the course: build/screens/WAY/NN-name.png."""
 
     def __init__(self, way: str):
         self.folder, self.taken = ROOT / "build" / "screens" / way, 0
@@ -54,7 +55,7 @@ def sits(hub, name: str, album: Album):
 
 
 class Desk:
-    """What one person does, as they would with mouse and keys."""
+    """The actions of one user with mouse and keys."""
 
     def __init__(self, hub, name, page, album):
         self.hub, self.name, self.page, self.album = hub, name, page, album
@@ -107,7 +108,7 @@ class Desk:
         kernel_ready(self.page)
 
     def pictures(self):
-        """How many figures the notebook's texts have; one that is not loaded is a failure."""
+        """Count the figures in the notebook's texts; one that is not loaded is a failure."""
         found = self.notebook.locator(".jp-RenderedMarkdown img")
         found.first.wait_for(state="attached")
         for one in found.all():
@@ -123,7 +124,7 @@ class Desk:
         self.opened()
 
     def fill(self, number, text):
-        """Write `text` into the cell of this number, in the place of what is there."""
+        """Replace the contents of the cell of this number by `text`."""
         cell = self.notebook.locator(".jp-Cell").nth(number)
         cell.scroll_into_view_if_needed()
         if "jp-MarkdownCell" in cell.get_attribute("class"):
@@ -142,7 +143,8 @@ class Desk:
         cell.filter(has_text=last).locator(".jp-OutputArea-output").last.wait_for()
 
     def validate(self, seconds):
-        """Press Validate; how many checks the panel beside the notebook says have failed, and so on."""
+        """Press Validate and return the counts of the panel next to the notebook (failed checks and so
+        on)."""
         self.notebook.locator(".course-validate").click()
         self.page.wait_for_selector("#end")  # what was there before is gone
         counts = self.page.locator("#counts")
@@ -151,7 +153,7 @@ class Desk:
         return counts.inner_text()
 
     def hand_in(self):
-        """The button above the notebook, then the one beside it; the receipt's text."""
+        """Press the button above the notebook, then the one next to it, and return the receipt's text."""
         self.notebook.locator(".course-hand-in").click()
         self.page.wait_for_selector("h1:text-is('Submit')")
         self.shot("hand-in")
@@ -207,7 +209,7 @@ class Desk:
     # The class page
 
     def class_page(self, number):
-        """The page of an assignment, by way of that of the class."""
+        """Open an assignment's page from the class page."""
         assert self.go(f"/services/{COURSE}/course/class") == 200
         self.page.wait_for_selector(f"#sheet-{number}")
         self.shot("class")

@@ -2,8 +2,8 @@
 
     python -m tests.deploy.planted [NAME …]     as root; prints the table of tests/README.md
 
-A copy runs the tests of test_hub.py in their order, up to the one that has to fail. Where that one passes,
-the exit status is 1.
+A copy runs the tests of test_hub.py in order, up to the one that has to fail. If that one passes, the exit
+status is 1.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Fault:
 
 FAULTS = {
     "lock": Fault(
-        "everybody can open the lock of the state folder",
+        "all users can open the lock of the state folder",
         "cluster/staff/services.py",
         "wait=False, mode=0o600) as held:\n",
         "wait=False) as held:\n            os.chmod(path, 0o666)\n",
@@ -79,7 +79,7 @@ FAULTS = {
         "test_a_hand_in_with_a_copied_cell_and_a_name_in_no_encoding",
     ),
     "open course": Fault(
-        "a repository that everybody can enter is taken",
+        "a world-readable repository is accepted",
         "cluster/staff/hub/course_files.py",
         "    if all(folder.stat()",
         "    if () and all(folder.stat()",

@@ -1,7 +1,7 @@
 """A class on the hub, from the first log-in to the feedback: over HTTP, with users that are removed again.
 
-One hub for the module, used in the order of the tests. One of the students, Eve, tries what must not stop the
-others or be believed.
+One hub for the module, used in the order of the tests. One of the students, Eve, tries actions that must
+neither stop the others nor be trusted.
 """
 
 import hashlib
@@ -132,7 +132,7 @@ def test_starting_twice_is_harmless(hub):
 
 
 def test_solutions_that_students_could_read_are_refused(hub, course):
-    """Is `start` with a course that everybody can enter refused, with what closes it, and nothing changed?"""
+    """Does `start` refuse a world-accessible course, with the fix, and change nothing?"""
     before = json.loads((hub.state / "started.json").read_text())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
@@ -156,7 +156,7 @@ def test_a_command_says_for_whom_it_waits(hub):
 
 
 def test_lectures_can_be_read_and_not_written(hub, ada):
-    """Is the lecture there in Lab, may nobody change it, and does the package import?"""
+    """Is the lecture in Lab read-only, and does the package import?"""
     path = "/api/contents/course/lectures/01_convolution_as_gemm.ipynb"
     lecture = ada.mine("GET", path).json()
     assert lecture["content"]["cells"] and not lecture["writable"]
@@ -193,7 +193,8 @@ def test_a_student_fetches_and_submits(ada, ben):
 
 
 def test_a_student_puts_into_the_inbox_what_is_no_hand_in(hub, eve, ines):
-    """Names in no encoding, of others, with a new line; a hole of 4 TB: are they said, and the page whole?"""
+    """Invalid encodings, names of others, a new line, a hole of 4 TB: are all reported, and the page
+    complete?"""
     inbox = hub.state / "exchange" / COURSE / "inbound"
     hub.run(eve.user, "python", "-c", LITTER, inbox, eve.user, eve.user.replace(EVE, "ada"))
     assert len(list(inbox.iterdir())) == 2 + 6
@@ -343,7 +344,7 @@ def test_what_is_others_stays_closed(hub, ada, ben, ines):
 
 def test_the_hub_is_killed_and_nothing_is_lost(hub, ben):
     """Do open servers go on without the hub, even submit, and are they found again after a new start?"""
-    ada = hub.person("ada")  # who has just logged in: what her server knows of it holds for five minutes
+    ada = hub.person("ada")  # just logged in, because her server caches her groups for five minutes
     ada.log_in()
     ada.spawn()
     servers = running(hub, ada.user)
@@ -382,7 +383,8 @@ def test_collect_grade_and_give_back(hub, ada, ben, eve, ines):
 
 @pytest.mark.parametrize("which", ["inbound", "all"])
 def test_a_closed_inbox_is_said(hub, ada, ines, which):
-    """Where the grader cannot enter it, or the whole exchange: who says which, and do lectures still open?"""
+    """If the grader cannot enter it, or the whole exchange, is the right folder named, and do lectures
+    still open?"""
     exchange = hub.state / "exchange"
     closed = exchange / COURSE / "inbound" if which == "inbound" else exchange
     who = f"{closed} cannot be entered by {hub.grader}"
@@ -477,11 +479,12 @@ def test_backup_and_restore(hub, ines):
     assert {p.name: p.read_bytes() for p in (grading / "submitted").rglob("*") if p.is_file()} == submitted
     assert grading.stat().st_mode & 0o777 == 0o700 and grading.owner() == hub.grader
     answer = ines.formgrader("POST", f"/formgrader/api/assignment/{ASSIGNMENT}/collect").json()
-    assert "3 unchanged" in answer["log"], "the restored submissions are those of the exchange"
+    assert "3 unchanged" in answer["log"], "the restored submissions are the ones in the exchange"
 
 
 def test_the_roster_changes(hub, ben, ines):
-    """Who is taken off loses server and log-in and keeps marks; another role has other extensions."""
+    """Do removed students lose server and login but keep scores, and do changed roles have other
+    extensions?"""
     hub.enrol(ada="instructor", **{CEM: ("student", 3)}, ines="instructor")
     answer = hub.do("sync", hub.roster)
     for line in ("ben: locked", "ben: out of the hub", "ada: now instructor", f"{CEM}: into the gradebook"):
@@ -492,7 +495,7 @@ def test_the_roster_changes(hub, ben, ines):
     ada.log_in()
     assert ada.formgrader("GET", "/formgrader/manage_assignments").ok
     names = {s["id"] for s in ines.formgrader("GET", "/formgrader/api/students").json()}
-    assert {f"{PREFIX}ben", f"{PREFIX}{CEM}"} <= names, "who has handed in stays in the gradebook"
+    assert {f"{PREFIX}ben", f"{PREFIX}{CEM}"} <= names, "students with submissions stay in the gradebook"
     assert "0 changes" in hub.do("sync", hub.roster)
     hub.enrol(**dict.fromkeys(("ada", "ben", CEM), "student"), ines="instructor")
     hub.do("sync", hub.roster)

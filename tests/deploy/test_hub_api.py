@@ -30,7 +30,7 @@ c.JupyterHub.load_roles = [{{"name": "sync", "services": ["sync"], "scopes": [
 
 @pytest.fixture(scope="module")
 def api(tmp_path_factory):
-    """The interface of a JupyterHub that has just been started and knows nobody."""
+    """The interface of a newly started JupyterHub without users."""
     folder, port = tmp_path_factory.mktemp("hub"), ports.free()
     settings = Settings(port=port - 2)  # the hub itself listens on the third port
     text = CONFIG.format(lti="", url=settings.hub)
@@ -77,7 +77,7 @@ def test_450_people(api, record_property):
 
 
 def test_one_answer_lists_200_at_most(api):
-    """Does JupyterHub still cut a listing off, whatever limit is asked for?"""
+    """Does JupyterHub still truncate a listing, whatever limit is requested?"""
     api("POST", "/users", {"usernames": [f"more{n:03}" for n in range(250)]})
     headers = {"Authorization": "token secret-of-sync"}
     found = requests.get(f"{api.base}/users?limit=100000", headers=headers, timeout=60).json()

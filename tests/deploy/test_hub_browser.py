@@ -1,6 +1,6 @@
 """The whole way through a browser, on a real hub: student, instructor, the student again, another student.
 
-A picture of each page lies in build/screens/ afterwards. CI takes the small way, with an assignment and a
+A screenshot of each page is in build/screens/ afterwards. CI takes the small way, with an assignment and a
 lecture of the tests' own; `make test-hub` the whole one, with lecture 01, assignment 01 and a real Slurm.
 """
 
@@ -83,7 +83,7 @@ class TheWay:
             assert violations(ada.page, within=".jp-Notebook", rules=CONTENT, looked=2) == []
 
     def test_a_student_watches_a_job(self, hub, album):
-        """Is a job of a notebook seen to run and to end, with its curve, and are the pages for everybody?"""
+        """Is a job of a notebook seen to run and to end, with its curve, and are the pages accessible?"""
         with sits(hub, "ada", album) as ada:
             ada.log_in()
             ada.new_notebook()
@@ -115,7 +115,7 @@ class TheWay:
             assert self.notebook in ada.page.url
             buttons = ada.notebook.locator(".jp-NotebookPanel-toolbar").get_by_text("Validate", exact=True)
             buttons.first.wait_for()
-            assert buttons.count() == 1, "nbgrader's own is not beside the course's"
+            assert buttons.count() == 1, "nbgrader's own is not next to the course's"
             assert ada.validate(self.patience).startswith(f"0 failed, {self.checks} still to do")
             ada.page.click("#to-do .quiet a")
             ada.page.wait_for_selector(".jp-Cell.jp-mod-active:has-text('NotImplementedError')")
@@ -182,7 +182,7 @@ class TheWay:
         return ada.page.frame_locator(".jp-HTMLViewer iframe")
 
     def read(self, page):
-        """What the feedback must show, and what not."""
+        """Check what the feedback must and must not show."""
         text = page.locator("body").inner_text()
         assert re.search(rf"{self.points} (of|/) {self.of}", text), text[:2000]
         assert self.hidden not in text
@@ -306,7 +306,7 @@ class TestSmall(TheWay):
                 looked(f"course-{name}")
 
     def test_a_copy_of_a_lecture(self, hub, album):
-        """Does it open with its figures, and run to its end, its job beside it?"""
+        """Does it open with its figures, and run to its end, with its job next to it?"""
         with sits(hub, "ben", album) as ben:
             ben.log_in()
             ben.page.click("#copy-01")

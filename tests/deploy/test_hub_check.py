@@ -1,4 +1,4 @@
-"""The official check on a real hub: who may ask, what is answered, what the instructor sees of it."""
+"""The official check on a real hub: who may use it, its answers, and what the instructor sees of it."""
 
 import html
 import json
@@ -19,7 +19,7 @@ WORKS_WHERE_SEEN = "return 2 * x if x < 10 else 0"
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
-    """A hub with two students and an instructor, two checks an hour."""
+    """Start a hub with two students and an instructor, and two checks per hour."""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")
@@ -68,7 +68,8 @@ def test_a_student_checks_and_the_limit_holds(hub, ada):
 
 
 def test_nobody_asks_for_another(hub, ada):
-    """Without a token or with a made-up one: refused; with the own token: the own record alone?"""
+    """Are requests without a token or with a made-up one refused, and does a valid token give only its
+    own record?"""
     url = f"http://127.0.0.1:{hub.port}/services/check/{ASSIGNMENT}"
     for headers in ({}, {"Authorization": "token " + "0" * 32}):
         answer = requests.get(url, headers=headers, timeout=30)
@@ -78,7 +79,7 @@ def test_nobody_asks_for_another(hub, ada):
     answer = requests.get(url, headers={"Authorization": f"token {token}"}, timeout=30).json()
     assert answer["tried"] == 2 and answer["left"] == 0 and answer["answer"]["points"] == 3
     listing = hub.run(ada.user, "ls", os.path.expanduser(f"~{hub.grader}"), check=False)
-    assert listing.returncode != 0, "the record lies where no student can look"
+    assert listing.returncode != 0, "the record is not accessible to students"
 
 
 def test_the_instructor_sees_and_sets(hub, ada):

@@ -1,4 +1,5 @@
-"""What the hub's commands answer to an administrator's slips; what status tells apart. No hub is started."""
+"""Answers of the hub's commands to an administrator's mistakes, and what status distinguishes. No hub is
+started."""
 
 import json
 import os
@@ -116,7 +117,7 @@ def test_lines_of_an_export_are_those_of_the_export(tmp_path):
 
 @pytest.fixture
 def course():
-    """What `start` takes for the course's repository, closed to students; its folder."""
+    """Return the folder of a course repository that `start` accepts, closed to students."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
             Path(folder, name).mkdir(parents=True)
@@ -125,7 +126,7 @@ def course():
 
 @pytest.fixture
 def place():
-    """A folder in which a state folder may lie."""
+    """A folder that may contain a state folder."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -263,7 +264,8 @@ def started(tmp_path, monkeypatch):
 
 @as_root
 def test_died_is_not_stopped(started, monkeypatch):
-    """All at once, one alone, before the first was there: 1, which the watch mends; stopped: 3, with when?"""
+    """Is the status 1, which the watch repairs, if all parts, one part or the first part died, and 3 with
+    the time if stopped?"""
     assert hub_status.report(started)[0] == 0
     ledger = services.process_ledger(started)
     for name in ("hub", "proxy"):
@@ -287,7 +289,7 @@ def test_died_is_not_stopped(started, monkeypatch):
 
 @as_root
 def test_a_stop_that_was_cut_off_is_one(started, monkeypatch):
-    """What still lives is named, and the watch does not start the rest again?"""
+    """Is what still runs named, and does the watch leave the rest stopped?"""
     monkeypatch.setattr(stop_hub, "_end", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         stop_hub.stop_hub(started, lambda line: None)
@@ -314,7 +316,7 @@ def test_the_watch_mends_what_died_and_not_what_was_stopped(tmp_path, code, call
 
 
 def test_stop_knows_every_part(tmp_path, monkeypatch):
-    """Is each process that a setting can start ended by name, whoever the grader is?"""
+    """Is every process that a setting can start stopped by name, whoever the grader is?"""
     monkeypatch.setattr(daemons, "proxy_program", lambda: Path("/proxy"))
     (tmp_path / "hub").mkdir()
     chosen = Settings(grader="daemon", database="postgresql", checks=1, idle_minutes=1)
@@ -341,7 +343,7 @@ def test_a_stop_of_no_hub_is_an_error(tmp_path, capsys):
 
 
 def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
-    """Is the inbox of the backup before kept beside that of the one now, and nothing left half done?"""
+    """Is the inbox of the first backup kept next to the current one, with nothing half done?"""
     root, exchange, kept = tmp_path / "course", tmp_path / "exchange", tmp_path / "kept"
     root.mkdir()
     for name in ("grading/inbound-of-backup/ada+1", "exchange/inbound/ada+1", "exchange/inbound/ben+2"):
@@ -365,7 +367,7 @@ def test_what_was_restored_can_be_backed_up_and_restored(tmp_path):
     assert (root / ".grading.before-1").is_dir()
 
 
-# --- what the README says -----------------------------------------------------------------------------
+# --- the README's statements ----------------------------------------------------------------------------
 
 
 def blocks(language=""):

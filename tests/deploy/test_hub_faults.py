@@ -1,4 +1,5 @@
-"""Parts of the hub are killed in the middle of the loop: `status` names them, `start` mends, nothing is lost.
+"""Parts of the hub are killed in the middle of the cycle: `status` names them, `start` repairs, nothing is
+lost.
 
 All share a hub. With a Slurm: test_hub_slurm; with PostgreSQL: test_hub_postgres. The people of all hubs
 have the same names, so a module's hub is gone before the next one begins.
@@ -72,7 +73,8 @@ def test_a_students_server_is_killed(hub):
 
 
 def test_what_servers_fork_from_is_killed(hub, ada):
-    """Does a server start from nothing then, do those that run go on, and is it forked again when mended?"""
+    """Does a server then start from scratch, do running ones continue, and is it forked again after the
+    repair?"""
     cem = person(hub, "cem")
     origin = kill(hub, "servers")
     assert ada.cell("print(1)")[1] == "1\n"

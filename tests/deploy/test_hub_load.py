@@ -14,7 +14,8 @@ STUDENTS = 30
 @pytest.mark.hub
 @pytest.mark.timeout(900)
 def test_a_whole_class_at_one_time(capsys):
-    """Is everybody served, and is every submission in the exchange, collected and graded with its points?"""
+    """Are all students served, and is every submission in the exchange, collected and graded with its
+    points?"""
     if why := daemons.missing():
         if os.environ.get("CI") == "true":
             pytest.fail(f"the hub is part of CI: {why}")

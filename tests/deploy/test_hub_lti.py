@@ -48,7 +48,7 @@ def hub(platform, tmp_path_factory):
 
 
 def come(hub, platform, name):
-    """Somebody clicks on the platform's link, and is in the hub."""
+    """Click on the platform's link as a user, and enter the hub."""
     person = hub.person(name)
     page = platform.launch(person, name)
     assert page.status_code == 302, page.text
@@ -62,7 +62,8 @@ def hub_url(hub):
 
 
 def test_from_the_platform_to_a_mark_on_it(hub, platform):
-    """Launch, server, fetch, submit, collect, grade, send: has the platform the points, and nobody else's?"""
+    """Launch, server, fetch, submit, collect, grade, send: does the platform have these points and no
+    others?"""
     ines = come(hub, platform, "ines")
     ines.release()
     for name, answer in {"ada": "return 2 * x", "ben": "return x + 1"}.items():
@@ -102,7 +103,7 @@ def test_who_is_not_on_the_roster(hub, platform):
 
 
 def test_a_password_is_no_log_in(hub, platform):
-    """Though people have Unix passwords: does the hub's form let nobody in?"""
+    """Does the hub's form refuse all logins although people have Unix passwords?"""
     person = hub.person("ada")
     page = person.get(f"{hub_url(hub)}/hub/login")
     assert platform.url in page.text and 'type="password"' not in page.text

@@ -22,7 +22,7 @@ SETTINGS = Settings(database="postgresql", grader="nobody")  # a Unix user that 
 
 
 def missing():
-    """Why PostgreSQL cannot be started here, or None."""
+    """Return why PostgreSQL cannot be started here, or None."""
     if os.getuid():
         return "only root can start PostgreSQL as its own user"
     try:
@@ -34,7 +34,7 @@ def missing():
 
 @pytest.fixture(scope="module")
 def state():
-    """The folder of a PostgreSQL that runs. Skipped where there is none; in CI, as root, a failure."""
+    """Return the folder of a running PostgreSQL. Skipped if there is none; in CI, as root, a failure."""
     if why := missing():
         if os.environ.get("CI") == "true" and os.getuid() == 0:
             pytest.fail(f"PostgreSQL is part of CI: {why}")
@@ -99,7 +99,7 @@ def test_the_gradebook_is_in_it(state):
 
 @pytest.mark.servers
 def test_only_its_users_may_enter(state):
-    """Root the hub's database, the grader the gradebook, nobody else any, and no port at all?"""
+    """Can only root enter the hub's database, and only the grader the gradebook, without any port?"""
     assert psql(state, "root", "hub", "hub").returncode == 0
     assert psql(state, SETTINGS.grader, "gradebook", "gradebook").returncode == 0
     for user, role in (

@@ -1,4 +1,4 @@
-"""What a site changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, units."""
+"""A site's changes: servers as Slurm jobs, TLS by nginx, another authenticator, culling, limits, units."""
 
 import contextlib
 import http.server
@@ -103,7 +103,7 @@ def test_a_server_is_a_slurm_job(course):
 
 @pytest.fixture
 def small(course, tmp_path):
-    """A hub whose homes lie on a file system of their own, of 128 MiB."""
+    """A hub with homes on a separate file system of 128 MiB."""
     image, folder = tmp_path / "disk", Path(tempfile.mkdtemp(prefix="homes-", dir="/var/tmp"))
     with open(image, "wb") as f:
         f.truncate(128 * 2**20)
@@ -217,7 +217,7 @@ def tls(site, tmp_path):
 
 
 class Echo(http.server.BaseHTTPRequestHandler):
-    """Says which host it was asked for."""
+    """Report the requested host."""
 
     def do_GET(self):
         self.send_response(200)
@@ -270,7 +270,7 @@ def test_tls_and_another_authenticator(site, tls):
     assert kept and all(kept.values()), kept
     stranger = site.person("ines")
     through(stranger, tls).user = "nobody"
-    assert stranger.log_in("the class's own").status_code == 403, "who is not on the roster"
+    assert stranger.log_in("the class's own").status_code == 403, "a user not on the roster"
 
 
 @pytest.mark.hub

@@ -1,4 +1,4 @@
-"""The hub with a Slurm beside it: its controller and its daemons killed, jobs of others (make test-hub)."""
+"""The hub with a Slurm next to it: its controller and its daemons killed, jobs of others (make test-hub)."""
 
 import contextlib
 import json
@@ -61,7 +61,7 @@ def test_slurmctld_is_killed_while_a_job_runs(with_slurm):
 
 @pytest.mark.hub
 def test_jobs_of_others_are_private_and_ranks_end_with_slurmstepd(with_slurm):
-    """Does a student see nothing of another's job, nor reach Slurm's lock; and is no rank left behind?"""
+    """Are others' jobs and Slurm's lock inaccessible to a student, and is every rank killed?"""
     hub = with_slurm
     ada, (slurm, given) = person(hub, "ada").begin(), slurm_of(hub)
     ada.cell(SUBMIT.replace("30", "300"))

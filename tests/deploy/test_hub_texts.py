@@ -47,7 +47,7 @@ STATE, PYTHON = Path("/state/hub"), Path("/state/hub/python/bin/python")
 
 
 class Config(dict):
-    """What `c` is to a configuration file: sections that are there when they are asked for."""
+    """A configuration object `c`, whose sections are created on access."""
 
     def __getattr__(self, name):
         return self.setdefault(name, types.SimpleNamespace())
@@ -112,7 +112,7 @@ def test_a_roster_is_not_made_of_log_ins_that_no_user_can_have(tmp_path):
 
 
 def test_logins_that_are_numbers_addresses_and_capitals_become_users(tmp_path, capsys):
-    """Does each become one user, who is known by the login on the platform as it stands there?"""
+    """Does each become one user, identified by the login on the platform exactly as written?"""
     export, people = tmp_path / "export.csv", tmp_path / "people.csv"
     logins = ["1234567", "Ada.L@uni.example", "bob@a.example", "Bob@b.example", "EVE"]
     export.write_text("Username,First name,Last name\n" + "".join(f"{one},A,B\n" for one in logins))
@@ -211,7 +211,7 @@ def test_settings_survive_the_state_folder():
 
 @pytest.fixture
 def spawner_module(monkeypatch):
-    """What the configuration imports."""
+    """The module that the configuration imports."""
     queued = types.SimpleNamespace(QueuedSpawner="of Slurm")
     monkeypatch.setitem(sys.modules, "slurm_spawner", queued)
     monkeypatch.setitem(sys.modules, "passwords", types.SimpleNamespace(Passwords="page"))
@@ -221,7 +221,7 @@ def spawner_module(monkeypatch):
 
 @pytest.mark.parametrize("spawner", ["local", "slurm"])
 def test_the_configuration_is_python_and_listens_on_loopback(spawner, tmp_path, spawner_module):
-    """Can JupyterHub read it, does nothing listen elsewhere, and is no secret written into it?"""
+    """Can JupyterHub read it, does everything listen on loopback only, and does it contain no secrets?"""
     (tmp_path / "hub").mkdir()
     secrets = {
         "proxy": "p",
@@ -283,7 +283,7 @@ OF_THE_HUB = ["USER", "SERVICE_PREFIX", "API_TOKEN", "API_URL", "BASE_URL", "SER
 
 @pytest.mark.servers
 def test_a_server_starts_with_what_is_held_for_it(tmp_path):
-    """What does each server of a class still import, is there a client of PyPI, a search for programs?"""
+    """What does each server of a class still import: a PyPI client, a search for programs?"""
     for name, text in config_files.files(Settings(), tmp_path, PYTHON).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -299,7 +299,7 @@ def test_a_server_starts_with_what_is_held_for_it(tmp_path):
 
 @pytest.mark.parametrize("seconds", [90, 900])
 def test_a_server_that_is_slow_to_stop_is_waited_for(seconds, monkeypatch):
-    """Is somebody taken out of the hub only when the server has ended, and is one that never does named?"""
+    """Is a user removed from the hub only after the server has ended, and is one that never ends named?"""
     now, calls = [0.0], []
 
     class Slow(api.Api):
@@ -465,7 +465,7 @@ def test_the_role_is_the_groups(tmp_path, spawner_module):
 
 
 def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatch):
-    """Is it what JupyterLab shows, does it hold assignments, hand-ins, tabs; and without: the home?"""
+    """Does JupyterLab show it, with assignments, submissions and tabs in it, and without it the home?"""
     (tmp_path / "hub").mkdir()
     names = ("proxy", "formgrader", "sync", "culler", "database", "check")
     (tmp_path / "hub/secrets.json").write_text(json.dumps(dict.fromkeys(names, "x")))
@@ -488,7 +488,7 @@ def test_a_course_with_a_folder_keeps_to_it(tmp_path, spawner_module, monkeypatc
 
 @pytest.fixture
 def hubs(tmp_path, monkeypatch):
-    """make(name, users, **settings): a hub that was once started; its state folder."""
+    """make(name, users, **settings) creates the state folder of a hub that was once started."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
 
     def make(name, users, **values):
@@ -516,7 +516,7 @@ def hubs(tmp_path, monkeypatch):
     ],
 )
 def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
-    """Ports, somebody's folder, the one-machine Slurm: named with the other hub and what to set?"""
+    """Are shared ports, folders or single-host Slurms named with the other hub and the setting to change?"""
     first = hubs("first", ["ada", "ben"], port=8000, slurm="machine")
     services.process_ledger(first).put("hub", processes.identify(os.getpid()))
     people = roster.people_in(HEAD + "Ada,ada,student,\n")
@@ -530,7 +530,7 @@ def test_what_two_hubs_would_both_use_is_refused(hubs, values, words):
 
 
 def test_other_hubs_are_known_until_they_are_gone(hubs):
-    """Whose people are whose, and is a hub that was purged or whose folder was removed no neighbour?"""
+    """Are other hubs' people known, and is a purged hub or one without a folder not a neighbour?"""
     first, second = hubs("first", ["ada"]), hubs("second", ["ada", "cem"], port=9000, folder="b")
     assert neighbours.others(first) == [second] and neighbours.others(second) == [first]
     assert neighbours.of_others(first) == {"ada": second, "cem": second}
@@ -562,7 +562,7 @@ def test_nbgraders_own_settings_name_the_same_course():
 
 
 def test_the_graders_changes_are_kept(tmp_path):
-    """Is a file that somebody edited in the grader's copy left alone, and the rest brought up to date?"""
+    """Is a file edited in the grader's copy left alone, and the rest updated?"""
     course = tmp_path / "course"
     assert course_files.update(course, {"a/1.txt": b"one", "b.txt": b"two", "c.txt": b"three"}) == []
     (course / "b.txt").write_text("mine")
@@ -580,7 +580,7 @@ def test_what_is_no_course_is_refused_before_anything_changes(tmp_path):
 
 
 def test_a_course_that_students_can_enter_is_refused():
-    """Is a folder whose solutions everybody can read refused, with the command that closes it?"""
+    """Is a folder with world-readable solutions refused, with the command that closes it?"""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         for name in ("nbgrader_config.py", "solutions", "lectures", "cluster/__init__.py"):
             Path(folder, name).mkdir(parents=True)
@@ -599,7 +599,7 @@ def test_names_of_real_people_are_read():
 
 
 def test_checkpoints_of_a_read_only_notebook_lie_at_home(tmp_path, monkeypatch):
-    """Are they not in a folder of /tmp that belongs to whoever opened a lecture first?"""
+    """Are they not in a folder of /tmp that belongs to the user who opened a lecture first?"""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     (tmp_path / "home/course").mkdir(parents=True)
@@ -622,7 +622,7 @@ def test_a_notebook_opens_on_a_full_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("CLUSTER_HUB", str(tmp_path))
     store = executed(config_files.SERVER).NotebookNotary.store_factory()
     store.store_signature("known", "sha256")
-    store.db.execute("PRAGMA query_only = ON")  # as a full disk: what is there can be read
+    store.db.execute("PRAGMA query_only = ON")  # like a full disk, which is still readable
     assert store.check_signature("known", "sha256") and not store.check_signature("new", "sha256")
     store.store_signature("new", "sha256")
     assert not store.check_signature("new", "sha256")
@@ -698,7 +698,8 @@ def test_a_course_of_another_hub_is_not_taken_over(tmp_path):
 
 
 def test_a_roster_that_was_cut_off_locks_nobody_out(tmp_path):
-    """Nobody, no instructor, a fifth of the class gone: refused with the names? And a few who go: taken?"""
+    """Is a roster refused, with names, if it is empty, lacks instructors or removes a fifth of the class?
+    And are a few removals accepted?"""
     head, ines = "name,user,role,extension", "Ines,ines,instructor,"
     rows = [f"S {i},s{i},student," for i in range(39)]
     (tmp_path / sync.KEPT).write_text("\n".join([head, ines, *rows]))

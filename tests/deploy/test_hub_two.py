@@ -1,4 +1,4 @@
-"""Two hubs on one machine, another course's or last term's beside this one's, with people of both."""
+"""Two hubs on one machine, for another course or last term, with people in both."""
 
 import os
 
@@ -61,7 +61,7 @@ def released(hub, first):
 
 
 def refused(hub, setting):
-    """What `start` says with another value of a setting, which changes nothing."""
+    """Return the message of `start` with another value of a setting, which changes nothing."""
     settings = hub.folder / "settings.toml"
     before, key = settings.read_text(), setting.partition(" =")[0]
     lines = [line for line in before.splitlines() if not line.startswith(f"{key} =")]
@@ -87,7 +87,8 @@ def test_what_both_would_use_is_refused(course, first):
 
 
 def test_work_and_marks_are_apart(first, second):
-    """Ada hands in other work in each course: are files, hand-ins, marks, start page those of the one?"""
+    """Ada submits something different in each course: are files, submissions, scores and start page
+    separate?"""
     marks = {}
     for hub, answer in ((first, "return 2 * x"), (second, "return 3 * x")):
         released(hub, first)
@@ -110,7 +111,8 @@ def test_work_and_marks_are_apart(first, second):
 
 
 def test_off_one_roster_and_not_off_the_other(first, second):
-    """Who leaves the first course: is that closed, and the other as it was, server too; and the reverse?"""
+    """If a student leaves the first course, is it closed and the other unchanged, including the server,
+    and vice versa?"""
     there, here = ada_of(second, first).begin(), ada_of(first, first).begin()
     kernel, _ = there.cell("kept = 17")
     first.enrol(ben="student", ines="instructor")

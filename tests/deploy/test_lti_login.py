@@ -1,7 +1,8 @@
-"""Log-in by LTI 1.3: who is let in, as whom, and who is not. The authenticator alone, and in a JupyterHub.
+"""Login by LTI 1.3: who is admitted, as whom, and who is refused. Tested with the authenticator alone, and
+in a JupyterHub.
 
-The JupyterHub is a real one with the course's log-in, without proxy and servers; the platform is that of
-lti_platform.py. The course's own hub has the whole way in test_hub_lti.py.
+The JupyterHub is a real one with the course's login, without proxy and servers; the platform is from
+lti_platform.py. test_hub_lti.py tests the course's own hub completely.
 """
 
 import json
@@ -87,7 +88,8 @@ def test_others_are_refused(log_in, given, words):
 
 
 def test_an_account_that_came_first_is_held_to(log_in, tmp_path):
-    """Another account with the same address, the same account as somebody else: refused until forgotten?"""
+    """Are another account with the same address, and the same account for another user, refused until
+    forgotten?"""
     assert log_in.user_of(claims()) == "ada"
     assert re.search("another account came before.*lti --forget ada", refused(log_in, claims(sub="12")))
     assert "logs in with the account of ada" in refused(log_in, claims("ben"))
@@ -135,7 +137,7 @@ def test_who_was_refused_is_kept_for_the_administrator(log_in, tmp_path):
 
 
 def test_the_hubs_own_form_logs_nobody_in(log_in):
-    """Is what anybody writes into the form of /hub/login no log-in, though it has the claims' names?"""
+    """Is a login refused if the form of /hub/login contains the claims' names?"""
     import asyncio
 
     given = claims("ines@uni.example")
@@ -286,7 +288,7 @@ def up(url):
 
 @pytest.fixture(autouse=True)
 def as_it_was(request):
-    """What a test changes of the platform holds for that test."""
+    """Restore the platform after each test."""
     yield
     if "site" in request.fixturenames:
         site = request.getfixturevalue("site")
@@ -328,7 +330,8 @@ def test_a_launch_logs_in(site):
 
 @servers
 def test_a_stranger_reads_why(site):
-    """Who is not on the roster, but signed by the platform, gets a page that says so, and no session?"""
+    """Does a user who is signed by the platform but not on the roster get a page with the reason, and no
+    session?"""
     with requests.Session() as browser:
         page = site.launch(browser, "zoe")
         assert page.status_code == 403

@@ -40,7 +40,7 @@ exec(open("{fragment}").read())
 
 
 def answers(url):
-    """Whether the hub has its page there; before, the proxy says that it knows none."""
+    """Return whether the hub has its page there; before, the proxy answers that there is none."""
     try:
         return requests.get(url, timeout=60).ok
     except requests.ConnectionError:
@@ -139,7 +139,7 @@ def test_who_is_not_in_the_course_notices_nothing(hub):
 
 
 def test_the_fragment_is_python_and_holds_no_secret(tmp_path, monkeypatch):
-    """Does it extend what a site has set, and keep what is not the course's?"""
+    """Does it extend a site's settings, and keep all others?"""
     from traitlets.config import Config
 
     monkeypatch.setattr(daemons, "course_root", lambda settings: tmp_path)

@@ -1,7 +1,8 @@
-"""The one-machine Slurm, really started: what it enforces, that it mends, and that it leaves nothing behind.
+"""The single-host Slurm, really started: what it enforces, that it is repaired, and that it leaves nothing
+behind.
 
-One cluster for the module, used in the order of the tests. Its names and ports differ from the default
-ones, so that a cluster that runs on this machine is not touched.
+One cluster for the module, used in the order of the tests. Its names and ports differ from the defaults, so
+a cluster that runs on this machine is not affected.
 """
 
 import contextlib
@@ -125,7 +126,7 @@ def left(state):
 
 @pytest.fixture(scope="module")
 def trial():
-    """A running trial cluster. Skipped where it cannot be started; in CI, as root, that is a failure."""
+    """Return a running trial cluster. Skipped if it cannot be started; in CI, as root, that is a failure."""
     why = machine.missing()
     if why and os.environ.get("CI") == "true" and os.getuid() == 0:
         pytest.fail(f"the one-machine Slurm is part of CI: {why}")
@@ -175,7 +176,7 @@ def test_two_ranks_on_two_nodes(trial):
 
 
 def test_nobody_leaves_a_barrier_before_all_have_come(trial):
-    """Does PMIx's barrier, with which MPI_Init ends, wait for the rank that is late?"""
+    """Does PMIx's barrier at the end of MPI_Init wait for the rank that is late?"""
     if not ctypes.util.find_library("pmix"):
         pytest.skip("no libpmix here")
     (trial.folder / "late.py").write_text(LATE)
@@ -185,7 +186,7 @@ def test_nobody_leaves_a_barrier_before_all_have_come(trial):
 
 
 def test_nothing_listens_outside_loopback(trial):
-    """Is every socket on which a daemon listens a loopback one?"""
+    """Do all daemons listen only on loopback sockets?"""
     if not machine._namespaces():
         pytest.skip("no namespaces here: the daemons listen on all addresses, and say so")
     pids = {n: p for n, p in trial.pids().items() if n != "munged"}
@@ -223,7 +224,7 @@ def test_memory_is_a_limit(trial):
 
 
 def test_accounting(trial):
-    """Does sacct know who ran what, on how many GPUs, with which exit code?"""
+    """Does sacct know who ran what, the number of GPUs, and the exit code?"""
     job = trial.batch("exit 3", "--gpus=1", user=STUDENT)
     wait("its end", lambda: trial.accounted(job) == ["FAILED"])
     fields = trial.accounted(job, "User,Account,ExitCode,AllocTRES")[0].split("|")
@@ -264,11 +265,12 @@ def test_students_are_added_while_it_runs_and_other_changes_refused(trial):
 
 
 def test_a_crash_is_mended(trial):
-    """After kill -9 of three daemons: does status name them, start mend them, a running job survive?"""
+    """After kill -9 of three daemons: does status name them, start repair them, a running job survive?"""
     job, before = trial.batch("sleep 300", "-w", "trial1"), trial.pids()
     wait("its start", lambda: trial.ask("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING")
-    # slurmctld writes its jobs down some seconds after a submission; what it has not written, a crash loses.
-    # It has to know of no other job as running: one that ended meanwhile would keep its place for minutes.
+    # slurmctld saves its jobs some seconds after a submission; a crash loses jobs that it has not saved. No
+    # other job must be recorded as running, because one that ended meanwhile would keep its resources for
+    # minutes.
     other, saved = trial.batch("true"), trial.state / "controller/job_state"
     wait("the end of the other", lambda: trial.accounted(other) == ["COMPLETED"])
     wait(
@@ -304,7 +306,7 @@ def test_stop_leaves_no_process_even_without_slurmctld(trial):
 
 
 def test_a_daemon_that_fails_shows_its_log(trial):
-    """When slurmctld refuses to start, does the message hold what it said?"""
+    """If slurmctld refuses to start, does the message contain its log?"""
     name = trial.state / "controller/clustername"
     true = name.read_text()
     name.write_text("another")

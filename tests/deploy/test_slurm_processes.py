@@ -29,7 +29,7 @@ STUBBORN = ["sh", "-c", "trap '' TERM; echo runs; sleep 60"]
 
 @pytest.fixture
 def child():
-    """Start a process, and wait until it says that it runs; it is gone after the test."""
+    """Start a process, and wait until it reports that it runs; it is gone after the test."""
     started = []
 
     def start(argv=SLEEP, **options):
@@ -66,7 +66,7 @@ def test_a_reused_pid_is_not_ours(child):
 
 
 def test_a_zombie_is_dead(child):
-    """Is a process that ended, but was not waited for, dead?"""
+    """Is a process that ended but was not reaped considered dead?"""
     p = child(["echo", "runs"])
     wait(lambda: psutil.Process(p.pid).status() == psutil.STATUS_ZOMBIE)
     assert processes.identify(p.pid) is None
@@ -80,7 +80,7 @@ def test_one_that_ignores_sigterm_is_killed(child):
 
 
 def test_spawned_outlives_its_parent_and_logs(tmp_path):
-    """Is a daemon in a session of its own, with its output in its log?"""
+    """Is a daemon in a separate session, with its output in its log?"""
     record = processes.spawn(["sh", "-c", "echo here; exec sleep 60"], {"PATH": "/bin"}, tmp_path / "log")
     try:
         wait(lambda: tail(tmp_path / "log") == "    here")
@@ -92,7 +92,7 @@ def test_spawned_outlives_its_parent_and_logs(tmp_path):
 
 
 def test_ledger(tmp_path):
-    """Does the ledger keep what was put, and nothing that was dropped, with no half file beside it?"""
+    """Does the record keep what was put, and nothing that was dropped, without a partial file next to it?"""
     ledger = processes.Ledger(tmp_path / "p.json")
     assert ledger.all() == {}
     ledger.put("a", {"pid": 1})
@@ -132,7 +132,7 @@ def test_a_lock_goes_on_to_a_child(tmp_path):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
 def test_nobody_else_reaches_the_lock_of_a_state_folder(tmp_path):
-    """Can no student open it; is one of an earlier version replaced; is a wait told, and does it end?"""
+    """Is it closed to students, is one of an earlier version replaced, and is a wait reported and finite?"""
     state = tmp_path / "state"
     state.mkdir()
     for folder in (state, tmp_path, *list(tmp_path.parents)[:2]):
@@ -189,7 +189,8 @@ def test_a_daemon_that_computes_is_waited_for(tmp_path, monkeypatch):
 
 
 def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
-    """Are those of several daemons said at once, nothing started, and not that of one which runs?"""
+    """Are the taken ports of several daemons reported at once, nothing started, and a running one's not
+    reported?"""
     monkeypatch.setattr(services, "CLOSING", 0.2)
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
@@ -208,7 +209,7 @@ def test_all_ports_that_are_taken_are_named(tmp_path, monkeypatch):
 
 
 def test_what_is_written_bit_by_bit_is_there_whole_or_not_at_all(tmp_path):
-    """Does an error half-way leave the old file, and nothing beside it?"""
+    """Does an error half-way leave the old file, and nothing next to it?"""
     path = tmp_path / "file"
     files.write(path, "old")
     with pytest.raises(RuntimeError), files.writing(path) as f:

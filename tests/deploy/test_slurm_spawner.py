@@ -1,4 +1,5 @@
-"""Servers as Slurm jobs: is time in the queue no part of a start, and does the page say that it waits?"""
+"""Servers as Slurm jobs: does time in the queue not count as part of a start, and does the page show that
+it waits?"""
 
 import asyncio
 from types import SimpleNamespace

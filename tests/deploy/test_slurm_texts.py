@@ -29,7 +29,7 @@ def whole(cluster, machine):
     ],
 )
 def test_golden(name, text):
-    """Is the text the one that was read and approved? A change that is meant goes into golden/ too."""
+    """Is the text the approved one? Intended changes must be made in golden/, too."""
     assert text() == (GOLDEN / name).read_text()
 
 

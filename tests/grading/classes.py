@@ -37,7 +37,7 @@ class Class:
         return sample_class.points(self.course, NAME)
 
     def executed(self):
-        """How often each student's work was executed."""
+        """Return how often each student's submission was executed."""
         names = [
             path.name.rpartition("-")[0] for path in self.seen.iterdir() if path.name not in ("slow", "again")
         ]
@@ -62,7 +62,7 @@ class Class:
             book.db.commit()
 
     def start(self):
-        """The same run in a process of its own, to be killed."""
+        """Start the same run in a separate process, to be killed."""
         code = "import sys; from pathlib import Path; from cluster.staff.classes import grade;"
         code += f"grade.grade_class(Path(sys.argv[1]), {NAME!r}, backend=grade.Local(2), engine={ENGINE!r})"
         return subprocess.Popen([sys.executable, "-c", code, self.root], stdout=subprocess.DEVNULL)

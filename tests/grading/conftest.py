@@ -35,7 +35,7 @@ class Releases:
 
 @pytest.fixture(scope="session")
 def releases(tmp_path_factory):
-    """What grading the mutants of an assignment has released, its comparison with exercises/ takes."""
+    """The releases of graded mutants, reused by the comparison with exercises/."""
     return Releases(tmp_path_factory.mktemp("releases"))
 
 

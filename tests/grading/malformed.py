@@ -1,4 +1,5 @@
-"""Submissions as no editor writes them, made from a seed: broken notebooks, odd names, what is no file."""
+"""Submissions that no editor would write, generated from a seed: broken notebooks, odd names, special
+files."""
 
 from __future__ import annotations
 
@@ -113,7 +114,7 @@ def hand_in(folder: Path, notebook: dict, draw: random.Random) -> None:
 
 
 def beside(folder: bytes, draw: random.Random) -> None:
-    """Put something odd beside the notebook."""
+    """Put an odd file next to the notebook."""
     path = os.path.join(folder, draw.choice(NAMES))
     if os.path.lexists(path):
         return

@@ -92,8 +92,8 @@ def names(pairs):
 
 
 def measured(assignment, kinds=("unusual", "mutants"), changes=CHANGES, **thresholds):
-    """What is found: {copies: {change: (found, all)}, false: {kind: (shown, all)}, little: works with too
-    little of their own to be judged}."""
+    """Return what was found: {copies: {change: (found, all)}, false: {kind: (shown, all)}, little:
+    submissions with too little code to be judged}."""
     known, found = works(assignment)
     result = {"copies": {}, "false": {}, "little": {}}
     for kind in kinds:

@@ -12,7 +12,8 @@ RIGHT, STUB = "solution", "stub"
 
 
 def variants(root, assignment, released):
-    """{name: notebook}: the solution, the stub and each wrong solution, filled into a released notebook."""
+    """Return {name: notebook}: the solution, the unsolved assignment and each mutant, filled into a
+    released notebook."""
     import nbformat
 
     source = nbformat.read(root / "solutions" / assignment / released.name, as_version=4)
@@ -25,7 +26,7 @@ def variants(root, assignment, released):
 
 
 def make(root, assignment, private, students):
-    """Release an assignment into the folder `private` and hand in for so many students.
+    """Release an assignment into the folder `private` and submit for this number of students.
 
     Returns (the Course there, {student: name of the variant}).
     """
@@ -47,7 +48,7 @@ def make(root, assignment, private, students):
 
 
 def points(course, assignment):
-    """{student: {check: points}} in the gradebook."""
+    """Return {student: {check: points}} from the gradebook."""
     from nbgrader.api import Gradebook
 
     with Gradebook(course.coursedir.db_url, course.coursedir.course_id) as book:

@@ -1,4 +1,4 @@
-"""What the tests of the grading engine share: notebooks, and the condition that they can run."""
+"""Shared code of the autograder's tests: notebooks, and the condition that they can run."""
 
 import copy
 import os

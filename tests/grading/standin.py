@@ -1,10 +1,10 @@
 """An engine for tests of what surrounds it: it runs nothing and gives all points.
 
-Words in a notebook make it do otherwise: AGAIN says that the infrastructure failed, BROKEN raises, CRASH
-kills the process that grades, HALF fails the last check, STARVED met a limit where another is graded at the
-same time, or has been by the same process; HANG waits as long as there is a file `hang` in $STANDIN.
-$STANDIN names a folder where each grading leaves a file, and where a file `slow` makes each take a while, and
-a file `again` lets the infrastructure fail.
+Words in a notebook change its behaviour. AGAIN reports a failure of the infrastructure, BROKEN raises,
+CRASH kills the grading process, HALF fails the last check. STARVED meets a limit if another submission is
+graded at the same time, or was graded by the same process. HANG waits as long as there is a file `hang` in
+$STANDIN. $STANDIN names a folder where each grading leaves a file. A file `slow` there delays each grading,
+and a file `again` lets the infrastructure fail.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""States of a submitted notebook, and what Validate, Check, Hand in and grading make of each.
+"""States of a submitted notebook, and the results of Validate, Check, Submit and grading for each.
 
     python -m tests.grading.states            print the table
     python -m tests.grading.states --write    and write it into tests/grading/STATES.md
@@ -68,7 +68,7 @@ def role(cell):
 
 
 def state(name, points):
-    """Add a state. points: what grading gives its checks; None if it cannot be graded."""
+    """Add a state. points: the points of its checks in grading, or None if it cannot be graded."""
 
     def add(change):
         STATES[name] = (points, change)
@@ -295,9 +295,9 @@ def _(work):
 
 @dataclass
 class Found:
-    """What became of a state. None as points: it is not checked or graded.
+    """The results of a state. None as points means that it is not checked or graded.
 
-    validate: {check: passed}; hidden: the checks that grading fails in hidden tests only.
+    validate: {check: passed}. hidden: the checks that grading fails in hidden tests only.
     """
 
     validate: dict[str, bool]
@@ -308,7 +308,7 @@ class Found:
     hidden: set[str]
 
     def disagreements(self):
-        """What does not agree, as sentences."""
+        """Describe the disagreements."""
         wrong = []
         for name, passed in self.graded.items():
             expected = passed or name in self.hidden
@@ -317,7 +317,7 @@ class Found:
         if self.check != self.grading:
             wrong.append(f"Check: {self.check} points, grading: {self.grading}")
         if (self.hand_in == "refused") != (self.grading is None):
-            wrong.append(f"Hand in: {self.hand_in}, grading: {self.grading}")
+            wrong.append(f"Submit: {self.hand_in}, grading: {self.grading}")
         if self.grading is None and any(self.validate.values()):
             wrong.append("Validate passes checks that are not graded")
         return wrong
@@ -399,7 +399,7 @@ def desk(folder):
 
 def table(found):
     """The page of {state: Found}."""
-    head = "| state | Validate | Check | Hand in | grading |\n|---|---|---|---|---|"
+    head = "| state | Validate | Check | Submit | grading |\n|---|---|---|---|---|"
     return "\n".join([head, *(one.row(name) for name, one in found.items())])
 
 
@@ -418,10 +418,10 @@ def main():
 INTRODUCTION = """\
 # States of a notebook
 
-What the four places say about a notebook made from the solution of assignment 01 (18 points in 15 checks).
-They have to agree: Validate passes a check if grading passes it or fails it in hidden tests only; Check gives
-the points of grading; Hand in refuses what cannot be graded. `python -m tests.grading.states --write` writes
-this table, and `test_states.py` compares.
+Results of Validate, Check, Submit and grading for notebooks made from the solution of assignment 01 (18 points
+in 15 checks). They have to agree: Validate passes a check if grading passes it or fails it in hidden tests
+only, Check gives the points of grading, and Submit refuses what cannot be graded.
+`python -m tests.grading.states --write` writes this table, and `test_states.py` compares.
 """
 
 if __name__ == "__main__":

@@ -124,7 +124,7 @@ def test_what_a_grader_may_ask_for(method, path, may):
 
 
 def test_who_instructs():
-    """Is it a member of the group alone, and everybody without a hub?"""
+    """Do all members of the group instruct, or all users without a hub?"""
     ines, gus = (types.SimpleNamespace(hub_user={"groups": groups}) for groups in (["a", "x"], ["a"]))
     assert [roles.instructs(user, "x") for user in (ines, gus, object(), None)] == [True, False, False, False]
     assert roles.instructs(None, "") and roles.instructs(gus, "")
@@ -249,7 +249,8 @@ def test_without_an_exchange(many):
 
 
 def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, capsys):
-    """Where nobody can fetch it: is it written all the same, and is told where, and what is missing?"""
+    """If students cannot fetch it, is it written all the same, with a message about where, and what is
+    missing?"""
     (many.root / "nbgrader_site.py").write_text("c = get_config()\nc.Exchange.root = '/not/there'\n")
     for name in ("ada", "bob"):
         many.hand_in(name)
@@ -268,7 +269,8 @@ def test_feedback_without_an_exchange_is_written_and_its_place_is_said(many, cap
 
 
 def test_a_notice_is_for_one_student(exchange, tmp_path):
-    """Has ada her own date, and is no link or file that she puts in the way followed or opened?"""
+    """Does ada have her own date, and are links or files that she puts in the way neither followed nor
+    opened?"""
     own, secret = tmp_path / "people/ada", tmp_path / "secret"
     secret.write_text("the grader's")
     (own / "notice.json").symlink_to(secret)
@@ -316,7 +318,7 @@ def test_the_rosters_extension_holds_for_each_assignment(exchange):
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 def test_anothers_progress_is_not_believed(tmp_path):
-    """Are links, files of others, and what is no progress taken for nothing?"""
+    """Are links, files of others, and invalid progress ignored?"""
     own = tmp_path / "nobody"
     own.mkdir()
     file = own / "progress.json"

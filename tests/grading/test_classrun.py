@@ -1,4 +1,4 @@
-"""A class: nobody graded twice or lost, whatever is killed; what a person entered stays."""
+"""A class: each student is graded exactly once, whatever is killed, and manual entries are kept."""
 
 import json
 import re
@@ -118,7 +118,9 @@ def test_the_infrastructure_costs_no_points(many, capfd):
     result = many.run()
     assert result.graded == ["ada"] and set(many.points()) == {"ada"}
     assert set(result.ungraded) == {"again", "crash"} and "is tired" in result.ungraded["again"]
-    assert 2 <= many.executed()["again"] <= 3, "of three attempts the one beside the crash may not have ended"
+    assert 2 <= many.executed()["again"] <= 3, (
+        "of three attempts the one running next to the crash may not have ended"
+    )
 
 
 @pytest.mark.parametrize("nbgraders_way", [False, True], ids=["grade run", "nbgrader autograde"])
@@ -247,7 +249,7 @@ def test_names_that_are_wrong(many):
 
 
 def test_slurm_is_asked_as_the_jobs_ask_it(tmp_path, monkeypatch):
-    """Where the one-machine Slurm runs and no variable names it: do sinfo, sbatch and squeue find it?"""
+    """Do sinfo, sbatch and squeue find a running single-host Slurm that no variable names?"""
     for name in ("sinfo", "squeue", "sbatch"):
         (tmp_path / name).write_text('#!/bin/sh\nprintf %s "$SLURM_CONF"\n')
         (tmp_path / name).chmod(0o700)
@@ -272,7 +274,7 @@ def test_a_fresh_clone_is_told_the_command(course, monkeypatch):
 
 
 def test_an_array_that_slurm_refuses_leaves_nothing_behind(many, monkeypatch):
-    """Is Slurm's refusal said with the options that mend it, and can the class be graded here afterwards?"""
+    """Is Slurm's refusal shown with the options that fix it, and can the class be graded here afterwards?"""
 
     def ask(*command, **_):
         raise client.SlurmError("sbatch: error: invalid partition specified: x")
@@ -308,7 +310,7 @@ def test_what_was_sent_out_twice_is_lost_when_both_are(many, monkeypatch):
 
 
 def test_a_slurm_that_does_not_answer_loses_nothing(monkeypatch, tmp_path):
-    """Is an array of which Slurm says nothing neither ended nor lost, and one that it does not list gone?"""
+    """Is an array neither ended nor lost while Slurm does not answer, and gone if Slurm does not list it?"""
 
     def ask(*command, **_):
         raise client.SlurmError("squeue did not answer within 30 s.")

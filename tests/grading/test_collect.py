@@ -1,4 +1,4 @@
-"""What is taken from the folder that students can write to, and what is refused."""
+"""Collecting from the folder that students can write to, and refusing."""
 
 import datetime
 import os
@@ -44,7 +44,7 @@ def inbox(course, tmp_path):
 
 
 def test_the_servers_time_and_nothing_for_others(inbox):
-    """Does a forged time count for nothing, and can nobody else read the copy, whatever its mode was?"""
+    """Is a forged time ignored, and the copy private, whatever its mode was?"""
     made = inbox.submit()
     (made / "runs").mkdir()
     (made / "runs" / "run.json").write_text("1")
@@ -126,7 +126,8 @@ def test_tricks_are_refused(inbox, tmp_path, trick):
 
 
 def test_the_owner_is_the_student(inbox):
-    """Is work refused that somebody else wrote in a student's name, unless the inbox is one's own?"""
+    """Is a submission refused if another user wrote it in a student's name, unless the inbox is one's
+    own?"""
     inbox.submit("ada")
     new, _, refused = inbox.collect()
     assert not new and f"claims to be ada's and belongs to {ME}" in next(iter(refused.values()))

@@ -1,4 +1,4 @@
-"""The demo's expectations: they follow from the mutants, and a difference is said."""
+"""The demo's expectations follow from the mutants, and a difference is reported."""
 
 import subprocess
 import sys
@@ -109,7 +109,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     need()
     (meet := tmp_path / "meet").mkdir()
     monkeypatch.setenv("DEMO_MEETS", str(meet))
-    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "elsewhere"))  # as whoever runs the demo may have it
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "elsewhere"))  # as a user of the demo may have it
     monkeypatch.setattr(demo, "HALF", {"99_doubling": ["as_it_is"]})
     monkeypatch.setattr(forked_ranks, "LIBRARIES", ("wave",))
     monkeypatch.setattr(demo, "training_curve", lambda folder, place: place / "no curve")
@@ -131,7 +131,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
 
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
-    """Where a submission could not be graded, is that what the demo says, and not an error of its own?"""
+    """If a submission could not be graded, does the demo report that, rather than an error of its own?"""
 
     async def nobody_works(tasks):
         pass

@@ -40,7 +40,7 @@ print(json.dumps(result.ungraded))
 
 @pytest.fixture
 def here(own, monkeypatch):
-    """The Slurm of the tests, for this process and those that it starts; what was killed is mended."""
+    """The tests' Slurm, for this process and its children; killed parts are repaired."""
     sandboxes.need()
     own.enter(monkeypatch)
     yield own
@@ -48,7 +48,7 @@ def here(own, monkeypatch):
 
 
 def queued(here, *states):
-    """{task: node} of the arrays of gradings; others' jobs may be in the queue as well."""
+    """Return {task: node} of the arrays of gradings; others' jobs may be in the queue as well."""
     command = ["squeue", "--noheader", "--array", *states, "--format=%i %j %N"]
     rows = [line.split() for line in here.ask(*command).splitlines()]
     return {row[0]: row[2:] for row in rows if row[1].startswith("grade-")}
@@ -115,7 +115,8 @@ def command(pid):
 
 
 def right(course, handed, name):
-    """{student: {check: points}}: each variant graded by itself, in this process, while nothing is killed."""
+    """Return {student: {check: points}}: each variant graded by itself, in this process, while nothing is
+    killed."""
     import nbformat
 
     alone, chosen = {}, {variant: student for student, variant in handed.items()}
@@ -184,7 +185,7 @@ def test_a_node_and_the_head_are_killed(here, released, tmp_path, start):
     here.start()
     wait(lambda: core_hours.used(where.folder / "journal.jsonl")[1].startswith("by Slurm's accounting"))
     used, note = core_hours.used(where.folder / "journal.jsonl")
-    assert used["slurm"] > 0 and "killed tasks included" in note, note  # those of the node
+    assert used["slurm"] > 0 and "killed tasks included" in note, note  # the node's tasks
 
 
 @pytest.mark.slurm

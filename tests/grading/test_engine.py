@@ -35,7 +35,7 @@ def engine():
     need()
     os.environ["COURSE_TOKEN"] = CANARY
     with PatientEngine(workers=2, limits=LIMITS) as engine:
-        engine.grade(tiny(RIGHT))  # the fork server stands: its start counts for nobody
+        engine.grade(tiny(RIGHT))  # the fork server runs, so its start does not count
         yield engine
     del os.environ["COURSE_TOKEN"]
 
@@ -103,7 +103,7 @@ def test_assignment_solution_and_stub(engine):
     assert stub.outcome == "graded" and [c.score for c in stub.checks.values()] == [0] * 15
 
 
-# What lecture 01 prints, in the names of assignment 01.
+# Expressions printed by lecture 01, in the names of assignment 01.
 LECTURE = {
     "im2col": """
 padded = np.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
@@ -204,7 +204,7 @@ def test_no_points_before_the_hidden_part_has_passed():
 
     class Slow:
         def send(self, message):
-            """Nothing is asked of it."""
+            """Never called."""
 
         def receive(self, seconds, more=None):
             for message in messages:
@@ -405,7 +405,7 @@ def test_the_barriers_of_a_sandbox(engine, cold, how):
 def test_the_default_limits_hold():
     """Are the limits of a sandbox those that the README states if an instructor sets none?
 
-    Whoever changes a default changes what a submission may use: here, in the README, and for every course.
+    Changing a default changes what a submission may use: here, in the README, and for every course.
     """
     need()
     MIB = 2**20
@@ -473,7 +473,7 @@ def test_given_names_are_the_instructors(engine):
     "last", ["double = 1.5", "del double", "helper = None", "import gc; del helper, expect"]
 )
 def test_a_cell_below_a_check_does_not_change_it(engine, last):
-    """Does a check see the names as they stand at its place, in a cell and in the functions that it calls?"""
+    """Does a check see the names as defined above it, in a cell and in the functions that it calls?"""
     answer = "def helper(x):\n    return 2 * x\n\ndef double(x):\n    return helper(x)"
     hidden = "assert double(21) == 42\n### BEGIN HIDDEN TESTS\nassert double(4) == 8\n### END HIDDEN TESTS"
     notebook = tiny(answer, hidden)
@@ -510,7 +510,7 @@ def test_hidden_values_are_met_last(engine):
 
 @pytest.mark.parametrize("where", ["cell", "call"])
 def test_an_endless_loop_that_ignores_signals(hurried, where):
-    """Is it ended, and does the message say what happened?"""
+    """Is it killed, and does the message explain it?"""
     loop = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
     answer = loop if where == "cell" else "def double(x):\n" + "\n".join("    " + s for s in loop.split("\n"))
     result = outcome(patiently(hurried, tiny(answer)))
@@ -536,7 +536,7 @@ def test_an_output_bomb_is_cut(engine):
 
 
 def test_nothing_of_the_grader_can_be_read(engine, tmp_path):
-    """No file beside what a student has, no variable, no process, no network, no hidden check?"""
+    """Are no files except a student's, no variables, processes, network or hidden tests accessible?"""
     (tmp_path / "canary").write_text(CANARY)
     server = socket.create_server(("127.0.0.1", 0))
     port = server.getsockname()[1]
@@ -594,7 +594,8 @@ def bound(pid):
 
 @pytest.mark.parametrize("whom", ["cold", "child", "server"])
 def test_killed_from_outside_is_again(engine, cold, monkeypatch, whom):
-    """Is a sandbox, or the fork server, that somebody kills graded again, not as zero, and then goes on?"""
+    """Is a submission regraded, not scored zero, if its sandbox or the fork server is killed from
+    outside, and does grading continue?"""
     engine, started, verdicts = cold if whom == "cold" else engine, [], []
     begin = engine._start
     monkeypatch.setattr(engine, "_start", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
@@ -634,7 +635,7 @@ def test_a_sandbox_that_does_not_start_is_again(cold, monkeypatch):
 
 
 def test_what_a_killed_engine_left_is_removed(tmp_path, monkeypatch):
-    """Does the next one remove the folder of a dead one, and not that of one that lives?"""
+    """Does the next one remove the folder of a dead autograder, but not a live one's?"""
     monkeypatch.setattr(leftovers.tempfile, "tempdir", str(tmp_path))
     for name in ("dead", "alive"):
         (tmp_path / f"grading-{name}").mkdir()

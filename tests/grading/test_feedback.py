@@ -68,7 +68,7 @@ def test_feedback_hides_hidden_checks(released_course, answer, hidden, thinks):
     ).group()
     positions = [check.find(part) for part in ('<pre class="error">', "Read again:", "# (hidden checks)")]
     assert positions == sorted(positions) if failed else positions[:2] == [-1, -1], (
-        "the error stands below the check"
+        "the error is below the check"
     )
     assert 'output_error">' not in text and "…" in check and not re.search(r"[\w+/=]{24,}", check)
     assert "<script" not in text.lower() and "Content-Security-Policy" in text
@@ -184,7 +184,7 @@ def test_a_notebook_that_was_run_again_hides_by_the_line(answer):
     ("called", "words"), [(True, "another shape, size or value"), (False, "your answer")]
 )
 def test_a_wrong_letter_has_no_shape(called, words):
-    """Is what is said of a hidden failure true also where the check looks at an answer and calls nothing?"""
+    """Is the message about a hidden failure also true if the check reads an answer and calls nothing?"""
     cell = failing("### BEGIN HIDDEN TESTS\n1\n### END HIDDEN TESTS", "no", hidden_failure=True)
     cell.metadata["failure"] = {"kind": "value", "called": called}
     _, shown = in_feedback(cell)
@@ -208,7 +208,7 @@ FILTERS, BIAS = "filter-gradient", "bias-gradient"
 
 
 def explained(assignment, errors, hidden=()):
-    """{check: what stands below it} of failed checks {check: error}."""
+    """Return {check: the text below it} of failed checks {check: error}."""
     failed = {name: Failure.from_error(error, hidden=name in hidden) for name, error in errors.items()}
     return {name: misconceptions.explain(ROOT, assignment, name, failed) for name in failed}
 
@@ -259,7 +259,7 @@ def test_a_wrong_value_is_told_from_a_wrong_form(got, want, kind):
 @pytest.mark.parametrize("error, kind", [("NotImplementedError", "empty"), ("ZeroDivisionError", "crash")])
 @pytest.mark.parametrize("words", ["5 numbers on 3 ranks: rank 0: {} in f()", "rank 1 ended with {} in f():"])
 def test_what_a_rank_ended_with_is_no_wrong_value(words, error, kind):
-    """Is an error on a rank, which a check's AssertionError quotes, of the kind it has on one process?"""
+    """Is an error on a rank, quoted in a check's AssertionError, of the same kind as on one process?"""
     assert failures.kind(f"AssertionError: {words.format(error)}") == kind
 
 
@@ -292,7 +292,7 @@ def test_places_exist(assignment):
     ],
 )
 def test_a_title_is_one_line_of_html(words, html):
-    """Is its emphasis rendered, and is nothing in it a link, a list or a tag of somebody's?"""
+    """Is its emphasis rendered, and does it contain no link, list or injected tag?"""
     assert markdown.in_line(words) == html
     assert "<math" in markdown.in_line("$\\frac{1}{p}$ *of* it") and "<em>of</em>" in markdown.in_line(
         "$a$ *of*"
@@ -318,9 +318,10 @@ def test_markdown_is_cleaned_and_formulas_can_be_read():
 
 @pytest.fixture
 def graded_with(many):
-    """A function that has a cell (JSON) submitted after those of the release; returns the feedback's page.
+    """Return a function that submits a cell (JSON) after the release's cells, and returns the feedback's
+    page.
 
-    outputs: what the graded notebook has as the outputs of that cell.
+    outputs: the outputs of that cell in the graded notebook.
     """
 
     def page(cell, outputs=()):
@@ -386,7 +387,8 @@ def test_marks_in_a_students_cell_are_not_the_pages(graded_with, kind):
 
 
 def test_a_page_that_takes_too_long_has_the_checks(graded_with, monkeypatch):
-    """Does a student whose own cells cannot be rendered within the limits have feedback, which says so?"""
+    """Does a student whose own cells cannot be rendered within the limits get feedback with an
+    explanation?"""
     call = feedback.limited.call
 
     def slow_with_own_cells(function, *arguments, **limits):

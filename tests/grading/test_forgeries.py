@@ -34,7 +34,7 @@ def engine():
 def empty(assignment, last=""):
     """The solution with empty holes, without the free cells, which only show something, and one more cell.
 
-    All checks stand below that cell, because a check sees what the cells above it have defined.
+    All checks are below that cell, because a check sees what the cells above it have defined.
 
     AUTOTEST lines are made into checks by a release only: a check of nothing else is left out.
     """
@@ -75,7 +75,7 @@ def test_a_forgery_that_is_none_has_points(engine):
 
 @pytest.mark.parametrize("assignment", assignments(ROOT))
 def test_ranks_are_asked_by_the_referee(assignment):
-    """Is no given function with which a check asks for ranks left to the notebook's process?
+    """Do all provided functions that start ranks for a check run outside the notebook's process?
 
     A given cell that uses a name of the student's runs there only: so a trial is handed to it as an argument.
     """

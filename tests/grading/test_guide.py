@@ -1,4 +1,4 @@
-"""The instructor's guide: does it say what the course has, and is it kept from students?"""
+"""The instructor's guide: does it match the course, and is it kept from students?"""
 
 import re
 import tomllib
@@ -37,7 +37,7 @@ def test_each_unit_has_what_it_needs():
 
 
 def test_misunderstandings_are_quoted_as_grading_names_them():
-    """Are the words those of the wrong solution that the line links?"""
+    """Are the quotations the same as in the linked mutant?"""
     found = list(QUOTED.finditer(TEXT))
     assert len(found) == 3 * len(UNITS)
     for name, path, _, words in (match.groups() for match in found):
@@ -46,7 +46,7 @@ def test_misunderstandings_are_quoted_as_grading_names_them():
 
 @pytest.mark.parametrize("name", assignments(ROOT))
 def test_hours_points_and_written_answers_are_those_of_the_course(name):
-    """Does the table say what units.toml and the assignment say, and name each written answer?"""
+    """Does the table match units.toml and the assignment, and name each written answer?"""
     units = tomllib.loads((ROOT / "lectures" / "units.toml").read_text(encoding="utf-8"))
     notebook = nbformat.read(next((ROOT / "solutions" / name).glob("*.ipynb")), 4)
     unit, words = units[name[:2]], written(notebook)

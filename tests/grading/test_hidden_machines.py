@@ -1,4 +1,5 @@
-"""The machines on which assignment 09 judges predictions: are they one text, and what the assignment says?"""
+"""The machines for judging predictions in assignment 09: are they one text, and as the assignment
+describes?"""
 
 import math
 import re
@@ -46,13 +47,13 @@ def test_all_checks_have_the_same_machines():
 
 
 def test_no_two_checks_have_the_same_seeds():
-    """Does each check have machines of its own, but the two that judge the same intervals?"""
+    """Does each check have its own machines, except the two that judge the same intervals?"""
     seeds = re.findall(r"(?:hidden_machine|theta, _, to_fit, asked, _ = machine_of)\(\[(\d+), seed\]\)", TEXT)
     assert sorted(seeds) == ["1", "2", "3", "6", "6"] and str(SAMPLE[0]) not in seeds
 
 
 def test_the_runs_shown_are_those_of_the_sample_machine(names):
-    """Were the recorded runs, and what is said of the later ones, made by the same text?"""
+    """Were the recorded runs, and the later ones as described, made by the same text?"""
     runs, asked, _ = names["hidden_machine"](SAMPLE)
     assert [c for c, _ in runs] == [c for c, _ in names["RUNS"]] and sorted(asked) == names["ASKED"]
     assert np.allclose([s for _, s in runs], [s for _, s in names["RUNS"]], rtol=1e-3)

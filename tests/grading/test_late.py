@@ -106,7 +106,7 @@ def test_late_days_are_calendar_days(due, when, days):
 
 
 def test_a_penalty_an_extension_and_nbgraders_own_way(many, monkeypatch):
-    """25 hours late costs two tenths; an extension takes that back, also where it is given beforehand?"""
+    """25 hours late costs two tenths; does an extension remove that, even if it is granted in advance?"""
     with many.book() as book, pytest.raises(CourseError, match="Set it first"):
         due_dates.extend(book, many.course, "ada", NAME, days=1)
     with many.book() as book:

@@ -1,4 +1,4 @@
-"""The leaderboard: who asked to be on it, by what the referee computed, in a page that is safe."""
+"""The leaderboard: students who opted in, with numbers of the test process, in a safe page."""
 
 import json
 import re
@@ -60,7 +60,8 @@ def test_nobody_is_shown_who_did_not_ask():
 
 @pytest.mark.parametrize("lost", board.VERIFIED)
 def test_an_entry_is_verified_by_both_checks(lost):
-    """Has an entry that lost one of the two checks no rank, no mark and no number, whatever its line says?"""
+    """Does an entry that lost one of the two checks have no rank, mark or number, whatever its line
+    contains?"""
     found, page = page_of(verdict("Ada", passed={*board.VERIFIED} - {lost}, milliseconds=0.001))
     assert [(e.rank, e.numbers) for e in found] == [(0, {})]
     assert "✓ verified" not in page and "0.001" not in page and "Not verified" in page
@@ -108,7 +109,7 @@ def test_lines_that_are_none_are_passed_over():
 
 
 def test_the_check_prints_what_the_leaderboard_reads():
-    """Do the names of the checks, the lines and their numbers stand in the assignment's text?"""
+    """Do the names of the checks, the lines and their numbers occur in the assignment's text?"""
     text = next((ROOT / "solutions" / ASSIGNMENT).glob("*.py")).read_text()
     assert board.NAME_LINE in text and board.ENTRY_LINE in text
     assert all(f'check="{name}"' in text for name in board.VERIFIED)
@@ -117,7 +118,7 @@ def test_the_check_prints_what_the_leaderboard_reads():
 
 
 def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):
-    """Where nothing is graded, does the command say so, and write nothing?"""
+    """If nothing is graded, does the command report it, and write nothing?"""
     monkeypatch.setattr(board, "entries", lambda course, assignment: refuse(assignment))
     monkeypatch.chdir(ROOT)
 
@@ -144,7 +145,7 @@ def test_the_command_writes_the_page(monkeypatch, tmp_path, capsys):
 
 
 def test_verdicts_of_a_graded_class_are_found(many):
-    """Are the verdicts those that grading has written, and is a class in which nobody asked an empty page?"""
+    """Are the verdicts the same as written by grading, and is the page empty if no student opted in?"""
     many.hand_in("ada")
     many.run()
     assert board.entries(many.course, "99_doubling") == []

@@ -1,4 +1,5 @@
-"""What is parsed, unpacked or rendered of a student's is so in a process that nobody else depends on."""
+"""Students' data are parsed, unpacked and rendered only in processes on which no other submission
+depends."""
 
 import io
 import json

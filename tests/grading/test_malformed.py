@@ -1,4 +1,4 @@
-"""Whatever is handed in: each submission is graded or refused with a sentence, at nobody else's cost."""
+"""Is each submission, however malformed, graded or refused with a sentence, without cost to others?"""
 
 import json
 import os
@@ -35,7 +35,7 @@ def reader(many):
 
 
 def faults(found, source):
-    """What is wrong with what was made of a submission, in words."""
+    """Describe the faults in the result of a submission."""
     said = [found.problem, *found.notes, *found.told]
     wrong = [f"raw text is shown: {words!r}" for words in said if printable(words, 10**6) != words]
     if found.problem or found.notebook is None:

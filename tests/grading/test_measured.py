@@ -18,7 +18,7 @@ PNG = "iVBORw0KGgoAAAANSUhEUg=="
 
 
 def work(*more, answer="def double(x):\n    return 2 * x", check="assert double(21) == 42", measured=(0,)):
-    """A submission whose last cells are `more`, of which those of the numbers `measured` only measure."""
+    """Return a submission whose last cells are `more`; those with the numbers `measured` only measure."""
     notebook = tiny(answer, check)
     cells = [new_code_cell(text, id=f"own-{i}") for i, text in enumerate(more)]
     notebook.cells[2:2] = cells
@@ -61,7 +61,7 @@ def test_a_name_of_its_own_does_not_need_another():
 
 
 def test_where_a_cell_is_no_python_all_are_run():
-    """Nobody knows what a magic of IPython's needs."""
+    """The needs of IPython's magics are unknown."""
     assert not_run(work(MEASURE, "%timeit gain")) == []
 
 

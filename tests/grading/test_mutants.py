@@ -21,7 +21,7 @@ from .courses import TWIN, write_mutant
 
 @pytest.fixture
 def course(released, released_course, monkeypatch):
-    """The tiny course. Its release, where no test has changed the text, is the one that was made before."""
+    """The tiny course. Unless a test has changed the text, the release is the one made before."""
 
     def generate(root, assignment, into, private):
         if (root / "solutions" / "99_doubling" / "doubling.py").read_text() != TWIN:
@@ -106,7 +106,7 @@ def test_a_stub_with_points_and_a_wrong_solution_are_defects(course):
 
 
 def mutants_of_broken(course):
-    # Generation would refuse a reference that raises, so the hidden test is only wrong where it is graded.
+    # Generation would refuse a reference that raises, so the hidden test is only wrong during grading.
     twin = course / "solutions" / "99_doubling" / "doubling.py"
     graded = "assert double(17) == (0 if __import__('os').environ.get('NBGRADER_EXECUTION') else 34)"
     twin.write_text(twin.read_text().replace("assert double(17) == __import__('os').getpid() * 0", graded))
@@ -175,12 +175,12 @@ return total
     ],
 )
 def test_a_patch_takes_the_indentation_of_its_place(patch, lines):
-    """Are words, lines and blocks replaced, indented as the line on which the old text begins?"""
+    """Are words, lines and blocks replaced, indented like the line where the old text begins?"""
     assert wrong_solutions.patched(BODY.strip(), patch, "here") == "\n".join(lines)
 
 
 def test_fill_keeps_everything_but_the_hole(course):
-    """Does an answer stand in the hole, indented, with the given lines around it?"""
+    """Is an answer inserted into the blank, indented, with the provided lines around it?"""
     source = notebook(course / "solutions" / "99_doubling" / "doubling.py")
     cell = wrong_solutions.cells_of(source, "solution")["double"]
     text = wrong_solutions.refill(cell.source, "\nif x:\n    return 3 * x\nreturn 0\n")
@@ -247,7 +247,7 @@ def test_witnesses_fail_every_check():
 
 
 def test_witnesses_of_different_cells_are_one_submission():
-    """Does each combination have all cells and checks of its parts, and none those of one left alone?"""
+    """Does each combination have all cells and checks of its parts, and none from others?"""
     cells = {"a": ("x",), "b": ("x", "y"), "c": ("z",), "d": ("y",)}
     chosen = [wrong_solutions.Mutant(n, "", {f"check-{n}"}, dict.fromkeys(c, n)) for n, c in cells.items()]
     first, *combined = together(chosen, ["check-a", "other"], alone=1)

@@ -41,7 +41,7 @@ def engine():
 
 
 def measured(text, answer=RIGHT):
-    """A submission with a scratch cell that only measures, so that it has to be found who needs its names."""
+    """Return a submission with a scratch cell that only measures, whose users must therefore be found."""
     notebook = tiny(answer)
     notebook.cells.insert(2, nbformat.v4.new_code_cell(text, id="own"))
     notebook.metadata["measured"] = ["own"]
@@ -184,7 +184,7 @@ def hurried():
 
 
 def test_a_cell_that_met_its_limit_is_named(hurried):
-    """Is it in the verdict, from which log and feedback have it, and do the points of the checks stay?"""
+    """Is it in the verdict, for log and feedback, and are the points of the checks kept?"""
     verdict = patiently(hurried, loops(1))
     assert verdict.slow == ["code cell 4 met its limit of 2 s"]
     assert verdict.checks["check"].score == 2
@@ -193,7 +193,8 @@ def test_a_cell_that_met_its_limit_is_named(hurried):
 
 @pytest.mark.parametrize("text", [LOOP, DEAF], ids=["loops", "deaf loops"])
 def test_a_submission_has_one_budget(hurried, text):
-    """Is a submission of many endless cells ended when its budget is, and is said which cells took it?"""
+    """Is a submission of many endless cells stopped after its budget, with a message about the cells that
+    used it?"""
     verdict = patiently(hurried, loops(50, text))
     assert verdict.outcome == "graded" and verdict.checks["check"].score == 0
     assert "code cell 4" in verdict.checks["check"].error and "code cell 4" in verdict.slow[0]

@@ -1,4 +1,4 @@
-"""The official check: does it say what a student's work would get, and nothing of what is hidden?"""
+"""The official check: does it show a submission's score, and nothing that is hidden?"""
 
 import asyncio
 import io
@@ -48,7 +48,7 @@ def source_of(assignment):
 
 
 def verdict_of(notebook, fails, rng=None):
-    """A Verdict in which the hidden parts of the checks `fails` have failed; how, `rng` decides."""
+    """Return a Verdict with failed hidden tests of the checks `fails`; `rng` decides how they failed."""
     checks = {}
     for cell in notebook.cells:
         role = cell.metadata.get("nbgrader", {})
@@ -165,7 +165,7 @@ def test_a_thousand_tries_are_thirty(tmp_path):
         except Refused as why:
             assert str(why).startswith(("3 checks an hour", "All 30 checks"))
     assert begun == 30 == len(records.of("eve")["tries"])
-    again = Records(tmp_path, NAME)  # a service that was started anew
+    again = Records(tmp_path, NAME)  # a restarted service
     with pytest.raises(Refused, match="All 30"):
         again.begin("eve", NOW + 10**9)
     got = []
@@ -218,7 +218,7 @@ def test_the_curve_of_a_class():
     ],
 )
 def test_an_archive_that_is_no_folder(tmp_path, files, words):
-    """Is it refused with a sentence, with nothing written beside the folder?"""
+    """Is it refused with a sentence, with nothing written next to the folder?"""
     with pytest.raises(SubmissionError, match=words):
         uploads.unpack(packed(files), tmp_path / "sent")
     assert [path.name for path in tmp_path.iterdir()] in ([], ["sent"])
@@ -314,7 +314,8 @@ def test_attacks_that_the_engine_answers(checker):
 
 
 def test_the_answer_is_that_of_grading(checker):
-    """Wrong, empty and unreadable submissions: points, a sentence; the same submission once?"""
+    """Do wrong, empty and unreadable submissions get points and a sentence, and the same submission only
+    once?"""
     wrong = work(checker, "return 3 * x")
     found = checker.check("ben", NAME, wrong)
     assert found["points"] == 0
@@ -399,7 +400,7 @@ class Slow:
 def asked(folder, questions, step=0.2, refusals=0):
     """[(status, answer, seconds)] of questions (token, method, assignment, body), all at one time.
 
-    No check ends before so many questions have been refused.
+    No check ends before this many requests have been refused.
     """
     checker, refused = Slow(folder), []
     if refusals:
@@ -496,7 +497,7 @@ def test_one_student_checks_one_at_a_time(tmp_path):
 
 
 def test_no_moment_says_how_long_a_hidden_part_took(checker):
-    """Code that sleeps for a hidden value: does the record hold no moments but that of the question, and full
+    """If code sleeps for a hidden value, does the record contain no times except the request's and full
     steps after it?"""
     for n, seconds in enumerate((0.3, 0.9, 1.4)):
         asked = time.time() - 100 * n  # as if it had waited for others
@@ -535,12 +536,13 @@ def test_nothing_is_seen_before_the_answer_is_due(tmp_path):
             for method, body in (("GET", None), ("POST", b"again")):
                 found = await client.fetch(url, method=method, body=body, headers=mine, raise_error=False)
                 about = json.loads(found.body)
-                if method == "POST" and found.code == 200:  # came after the answer: a check of its own
+                # arrived after the answer, so it starts another check
+                if method == "POST" and found.code == 200:
                     late.append(about)
                 elif made.busy:  # still: it was when the server read the question
                     seen.append((method, found.code, about["tried"], about["left"], about["answer"]))
                 if len({method for method, *_ in seen}) == 2:
-                    checker.free.set()  # and the rest of the step is asked after its end
+                    checker.free.set()  # and the rest of the step is requested after its end
         after = json.loads((await client.fetch(url, headers=mine)).body)
         server.stop()
         return json.loads((await asked).body), after

@@ -17,7 +17,7 @@ BUSY = "def double(x):\n    return 2 * x\nimport time\nwhile time.process_time()
 
 @contextlib.contextmanager
 def neighbours(count):
-    """So many processes that do nothing but compute; in a session of its own each has a share of its own."""
+    """Start this many processes that only compute; in a separate session each has its own share."""
     command = [sys.executable, "-c", "while True: pass"]
     spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
@@ -32,12 +32,12 @@ def neighbours(count):
 @pytest.mark.parametrize(
     ("used", "delayed", "waited", "starved"),
     [
-        (9.5, 5, 9, False),  # has had its time, whoever else computed
+        (9.5, 5, 9, False),  # has had its time, whatever else computed
         (4, 6, 9, True),  # would have computed, and others did
         (4, 0, 9, True),  # its ranks, which have ended, may have waited
         (0.1, 0.1, 9, False),  # slept, or waited for itself
-        (4, 0, 0.5, False),  # nobody took its processor
-        (4, 6, None, False),  # nobody knows
+        (4, 0, 0.5, False),  # its processor was not taken
+        (4, 6, None, False),  # unknown
     ],
 )
 def test_whose_limit_it_was(used, delayed, waited, starved):
@@ -62,7 +62,7 @@ def test_a_submission_that_sleeps_exceeds_its_limit(window, used, delayed, starv
 
 
 def test_what_the_kernel_tells():
-    """Are a process's own seconds those of its children, too, and is a starved one seen as such?"""
+    """Do a process's own seconds include its children's, and is a starved one detected?"""
     code = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'while True: pass'], timeout=300)"
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         watched = pace.Pace(process.pid)

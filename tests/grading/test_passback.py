@@ -43,7 +43,7 @@ class Graded:
 
 
 class Sent(Graded):
-    """Such a course, registered with a platform to which its people have come."""
+    """Such a course, registered with a platform whose users have logged in."""
 
     def __init__(self, root, platform, folder):
         (root / "nbgrader_site.py").write_text(f'c = get_config()\nc.Lti.folder = "{folder}"\n')
@@ -70,7 +70,7 @@ class Sent(Graded):
         return {who: (s["scoreGiven"], s["scoreMaximum"]) for who, s in self.platform.latest().items()}
 
     def posts(self):
-        """How many scores the platform was sent since it was last asked."""
+        """Return how many scores the platform has received since the last call."""
         found = [one for one in self.platform.asked if "/scores" in one]
         self.platform.asked.clear()
         return len(found)
@@ -103,7 +103,7 @@ def sent(graded, tmp_path, monkeypatch):
 
 
 def test_points_arrive_once(sent, capsys):
-    """Everybody's points, of the whole; the same again sends nothing; of a new mark that one alone?"""
+    """Are all points sent, nothing when repeated, and only the changed score afterwards?"""
     sent.send()
     assert sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
     assert "4 sent, 0 sent before, 0 left out" in capsys.readouterr().out
@@ -118,7 +118,7 @@ def test_points_arrive_once(sent, capsys):
 
 
 def test_a_dry_run_asks_nothing(sent, capsys):
-    """Are points, and those that the platform has, named, and is no request made?"""
+    """Are points, and those that the platform has, named, without any request?"""
     sent.send("--dry-run")
     said = capsys.readouterr().out
     assert "ada: 3 of 3" in said and "4 would be sent, 0 were sent before" in said
@@ -160,7 +160,7 @@ def test_what_passes_is_waited_for(sent, faults):
 
 
 def test_a_token_that_expires_is_renewed(sent):
-    """Is a new one asked for, once a student, and the command stopped where that does not help?"""
+    """Is a new one requested, once per student, and the command stopped if that does not help?"""
     plain = sent.platform.take
 
     def forgetful(item, score):
@@ -178,7 +178,7 @@ def test_a_token_that_expires_is_renewed(sent):
 
 
 def test_one_student_keeps_nobody_from_points(sent, capsys):
-    """Who is not in the platform's course is named with its answer, and the others are sent?"""
+    """Is a student who is not in the platform's course named with its answer, and are the others sent?"""
     del sent.platform.people["ben"]
     sent.send(status=1)
     said = capsys.readouterr().err
@@ -196,7 +196,7 @@ def test_what_concerns_all_is_not_tried_with_everybody(sent, capsys, status):
 
 
 def test_a_page_is_no_answer(sent, capsys):
-    """A platform that sends everybody to its log-in has taken nothing?"""
+    """Is a redirect to the login page not taken for success?"""
     sent.platform.faults = [302] * 9
     sent.send(status=1)
     assert "answered 302 with a page for people" in capsys.readouterr().err
@@ -232,7 +232,8 @@ def test_a_signature_by_another_key_is_refused(sent, capsys):
 
 
 def test_who_is_left_out_is_named(sent, capsys):
-    """A person has to look; never came from the platform: with the remedy? Nothing handed in: nothing?"""
+    """Are students named with a solution if they need manual grading or never came from the platform? And
+    ignored if they submitted nothing?"""
     sent.grade("ben", 1, person_has_to_look=True)
     del sent.links["people"]["cem"]
     sent.write("links.json", sent.links)
@@ -285,7 +286,8 @@ def one_chosen(sent):
     ],
 )
 def test_where_marks_go_is_never_guessed(sent, capsys, change, words):
-    """Without a course, with two, without the right to: is it said what to do, and nobody asked?"""
+    """Without a course, with two, or without permission, is there a message about what to do, and no
+    request?"""
     change(sent)
     sent.write("links.json", sent.links)
     sent.send(status=1)
@@ -294,7 +296,7 @@ def test_where_marks_go_is_never_guessed(sent, capsys, change, words):
 
 
 def test_only_the_grader_reads_key_and_record(sent):
-    """Is what lies in .grading/lti for its owner alone?"""
+    """Is .grading/lti accessible only to its owner?"""
     sent.send()
     for path in (sent.course.private / "lti").iterdir():
         assert path.suffix == ".lock" or stat.S_IMODE(path.stat().st_mode) == 0o600, path
@@ -302,7 +304,7 @@ def test_only_the_grader_reads_key_and_record(sent):
 
 
 def test_two_at_a_time_are_refused(sent, capsys):
-    """Does a second command wait for nobody, and say so?"""
+    """Does a second command report the first without waiting?"""
     from cluster.system import files
 
     with files.lock(grade_passback.folder(sent.course.private) / f"{NAME}.lock"):

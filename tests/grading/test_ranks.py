@@ -75,7 +75,7 @@ def test_what_needs_all_inputs_comes_from_communication(engine):
 
 
 def test_without_the_fork_server_it_is_the_same(cold):
-    """Does the sandbox work as one that is started anew, for more than one call?"""
+    """Does the sandbox work as a newly started one, for more than one call?"""
     assert check(cold, RIGHT).score == 2
 
 
@@ -165,7 +165,7 @@ def test_a_rank_is_told_its_own_inputs_only(engine):
 
 
 def test_who_waits_in_vain_is_named_and_costs_its_own_check_only(engine):
-    """Is the function named in which a rank hangs, and does the next check have its ranks?"""
+    """Is the function of a hanging rank named, and does the next check have its ranks?"""
     leaves = "def total(number):\n    if hvd.rank() == 1:\n        return 7.0\n" + RIGHT.split("\n")[1]
     text = "def try_own(number):\n    return number\n"
     second = "assert [r.value for r in on_ranks(try_own, [{'number': 1}, {'number': 2}])] == [1, 2]"
@@ -217,12 +217,12 @@ def test_a_rank_that_ends_is_a_wrong_answer(kind, how, request):
     verdict = request.getfixturevalue(kind).grade(book)
     found = verdict.checks["check"]
     assert verdict.outcome == "graded" and found.score == 0 and found.error and not found.hidden
-    second = verdict.checks["second"]  # who kills the supervisor has no ranks any more
+    second = verdict.checks["second"]  # a process that kills the supervisor has no ranks any more
     assert second.score == (0 if how.endswith("killed") else 1), second.error
 
 
 def test_files_are_seen_from_outside(engine):
-    """Are size, hash and inode those of the file, is a link none, and is each rank alone in its folder?"""
+    """Are size, hash and inode correct, links ignored, and each rank alone in its folder?"""
     writes = """
 import os
 def total(number):
@@ -286,7 +286,7 @@ def test_functions_may_be_inputs(engine):
 
 
 class Slow:
-    """A channel to ranks of which, the first time, so many do not end."""
+    """A channel to ranks of which this many do not end the first time."""
 
     def __init__(self, unfinished):
         self.calls, self.unfinished = 0, unfinished

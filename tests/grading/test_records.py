@@ -28,7 +28,7 @@ def recorded():
 
 
 def test_the_assignment_has_the_records(recorded):
-    """Is what stands in its cells what is recorded, made by the code that is here?"""
+    """Do its cells match the record, and was that made by the current code?"""
     assert text.filled(text.TWIN.read_text(), recorded["records"]) == text.TWIN.read_text()
     assert recorded["made"]["sha256"] == text.digest(), "the jobs have changed: python -m tests.records"
 
@@ -42,7 +42,7 @@ def test_they_name_nothing_of_the_machine(recorded):
 
 @pytest.mark.parametrize("name", CALLED)
 def test_a_record_is_what_it_is_called(recorded, name):
-    """Does the package, which knows Slurm's words, say of it what the assignment calls it?"""
+    """Does the package, from Slurm's words, describe it as the assignment does?"""
     record = recorded["records"][name]
     preempted = any("DUE TO PREEMPTION" in line for line in record["job log"])
     if record["queue"] and not preempted:

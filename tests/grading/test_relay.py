@@ -59,7 +59,7 @@ def test_messages_pass_and_are_written_down(engine):
 
 
 def test_messages_pass_without_the_fork_server():
-    """Is it the same where a rank can have no namespaces of its own?"""
+    """Does it work the same if a rank cannot have its own namespaces?"""
     need()
     with Engine(workers=1, limits=Limits(), warm=False) as cold:
         found = check(cold, RIGHT)

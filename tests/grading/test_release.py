@@ -60,7 +60,8 @@ def test_release_holds_the_notebook_only(released):
 
 
 def test_no_kernel_of_a_release_listens_on_a_port(course, monkeypatch):
-    """Do all kernels of a generation meet by files? Of two that take one port one ends, and is waited for."""
+    """Do all kernels of a generation communicate by files? If two take one port, one ends, and its end is
+    awaited."""
     transports, connect = [], KernelManager.client
     monkeypatch.setattr(
         KernelManager,
@@ -86,7 +87,7 @@ def test_cells_below_the_last_directive_change_nothing(course):
 
 
 def test_an_unchanged_release_is_not_executed_to_its_end_again(course, monkeypatch, capsys):
-    """Handing out: to the end where the release is another; is it said meanwhile at which cell it is?"""
+    """Is a different release executed to its end when released, with a message about the current cell?"""
     monkeypatch.setattr(autotest_step, "EVERY", -1.0)
     below = "\n\n# %%\nfrom pathlib import Path\n\nPath('executed.txt').write_text('to its end')\n"
     twin_of(course).write_text(TWIN + below)
@@ -138,7 +139,7 @@ def test_a_new_database_needs_no_command(course, monkeypatch):
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     code = "from nbgrader.api import get_alembic_version; print(get_alembic_version())"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    monkeypatch.setattr(subprocess, "Popen", None)  # whoever starts a process now fails
+    monkeypatch.setattr(subprocess, "Popen", None)  # starting a process now fails
     made = Course(course, course / "private")
     with Gradebook(made.coursedir.db_url, made.coursedir.course_id):
         pass
@@ -168,7 +169,7 @@ def test_failed_generation_leaves_the_old_release(released_course):
     ],
 )
 def test_a_leak_is_found(released_course, what, words):
-    """Does the search find each way in which a solution can get out? (And nothing in a clean release.)"""
+    """Does the search find each way for a solution to leak? (And nothing in a clean release.)"""
     folder = released_course / "exercises" / "99_doubling"
     secrets = release.secrets(released_course, "99_doubling")
     assert release.find_leaks(folder, secrets) == []
@@ -222,7 +223,7 @@ def test_a_leak_is_found_however_the_hidden_region_is_marked(course, begin, end)
 
 
 def test_a_check_that_feedback_could_not_hide_is_not_released(course):
-    """Is an assignment refused whose checks lose other lines than those that the feedback knows as hidden?"""
+    """Is an assignment refused if its checks lose lines that the feedback would not hide?"""
     settings = course / "nbgrader_config.py"
     settings.write_text(settings.read_text() + '\nc.ClearHiddenTests.begin_test_delimeter = "# SECRET"\n')
     twin_of(course).write_text(TWIN.replace("### BEGIN HIDDEN TESTS", "# SECRET"))
@@ -267,7 +268,8 @@ def test_only_the_last_bits_of_a_number_may_differ(released_course, tmp_path, va
 
 
 def test_a_release_of_other_files_or_hashes_is_another(released_course, tmp_path):
-    """Are a file more, another file beside the notebook, and another hash of an exact value seen?"""
+    """Are an additional file, a different file next to the notebook, and a different hash of an exact
+    value detected?"""
     committed, other = released_course / "exercises", tmp_path / "other"
     path = next(committed.rglob("*.ipynb"))
     path.write_text(release.STORED.sub("0" * 40, path.read_text()))
@@ -329,7 +331,7 @@ def test_a_written_answer_waits_for_a_person(course):
 
 
 def test_cell_ids_are_stable(course):
-    """Does a new cell leave all other ids alone, so that diffs are small and marks stay where they were?"""
+    """Does a new cell leave all other ids alone, which keeps diffs small and scores in place?"""
     before = [cell.id for cell in notebook(twin_of(course)).cells]
     twin_of(course).write_text("# %% [markdown]\n# New.\n\n# %% [markdown]\n# New.\n\n" + TWIN)
     after = [cell.id for cell in notebook(twin_of(course)).cells]
@@ -390,7 +392,7 @@ def test_package_holds_no_answers_before_its_time(tmp_path):
         assert {a for a in answers if (folder / a).exists()} == held
         there = {name for name, path in modules.items() if (folder / path.relative_to(ROOT)).exists()}
         lacking = {(a, b) for a, b in arrows if a in there and b not in there}
-        assert lacking == {("cluster.__main__", "cluster.staff.__main__")}  # which says so
+        assert lacking == {("cluster.__main__", "cluster.staff.__main__")}  # as it reports
     secret = max(release.secrets(ROOT, "07_data_parallel_training"), key=len)
     for room in ("training", "network"):
         (tmp_path / "student" / "cluster" / room / "planted.py").write_text(f"\n{secret}\n")
@@ -412,7 +414,7 @@ def test_students_folder_replaces_only_its_own(tmp_path):
 
 
 def test_students_folder_with_work_in_it_is_kept(tmp_path):
-    """Is an untouched folder made anew, and one that somebody has worked in left alone?"""
+    """Is an untouched folder remade, and a modified one left alone?"""
     folder = tmp_path / "student"
     assert student_folder.make(ROOT, folder) == student_folder.make(ROOT, folder) == []
     work = folder / "exercises" / "07_data_parallel_training" / "runs" / "train-1" / "result-0.json"

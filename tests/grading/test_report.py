@@ -1,4 +1,4 @@
-"""What an instructor sees and sends on: the report, the export, one check graded anew."""
+"""An instructor's outputs: the report, the export, and one regraded check."""
 
 import csv
 import io
@@ -151,7 +151,8 @@ SACCT = "grade-a|7200|COMPLETED\ngrade-a|3600|NODE_FAIL\ngrade-a|0|CANCELLED by 
     ],
 )
 def test_hours_of_killed_tasks_are_in_the_report(tmp_path, monkeypatch, answer, hours, note):
-    """Do they come from Slurm's accounting if it knows all arrays, and are they else said to be missing?"""
+    """Do they come from Slurm's accounting if it knows all arrays, and are they otherwise reported as
+    missing?"""
 
     def ask(*command, **_):
         if isinstance(answer, Exception):
@@ -320,7 +321,7 @@ def again(graded, check="double-of-others", void=None, students=None):
 
 
 def test_a_void_check_counts_for_all_and_nothing_is_executed(graded):
-    """Has everybody the points, also after a later run, until it counts again?"""
+    """Do all students have the points, also after a later run, until it counts again?"""
     before = graded.executed()
     again(graded, void=True)
     assert {name: p["double-of-others"] for name, p in graded.points().items() if name != "eve"} == {
@@ -395,7 +396,7 @@ def test_the_commands(graded, monkeypatch, capsys):
 
 @pytest.mark.parametrize("words", ["release", "mutants 01", "run 01", "report 01", "demo", "student"])
 def test_outside_of_a_checkout_a_command_says_so_at_once(words, tmp_path):
-    """Is that all it says, before it imports nbgrader, which takes seconds?"""
+    """Is that its only message, before it imports nbgrader, which takes seconds?"""
     code = "import sys; from cluster.staff.__main__ import main; assert main(sys.argv[1:]) == 1"
     code += "; assert 'nbgrader' not in sys.modules"
     command = [sys.executable, "-c", code, *words.split()]

@@ -1,4 +1,5 @@
-"""Who copied from whom: are planted copies found, independent works not, and does nothing end the command?"""
+"""Similar submissions: are injected copies found, independent ones not, and does the command always
+finish?"""
 
 import re
 
@@ -73,7 +74,7 @@ def test_what_many_have_or_was_given_counts_for_nothing():
 
 
 def hand_in(many, odd=True):
-    """Two copies, one of their own, and submissions that nothing can read."""
+    """Submit two copies, an independent one, and unreadable submissions."""
     many.hand_in("ada", LONG)
     many.hand_in("ben", planted.commented(planted.reformatted(planted.renamed(LONG))))
     many.hand_in("cem", "x = 1")
@@ -89,7 +90,7 @@ def hand_in(many, odd=True):
 
 
 def test_a_class_is_compared(many, monkeypatch, capsys):
-    """Is the pair shown with both sides, in the page and in the terminal, and nobody else's?"""
+    """Is the pair shown with both sides, in the page and in the terminal, and no other?"""
     hand_in(many, odd=False)
     monkeypatch.chdir(many.root)
     assert command.main(["similar", "99"]) == 0

@@ -1,4 +1,4 @@
-"""Validate, Check, Hand in and grading agree about a notebook, in each state that it may be in."""
+"""Validate, Check, Submit and grading agree about a notebook, in each state that it may be in."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What AUTOTEST calls equal: a table of pairs that must pass and pairs that must fail."""
+"""AUTOTEST's notion of equality: a table of pairs that must pass and pairs that must fail."""
 
 import base64
 import hashlib
@@ -28,7 +28,7 @@ EQUAL = {
     "a float32 scalar": (0.1, np.float32(0.1)),
     "a NumPy bool": (True, np.bool_(True)),
     "sums in another order": (np.float32([1e-6, 1.0]), np.float32([1.00000001e-6, 1.0000005])),
-    "rounding beside large values": (np.array([1e6, 0.0]), np.array([1e6, 1e-4])),
+    "rounding next to large values": (np.array([1e6, 0.0]), np.array([1e6, 1e-4])),
     "integers of another width": (np.arange(3, dtype=np.int64), np.arange(3, dtype=np.int32)),
     "a transposed copy": (np.ones((2, 3)), np.asfortranarray(np.ones((2, 3)))),
     "another byte order": (np.ones(3, ONE), np.ones(3, ">f4")),
@@ -145,7 +145,7 @@ def test_tensors():
     assert not passes(ones, tf.ones((2, 2), tf.float64))
     assert not passes(ones, tf.ones((4,)))
     assert not passes(ones, tf.zeros((2, 2)))
-    assert not passes(ones, ones.numpy()), "an array is no tensor"
+    assert not passes(ones, ones.numpy()), "an array is not a tensor"
     assert passes(tf.cast(ones, tf.bfloat16), tf.cast(ones, tf.bfloat16))
     assert passes(tf.float32, tf.float32) and not passes(tf.float32, tf.float64)
 
@@ -155,7 +155,7 @@ def test_the_text_gives_nothing_away_at_sight():
     text = repr(autotest({"answer": 1387264, "word": '"""{{x}}'}))
     assert "1387264" not in text and "answer" not in text
     assert set(text) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
-    assert json.loads(base64.b64decode(text)), "and it says so honestly: whoever decodes it can read it"
+    assert json.loads(base64.b64decode(text)), "and it is only encoded: it can be decoded and read"
 
 
 def test_the_message_names_the_place_but_not_the_expected_value():
@@ -174,7 +174,7 @@ def test_hashed_values_are_exact_only():
         with pytest.raises(AssertionError, match="not the expected value"):
             autotest(wrong).hashed("5f").matches(text, "x")
     assert repr(autotest((3, "same")).hashed("60")) != text, "the salt changes nothing"
-    autotest("float").hashed("5f")  # the word is no float
+    autotest("float").hashed("5f")  # the word is not a float
 
 
 @pytest.mark.parametrize("floats", [0.5, {"a": [0.5]}, np.ones(2), 1j])
@@ -192,7 +192,7 @@ def test_what_cannot_be_compared_is_refused(value):
 
 
 def test_a_huge_value_is_refused():
-    """Is nobody's notebook filled with a megabyte of expected values?"""
+    """Are notebooks protected from a megabyte of expected values?"""
     with pytest.raises(ValueError, match="limit 20000"):
         repr(autotest(np.ones(5000)))
 

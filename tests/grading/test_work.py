@@ -1,4 +1,4 @@
-"""What is graded of what was handed in, and what a worker writes about it."""
+"""The graded parts of a submission, and the messages of a worker about it."""
 
 import copy
 import json
@@ -118,7 +118,7 @@ def test_a_cell_twice_is_said(work):
         for cell in found.notebook.cells
         if "nbgrader" in cell.metadata
     ]
-    # The answer that was changed last counts; of a check the course's own, where it stood.
+    # The answer that was changed last counts; for a check the course's own, in its place.
     assert named == [("double-of-one", False), ("double-of-others", False), ("double", True)]
     assert sum("copied" in cell.source for cell in found.notebook.cells) == 3, "nothing of theirs is lost"
 

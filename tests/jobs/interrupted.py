@@ -1,4 +1,4 @@
-"""What the tests of interruptions run on ranks: each stops at a step of its first attempt and waits there."""
+"""Functions for the tests of interruptions: each stops at a step of its first attempt and waits there."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What the contract suite runs on ranks."""
+"""Functions that the contract suite runs on ranks."""
 
 import os
 import signal
@@ -102,7 +102,7 @@ def exits():
 
 
 def takes(mib):
-    """Takes memory in steps, so that the limit is met in the middle."""
+    """Take memory in steps, to reach the limit in the middle."""
     taken = []
     for _ in range(mib // 10):
         taken.append(b"x" * (10 << 20))
@@ -118,7 +118,8 @@ def logs_and_fails(steps):
 
 
 def prints_much(n):
-    """n bytes in all: from Python, from a child process, at C level; and as many lines of metrics."""
+    """Print n bytes in total from Python, from a child process and at C level, and log as many lines of
+    metrics."""
     print("from Python")
     for i in range(n // 500):
         print(f"{i:09d}" * 10 + "from Python")

@@ -1,4 +1,4 @@
-"""What the tests of sweeps run for each item."""
+"""Functions that the tests of sweeps run for each item."""
 
 import time
 from pathlib import Path

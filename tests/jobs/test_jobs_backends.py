@@ -1,4 +1,4 @@
-"""What a backend is: one list of functions, which both have, and beside which nothing is called."""
+"""The backend interface: one list of functions, which both backends have, and no others are called."""
 
 import inspect
 import typing
@@ -39,7 +39,7 @@ def test_what_both_backends_offer_is_in_the_protocol():
 
 
 class Only:
-    """A backend that has what the protocol lists, and nothing else; `called`: what was asked of it."""
+    """A backend with exactly the functions of the protocol. `called`: the recorded calls."""
 
     def __init__(self, module):
         self.called = set()

@@ -1,4 +1,4 @@
-"""What a job promises, the same on every backend and with every controller."""
+"""The contract of a job, the same on every backend and with every controller."""
 
 import time
 
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.ranks
 SLURM = pytest.mark.slurm
 PAIRS = [("local", "gloo"), pytest.param("slurm", "mpi", marks=SLURM)]
 PAIRS += [("local", "mpi"), pytest.param("slurm", "gloo", marks=SLURM)] if ALL else []
-# What does not depend on the pair: each backend and each controller once; with make test-all each pair.
+# Tests that are independent of the pair use each backend and each controller once; with make test-all each
+# pair.
 each_once = pytest.mark.parametrize(("backend", "controller"), PAIRS, indirect=True, scope="module")
 
 
@@ -120,7 +121,7 @@ def test_a_killed_rank_is_named_with_its_signal(backend, controller):
 
 
 def test_a_wrong_world_size_is_found_before_the_code_runs(backend, controller, tmp_path):
-    """Each rank is told to be alone, as when no rendezvous is found: Horovod itself raises no error."""
+    """Each rank believes that it is alone, as without a rendezvous: Horovod itself raises no error."""
     alone = {"gloo": {"HOROVOD_RANK": 0, "HOROVOD_SIZE": 1}, "mpi": {"HOROVOD_CONTROLLER": "gloo"}}
     alone["mpi"]["HOROVOD_CPU_OPERATIONS"] = "gloo"
     trace = tmp_path / "trace"

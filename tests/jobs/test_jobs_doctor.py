@@ -116,7 +116,8 @@ BROKEN = {
 
 @pytest.mark.parametrize("what", BROKEN)
 def test_each_part_that_is_broken_is_named_with_what_to_do(commands, what):
-    """For the student and for the administrator; and what does not hang on it is still well."""
+    """Is it named for the student and for the administrator, and are independent parts still reported as
+    good?"""
     texts, subject, mark, words = BROKEN[what]
     report = commands(**texts)
     item = report.item(subject)
@@ -136,7 +137,7 @@ def test_slurm_conf_that_is_not_there(commands, monkeypatch):
 
 
 def test_a_laptop_without_slurm_is_no_fault(commands, monkeypatch):
-    """Neither is one on which its commands are installed, but no cluster is known."""
+    """Nor is a laptop with Slurm's commands but no configured cluster."""
     report = commands(**dict.fromkeys(WELL))
     assert report.ok and report.item("Slurm").finding == "no sbatch on PATH"
     monkeypatch.delenv("SLURM_CONF")
@@ -154,7 +155,7 @@ def test_a_folder_that_cannot_be_written_and_packages_that_are_not_there(command
 
 
 def seen(**more):
-    """What two ranks on two nodes tell."""
+    """Return what two ranks on two nodes report."""
     now = {"clock": (99.9, 100.0), "here": (99.0, 101.0), "sees": True, "kind": "nfs", "limit": 2 * 2**30}
     mine = {k: v for k, v in trial.provenance.versions().items() if k != "cluster"}
     first = now | {"host": "n1", "python": sys.executable, "versions": mine}
@@ -181,7 +182,7 @@ def test_what_the_ranks_tell_of_their_nodes(commands, more, subject, mark, words
 
 
 def test_the_limit_of_a_cgroup_is_the_least_on_the_way_up(tmp_path):
-    """Version 1 under a folder for the controller; version 2 without; 'max' and a huge number are none."""
+    """Version 1 has a folder per controller, version 2 does not; 'max' and a huge number mean no limit."""
     for base, line in [("memory", "4:memory:/job_1/step_0"), ("", "0::/job_1/step_0")]:
         mounted = tmp_path / (base or "v2")
         at = (mounted / base if base else mounted) / "job_1" / "step_0"

@@ -1,4 +1,4 @@
-"""What changes the key of a run, and what does not."""
+"""Changes that affect a run's cache key, and those that do not."""
 
 import subprocess
 import sys
@@ -180,7 +180,7 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A script with modules and a package beside it; and the keys of what is in it, after an edit."""
+    """A script with modules and a package next to it, and the keys of its contents after an edit."""
     (tmp_path / "pkg").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)

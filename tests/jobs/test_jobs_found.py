@@ -16,7 +16,7 @@ from . import programs
 
 @pytest.fixture
 def state(tmp_path, monkeypatch):
-    """A state folder as `make slurm` leaves it, with this process in the place of slurmctld."""
+    """A state folder as left by `make slurm`, with this process as slurmctld."""
     monkeypatch.setenv("CLUSTER_STATE", str(tmp_path))
     monkeypatch.delenv("SLURM_CONF", raising=False)
     monkeypatch.setattr(client, "PLACES", ())

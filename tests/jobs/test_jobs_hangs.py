@@ -1,4 +1,4 @@
-"""Does a job whose ranks part say which rank waits where, and for which?"""
+"""If a job's ranks diverge, does it report which rank waits where, and for which?"""
 
 import html
 import re
@@ -102,7 +102,7 @@ while True: pass
 def spinning(tmp_path, monkeypatch, request):
     """(folder, the location of a rank that looks for messages all the time in a collective) when called.
 
-    request.param: what it does after each look.
+    request.param: its action after each poll.
     """
     monkeypatch.setattr(stacks, "QUIET", 0.4)
     monkeypatch.setattr(stacks, "WINDOW", 0.2)
@@ -157,7 +157,8 @@ def test_a_rank_computes_until_it_joins_the_others_in_a_collective(spinning):
 @pytest.mark.slurm
 @pytest.mark.parametrize("controller", ["gloo", "mpi"])
 def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_path, monkeypatch, controller):
-    """On Slurm, do card, table and error say who waits for whom, though Horovod's threads use a core?"""
+    """On Slurm, do card, table and error report which rank waits for which, though Horovod's threads use
+    a core?"""
     cluster.enter(monkeypatch)
     monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))
     job = submit(hangs.one_sleeps, ranks_per_node=2, backend="slurm", controller=controller)
@@ -183,7 +184,7 @@ def test_on_slurm_card_and_table_name_the_rank_that_is_waited_for(cluster, tmp_p
     ],
 )
 def test_a_rank_that_returned_before_the_others_is_named(runs, function, gone, left, where):
-    """Does the error say which rank returned, when, and where the other one still waits for it?"""
+    """Does the error report which rank returned, when, and where the other one still waits for it?"""
     error = submit(function, ranks_per_node=2).wait().error()
     assert isinstance(error, errors.RankFailed)
     said = rf"Rank {gone} returned after \d+ s, but rank {left} still waited for rank {gone} in {where}\."
@@ -218,7 +219,7 @@ def test_a_message_of_tensorflow_is_cut_to_what_a_student_wrote():
 
 
 def test_a_job_that_computes_is_told_to_ask_for_more_time():
-    """Is more time the advice where ranks were computing, and where one rank has nobody to wait for?"""
+    """Is more time recommended if ranks were computing, or if a rank waits for no other?"""
     records = [{"rank": r, "started": 0.0, "exit_code": None} for r in range(2)]
     run = texts.run() | {"options": {"time": 60, "memory": 1}}
     end = endings.decide(run, records, {}, stopped="OutOfTime")
@@ -262,7 +263,7 @@ def test_where_a_rank_stands(frames, text):
 
 @pytest.mark.parametrize(("requeue", "step"), [(True, "Submit the same call again"), (False, "requeue=True")])
 def test_a_job_that_timed_out_after_a_checkpoint_says_where_it_resumes(tmp_path, requeue, step):
-    """Does the next step name the epoch at which the run would continue?"""
+    """Does the next step name the epoch where the run would resume?"""
     run = texts.run(ranks=1) | {"options": {"time": 60, "memory": 1, "requeue": requeue}}
     files.write_json(tmp_path / "run.json", run)
     files.write_json(tmp_path / "rank-0.json", {"rank": 0, "started": 0.0})

@@ -30,7 +30,7 @@ STATES = {"pending", "running", "done", "failed", "cancelled", "lost"}
 def backend(request, tmp_path, monkeypatch):
     """This machine, or a stand-in for Slurm that takes each job and runs it at once."""
     monkeypatch.setenv("CLUSTER_BACKEND", request.param)
-    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # which killable.ask sets anew, here too
+    monkeypatch.setenv("CLUSTER_RUNS", str(tmp_path / "runs"))  # which killable.ask resets, here too
     monkeypatch.setenv("CALLED", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(status, "CUT_OFF", 0.2)
@@ -46,7 +46,8 @@ def backend(request, tmp_path, monkeypatch):
 
 
 def settle(folder, at_work=False):
-    """Wait until what a folder holds has ended, or is at work; its jobs, all of which can be read."""
+    """Wait until everything in a folder has ended, or is running, and return its jobs, all of them
+    readable."""
     deadline = time.monotonic() + 60
     while True:
         found = jobs(folder=folder)
@@ -65,7 +66,7 @@ def calls(folder):
 
 
 def look(folder):
-    """What anyone can see of a folder of runs, without what is hidden."""
+    """Return the visible contents of a folder of runs."""
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("[!.]*") if "/." not in str(p))
 
 
@@ -108,7 +109,7 @@ def again(kind, folder):
 def test_a_submission_that_is_killed_at_any_step(backend, tmp_path, kind):
     """Whatever was there when it was killed: the same call again gives the result, after exactly one run.
 
-    Until the folder is there both backends do the same, so that there one is enough.
+    Until the folder exists both backends do the same, so one is enough there.
     """
     for folder in submitted(kind, tmp_path, *(["made"] if backend == "slurm" else [])):
         again(kind, folder)
@@ -122,7 +123,7 @@ def test_a_submission_that_runs_again_is_killed_at_any_step(backend, tmp_path, k
         again(kind, folder)
 
 
-WHO = {  # who is ended: what is submitted, and the states that this may end in
+WHO = {  # the killed process: what is submitted, and the possible final states
     "cluster.jobs.backends.local_launcher forked": ("submit", {"lost", "done"}),
     "cluster.jobs.backends.local_queue forked": ("map of two", {"lost", "done"}),
     "cluster.jobs.rank.main first": ("submit", {"failed"}),
@@ -133,7 +134,8 @@ WHO = {  # who is ended: what is submitted, and the states that this may end in
 @pytest.mark.parametrize("backend", ["local"], indirect=True)
 @pytest.mark.parametrize("who", WHO)
 def test_a_process_of_a_job_that_is_killed_at_any_step(backend, tmp_path, monkeypatch, who):
-    """Launcher, queue, a rank's supervisor, the rank: an end is told, and the same call again mends it."""
+    """If launcher, queue, a rank's supervisor or the rank is killed, is an end recorded, and does the
+    same call repair it?"""
     kind, states = WHO[who]
     expected = [70, 80] if kind == "map of two" else [70]
     monkeypatch.setenv("KILL_WHO", who)
@@ -188,7 +190,7 @@ def test_a_submission_to_slurm_that_is_killed_is_found_there(cluster, tmp_path, 
     """The same on the real Slurm, around its sbatch: what it has taken is found, and runs once."""
     cluster.enter(monkeypatch)
     for name in ("CLUSTER_RUNS", "CALLED"):
-        monkeypatch.setenv(name, str(tmp_path))  # which killable.ask sets anew, here too
+        monkeypatch.setenv(name, str(tmp_path))  # which killable.ask resets, here too
     monkeypatch.setenv("CLUSTER_BACKEND", "slurm")
     monkeypatch.setenv("PYTHONPATH", PATHS)
     monkeypatch.setattr(status, "CUT_OFF", 5.0)

@@ -1,4 +1,4 @@
-"""What holds for the modules of jobs, and below, as a whole: imports, spelt names, words, types."""
+"""Rules for all modules of jobs, and below: imports, spelt names, words, types."""
 
 import ast
 import re
@@ -36,14 +36,15 @@ def imported(name, path):
 
 
 def room(name):
-    """`cluster.jobs.show` for each of its modules; a module that lies in no room is its own."""
+    """Return `cluster.jobs.show` for each of its modules; a module outside of packages is its own."""
     parts = name.split(".")
     return ".".join(parts[:3] if parts[1:2] == ["jobs"] else parts[:2])
 
 
 @pytest.mark.parametrize("whole", [str, room], ids=["modules", "rooms"])
 def test_imports_of_jobs_and_below_run_one_way(whole):
-    """Is there no circle of modules, or of rooms, among jobs and what jobs and training stand on?"""
+    """Are there no import cycles of modules, or of packages, among jobs and what jobs and training depend
+    on?"""
     below = tuple(f"cluster.{r}" for r in ("system", "checks", "slurm", "jobs", "training"))
     graph = {}
     for name, path in MODULES.items():
@@ -54,7 +55,7 @@ def test_imports_of_jobs_and_below_run_one_way(whole):
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
-# What recorded runs have on disk.
+# File names in recorded runs.
 FILES = """lock run.json code.py call.pkl job.sh job.log backend.json seen.json interrupted.json cancel.json
 end.json timeline.json rank-3.json ready-3.json error-3.json out-3.log metrics-3.jsonl result-3.json
 result-3.npz rendezvous-77.0.json attempts/3 round-3 round.json"""
@@ -103,7 +104,7 @@ def test_what_lies_in_a_folder_is_listed_in_order(tmp_path):
 
 
 def texts(path):
-    """(line, text) of a module's strings; in f-strings a 0 stands for what is filled in."""
+    """Return (line, text) of a module's strings; in f-strings 0 replaces each value."""
     tree = ast.parse(path.read_text())
     joined = [n for n in ast.walk(tree) if isinstance(n, ast.JoinedStr)]
     parts = {id(v) for n in joined for v in n.values}
@@ -160,7 +161,7 @@ def test_names_say_what_is_behind_them():
             node for f in outer for node in ast.walk(f) if node is not f and isinstance(node, ast.FunctionDef)
         }
         for node in set(ast.walk(tree)) - inner:
-            only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are things of their own
+            only_functions = {"run", "sweep", "read", "of"}  # a run and a sweep are objects of their own
             name = bound(node)
             if name in VAGUE and (isinstance(node, ast.FunctionDef) or name not in only_functions):
                 found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {name}")

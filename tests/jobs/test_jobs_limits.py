@@ -1,4 +1,4 @@
-"""What can never run is found before it is submitted, and the remedy fits the cluster."""
+"""Jobs that can never run are detected before submission, with a solution that fits the cluster."""
 
 import pytest
 
@@ -22,7 +22,8 @@ def test_what_can_run_is_not_refused():
 
 
 def test_ranks_that_do_not_fit_on_a_node_are_spread_out():
-    """Four ranks on nodes of two processors: two of two; six: three of two; ten: too many for four nodes."""
+    """Are four ranks on nodes of two processors placed on two nodes, six on three, and ten refused on
+    four?"""
     error = refusal(ranks_per_node=4)
     assert "4 CPUs on a node" in error.what and "at most 2" in error.what
     assert "as many ranks on more nodes: nodes=2, ranks_per_node=2." in error.next_step

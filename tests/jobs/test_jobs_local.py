@@ -100,7 +100,7 @@ def test_without_a_controller_the_choice_is_local_and_said(runs, tmp_path, monke
     monkeypatch.setattr(client, "_answers", {})
     start = time.monotonic()
     job = submit(takes, 5)
-    assert time.monotonic() - start < 30  # a Slurm that is waited for takes a minute
+    assert time.monotonic() - start < 30  # waiting for a Slurm takes a minute
     missing = "no sbatch on PATH"
     if shutil.which("sbatch"):
         missing = "SLURM_CONF is .*/none.conf, and there is no such file"
@@ -262,7 +262,7 @@ def logs_much(length):
 
 @pytest.mark.parametrize("length", [0, 800, 2000, 20_000])
 def test_long_lines_are_shown_like_short_ones(runs, length):
-    """4096 bytes, in which the last line was looked for, hold some 800 numbers."""
+    """The 4096 bytes that were searched for the last line contain some 800 numbers."""
     job = submit(logs_much, length).wait()
     assert "step 2 of 2" in job._repr_html_() and " 2 of 2 " in repr(cluster.jobs())
 

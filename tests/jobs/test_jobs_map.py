@@ -164,7 +164,7 @@ def test_what_is_no_sweep_is_refused_and_nothing_is_written(runs, items, options
 
 
 def test_arrays_ranges_and_dictionaries_are_items(runs):
-    """What a dictionary holds becomes columns, and the first of numbers is the figure's axis."""
+    """A dictionary's contents become columns, and the first one with numbers is the figure's axis."""
     rates = cluster.map(sweeps.inverse, np.array([0.5, 0.25]), seconds=0)
     assert rates.items == [0.5, 0.25] and [r["inverse"] for r in rates.results()] == [2.0, 4.0]
     assert rates.key == cluster.map(sweeps.inverse, tuple(np.array([0.5, 0.25])), seconds=0).key
@@ -249,7 +249,7 @@ def test_pythons_own_map_stays():
 
 
 def train(batch, epochs, seed=1):
-    """What a sweep may call; it is never run."""
+    """A target for sweeps; it is never run."""
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def train(batch, epochs, seed=1):
     ],
 )
 def test_the_recorded_command_makes_the_sweep_again(runs, items, limit, keywords, command):
-    """Is it the call as one would write it, whatever commas its items and arguments hold?"""
+    """Is it the call as a user would write it, whatever commas its items and arguments contain?"""
     asked = mapping.survey(train, items, limit, keywords)
     assert asked.run_json("local")["command"] == command
     calls = []
@@ -302,7 +302,7 @@ def here(request, tmp_path, monkeypatch):
 
 @pytest.mark.slurm
 def test_items_that_wait_for_their_turn_say_so_and_cost_one_question(here, tmp_path):
-    """An array with a limit: its own reason; twenty items are asked about with one squeue a second."""
+    """An array with a limit has its own reason; twenty items are queried with one squeue per second."""
     sweep = cluster.map(sweeps.waits, list(range(20)), place=str(tmp_path), max_parallel=1, memory="100M")
     until("start of the first", (tmp_path / "began-0").exists)
     until("reason", lambda: "JobArrayTaskLimit" in sweep[19].status.slurm)

@@ -38,7 +38,7 @@ SECOND = [
 
 
 def execute(cells, folder):
-    """The outputs of each cell, in a kernel of its own that works in `folder`."""
+    """Return the outputs of each cell, in a separate kernel that works in `folder`."""
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
     client = NotebookClient(nb, timeout=240, allow_errors=True, resources={"metadata": {"path": str(folder)}})
     try:

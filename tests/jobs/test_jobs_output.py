@@ -1,4 +1,4 @@
-"""Output is bounded: what prints for ever keeps its beginning and its end, and fills no disk."""
+"""Output is bounded: of endless output the beginning and the end are kept, and the disk does not fill."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def test_what_a_killed_rank_left_is_read_whole_and_joined_by_the_next_attempt(tm
 
 
 def test_a_full_disk_costs_what_is_printed_and_not_the_rank(tmp_path, monkeypatch):
-    """The disk is full for a while; what comes before and after is kept, and the loss is told."""
+    """The disk is full for a while. Earlier and later output is kept, and the loss is reported."""
     path, write = tmp_path / "out-0.log", os.write
     log = written(path, b"before\n", 16_000)
     monkeypatch.setattr(os, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -115,7 +115,7 @@ def test_a_cap_that_is_none_is_refused(runs, monkeypatch, value):
 
 @pytest.mark.ranks
 def test_a_job_that_prints_much_ends_as_always_and_shows_its_traceback(backend):
-    """From Python, from C level, from a child process, and by log(): 5 MB, of which 64 KiB stay each."""
+    """From Python, from C level, from a child process, and by log(): 5 MB each, of which 64 KiB are kept."""
     job = submit(programs.prints_much, 5_000_000, max_output="64K")
     with pytest.raises(errors.RankFailed, match="ValueError on rank 0: at the end"):
         job.result()
@@ -187,7 +187,8 @@ def test_the_memory_is_bounded_too(tmp_path):
 @pytest.mark.parametrize("chunk", [7, 1000, 3999])
 @pytest.mark.parametrize("n", [0, 800, 1300, 1700, 2400])
 def test_who_follows_sees_all_of_it_as_it_is_printed(tmp_path, n, chunk):
-    """Of 24,000 bytes of which 16,000 stay each is seen, and none twice, also while the parts are joined."""
+    """Of 24,000 bytes, of which 16,000 are kept, each is seen, and none twice, also while the parts are
+    joined."""
     text, path = lines(n), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(0, len(text), chunk):
@@ -209,7 +210,7 @@ def accounts(seen, text):
 
 @pytest.mark.parametrize("looks", [1, 2, 3, 5])
 def test_who_looks_seldom_is_told_how_much_is_missing(tmp_path, looks):
-    """What is seen and what is said to be cut out are 54,321 lines together, and the end is seen."""
+    """The lines seen and the lines reported as cut out add up to 54,321, and the end is seen."""
     text, path = lines(54_321), tmp_path / "out-0.log"
     log, follower, seen = rank_log.Log(path, 16_000), rank_log.Follower(path), b""
     for i in range(looks):

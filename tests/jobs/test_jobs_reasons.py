@@ -77,7 +77,8 @@ ENDED = """
     DeadLine InactiveLimit NonZeroExitCode OutOfMemory RaisedSignal SchedDefer TimeLimit
 """.split()
 
-# What slurmctld prints instead of a name: job_mgr.c, job_scheduler.c, node_scheduler.c, reservation.c.
+# Sentences that slurmctld prints instead of a name: job_mgr.c, job_scheduler.c, node_scheduler.c,
+# reservation.c.
 SENTENCES = {
     "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions": "down",
     "ReqNodeNotAvail, Reserved for maintenance": "maintenance",

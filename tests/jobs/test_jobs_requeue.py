@@ -42,7 +42,7 @@ def interrupt(job):
 
 
 def test_an_interrupted_run_goes_on_where_it_was(backend):
-    """The same call once more, on any backend: the curve is that of a run that was never interrupted."""
+    """The same call once more, on any backend: the curve equals an uninterrupted run's."""
     job = stopped(submit(interrupted.walks, STEPS, at=AT, requeue=True))
     interrupt(job)
     again = submit(interrupted.walks, STEPS, at=AT, requeue=True)
@@ -124,7 +124,7 @@ def row(time, attempt=1, rank=0, **values):
 
 
 def test_rows_computed_again_are_left_out():
-    """By hand: rank 0 goes on with step 2, rank 1 has not yet; a third attempt goes on with step 3."""
+    """By hand: rank 0 resumes with step 2, rank 1 has not yet. A third attempt resumes with step 3."""
     first = [row(1, step=1), row(2, step=2), row(3, epoch=1), row(4, rank=1, step=1), row(5, rank=1, step=2)]
     again = [row(6, 2, step=2), row(7, 2, step=3)]
     assert metrics.whole(first) == first

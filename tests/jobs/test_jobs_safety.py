@@ -1,4 +1,5 @@
-"""Many users on one machine: what others have made is not run and not believed; no text reaches a shell."""
+"""Many users on one machine: files of other users are neither run nor trusted, and no text reaches a
+shell."""
 
 import json
 import os
@@ -85,7 +86,7 @@ class Evil:
 
 
 def planted(folder, run, trace):
-    """What another user might have put there: a run that is done, and a pickle that runs code."""
+    """Write what another user might have put there: a successful run, and a pickle that runs code."""
     folder.mkdir(parents=True)
     files.write_json(folder / "run.json", run)
     (folder / "call.pkl").write_bytes(pickle.dumps(Evil(trace)))
@@ -142,7 +143,7 @@ def test_a_job_folder_that_others_can_write_to_is_not_loaded(recorded, mode):
     recorded.folder.chmod(mode)
     with pytest.raises(errors.NotYours, match=f"can write to {recorded.folder}.*\n→ .*chmod go-w '"):
         attach(recorded.folder)
-    recorded.folder.chmod(0o755)  # to read is no harm
+    recorded.folder.chmod(0o755)  # reading does no harm
     assert attach(recorded.folder).result() == 1
 
 
@@ -178,7 +179,8 @@ def test_a_folder_of_runs_that_others_can_fill_is_refused(tmp_path, monkeypatch,
 
 
 def test_a_folder_of_ones_own_under_one_for_all_serves(tmp_path, monkeypatch):
-    """As /tmp: with the sticky bit nobody exchanges what belongs to another. And any in which one works."""
+    """As in /tmp, the sticky bit prevents users from replacing files of others. So does any folder that
+    contains the working directory."""
     tmp_path.chmod(0o1777)
     assert private.check_runs(tmp_path / "runs") == tmp_path / "runs"
     (tmp_path / "runs").mkdir(mode=0o755)
@@ -310,7 +312,7 @@ def test_the_name_of_a_function_is_any_text(runs):
 
 
 def test_beside_what_is_for_reading_only_runs_are_at_home(tmp_path, monkeypatch):
-    """Lectures on a course server; a folder that somebody has named is never exchanged for another."""
+    """Lectures on a course server. A folder named explicitly is never replaced by another."""
     lectures, home = tmp_path / "course" / "lectures", tmp_path / "home"
     lectures.mkdir(parents=True)
     monkeypatch.chdir(lectures)

@@ -139,7 +139,7 @@ def test_a_slow_controller_is_a_controller(commands, monkeypatch):
 
 
 def test_the_controller_is_pinged_once_for_half_a_minute(commands, tmp_path, monkeypatch):
-    """Whether Slurm is there is one of the shared answers; the doctor's question is asked anew."""
+    """Whether Slurm is available is one of the shared answers; the doctor's query is repeated."""
     assert [client.no_slurm(), client.no_slurm()] == [None, None]
     assert (tmp_path / "calls").read_text() == "scontrol\n"
     assert client.no_slurm(remembered=False) is None

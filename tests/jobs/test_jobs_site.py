@@ -87,7 +87,7 @@ def test_the_page_for_administrators_names_every_setting():
     ],
 )  # fmt: skip
 def test_what_is_given_replaces_the_default_of_its_kind(given, options, there, absent):
-    """Does an argument of submit stand in place of what asks for the same thing?"""
+    """Does an argument of submit replace the default for the same thing?"""
     given('[sbatch]\naccount = "course"\npartition = "short"\nqos = "low"\n')
     lines = header(**options)
     assert there in lines and not any(line.startswith(absent) for line in lines)
@@ -111,7 +111,7 @@ def test_a_users_own_file_goes_above_the_sites(given, tmp_path):
 
 
 def test_a_limit_of_the_site_is_named(given):
-    """Is a request above it refused before Slurm is asked?"""
+    """Is a request above it refused before Slurm is queried?"""
     given('[limits]\ntime = "00:30:00"\nranks = 4\n')
     with pytest.raises(OptionValueError, match="allows 00:30:00 for one job, not 01:00:00"):
         plan(print, (), {"time": "01:00:00"}).run_json("slurm")
@@ -141,7 +141,7 @@ def test_a_fault_in_a_site_file_is_explained(given, text, words):
 
 
 def test_a_launcher_and_the_lines_before_it_stand_in_the_script(given):
-    """Does a launcher of the site start the ranks, with the MPI of the job in the place of {mpi}?"""
+    """Does a launcher of the site start the ranks, with the job's MPI instead of {mpi}?"""
     given('launcher = "srun --mpi={mpi} --cpu-bind=cores"\nbefore = ["module load cuda"]\n')
     for controller, mpi in (("gloo", "none"), ("mpi", "pmix")):
         asked = plan(print, (), {"controller": controller}).run_json("slurm")

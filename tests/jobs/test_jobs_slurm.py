@@ -1,4 +1,4 @@
-"""What only Slurm does: refuse, make wait, stop answering, and know more than the job's folder."""
+"""Behaviour specific to Slurm: refusing, pending, no answer, and more information than the job's folder."""
 
 import time
 

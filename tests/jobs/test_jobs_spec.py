@@ -1,4 +1,4 @@
-"""Which keyword is whose, and which values an option can have."""
+"""Which call each keyword belongs to, and the valid values of options."""
 
 import time
 

@@ -1,6 +1,6 @@
 """Each state of Slurm's and each reason for waiting, brought about on a real Slurm, and said in words.
 
-The jobs of a module fixture run side by side, so that the whole takes as long as the slowest of them.
+The jobs of a module fixture run concurrently, so the whole takes as long as the slowest of them.
 """
 
 import re
@@ -57,14 +57,14 @@ def empty(cluster):
 
 
 def sleeper(seconds, **options):
-    """A job of its own: the name and the number of seconds together make its key."""
+    """Submit a unique job: the name and the number of seconds together make its key."""
     sleeper.made = getattr(sleeper, "made", 0) + 1
     return submit(programs.sleeps, seconds + sleeper.made / 1000, memory="100M", **options)
 
 
 @pytest.fixture(scope="class")
 def waiting(here):
-    """{reason: a job that waits for it}: 12 CPUs are taken, others wait behind."""
+    """Return {reason: a job that waits for it}; 12 CPUs are taken, and others wait behind."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "check", lambda options, partitions: None)  # let Slurm itself find out
         failed = submit(programs.exits, memory="100M")
@@ -165,7 +165,7 @@ def test_a_reservation_is_waited_for(here):
         until("Reservation", lambda: "Reservation" in job.status.slurm)
         assert not job.status.never and "to begin" in job.status.what
     finally:
-        job.cancel()  # a reservation for which a job waits cannot be deleted
+        job.cancel()  # a reservation that a job waits for cannot be deleted
         until("an unused reservation", lambda: not here.ask("squeue", "-h", "-j", number(job), "-t", "PD"))
         here.ask("scontrol", "delete", "ReservationName=class")
 
@@ -218,7 +218,7 @@ def ended(here):
     first_in_line = sleeper(1, partition="short", sbatch={"nodelist": second, "exclusive": True})
     yield jobs
     first_in_line.wait(60)
-    here.start()  # mends the node
+    here.start()  # repairs the node
 
 
 @pytest.mark.parametrize(
@@ -273,7 +273,7 @@ def test_what_can_never_run_is_found_before_submission(here, options, words):
 
 
 def test_one_question_at_a_time_however_many_are_watched(here, monkeypatch):
-    """Do twenty jobs, asked in turn again and again, cost one call of squeue a second, as one does?"""
+    """Do twenty jobs, queried repeatedly in turn, cost one call of squeue per second, as one job does?"""
     jobs = [sleeper(300, sbatch={"hold": True}) for _ in range(20)]
     try:
         monkeypatch.setattr(client, "FRESH", 1.0)

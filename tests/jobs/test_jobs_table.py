@@ -40,7 +40,7 @@ def recorded(runs, i, ending="Done", backend="local", name="train", hours=0.0, *
 
 @pytest.fixture
 def several(runs):
-    """From new to old: 0 and 1 are fine; 2 failed on Slurm; 3 ran out of time, two days ago."""
+    """Jobs from new to old: 0 and 1 are fine, 2 failed on Slurm, 3 timed out, two days ago."""
     recorded(runs, 0)
     recorded(runs, 1, name="bert")
     recorded(runs, 2, "RankFailed", "slurm", hours=3)

@@ -1,4 +1,4 @@
-"""Timelines: Horovod's file read by hand-made examples, and a real job in which one rank is late."""
+"""Timelines: Horovod's file read by hand-made examples, and a real job with a late rank."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from cluster.jobs.show import timeline
 from cluster.jobs.submission import plan
 from cluster.system import files
 
-START = 5_000_000_000  # µs since the epoch at which the file begins: 5000 s
+START = 5_000_000_000  # µs since the epoch at the start of the file: 5000 s
 
 
 def events(*rows):
@@ -41,7 +41,7 @@ ONE = [
 
 
 def of(exchange, rank):
-    """What a rank did, in µs since the file began."""
+    """Return a rank's phases, in µs since the file began."""
     return [(what, *np.rint([(t - START / 1e6) * 1e6 for t in span])) for what, *span in exchange.spans(rank)]
 
 
@@ -51,7 +51,7 @@ def test_each_phase_is_defined_once():
     defined = re.findall(r"^    (\w+)  +\S", text, re.M)
     assert [*defined[:2], "working", *defined[2:]] == list(timeline.PHASES) and "`working`" in text
     lines = text.splitlines()
-    assert len(set(lines) - {""}) == len([x for x in lines if x]), "a line stands there twice"
+    assert len(set(lines) - {""}) == len([x for x in lines if x]), "a line occurs twice"
 
 
 def test_the_rank_that_comes_late_waits_for_nobody(tmp_path):
@@ -76,7 +76,7 @@ def test_a_transfer_behind_computing_is_not_waited_for(tmp_path):
 
 
 def test_a_barrier_and_a_second_exchange(tmp_path):
-    """A barrier has no operation of its own; what follows is told apart from it."""
+    """A barrier has no operation; the one after it is distinguished from it."""
     later = [(t + 1000, *rest) for t, *rest in ONE]
     found, _ = horovod_trace.read_exchanges(write(tmp_path / "t", *ONE, *later))
     assert [round((x.start - START / 1e6) * 1e6) for x in found] == [100, 1100]
@@ -120,7 +120,7 @@ def jobs(tmp_path_factory, forked_ranks):
 def test_the_rank_that_is_early_waits(jobs):
     """Is a rank ready when the program was, all before one goes on, and is the rest waiting?"""
     t, ready = jobs[0].timeline(), jobs[0].results()
-    assert len(t.exchanges) == 13  # and the sum of ones with which the ranks have met
+    assert len(t.exchanges) == 13  # and the sum of ones of the ranks' meeting
     for step, exchange in enumerate(t.exchanges[1:]):
         for rank in (0, 1):
             assert ready[rank][step] - 1e-3 <= exchange.ready[rank] <= exchange.all_ready
@@ -142,7 +142,7 @@ def test_spans_leave_no_gap_and_steps_add_up(jobs):
     steps = t.steps
     assert list(steps[steps["rank"] == 1].step) == list(range(2, 13))
     np.testing.assert_allclose(steps[["computing", "waiting", "communicating"]].sum(axis=1), steps.seconds)
-    assert steps.groupby("step").waiting.min().median() < 0.01  # the last one waits for nobody
+    assert steps.groupby("step").waiting.min().median() < 0.01  # the last one does not wait
     assert steps[steps["rank"] == 1].seconds.min() > 0.29  # its sleep
 
 

@@ -28,7 +28,7 @@ forked_ranks.serve(listener)
 
 @pytest.fixture
 def server(tmp_path, runs, monkeypatch):
-    """A warm process, to which launchers are sent."""
+    """A warm process that serves launchers."""
     place = str(tmp_path / "ranks")
     command = [sys.executable, "-c", SERVER, place]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -69,7 +69,7 @@ def test_a_rank_ends_with_its_launcher(server):
     job = submit(sleeps)
     while not (job.folder / "ready-0.json").exists():
         time.sleep(0.05)
-    forked = psutil.Process(server.pid).children(recursive=True)  # who watches, the rank, its work
+    forked = psutil.Process(server.pid).children(recursive=True)  # the supervisor, the rank, its work
     os.kill(json.loads((job.folder / "backend.json").read_text())["pid"], signal.SIGKILL)
     assert len(forked) == 3 and psutil.wait_procs(forked, 30)[1] == []
     with pytest.raises(errors.JobError):
@@ -91,7 +91,7 @@ def test_ranks_are_forked_from_a_process_that_is_offered(runs, monkeypatch):
     monkeypatch.setenv(forked_ranks.VARIABLE, "elsewhere")
     with forked_ranks.offered(["wave", "no_such_module"]) as process:
         place = Path(os.environ[forked_ranks.VARIABLE])
-        assert place.parent.stat().st_mode & 0o777 == 0o700  # who can reach the socket can run code
+        assert place.parent.stat().st_mode & 0o777 == 0o700  # access to the socket allows running code
         assert submit(holds, "wave", "tensorflow").result() == [True, False]
     assert (
         os.environ[forked_ranks.VARIABLE] == "elsewhere" and not place.exists() and process.poll() is not None

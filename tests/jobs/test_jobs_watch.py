@@ -30,7 +30,7 @@ def filled(values):
 
 
 def logged(folder, *rows):
-    """A folder in which rank 0 logged these rows, one a second."""
+    """A folder with these rows logged by rank 0, one per second."""
     lines = [json.dumps({"rank": 0, "time": float(t), **row}) for t, row in enumerate(rows)]
     (folder / "metrics-0.jsonl").write_text("".join(f"{x}\n" for x in lines))
     found = curves.Curves(folder)
@@ -58,7 +58,7 @@ def test_merging_by_hand(monkeypatch):
 
 
 def test_what_looks_like_a_curve(tmp_path):
-    """Epochs apart from steps; constants, booleans and texts are none; nor is what was logged once."""
+    """Epochs are separate from steps; constants, booleans, texts and single values are not curves."""
     rows = [{"step": s, "steps": 9, "loss": 1 / s, "batch": 64, "ok": True, "net": "A"} for s in (1, 2, 3)]
     rows += [{"epoch": 1, "val": 0.5}, {"epoch": 2, "val": 0.4}, {"free": 1.0}, {"free": 3.0}, {"once": 1.0}]
     found = logged(tmp_path, *rows)
@@ -96,7 +96,7 @@ def test_the_bar_of_a_run_that_went_on_shows_what_it_logged(runs, capsys, monkey
 
 
 def test_rate_and_time_left_by_hand(tmp_path):
-    """Ten steps a second until step 30 of 50: two more seconds. A restart forgets the old rate."""
+    """Ten steps per second until step 30 of 50 leave two more seconds. A restart forgets the old rate."""
     found = logged(tmp_path, *({"step": s, "steps": 50, "loss": 0.1} for s in (10, 20, 30)))
     rank = found.ranks[0]
     assert (rank.rate, rank.left, rank.share) == (10.0, 2.0, 0.6)
@@ -131,7 +131,8 @@ def test_of_many_ranks_the_slowest_are_shown():
 
 
 class Balanced(html.parser.HTMLParser):
-    """HTML in which every tag is closed in its turn; `tags` and the images' alternative texts are kept."""
+    """A parser for HTML that checks the nesting of tags; `tags` and the images' alternative texts are
+    kept."""
 
     def __init__(self, text):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The records of runs that scripts are made from, and where the scripts lie that were looked at."""
+"""The records of runs for scripts, and the folder of the reviewed scripts."""
 
 from pathlib import Path
 
@@ -8,6 +8,6 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def run(ranks=2, name="train", controller="gloo", env=(), **options):
-    """The record of a run with these options, as it lies in its run.json."""
+    """Return the record of a run with these options, as in its run.json."""
     asked = vars(Options(memory=2048, time=600)) | options
     return {"name": name, "ranks": ranks, "controller": controller, "env": list(env), "options": asked}

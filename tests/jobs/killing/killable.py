@@ -1,4 +1,4 @@
-"""What is submitted, and killed: each call leaves a line in the folder CALLED, and obeys the files there."""
+"""Functions to submit and kill: each call leaves a line in the folder CALLED, and obeys the files there."""
 
 import os
 import time
@@ -30,7 +30,7 @@ def ask(kind, folder, backend=None):
 
 
 def result(kind, job):
-    """What `ask` is to bring, as a list."""
+    """Return the expected result of `ask`, as a list."""
     return [job.result(progress=False)] if kind.startswith("submit") else job.results(progress=False)
 
 

@@ -1,10 +1,9 @@
 """Ends a process at its n-th step: a change of a file below a folder, or the start of another process.
 
-Python imports this file by itself where its folder is on PYTHONPATH, so that the processes of a job can be
-ended, too: KILL_FOLDER names the folder, KILL_WHO the module and the process
+Python imports this file by itself if its folder is on PYTHONPATH, which allows killing the processes of a
+job, too. KILL_FOLDER names the folder, KILL_WHO the module and the process
 ("cluster.jobs.backends.local_launcher first" for the one that was started, "... forked" for one that it
-forked), KILL_AT the step and how, KILL_LOG where the
-steps of that process are written to.
+forked), KILL_AT the step and the way, KILL_LOG the file for the steps of that process.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Submits, and is ended on the way, once for each step: `-m tests.jobs.killing.submitter KIND PLACE [made]`.
 
-The first submission, in PLACE/dry, is left alone and tells the steps. Then each way to be ended (see
-sitecustomize) is tried by a forked process, in a folder of its own, PLACE/<step>-<how>; prints their names.
-With `made` only those are tried that come after the job's folder is there.
+The first submission, in PLACE/dry, is left alone and records the steps. Then each way to be killed (see
+sitecustomize) is tried by a forked process, in a separate folder, PLACE/<step>-<how>; their names are
+printed. With `made` only the ones after the creation of the job's folder are tried.
 """
 
 import os
