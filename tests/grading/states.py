@@ -418,9 +418,9 @@ def main():
 INTRODUCTION = """\
 # States of a notebook
 
-Results of Validate, Check, Submit and grading for notebooks made from the solution of assignment 01 (18 points
-in 15 checks). They have to agree: Validate passes a check if grading passes it or fails it in hidden tests
-only, Check gives the points of grading, and Submit refuses what cannot be graded.
+Results of Validate, Check, Submit and grading for notebooks made from the solution of assignment 01 (18
+points in 15 checks). They have to agree: Validate passes a check if grading passes it or fails it in hidden
+tests only, Check gives the points of grading, and Submit refuses what cannot be graded.
 `python -m tests.grading.states --write` writes this table, and `test_states.py` compares.
 """
 
