@@ -48,10 +48,7 @@ CALL = 20.0  # seconds for one call of several on ranks with a relay, on an idle
 
 def main(fds: list[int]) -> None:
     keep_memory_private()
-    channel = Channel(os.dup(0), os.dup(1))
-    null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(null, fd)
+    channel = Channel.of_this_process()
     for name in LIBRARIES:  # of a child of the fork server the parent has them
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
