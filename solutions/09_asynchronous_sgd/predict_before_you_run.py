@@ -4,6 +4,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -13,30 +15,45 @@
 # %% [markdown]
 # # Assignment 09: predict before you run
 #
-# A run on 64 ranks costs money, and whoever asks for it is asked: how long will it take? After the run
-# everybody has a model that explains it. **Can you say it before, with an interval that deserves its 80%,
-# in a record that shows that you did not look?**
+# A run on 64 ranks is expensive, so before you get the ranks you have to say how long it will take. After
+# the run, it is easy to find a model that explains its time. **Can you predict the time before the run, with
+# 80% intervals that include 80% of the runs, and can you prove that you predicted it before?**
 #
-# You will
+# In this assignment you
 #
-# - write a clock for workers of which none may run far ahead, and let their stale gradients train,
-# - say exactly, without random numbers, what an iteration with backup workers takes on average,
-# - build a model of an iteration from ranks, images and buckets, and fit it to fourteen runs,
-# - predict runs of up to 64 ranks with 80% intervals, and be judged on machines that you have never seen,
-# - seal predictions in a record, and find the records that cheat,
-# - choose ranks and batch for the least time to a goal, with a budget that should hold.
+# - simulate workers that update a model asynchronously, and limit how far a worker may run ahead,
+# - train with the stale gradients that result,
+# - calculate exactly, without random numbers, how long an iteration with backup workers takes on average,
+# - build a model of the time of an iteration and fit it to fourteen runs,
+# - predict runs of up to 64 ranks with 80% intervals, which are tested on machines that you have not seen,
+# - commit to predictions in a record before the runs are made, and find records that were changed,
+# - choose the ranks and the batch that reach a goal soonest within a budget.
 #
-# The background is lecture 09. Its server lets everybody run freely, its backup workers are simulated, its
-# model knows neither nodes nor a slowest rank, and its intervals are equally wide everywhere. There are 30
-# points: 28 in 24 checks, and 2 for an answer in your own words. Fill the eleven holes marked `YOUR CODE
-# HERE`, run the free cell below each, then the checks; a check that fails says what it saw. Some checks
-# also try cases that are not shown.
+# The background is lecture 09. Its workers run without any limit, its backup workers are simulated, its model
+# ignores nodes and the slowest rank, and its intervals all have the same width.
+#
+# What you submit:
+#
+# - *Blanks*: 11 cells marked `YOUR CODE HERE`, most of them five to fifteen lines, and one written answer.
+# - *Points*: 30. Sections 1 and 2 have 3 points each, backup workers 3, the model of an iteration 3, the
+#   scores 2, fit and predictions 8, the record 4, the plan 2, and the written answer 2.
+# - *Graded automatically*: 28 points, in 24 checks. Most checks also have hidden tests with other inputs.
+# - *Graded by hand*: 2 points, for the written answer in section 9.
+# - *Time*: 9 to 12 hours. Sections 1 and 2 take about 2 hours, section 3 about 1, section 4 1 to 1.5,
+#   sections 5 and 6 together 3 to 4, section 7 about 1, sections 8 and 9 together 1 to 1.5. The total is
+#   the estimate of one person who solved the assignment from its release, and the split is the authors'; no
+#   student's time was measured.
+#
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
+# failed check states what it found.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
 # | p | ranks, or workers | α | latency of a message in seconds |
-# | n | images of a rank in an iteration | β | seconds a byte |
+# | n | images per rank and iteration | β | seconds per byte |
 # | s | staleness | η | learning rate |
+#
+# Two rules hold for all your functions: compute in float64, and leave the arguments unchanged.
 
 # %% given="setup"
 import hashlib
@@ -54,9 +71,9 @@ plt.style.use("cluster.course")
 
 
 def close_to(found, want, what, rtol=1e-6, hints=None):
-    """Assert that numbers are those wanted; hints: {what was misunderstood: the numbers that it gives}."""
+    """Assert that numbers equal those expected; hints: {mistake: the numbers that it produces}."""
     found, want = np.asarray(found, float), np.asarray(want, float)
-    assert found.shape == want.shape, f"{what}: {found.shape} numbers, not {want.shape}"
+    assert found.shape == want.shape, f"{what}: the shape is {found.shape}; it should be {want.shape}"
     if np.allclose(found, want, rtol=rtol, atol=1e-12):
         return
     likely = [
@@ -73,30 +90,34 @@ def close_to(found, want, what, rtol=1e-6, hints=None):
 
 
 # %% [markdown]
-# ## 1. Not too far ahead
+# ## 1. A limit on running ahead
 #
-# With the lecture's parameter server nobody waits for anybody, and the gradients of two slow workers are up
-# to dozens of updates old. *Stale synchronous parallel* (Ho et al. 2013) bounds how far workers drift
-# apart: a worker may **begin** a gradient only if it has handed in at most k more than the worker that has
-# handed in the fewest. Else it waits until this holds, and reads after the update that lets it go.
+# With the lecture's parameter server, no worker waits for another, and the gradients of two slow workers are
+# dozens of updates old. *Stale synchronous parallel* training (Ho et al. 2013) limits how far workers drift
+# apart. A worker may **begin** a gradient only if it has submitted at most k gradients more than the worker
+# that has submitted the fewest. Otherwise it waits for the update that makes this true. It reads the weights
+# right after that update.
 #
-# - The server takes no time: an update happens when its gradient is handed in.
-# - A worker reads the weights at the moment at which it begins.
-# - Each worker has m gradients to compute, and the run ends when all p · m are handed in.
-# - *Staleness* is the number of updates between reading and applying, as in the lecture.
+# - The server takes no time: an update happens when its gradient is submitted.
+# - A worker reads the weights at the moment at which it begins a gradient.
+# - Each worker computes m gradients. The run ends when all p · m are submitted.
+# - *Staleness* is the number of updates between reading the weights and applying the gradient, as in the
+#   lecture.
 #
-# **Predict** for two workers, one of which takes 1 s a gradient and the other 2.5 s, with three gradients
-# each and k = 1: when does the fast one wait, and how stale are the six gradients?
+# In the checks, no two gradients end at the same time.
+#
+# **Predict.** Of two workers, one takes 1 s per gradient and the other 2.5 s. Each computes three gradients,
+# and k = 1. When does the fast worker wait, and how stale are the six gradients?
 
 
 # %% solution="bounded"
 def bounded_staleness(seconds, bound):
-    """Asynchronous updates of workers of which none runs more than `bound` gradients ahead.
+    """Asynchronous updates by workers none of which runs more than `bound` gradients ahead.
 
-    seconds  (p, m): what gradient j of worker w takes
-    bound    k, an int from 0 on: a worker may begin if it has handed in at most k more than the slowest
+    seconds  (p, m): the time that gradient j of worker w takes
+    bound    k, an int of at least 0: a worker may begin if it has submitted at most k more than the slowest
 
-    Returns all p · m updates in their order, each a tuple (s at which it happens, worker, staleness).
+    Returns all p · m updates in their order, each as a tuple (time in s, worker, staleness).
     """
     p, m = np.shape(seconds)
     ### BEGIN SOLUTION
@@ -123,8 +144,8 @@ for time, worker, staleness in bounded_staleness(np.array([[1.0, 1.0, 1.0], [2.5
     print(f"{time:4.1f} s: worker {worker}, staleness {staleness}")
 
 # %% [markdown]
-# Eight workers, two of which are three times as slow, as in the lecture. What does the bound cost, and what
-# does it bring? Predict both ends of the figure before you run the cell.
+# As in the lecture, two of eight workers are three times as slow as the others. What does the bound cost, and
+# what does it gain? Predict both ends of each curve before you run the cell.
 
 # %%
 rng = np.random.default_rng(9)
@@ -145,30 +166,33 @@ for ax in axes:
 plt.show()
 
 # %% [markdown]
-# *The figure:* over the bound, to the left the gradients a second of the six fast workers: few more up to k
-# = 16, then steeply more. To the right the largest and the mean staleness; both grow, and the largest ends
-# level at 42.
+# *The figure:* on the left, the gradients per second of the six fast workers. They increase little up to
+# k = 16, then steeply. On the right, the largest and the mean staleness. Both grow with k; the largest levels
+# off at 42.
 #
-# With 60 gradients each, the fast workers get about 40 ahead, so of these bounds only k = 64 binds nobody.
-# In a longer run it would: whoever is k ahead goes at the pace of the slowest from there on. A bound
-# helps against workers that are slow *now and then*.
+# In this run the fast workers get about 40 gradients ahead, so k = 64 limits nobody. In a longer run it
+# would: a worker that is k gradients ahead continues at the pace of the slowest worker. A bound therefore
+# helps if workers are slow only *now and then*.
 
 # %% check="bounded-by-hand" points=1 see="9.2"
-"""Two workers, three gradients each, a bound of 1 (1 point)."""
+"""Two workers, three gradients each, a bound of 1 (1 point).
+
+Hidden tests: another bound, with the slow worker first.
+"""
 
 
 def updates_are(found, want, what):
-    """Assert that rows (s, worker, staleness) are those wanted."""
+    """Assert that rows (s, worker, staleness) are those expected."""
     rows = [tuple(row) for row in found]
-    assert len(rows) == len(want), f"{what}: {len(rows)} updates, not {len(want)}"
+    assert len(rows) == len(want), f"{what}: there are {len(rows)} updates; there should be {len(want)}"
     for i, (row, right) in enumerate(zip(rows, want, strict=True)):
-        assert len(row) == 3, f"{what}: update {i + 1} is {row}, not (s, worker, staleness)"
+        assert len(row) == 3, f"{what}: update {i + 1} is {row}; it should be (time, worker, staleness)"
         assert math.isclose(row[0], right[0], rel_tol=1e-9) and row[1] == right[1], (
-            f"{what}: update {i + 1} is worker {row[1]}'s at {row[0]:.6g} s, "
-            f"not worker {right[1]}'s at {right[0]:.6g}"
+            f"{what}: update {i + 1} is by worker {row[1]} at {row[0]:.6g} s; "
+            f"it should be by worker {right[1]} at {right[0]:.6g} s"
         )
         assert row[2] == right[2], (
-            f"{what}: update {i + 1}, worker {row[1]}: staleness {row[2]}, not {right[2]}"
+            f"{what}: update {i + 1}, by worker {row[1]}, has staleness {row[2]}; it should have {right[2]}"
         )
 
 
@@ -191,26 +215,32 @@ updates_are(bounded_staleness(np.array([[3.5] * 4, [1.0] * 4]), 2), want, "3.5 s
 
 # %% given="clocks"
 def draws(p, m, seed, slow=0, factor=1.0):
-    """Seconds of m gradients of p workers, of which the first `slow` take `factor` times as long: (p, m)."""
+    """Seconds of m gradients of p workers, the first `slow` of them `factor` times as slow: (p, m)."""
     random = np.random.default_rng([seed, p, m])
     return np.exp(0.4 * random.standard_normal((p, m))) * np.where(np.arange(p) < slow, factor, 1.0)[:, None]
 
 
 def rounds(seconds):
-    """The times of updates where all wait for all after each gradient, sorted: (p · m,)."""
+    """The times of updates if all workers wait for all after each gradient, sorted: (p · m,)."""
     return np.sort((np.concatenate([[0.0], seconds.max(0).cumsum()[:-1]]) + seconds).ravel())
 
 
 # %% check="bounded-ends" points=1 see="9.2"
-"""With k = 0 all wait for all after each gradient; with a large k nobody ever waits (1 point)."""
+"""With k = 0 all workers wait for all after each gradient; with a large k none ever waits (1 point).
+
+Hidden tests: one worker, one gradient per worker, more workers.
+"""
 for p, m, seed in [(3, 5, 1), (5, 4, 2)]:
     seconds = draws(p, m, seed)
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, 0)], float)
-    assert rows.shape == (p * m, 3), f"{p} workers with {m} gradients: {len(rows)} updates"
+    assert rows.shape == (p * m, 3), (
+        f"{p} workers with {m} gradients each: the updates have shape {rows.shape}; "
+        f"the shape should be {(p * m, 3)}"
+    )
     close_to(rows[:, 0], rounds(seconds), f"{p} workers, k = 0, all wait for all: s of the updates")
     want = np.tile(np.arange(p), m)
     assert np.array_equal(rows[:, 2], want), (
-        f"{p} workers, k = 0: in each round staleness is 0 to {p - 1}, not {rows[:p, 2]}"
+        f"{p} workers, k = 0: the staleness in each round should be 0 to {p - 1}; it is {rows[:p, 2]}"
     )
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, m)], float)
     close_to(
@@ -223,21 +253,31 @@ for p, m, seed in [(1, 4, 3), (2, 1, 4), (7, 30, 5)]:
     seconds = draws(p, m, seed, 2, 3.0)
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, 0)], float)
     close_to(rows[:, 0], rounds(seconds), "k = 0")
-    assert np.array_equal(rows[:, 2], np.tile(np.arange(p), m)), "k = 0"
+    assert np.array_equal(rows[:, 2], np.tile(np.arange(p), m)), (
+        f"{p} workers, k = 0: values of the staleness"
+    )
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, 100)], float)
     close_to(rows[:, 0], np.sort(seconds.cumsum(1).ravel()), "k = 100")
     ends = seconds.cumsum(1)
     begins, order = np.hstack([np.zeros((p, 1)), ends[:, :-1]]), np.sort(ends.ravel())
     want = np.searchsorted(order, ends) - np.searchsorted(order, begins, side="right")
-    assert np.array_equal(np.sort(rows[:, 2]), np.sort(want.ravel())), "k = 100"
+    assert np.array_equal(np.sort(rows[:, 2]), np.sort(want.ravel())), (
+        f"{p} workers, k = 100: values of the staleness"
+    )
 ### END HIDDEN TESTS
 
 # %% check="bounded-distribution" points=1 see="9.2"
-"""The distribution of the staleness and the time of the run are those of the bound (1 point)."""
+"""The distribution of the staleness and the times of the run are those of the bound (1 point).
+
+Hidden tests: 6 to 12 workers, bounds from 1 to 7.
+"""
 seconds = draws(4, 12, 7, 1, 3.0)
 rows = np.array([tuple(row) for row in bounded_staleness(seconds, 2)], float)
 counts = np.bincount(rows[:, 2].astype(int), minlength=10).tolist()
-assert counts == [9, 13, 14, 8, 2, 1, 0, 0, 1, 0], f"staleness 0, 1, 2, … occurs {counts} times"
+assert counts == [9, 13, 14, 8, 2, 1, 0, 0, 1, 0], (
+    f"4 workers, k = 2: the counts of staleness 0, 1, 2, … are {counts}; "
+    "they should be [9, 13, 14, 8, 2, 1, 0, 0, 1, 0]"
+)
 ### BEGIN HIDDEN TESTS
 for p, m, slow, factor, k in [
     (8, 60, 2, 3.0, 1),
@@ -257,28 +297,30 @@ for p, m, slow, factor, k in [
     stale = np.searchsorted(order, ends) - np.searchsorted(order, begins, side="right")
     rows = np.array([tuple(row) for row in bounded_staleness(seconds, k)], float)
     close_to(rows[:, 0], order, "times")
-    assert np.array_equal(rows[:, 2], stale.ravel()[ends.ravel().argsort()]), "staleness"
+    assert np.array_equal(rows[:, 2], stale.ravel()[ends.ravel().argsort()]), "values of the staleness"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. Training with what is stale
+# ## 2. Training with stale gradients
 #
-# The other half of the lecture's update: given a staleness for each update, train.
+# The other half of the lecture's update: given the staleness of each update, train.
 #
 # $$W(t+1) = W(t) - \eta_t \, \nabla J\big(W(t - s_t)\big),$$
 #
-# with $\eta_t = \eta$, or, *staleness-aware*, with $\eta_t = \eta / \max(1, s_t)$. Before the first update
-# the weights have always been $W(0)$, so an $s_t$ above $t$ reads these.
+# The learning rate is $\eta_t = \eta$ or, *staleness-aware*, $\eta_t = \eta / \max(1, s_t)$. Before the first
+# update the weights have always been $W(0)$. If $s_t$ is larger than $t$, the gradient is that of $W(0)$, and
+# the staleness-aware rate is still divided by $s_t$.
 
 
 # %% solution="stale-sgd"
 def stale_sgd(gradient, w, rate, staleness, aware=False):
-    """Weights of SGD whose gradient of update t is that of the weights staleness[t] updates before.
+    """The weights of SGD whose gradient in update t is that of the weights staleness[t] updates earlier.
 
-    gradient   a function of weights (d,) that returns (d,); it is called once an update
-    w          (d,) float64: the first weights
-    rate       η;  staleness  T whole numbers
-    aware      divide the rate of each update by its staleness, where that is above 1
+    gradient   a function of weights (d,) that returns (d,); call it once per update
+    w          (d,) float64: the first weights, which must not change
+    rate       η
+    staleness  T whole numbers
+    aware      divide the learning rate of each update by its staleness if that is above 1
 
     Returns (T + 1, d) float64: W(0), …, W(T).
     """
@@ -294,7 +336,7 @@ def stale_sgd(gradient, w, rate, staleness, aware=False):
 
 # %%
 def slope(w):
-    """The gradient of a valley, steep in one direction and shallow in the other."""
+    """The gradient of a valley that is steep in one direction and shallow in the other."""
     return np.array([1.0, 0.05]) * w
 
 
@@ -314,16 +356,20 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* the loss over 360 updates, logarithmic. With fresh gradients it falls steeply; with stale
-# ones and the same rate it rises and leaves the picture at the top; staleness-aware it falls, more slowly.
+# *The figure:* the loss over 360 updates, on a logarithmic axis. With fresh gradients it falls steeply. With
+# stale gradients and the same learning rate it rises and leaves the figure at the top. With the
+# staleness-aware learning rate it falls, but more slowly.
 
 # %% check="stale-by-hand" points=1 see="9.5"
-"""Three updates of w² / 2 with gradients 0, 1 and 2 updates old; with none, it is SGD (1 point)."""
+"""Three updates of w² / 2 with gradients 0, 1 and 2 updates old; without staleness it is SGD (1 point).
+
+Hidden tests: other gradients, three weights, 25 updates.
+"""
 seen = []
 
 
 def watched_slope(w):
-    """Of w² / 2; remembers where it was asked."""
+    """The gradient of w² / 2; it remembers each w."""
     seen.append(np.array(w, float).tolist())
     return np.array(w, float)
 
@@ -331,7 +377,9 @@ def watched_slope(w):
 found = stale_sgd(watched_slope, np.array([8.0]), 0.5, [0, 1, 2])
 hints = {"the newest weights are used, however old the gradient.": [[8], [4], [2], [1]]}
 close_to(found, [[8.0], [4.0], [0.0], [-4.0]], "8, then 8 - 8/2, 4 - 8/2, 0 - 8/2", hints=hints)
-assert seen == [[8.0], [8.0], [8.0]], f"the gradient was asked for at {seen}, not three times at 8"
+assert seen == [[8.0], [8.0], [8.0]], (
+    f"the gradient was computed at {seen}; it should be computed three times, at 8 each time"
+)
 found = stale_sgd(watched_slope, np.array([8.0, -2.0]), 0.25, [0] * 4)
 close_to(found, np.array([[8.0, -2.0]]) * 0.75 ** np.arange(5)[:, None], "with s = 0 in each update, SGD")
 ### BEGIN HIDDEN TESTS
@@ -348,11 +396,14 @@ for seed in range(3):
         return matrix @ x + 1
 
     close_to(stale_sgd(affine, w, 0.2, stale), want, "other gradients")
-    assert len(asked) == 25, "a gradient an update"
+    assert len(asked) == 25, "the gradient was not computed once per update"
 ### END HIDDEN TESTS
 
 # %% check="stale-aware" points=1 see="9.5"
-"""The rate is divided by the staleness of the update, and never by 0 (1 point)."""
+"""The learning rate is divided by the staleness of the update, and never by 0 (1 point).
+
+Hidden tests: two weights, staleness up to 8, also in the first updates.
+"""
 found = stale_sgd(lambda w: w, np.array([8.0]), 0.5, [0, 1, 2, 0], aware=True)
 hints = {"the rate is divided by s + 1.": [[8], [4], [2], [2 / 3], [1 / 3]]}
 hints |= {"the rate is not divided.": [[8], [4], [0], [-4], [-2]]}
@@ -367,7 +418,10 @@ close_to(stale_sgd(lambda x: matrix @ x, w, 0.6, stale.tolist(), True), want, "o
 ### END HIDDEN TESTS
 
 # %% check="stale-history" points=1 see="9.5"
-"""Before the first update the weights are W(0); what is returned is a path, and w is as it was (1 point)."""
+"""Before the first update the weights are W(0); the result is the path, and w is unchanged (1 point).
+
+Hidden tests: staleness larger than the number of updates; no update at all.
+"""
 w = np.array([1.0, 2.0])
 with unchanged(w=w):
     found = stale_sgd(lambda w: np.array([1.0, 10.0]) * w, w, 0.1, [3, 3, 0])
@@ -386,19 +440,19 @@ close_to(stale_sgd(lambda w: w, np.array([3.0]), 0.1, []), [[3.0]], "no update")
 # %% [markdown]
 # ## 3. Backup workers, exactly
 #
-# The lecture simulates backup workers. Where the workers that come too late *stop at once*, and all begin
-# the next update together, no simulation is needed: an update that waits for N of p workers takes the N-th
-# smallest of p independent times, their *order statistic*. Let the times be drawn, with replacement, from m
-# measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has ended by xᵢ with probability i/m. With which probability
-# have at least N of p ended by then? And what is then the mean of the N-th?
+# The lecture simulates backup workers. If the workers that are too late *stop at once*, and all begin the
+# next update together, no simulation is needed. An update that waits for N of p workers takes the N-th
+# smallest of p independent times, their *order statistic*. Suppose that each time is drawn, with replacement,
+# from m measured ones, x₁ ≤ x₂ ≤ … ≤ x_m. A worker has finished by xᵢ with probability i/m. With which
+# probability have at least N of p finished by then? What is then the mean of the N-th time?
 #
-# **Predict**: of 100 workers, how many of the slowest should one not wait for, so that the most gradients a
-# second are used, if one gradient in twenty takes four times as long?
+# **Predict.** One gradient in twenty takes four times as long. How many of the slowest of 100 workers should
+# an update not wait for, so that the most gradients per second are used?
 
 
 # %% solution="expected-seconds"
 def expected_seconds(samples, workers, needed):
-    """The mean time until `needed` of `workers` gradients are there, in seconds: exact, up to rounding.
+    """The mean time until `needed` of `workers` gradients are ready, in seconds: exact, up to rounding.
 
     samples   m measured times of a gradient, in any order; each worker draws one of them, with replacement
     workers   p, up to 200;  needed  N from 1 to p
@@ -419,7 +473,7 @@ def expected_seconds(samples, workers, needed):
 
 # %% solution="best-needed"
 def best_needed(samples, workers):
-    """For how many of the workers to wait, so that the most gradients a second are used: an int.
+    """The number of workers to wait for, so that the most gradients per second are used: an int.
 
     Uses expected_seconds.
     """
@@ -438,7 +492,10 @@ for workers in (8, 100):
     print(f"{workers} workers: all {1e3 * all_of:.0f} ms, best {n} in {1e3 * some:.0f} ms")
 
 # %% check="backup-by-hand" points=1 see="9.6"
-"""Two workers that take 1 s or 3 s; a third; a single sample (1 point)."""
+"""Two workers that take 1 s or 3 s; a third worker; a single sample (1 point).
+
+Hidden tests: two to four samples, with up to six workers.
+"""
 hints = {
     "each time is drawn with replacement; here every worker has another one.": 1.0,
     "the mean of all times is not that of the first of two.": 2.0,
@@ -460,7 +517,10 @@ for samples, workers in [([2.0, 5.0, 1.0], 4), ([1.0, 1.0, 4.0, 7.0], 3), ([6.0,
 ### END HIDDEN TESTS
 
 # %% check="backup-exact" points=1 see="9.6"
-"""Of many workers and many times, without random numbers (1 point)."""
+"""Many workers and many times, without random numbers (1 point).
+
+Hidden tests: 60 and 200 workers.
+"""
 samples = np.random.default_rng(5).gamma(4.0, 0.015, 300)
 x, share = np.sort(samples), np.arange(301) / 300
 close_to(expected_seconds(samples, 100, 100), x @ np.diff(share**100), "the last of 100")
@@ -477,7 +537,10 @@ for workers in (60, 200):
 ### END HIDDEN TESTS
 
 # %% check="best-number" points=1 see="9.6"
-"""The number with the most gradients a second is found (1 point)."""
+"""The number with the most gradients per second is found (1 point).
+
+Hidden tests: 3 to 40 workers with other times.
+"""
 with watched(
     "expected_seconds", lambda samples, workers, needed: [9.0, 1.0, 2.0, 2.9, 3.0, 6.0, 8.0, 9.0][needed % 8]
 ):
@@ -491,45 +554,46 @@ for p, seed in [(6, 1), (17, 2), (40, 3), (3, 4)]:
     taken = np.sort(np.random.default_rng([p, seed]).uniform(1, 5, p))
     with watched("expected_seconds", lambda samples, workers, needed, taken=taken: float(taken[needed - 1])):
         found = best_needed([0.1], p)
-    assert found == 1 + np.argmax(np.arange(1, p + 1) / taken), "other times"
+    assert found == 1 + np.argmax(np.arange(1, p + 1) / taken), "value: other times"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 4. A model of an iteration
 #
-# The machine: nodes of 4 ranks. ResNet-50's gradients, a layer's together, become ready while the backward
-# pass goes on, the last layer's first. They are put into **buckets**, in this order, of at most so many
-# bytes; what is larger goes alone. A bucket is ready when its last gradient is. One bucket after another is
-# reduced by a ring, each as soon as it is ready and the one before is done. The iteration ends when the
-# passes have ended and the last bucket is reduced.
+# The machine has nodes of 4 ranks. During the backward pass the gradients of ResNet-50 become ready layer by
+# layer, those of the last layer first. They are put into **buckets** in this order. A bucket holds at most a
+# given number of bytes; a larger gradient gets a bucket of its own. A bucket is ready when its last gradient
+# is ready. The buckets are reduced one after another. Each reduction is a ring, and starts as soon as the
+# bucket is ready and the previous reduction has ended. The iteration ends when the passes have ended and the
+# last bucket is reduced.
 #
 # | | |
 # |---|---|
-# | passes of a rank | `fixed` + `image` · n seconds on average; a third of it is the forward pass |
-# | … of the slowest of p | `1 + spread · SLOWEST[p]` times as long, and all wait for it |
-# | a ring of p ranks | 2(p − 1) steps, in each of which every rank sends a p-th of the bucket to the next |
-# | a message inside a node | α + β · its bytes, with `INSIDE`: α and β of its data sheet |
-# | … between nodes | the same with `latency` (α) and `time_per_byte` (β) |
+# | passes of a rank | `fixed` + `image` · n seconds on average; one third of it is the forward pass |
+# | … of the slowest of p ranks | `1 + spread · SLOWEST[p]` times as long; all ranks wait for it |
+# | a ring of p ranks | 2(p − 1) steps; in each, every rank sends one p-th of the bucket to the next rank |
+# | a message inside a node | α + β · its bytes, with α and β from `INSIDE`, the data sheet |
+# | … between nodes | the same, with `latency` (α) and `time_per_byte` (β) |
 #
-# A rank's passes vary from one iteration to the next, by a relative standard deviation `spread`;
-# `SLOWEST[p]` is the mean of the largest of p standard normal numbers. A step of a ring waits for its
-# slowest message: with more than 4 ranks one between nodes. (Take that one also where a check sets α and β
-# between nodes to 0.) Ranks 0 to 3 are on the first node, 4 to 7 on the second. One rank alone exchanges
-# nothing.
+# The time of a rank's passes varies from one iteration to the next, with a relative standard deviation
+# `spread`. `SLOWEST[p]` is the mean of the largest of p standard normal numbers. A step of a ring waits for
+# its slowest message. With more than 4 ranks that is always a message between nodes, even if a check makes
+# these links faster than those inside. Ranks 0 to 3 are on the first node, ranks 4 to 7 on the second. A
+# single rank communicates with nobody.
 #
 # A *configuration* is (p, n, bytes of a bucket). Five numbers are unknown, in this order: `fixed`, `image`,
 # `spread`, `latency`, `time_per_byte`.
 
 # %% given="machine"
 NODE = 4  # ranks
-INSIDE = (5e-6, 0.02e-9)  # seconds, seconds a byte: 50 GB/s
+INSIDE = (5e-6, 0.02e-9)  # seconds, seconds per byte: 50 GB/s
 MIB = 1 << 20
-TWO = [(8_000_000, 0.5), (8_000_000, 1.0)]  # gradients to work with by hand
+TWO = [(8_000_000, 0.5), (8_000_000, 1.0)]  # gradients for calculations by hand
 RANKS = [1, 2, 3, 4, 8, 12, 16, 24, 32, 64]
 
 
 def layers():
-    """ResNet-50's gradients in the order of the backward pass: [(bytes, share until they are there)]."""
+    """ResNet-50's gradients in the order of the backward pass: [(bytes, share until they are ready)]."""
     sizes = {}
     for buffer in resnet50.buffers(1.0):
         sizes[buffer.ready] = sizes.get(buffer.ready, 0) + buffer.size
@@ -537,7 +601,7 @@ def layers():
 
 
 def network_of(p, latency, time_per_byte):
-    """The network of p ranks: messages under a clock, for `simulate`."""
+    """The network of p ranks, for `simulate`."""
     inside = {"inside_latency": INSIDE[0], "inside_time_per_byte": INSIDE[1]}
     return Hierarchy(latency, time_per_byte, ranks_per_node=min(p, NODE), **inside)
 
@@ -560,9 +624,10 @@ print("slowest of p:", ", ".join(f"{p}: {value + 0.0:.2f}" for p, value in SLOWE
 def iteration_seconds(theta, configuration, gradients=GRADIENTS):
     """Seconds of an iteration.
 
-    theta          fixed (s), image (s an image), spread, latency (s), time_per_byte (s a byte) between nodes
+    theta          fixed (s), image (s per image), spread, latency (s), time_per_byte (s per byte); the last
+                   two are those of the links between nodes
     configuration  (p, n, bytes of a bucket), p one of RANKS
-    gradients      [(bytes, share of the backward pass after which they are there)], in this order
+    gradients      [(bytes, share of the backward pass after which they are ready)], in this order
 
     Returns a float.
     """
@@ -586,11 +651,11 @@ def iteration_seconds(theta, configuration, gradients=GRADIENTS):
 
 
 # %% [markdown]
-# By hand: two gradients of 8 MB are ready after a half and after all of the backward pass. On 8 ranks,
-# passes take 30 ms, α is 0.1 ms and β 1 ns a byte. When does the iteration end with two buckets, and with
-# one?
+# Calculate by hand first: two gradients of 8 MB are ready after half and after all of the backward pass. On 8
+# ranks the passes take 30 ms, α is 0.1 ms and β is 1 ns per byte. When does the iteration end with two
+# buckets, and when with one?
 #
-# And the ring: is its formula right where a node ends? `simulate` sends the messages one by one.
+# Does the formula for the ring hold across nodes? `simulate` sends each message.
 
 # %%
 for bucket in (8_000_000, 16_000_000):
@@ -616,7 +681,10 @@ ONE = [(6_000_000, 1.0)]  # one gradient, ready at the end
 
 
 # %% check="iteration-passes" points=1 see="9.8"
-"""One rank alone, and what the slowest of several adds (1 point)."""
+"""The passes of a single rank, and what the slowest of several ranks adds (1 point).
+
+Hidden tests: other numbers of ranks and images, other values of `spread`, all gradients of ResNet-50.
+"""
 theta = (0.010, 0.002, 0.05, 0.0, 0.0)
 close_to(
     iteration_seconds(theta, (1, 20, MIB), ONE),
@@ -639,7 +707,10 @@ for p, n, spread in [(1, 7, 0.3), (16, 3, 0.02), (64, 50, 0.1), (12, 8, 0.0)]:
 ### END HIDDEN TESTS
 
 # %% check="iteration-overlap" points=1 see="9.8"
-"""Buckets are filled in order, begin when ready and when the one before is done (1 point)."""
+"""Buckets are filled in order; a reduction starts when its bucket is ready and the link is free (1 point).
+
+Hidden tests: 25 gradients on 8 to 32 ranks, with small and large buckets, and with a limit of 0.
+"""
 theta = (0.030, 0.0, 0.0, 1e-4, 1e-9)
 step = 14 * (1e-4 + 1e-9 * 1_000_000)  # seconds of 8 MB on 8 ranks
 hints = {
@@ -699,7 +770,10 @@ for seed in range(6):
 ### END HIDDEN TESTS
 
 # %% check="iteration-nodes" points=1 see="9.8"
-"""Inside a node the ring is fast; from the first rank on another node on, all steps are slow (1 point)."""
+"""Inside a node the ring is fast; with ranks on two or more nodes, all steps are slow (1 point).
+
+Hidden tests: 2 to 24 ranks, two buckets, other values of α and β.
+"""
 theta = (0.0, 0.0, 0.0, 1e-4, 1e-9)
 for p in (2, 4, 8, 12):
 
@@ -725,27 +799,29 @@ for p in (2, 3, 4, 16, 24):
 # %% [markdown]
 # ## 5. Fourteen runs
 #
-# Somebody has made fourteen runs on up to 16 ranks, each of 50 iterations; what is noted is the mean of
-# these. The machine is shared, so a run that is made again has not the same seconds. **What will the runs
-# of `ASKED` take?** Half of them are on 24 to 64 ranks, where nobody has been.
+# Fourteen runs were made on up to 16 ranks. Each has 50 iterations, and the record shows their mean time. The
+# machine is shared, so repeating a run does not give the same time. **How long will the runs of `ASKED`
+# take?** Half of them use 24 to 64 ranks, more than any recorded run.
 #
 # Two baselines need no model. *Perfect scaling*: an iteration takes as long as on one rank with as many
-# images. *The last run*: for each image of a rank as many seconds as in the last of the runs. How much
-# better a prediction is than a baseline is its **skill**, 1 − E / E₀, where E is the median of
-# |log(predicted / measured)|, and E₀ that of the baseline: 1 is perfect, 0 is no better.
+# images. *The last run*: each image of a rank takes as many seconds as in the last of the runs. The **skill**
+# of a prediction says how much better it is than a baseline: 1 − E / E₀. E is the median of
+# |log(predicted / measured)|, and E₀ is that of the baseline. A skill of 1 is perfect; a skill of 0 is no
+# better than the baseline.
 #
-# An 80% interval, its ends included, should hold 80% of the runs; the share that it holds is its
-# **coverage**. But whoever makes eight intervals endless and two empty has 80% as well. So intervals have a
-# score, too, the smaller the better: its width, and ten times what the run is outside,
+# An 80% interval should include 80% of the runs. The fraction that it includes is its **coverage**; both ends
+# belong to the interval. However, eight endless intervals and two empty ones also have a coverage of 80%. So
+# intervals also have a score, which should be small. It is the width, plus ten times the distance by which
+# the run is outside:
 #
 # $$\log\frac{u}{l} + 10 \max\Big(0, \log\frac{l}{y}\Big) + 10 \max\Big(0, \log\frac{y}{u}\Big),$$
 #
-# for a run of y seconds and an interval from l to u. (Gneiting and Raftery 2007, the *interval score*; 10
-# is 2/0.2, for an interval that misses 20%. On average nothing has a lower one than the true 10% and 90%
-# quantiles.)
+# for a run of y seconds and an interval from l to u. This is the *interval score* (Gneiting and Raftery
+# 2007). The factor 10 is 2/0.2, for an interval that misses 20% of the runs. On average, the true 10% and 90%
+# quantiles have the lowest score.
 
 # %% given="runs"
-# Recorded on a virtual machine whose five numbers you are not told. (p, n, bytes of a bucket): seconds
+# Recorded on a virtual machine whose five numbers are not given. (p, n, bytes of a bucket): seconds
 RUNS = [
     ((1, 16, 64 * MIB), 0.06502),
     ((1, 64, 64 * MIB), 0.247),
@@ -786,14 +862,14 @@ def perfect_scaling(runs, configurations):
 
 
 def last_run(runs, configurations):
-    """Seconds of the last run, for each image of a rank: (m,)."""
+    """The last run's seconds per image of a rank, times the images of a rank: (m,)."""
     (_, images, _), seconds = runs[-1]
     return np.array([seconds / images * n for _, n, _ in configurations])
 
 
 # %% solution="score"
 def score(predictions, measured, baseline):
-    """How good predictions are: (skill, coverage, mean interval score).
+    """The quality of predictions: (skill, coverage, mean interval score).
 
     predictions  (m, 3): low, middle, high of each run, in seconds
     measured     (m,) seconds;  baseline  (m,) seconds that a baseline predicts
@@ -821,7 +897,10 @@ for width in (1.01, 1.1, 2.0):
     )
 
 # %% check="score-skill" points=1 see="9.8"
-"""Skill by ratios: twice and half as long are equally wrong; it may be below 0 (1 point)."""
+"""Errors are ratios: twice and half as long are equally wrong; the skill may be negative (1 point).
+
+Hidden tests: five and eight runs.
+"""
 wide = np.array([[0.1, 2.0, 99.0], [0.1, 0.5, 99.0], [0.1, 1.0, 99.0]])
 found = score(wide, np.ones(3), np.array([8.0, 0.125, 8.0]))
 hints = {"errors are ratios: twice and half as long are equally wrong.": [1 - 0.5 / 7]}
@@ -846,7 +925,10 @@ for m in (5, 8):
 ### END HIDDEN TESTS
 
 # %% check="score-intervals" points=1 see="9.8"
-"""Coverage counts both ends; what is outside costs ten times its distance (1 point)."""
+"""Coverage counts both ends; a run outside costs ten times its distance (1 point).
+
+Hidden tests: nine other intervals.
+"""
 e = math.e
 found = score(np.array([[1.0, 1.5, e]] * 4), np.array([1.0, 2.0, e**2, e**-3]), np.ones(4) * 5)
 close_to([found[1]], [0.5], "of 1, 2, e² and e⁻³ s two are within 1 to e s: coverage")
@@ -873,24 +955,30 @@ close_to(found[1:], [inside / 9, want / 9], "other intervals")
 # %% [markdown]
 # ## 6. Fit and predict
 #
-# `fit` makes of runs whatever your `predict` needs, `predict` gives low, middle and high. How, is left to
-# you. You may want these:
+# `fit` turns runs into whatever `predict` needs, and `predict` returns low, middle and high. You choose the
+# method. These functions may help:
 #
-# - `least_squares(residuals, theta)` finds *positive* numbers theta with the least sum of squares; it works
-#   in their logarithms.
-# - `slopes(function, theta)` says how much each value of a function changes with the logarithm of each
+# - `least_squares(residuals, theta)` finds *positive* numbers theta with the least sum of squares. It works
+#   with their logarithms.
+# - `slopes(function, theta)` returns how much each value of a function changes with the logarithm of each
 #   number.
-# - `T90[f]`: 90% of Student's t with f degrees of freedom are below it.
+# - `T90[f]`: 90% of Student's t distribution with f degrees of freedom are below this number.
 #
-# Three things decide. Residuals of *logarithms*, for the noise is a percentage. The noise is estimated from
-# residuals of runs to which five numbers were **fitted**, so they are smaller than it is. And these numbers
-# are not known exactly: with S the slopes of the logarithm that is asked for (a row of five), J those at
-# the runs (a row for each), and σ² the variance of the noise, a prediction has the variance
+# Three things matter:
 #
-# $$\sigma^2 \big(1 + S (J^\top J)^{-1} S^\top\big),$$
+# - *Residuals of logarithms*, since the noise is a percentage.
+# - *The size of the noise.* Five numbers were **fitted** to the runs, so the residuals are smaller than the
+#   noise. With few runs the estimate of the noise is itself uncertain.
+# - *The fitted numbers are uncertain, too.* Let S be the slopes of the predicted logarithm (a row of five), J
+#   the slopes at the runs (a row for each run), and σ² the variance of the noise. The variance of a
+#   prediction is
 #
-# of which the second part is large where a prediction hangs on numbers, or on a mixture of them, about which
-# the runs say little.
+# $$\sigma^2 \big(1 + S (J^\top J)^{-1} S^\top\big).$$
+#
+# The second term is large if a prediction depends on numbers, or on a combination of numbers, that the runs
+# barely determine.
+#
+# The hidden tests use random machines with 10 to 20 runs.
 
 # %% given="tools"
 STUDENT = [3.078, 1.886, 1.638, 1.533, 1.476, 1.440, 1.415, 1.397, 1.383, 1.372, 1.363, 1.356, 1.350, 1.345]
@@ -908,7 +996,7 @@ def slopes(function, theta):
 def least_squares(residuals, theta):
     """The positive theta (k,) with the least sum of squares of residuals(theta), (m,), and these residuals.
 
-    theta  numbers to begin with: some of the right order of magnitude. Levenberg-Marquardt.
+    theta  start values of the right order of magnitude. The method is Levenberg-Marquardt.
     """
     theta, damping = np.array(theta, float), 1e-3
     r = np.asarray(residuals(theta))
@@ -931,7 +1019,7 @@ def least_squares(residuals, theta):
 
 # %% solution="fit"
 def fit(runs):
-    """What `predict` needs, made of runs [((p, n, bytes of a bucket), seconds)], 10 to 20 of them.
+    """Whatever `predict` needs, computed from runs [((p, n, bytes of a bucket), seconds)], 9 to 20 of them.
 
     Returns anything.
     """
@@ -956,7 +1044,7 @@ def fit(runs):
 
 # %% solution="predict"
 def predict(fitted, configurations):
-    """Low, middle and high of an 80% interval for the run of each configuration: (m, 3) seconds.
+    """Low, middle and high of an 80% interval for a run of each configuration: (m, 3) seconds.
 
     fitted  what `fit` has returned
     """
@@ -987,7 +1075,10 @@ for (p, n, bucket), row, *others in zip(
     print("".join(f"{1e3 * other:15.1f}" for other in others))
 
 # %% check="fit-exact" points=1 see="9.8"
-"""From runs without any noise, made by your own model, others follow to 1% (1 point)."""
+"""If your own model makes the runs, without noise, predictions are correct to 1% (1 point).
+
+Hidden tests: four other machines with 10 to 20 runs; several fits exist at the same time.
+"""
 theta = (0.008, 0.003, 0.03, 4e-5, 3e-10)
 made = [(c, iteration_seconds(theta, c)) for c, _ in RUNS]
 want = np.array([iteration_seconds(theta, c) for c in ASKED])
@@ -996,19 +1087,23 @@ want = np.array([iteration_seconds(theta, c) for c in ASKED])
 def follows(fitted, words=""):
     """Assert that the predictions of ASKED are those of the model."""
     low, middle, high = np.asarray(predict(fitted, ASKED), float).T
-    assert middle.shape == (len(ASKED),), f"{len(ASKED)} configurations, {middle.shape} predictions"
+    assert middle.shape == (len(ASKED),), (
+        f"the middle of the predictions has shape {middle.shape}; it should be {(len(ASKED),)}"
+    )
     off = np.abs(middle / want - 1)
     i = int(off.argmax())
     assert np.isfinite(middle).all() and off[i] < 0.01, (
-        f"{ASKED[i]}: {middle[i]:.4g} s, where your model has {want[i]:.4g} s{words}"
+        f"{ASKED[i]}: the prediction is {middle[i]:.4g} s, but your model gives {want[i]:.4g} s{words}"
     )
-    assert (low <= middle).all() and (middle <= high).all(), "an interval goes from low over middle to high"
+    assert (low <= middle).all() and (middle <= high).all(), (
+        "the columns of the predictions are not in the order low, middle, high"
+    )
 
 
 kept = fit(made)
 follows(kept)
 one = np.shape(predict(kept, ASKED[:1]))
-assert one == (1, 3), f"of one configuration, the predictions have shape {one}, not (1, 3)"
+assert one == (1, 3), f"for one configuration the predictions have shape {one}; it should be (1, 3)"
 fit(RUNS)
 follows(kept, ". Another fit was made meanwhile: predict has to use the one that it is given")
 
@@ -1039,7 +1134,7 @@ ALWAYS = [
 
 
 def machine_of(seed):
-    """A machine drawn by chance: (theta, noise, configurations to fit, others, random numbers to go on)."""
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
     random = np.random.default_rng([9, *seed])
     low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
     theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
@@ -1059,16 +1154,16 @@ for seed, count in enumerate((14, 10, 14, 20)):
     later.append((fit(list(zip(to_fit, exact[:count], strict=True))), asked, exact[count:]))
 for kept, asked, exact in later:
     middle = np.asarray(predict(kept, asked), float)[:, 1]
-    assert np.abs(middle / exact - 1).max() < 0.01, "another machine, without noise"
+    assert np.abs(middle / exact - 1).max() < 0.01, "values: another machine, runs without noise"
 ### END HIDDEN TESTS
 
 
 # %% [markdown]
-# The checks that follow ask on the machine of `RUNS`; their hidden parts on **machines that you have never
-# seen**, other configurations each, runs that are made after `predict` has answered.
+# The checks below use the machine of `RUNS`. Their hidden tests use **machines that you have not seen**, each
+# with other configurations; their runs are made after `predict` has returned.
 
 # %% given="made-later"
-# What the runs of ASKED take without the noise of this machine; a run that is made has some, from its seal.
+# The seconds of the runs of ASKED without noise. A run adds noise, which its seal determines.
 MEANS = [
     0.035449,
     0.12766,
@@ -1087,19 +1182,19 @@ NOISE = 0.0208  # the standard deviation of the logarithm
 
 
 def measure(configurations, seal):
-    """Make the runs of ASKED: seconds of each configuration, a list.
+    """Make runs of configurations from ASKED: the seconds of each, as a list.
 
-    seal  the hash (SHA-256, 64 hexadecimal digits) of the predictions. What the noise is depends on it: who
-          predicts otherwise has other runs.
+    seal  the hash (SHA-256, 64 hexadecimal digits) of the predictions. The noise depends on it: other
+          predictions get other runs.
     """
     if not (isinstance(seal, str) and len(seal) == 64 and set(seal) <= set("0123456789abcdef")):
         raise ValueError(
-            f"the seal is {seal!r}: it must be the hash of the predictions, 64 hexadecimal digits"
+            f"the seal is {seal!r}; it must be the hash of the predictions, 64 hexadecimal digits"
         )
     known = dict(zip(ASKED, MEANS, strict=True))
     wanted = [tuple(c) for c in configurations]
     if unknown := [c for c in wanted if c not in known]:
-        raise ValueError(f"{unknown[0]} is none of the configurations in ASKED")
+        raise ValueError(f"{unknown[0]} is not one of the configurations in ASKED")
     noise = np.random.default_rng(int(seal, 16)).standard_normal(len(wanted))
     return [float(known[c] * math.exp(NOISE * z)) for c, z in zip(wanted, noise, strict=True)]
 
@@ -1110,13 +1205,16 @@ def logs_off(guess, measured):
 
 
 # %% check="skill" points=2 see="9.8"
-"""At most half as wrong as perfect scaling, and as the last run (2 points)."""
+"""The median error is at most half that of perfect scaling, and half that of the last run (2 points).
+
+Hidden tests: six machines, 72 runs.
+"""
 middle, made = np.asarray(predict(fit(RUNS), ASKED), float)[:, 1], np.array(measure(ASKED, "0" * 64))
 for name, baseline in [("perfect scaling", perfect_scaling), ("the last run", last_run)]:
     off, off_baseline = (np.median(logs_off(guess, made)) for guess in (middle, baseline(RUNS, ASKED)))
     assert off <= off_baseline / 2, (
-        f"the median error is {off:.1%}, that of {name} {off_baseline:.1%}: "
-        f"a skill of {1 - off / off_baseline:.2f}"
+        f"your median error is {off:.1%}, and that of the baseline, {name}, is {off_baseline:.1%}; "
+        f"the skill is {1 - off / off_baseline:.2f}, and it should be at least 0.5"
     )
 
 
@@ -1146,7 +1244,7 @@ ALWAYS = [
 
 
 def machine_of(seed):
-    """A machine drawn by chance: (theta, noise, configurations to fit, others, random numbers to go on)."""
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
     random = np.random.default_rng([9, *seed])
     low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
     theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
@@ -1182,16 +1280,21 @@ for seed in range(6):
     for baseline in (perfect_scaling, last_run):
         errors[baseline] += logs_off(baseline(runs, asked), made).tolist()
 off, *others = (np.median(values) for values in errors.values())
-assert len(errors["predicted"]) == 72 and off <= min(others) / 2, "machines that you have not seen"
+assert len(errors["predicted"]) == 72 and off <= min(others) / 2, "values: the skill on other machines"
 ### END HIDDEN TESTS
 
 # %% check="near-the-repeat-error" points=2 see="9.8"
-"""The median error is at most twice that of a run made again: 24 to 64 ranks as well (2 points)."""
+"""The median error is at most twice that of a repeated run, also on 24 to 64 ranks (2 points).
+
+Hidden tests: eight machines; up to 16 ranks and more than 16 ranks are judged separately.
+"""
 middle = np.asarray(predict(fit(RUNS), ASKED), float)[:, 1]
 made, again = (np.array(measure(ASKED, digit * 64)) for digit in "12")
 repeat = 0.954 * NOISE  # the median of |log| of two runs of a configuration: 0.6745 · √2 of the noise
 off = np.median(logs_off(middle, made))
-assert off <= 2 * repeat, f"the median error is {off:.1%}; a run made again is {repeat:.1%} off"
+assert off <= 2 * repeat, (
+    f"your median error is {off:.1%}; it should be at most {2 * repeat:.1%}, twice that of a repeated run"
+)
 
 
 ### BEGIN HIDDEN TESTS
@@ -1220,7 +1323,7 @@ ALWAYS = [
 
 
 def machine_of(seed):
-    """A machine drawn by chance: (theta, noise, configurations to fit, others, random numbers to go on)."""
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
     random = np.random.default_rng([9, *seed])
     low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
     theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
@@ -1257,21 +1360,29 @@ for seed in range(8):
     far += [e for e, c in zip(off, asked, strict=True) if c[0] > 16]
     repeats += logs_off(again, made).tolist()
 limit = 2 * np.median(repeats)
-assert len(near + far) == 96 and np.median(near) <= limit and np.median(far) <= limit, "other machines"
+assert len(near + far) == 96 and np.median(near) <= limit and np.median(far) <= limit, (
+    "values: other machines"
+)
 ### END HIDDEN TESTS
 
 # %% check="calibrated" points=2 see="9.8"
-"""80% intervals hold 72 to 88% of the runs of many machines, of predictions that have skill (2 points)."""
+"""80% intervals include 72 to 88% of the runs of many machines, and predictions have skill (2 points).
+
+Hidden tests: 24 machines with 14 runs.
+"""
 low, middle, high = np.asarray(predict(fit(RUNS), ASKED), float).T
 made = np.array([measure(ASKED, f"{seed:064x}") for seed in range(20)])
 off, *others = (
     np.median(logs_off(guess, made))
     for guess in (middle, perfect_scaling(RUNS, ASKED), last_run(RUNS, ASKED))
 )
-assert off <= min(others) / 2, "intervals count where the predictions are twice as good as a baseline"
+assert off <= min(others) / 2, (
+    f"your median error is {off:.1%}; intervals count only if it is at most {min(others) / 2:.1%}, "
+    "half that of the better baseline"
+)
 covered = np.mean((low <= made) & (made <= high))
 assert 0.3 <= covered < 1, (
-    f"of 20 times the runs of ASKED {covered:.0%} are inside"
+    f"your intervals include {covered:.0%} of the runs of ASKED, repeated 20 times"
 )  # one fit: it may be a bad draw
 
 
@@ -1301,7 +1412,7 @@ ALWAYS = [
 
 
 def machine_of(seed):
-    """A machine drawn by chance: (theta, noise, configurations to fit, others, random numbers to go on)."""
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
     random = np.random.default_rng([9, *seed])
     low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
     theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
@@ -1336,18 +1447,21 @@ for seed in range(24):
     inside += ((low <= made) & (made <= high)).tolist()
     off += logs_off(middle, made).tolist()
     off_baseline += logs_off(last_run(runs, asked), made).tolist()
-assert len(inside) == 288 and np.median(off) <= np.median(off_baseline) / 2, "no skill"
-assert 0.72 <= np.mean(inside) <= 0.88, "the intervals of 24 machines"
+assert len(inside) == 288 and np.median(off) <= np.median(off_baseline) / 2, "values: no skill"
+assert 0.72 <= np.mean(inside) <= 0.88, "values: the coverage on 24 machines"
 ### END HIDDEN TESTS
 
 # %% check="sharp" points=1 see="9.8"
-"""The interval score is near the best: wide where little is known, and narrow elsewhere (1 point)."""
+"""The interval score is near the best: intervals are wide only if little is known (1 point).
+
+Hidden tests: 16 machines with 14 runs.
+"""
 low, middle, high = np.asarray(predict(fit(RUNS), ASKED), float).T
 made = np.array([measure(ASKED, f"{seed:064x}") for seed in range(20)])
 scores = np.log(high / low) + 10 * np.maximum(0, np.log(low / made)) + 10 * np.maximum(0, np.log(made / high))
 best = 3.51 * NOISE  # with quantiles and noise known: 2 φ(1.2816) / 0.1 of it
 assert scores.mean() <= 3 * best, (
-    f"an interval score of {scores.mean():.3f}; who knows the machine has {best:.3f}"
+    f"the interval score is {scores.mean():.3f}; it should be at most {3 * best:.3f}, three times the best"
 )
 
 
@@ -1377,7 +1491,7 @@ ALWAYS = [
 
 
 def machine_of(seed):
-    """A machine drawn by chance: (theta, noise, configurations to fit, others, random numbers to go on)."""
+    """A random machine: (theta, noise, configurations to fit, others, random numbers to continue with)."""
     random = np.random.default_rng([9, *seed])
     low, high = np.log([(2e-3, 15e-3), (1.5e-3, 6e-3), (0.01, 0.06), (1e-5, 1.5e-4), (0.2e-9, 1e-9)]).T
     theta, noise = np.exp(random.uniform(low, high)), float(random.uniform(0.01, 0.03))
@@ -1411,26 +1525,26 @@ for seed in range(16):
     made, noise = make(), machine_of([6, seed])[1]
     outside = np.maximum(0, np.log(low / made)) + np.maximum(0, np.log(made / high))
     ratios.append(np.mean(np.log(high / low) + 10 * outside) / (3.51 * noise))
-assert np.mean(ratios) <= 1.6, "the intervals of 16 machines"
+assert np.mean(ratios) <= 1.6, "values: the interval score on 16 machines"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. Seal, then run
+# ## 7. Commit, then run
 #
-# A prediction that is written down after the run is none, and nobody can see the difference, unless the
-# order is in the record. Each entry of a record has a hash of itself and of the hash before it: who changes
-# one entry later has to change all that follow. And the run is *told* the hash of the prediction (its
-# seal), so it cannot have been made before it.
+# A prediction that is written after the run is worthless, and a reader cannot see the difference unless the
+# record shows the order. Each entry of a record has a hash of itself and of the previous entry's hash.
+# Changing one entry later therefore means changing all later ones. In addition, the run gets the hash of the
+# prediction, its *seal*, so it cannot have been made before the prediction.
 #
-# - A `"prediction"` has as content `{"configurations": [[p, n, bytes], …], "seconds": [[low, middle, high],
-#   …]}`.
-# - A `"run"` has `{"configurations": …, "seconds": [s, …]}`: the same configurations, what `measure` has
-#   returned.
+# - The content of a `"prediction"` is `{"configurations": [[p, n, bytes], …], "seconds": [[low, middle,
+#   high], …]}`.
+# - The content of a `"run"` is `{"configurations": …, "seconds": [s, …]}`: the same configurations, and what
+#   `measure` has returned.
 
 
 # %% given="record"
 def digest(previous, kind, content):
-    """The hash of an entry: 64 hexadecimal digits. previous: that of the entry before, "" for the first."""
+    """The hash of an entry: 64 hexadecimal digits. previous: that of the previous entry, "" for the first."""
     text = json.dumps([previous, kind, content], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -1445,12 +1559,14 @@ def entered(record, kind, content):
 
 # %% solution="predict-first"
 def predict_before_running(record, fitted, configurations, measure):
-    """The record with two more entries: predictions of the configurations, sealed, and the run of them.
+    """The record with two more entries: predictions of the configurations, and the run of them.
 
-    record   a list of entries, which stays as it is
+    record   a list of entries, which must not change
     fitted   what `fit` has returned, for `predict`
-    measure  measure(configurations, seal) makes the runs and returns their seconds; it is called once. seal:
-             the hash of the entry of the predictions.
+    measure  measure(configurations, seal) makes the runs and returns their seconds; call it once. seal: the
+             hash of the entry of the predictions
+
+    Uses predict and entered.
     """
     ### BEGIN SOLUTION
     predictions = np.asarray(predict(fitted, configurations), float)
@@ -1462,9 +1578,9 @@ def predict_before_running(record, fitted, configurations, measure):
 
 
 # %% [markdown]
-# Whoever reads a record asks: which entry is the first that I cannot trust? One whose hash, or whose link
-# to the entry before, is not right; a run of which a configuration has not been predicted *before*; a
-# prediction of a configuration whose run is in the record already.
+# A reader of a record looks for the first entry that cannot be trusted. There are three kinds: an entry whose
+# hash, or whose link to the previous entry, is wrong; a run with a configuration that was not predicted
+# *before*; and a prediction of a configuration whose run is already in the record.
 
 
 # %% solution="first-broken"
@@ -1472,9 +1588,9 @@ def first_broken(record):
     """The index of the first entry that cannot be trusted, or None.
 
     record  a list of entries {"kind", "content", "previous", "hash"}. Trusted is an entry whose hash is its
-            digest, whose "previous" is the hash of the entry before ("" for the first), and which is
-            - a "run" whose configurations have all been predicted in entries before it, or
-            - a "prediction" of configurations none of which has been run in entries before it.
+            digest, whose "previous" is the hash of the previous entry ("" for the first), and which is
+            - a "run" whose configurations were all predicted in earlier entries, or
+            - a "prediction" of configurations none of which was run in earlier entries.
     """
     ### BEGIN SOLUTION
     previous, predicted, run = "", set(), set()
@@ -1497,9 +1613,9 @@ def first_broken(record):
 
 
 # %% [markdown]
-# Now it counts. This cell predicts the runs of `ASKED`, seals, and makes them. Change your model after
-# that, and the seal is another one, and so is the noise: to have seen it does not help. (Here one could
-# look up `MEANS`, or try many seals; on the hidden machines of the checks nobody can.)
+# This cell predicts the runs of `ASKED`, commits to the predictions, and makes the runs. If you change your
+# model afterwards, the seal changes and with it the noise, so it does not help to have seen the runs. (Here
+# you could read `MEANS`, or try many seals. With the hidden machines of the checks this is impossible.)
 
 # %%
 record = predict_before_running([], fitted, ASKED, measure)
@@ -1527,20 +1643,20 @@ ax.legend(fontsize=8)
 plt.show()
 
 # %% [markdown]
-# *The figure:* predicted over measured seconds of twelve runs, from 2 ranks to 64. The model's points lie
-# near the line of 100%. The baselines' do so on two ranks, and far below wherever the exchange takes most
-# of the time.
+# *The figure:* predicted divided by measured seconds, for twelve runs from 2 to 64 ranks. The points of your
+# model should lie near the line at 100%. Those of the baselines do so on two ranks, and are far below if
+# communication takes most of the time. Count how many of your intervals include the line.
 
 
 # %% given="sealed"
 def stands_in(fitted, configurations):
-    """Stands for predict: numbers that follow from the configurations."""
+    """Replaces predict: numbers that follow from the configurations."""
     middle = np.array([fitted + p / 100 + n / 1000 for p, n, _ in configurations])
     return np.stack([middle * 0.9, middle, middle * 1.1], 1)
 
 
 class Clock:
-    """Makes runs whose seconds follow from the seal, and remembers what it was asked."""
+    """Makes runs whose seconds follow from the seal, and remembers its calls."""
 
     def __init__(self):
         self.asked = []
@@ -1552,7 +1668,7 @@ class Clock:
 
 
 def changed(record, i, again=False, **parts):
-    """A record whose entry i has other parts; again: all hashes from there on are made anew."""
+    """A record whose entry i has other parts; again: all hashes from there on are recomputed."""
     entries = [dict(entry) for entry in record]
     entries[i] |= parts
     for j in range(i, len(entries)) if again else ():
@@ -1562,7 +1678,7 @@ def changed(record, i, again=False, **parts):
 
 
 def two_of(kind, *configurations):
-    """(kind, content) of an entry with made-up seconds."""
+    """(kind, content) of an entry with invented seconds."""
     one = [0.1, 0.2, 0.3] if kind == "prediction" else 0.2
     return kind, {"configurations": [list(c) for c in configurations], "seconds": [one] * len(configurations)}
 
@@ -1577,12 +1693,15 @@ def record_of(*entries):
 
 # %% given="and-what-was-before"
 def and_what_was_before(record, fitted, configurations, measure):
-    """What `predict_before_running` returns, and the record that it was given, as it has left it."""
+    """The result of `predict_before_running`, and the record that it was given, as it is afterwards."""
     return predict_before_running(record, fitted, configurations, measure), record
 
 
 # %% check="sealed-first" points=2 see="9.8"
-"""Predictions are entered before the run is made; the run is told their hash, once (2 points)."""
+"""Predictions are entered before the run is made; the run gets their hash, once (2 points).
+
+Hidden tests: three to six configurations, records with and without earlier entries.
+"""
 
 
 def runs_sealed(before, fitted, configurations):
@@ -1590,33 +1709,38 @@ def runs_sealed(before, fitted, configurations):
     clock, kept = Clock(), json.dumps(before)
     with watched("predict", stands_in):
         record, left = and_what_was_before(before, fitted, configurations, clock)
-    assert json.dumps(left) == kept, "the record that was given has changed: return a new list"
-    assert json.dumps(record[: len(before)]) == kept, "what was in the record has changed"
-    assert len(clock.asked) == 1, f"measure was called {len(clock.asked)} times: a run is made once"
+    assert json.dumps(left) == kept, "the record that was given has changed; return a new list"
+    assert json.dumps(record[: len(before)]) == kept, "the earlier entries of the record have changed"
+    assert len(clock.asked) == 1, f"measure was called {len(clock.asked)} times; call it once"
     kinds = [entry["kind"] for entry in record[len(before) :]]
-    assert kinds == ["prediction", "run"], f"the new entries are {kinds}, not a prediction and a run"
+    assert kinds == ["prediction", "run"], (
+        f"the new entries are {kinds}; they should be a prediction and a run"
+    )
     listed = [list(c) for c in configurations]
     want = entered(
         before, "prediction", {"configurations": listed, "seconds": stands_in(fitted, configurations)}
     )
     sealed, run = record[-2:]
     assert sealed["content"]["configurations"] == run["content"]["configurations"] == listed, (
-        "other configurations"
+        f"the configurations in the record are {sealed['content']['configurations']} for the prediction and "
+        f"{run['content']['configurations']} for the run; both should be {listed}"
     )
     close_to(sealed["content"]["seconds"], want[-1]["content"]["seconds"], "the predictions in the record")
     right = digest(want[-1]["previous"], "prediction", sealed["content"])
     assert sealed["previous"] == want[-1]["previous"] and sealed["hash"] == right, (
-        "the hash of the predictions"
+        "the prediction's hash, or its link to the previous entry, is wrong; use entered()"
     )
-    assert clock.asked[0][0] == listed, "measure was asked for other configurations"
+    assert clock.asked[0][0] == listed, (
+        f"measure was called with the configurations {clock.asked[0][0]}; they should be {listed}"
+    )
     assert clock.asked[0][1] == right, (
-        f"the run was told the seal {clock.asked[0][1]!r}: the hash of the predictions is {right[:16]}…"
+        f"the seal given to measure is {clock.asked[0][1]!r}; the hash of the predictions is {right[:16]}…"
     )
     assert run["content"]["seconds"] == Clock()(listed, right), (
         "the seconds of the run are not those that measure returned"
     )
     assert run["previous"] == right and run["hash"] == digest(right, "run", run["content"]), (
-        "the hash of the run"
+        "the run's hash, or its link to the prediction, is wrong; use entered()"
     )
 
 
@@ -1631,7 +1755,10 @@ for seed in range(4):
 ### END HIDDEN TESTS
 
 # %% check="broken-links" points=1 see="9.8"
-"""A record that was changed later is found out: a content, a hash, a link, an entry gone (1 point)."""
+"""A later change is found: of a content, a hash or a link, or a missing entry (1 point).
+
+Hidden tests: seven other changes.
+"""
 good = record_of(
     two_of("prediction", (2, 8, MIB), (4, 8, MIB)),
     two_of("run", (4, 8, MIB)),
@@ -1655,7 +1782,7 @@ for record, want, what in [
 ]:
     found = first_broken(record)
     assert found == want and not isinstance(found, bool), (
-        f"{what}: the first that cannot be trusted is {want}, not {found}"
+        f"{what}: the result is {found!r}; it should be {want}"
     )
 ### BEGIN HIDDEN TESTS
 other = changed(good, 1, again=True, content={"configurations": [[2, 8, MIB]], "seconds": [0.5]})
@@ -1668,11 +1795,14 @@ for record, want in [
     (good[:3], None),
     (changed(good, 2, hash=good[2]["hash"].upper()), 2),
 ]:
-    assert first_broken(record) == want, "other changes"
+    assert first_broken(record) == want, "value: other changes"
 ### END HIDDEN TESTS
 
 # %% check="broken-order" points=1 see="9.8"
-"""So is a run that nobody predicted before, and a prediction of what has been run (1 point)."""
+"""A run that was not predicted before is found, and a prediction of an earlier run (1 point).
+
+Hidden tests: five other orders.
+"""
 a, b, c = (2, 8, MIB), (4, 8, MIB), (4, 16, MIB)
 for record, want, what in [
     (
@@ -1700,7 +1830,7 @@ for record, want, what in [
 ]:
     found = first_broken(record)
     assert found == want and not isinstance(found, bool), (
-        f"{what}: the first that cannot be trusted is {want}, not {found}"
+        f"{what}: the result is {found!r}; it should be {want}"
     )
 ### BEGIN HIDDEN TESTS
 d = (4, 8, 4 * MIB)
@@ -1711,29 +1841,32 @@ for entries, want in [
     ([("prediction", a, b, c), ("run", b), ("prediction", d, b)], 2),
     ([("prediction", a, b), ("run", a), ("run", c), ("prediction", c)], 2),
 ]:
-    assert first_broken(record_of(*(two_of(*entry) for entry in entries))) == want, "another order"
+    assert first_broken(record_of(*(two_of(*entry) for entry in entries))) == want, "value: another order"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 8. Ranks, batch and a budget
 #
-# A *plan* is a configuration; its batch is p · n images. How many updates a batch needs to the goal has
-# been measured for a few batches; between two of them the logarithm of the updates is a straight line over
-# the logarithm of the batch, and outside nobody knows. The time is updates × seconds of an iteration. A
-# budget is in *rank-seconds*, p × time. **A plan is allowed if it stays within the budget with a
-# probability of nine in ten.** Which end of an 80% interval says that?
+# A *plan* is a configuration; its global batch size is p · n. The number of updates that a batch size needs
+# to reach the goal was measured for a few batch sizes. Between two of them the logarithm of the updates is a
+# straight line over the logarithm of the batch size. Outside the measured range it is unknown. The time is
+# updates × seconds per iteration. A budget is in *rank-seconds*, p × time. **A plan is allowed if its
+# probability of staying within the budget is at least nine in ten.** Which end of an 80% interval do you need
+# for that?
 
 
 # %% solution="best-plan"
 def best_plan(plans, predictions, needs, budget):
-    """The index of the plan that is expected first at the goal, of those within the budget in 9 of 10 cases.
+    """The index of the fastest plan among those within the budget in nine of ten cases.
 
     plans        [(p, n, bytes of a bucket)]
     predictions  (m, 3): low, middle, high of an iteration of each plan, in seconds
-    needs        {batch: updates to the goal}, at least two; updates in between need not be whole
+    needs        {batch size: updates to the goal}, at least two, in any order; updates in between need not be
+                 whole
     budget       rank-seconds
 
-    Plans whose batch is smaller or larger than all in needs are not considered. Returns None if none is left.
+    Fastest: the least expected time. Plans whose batch size is smaller or larger than all in needs are
+    ignored. Returns None if no plan is left.
     """
     ### BEGIN SOLUTION
     batches = sorted(needs)
@@ -1762,7 +1895,10 @@ for budget in (15e3, 20e3, 25e3, 30e3, 40e3):
     )
 
 # %% check="plan-time" points=1 see="9.8"
-"""Updates × seconds decide, on a line in the logarithms; outside it nobody knows (1 point)."""
+"""Updates × seconds decide; updates follow a line in the logarithms, and are unknown outside it (1 point).
+
+Hidden tests: 30 plans, three measured batch sizes in any order.
+"""
 needs = {16: 1000, 64: 250, 256: 200}
 plans = [(2, 8, MIB), (4, 8, MIB), (4, 16, MIB), (8, 16, MIB), (16, 32, MIB), (1, 8, MIB)]
 seconds = np.array([1.0, 1.3, 2.4, 2.9, 0.1, 0.1])  # 1000, 650, 600, 648.5 s; the last two are outside
@@ -1775,19 +1911,28 @@ words = {
     5: "its batch of 8 is smaller than any measured",
 }
 found = best_plan(plans, predictions, needs, 1e9)
-assert found == 2, f"plan {found}, not 2" + (f": {words[found]}" if found in words else "")
+assert found == 2, (
+    f"the best plan is {found}; it should be 2. Plans 0 to 3 take 1000, 650, 600 and 648.5 s; "
+    "the batch sizes of plans 4 and 5 are outside the measured range"
+)
 found = best_plan(plans, predictions * np.array([1.0, 1.0, 1.15, 1.0, 1.0, 1.0])[:, None], needs, 1e9)
-assert found == 3, f"where plan 2 takes 690 s, plan 3 with √(250 · 200) = 223.6 updates is first, not {found}"
-assert best_plan(plans[4:], predictions[4:], needs, 1e9) is None, "where no plan is left: None"
+assert found == 3, (
+    f"the best plan is {found}; it should be 3. Plan 2 takes 690 s, and plan 3 needs √(250 · 200) = 223.6 "
+    "updates, which take 648.5 s"
+)
+assert best_plan(plans[4:], predictions[4:], needs, 1e9) is None, "no plan is left: return None"
 for plan in [(2, 8, MIB), (16, 16, MIB)]:
     found = best_plan([plan], predictions[:1], needs, 1e9)
-    assert found == 0, f"a batch of {plan[0] * plan[1]} is in needs, no smaller or larger one: {found}, not 0"
+    assert found == 0, (
+        f"a batch size of {plan[0] * plan[1]} is the smallest or largest in needs, so the plan is possible; "
+        f"the result is {found!r}, not 0"
+    )
 for middle, want in [(1.0, 0), (1.05, 1)]:  # 2.83 or 2.97 s with a batch of 4, 2.9 s with one of 8
     predicted = np.array([[middle], [1.45]]) * [0.9, 1.0, 1.1]
     found = best_plan([(1, 4, MIB), (1, 8, MIB)], predicted, {2: 4, 8: 2}, 1e9)
     assert found == want, (
-        f"where batches of 2 and 8 need 4 and 2 updates, one of 4 needs √8 = 2.83: with {middle} s for each, "
-        f"and 1.45 s with a batch of 8, plan {want} is first, not {found}"
+        f"batch sizes of 2 and 8 need 4 and 2 updates, so one of 4 needs √8 = 2.83. At {middle} s each, "
+        f"and 1.45 s with a batch size of 8, plan {want} is the fastest; the result is {found!r}"
     )
 ### BEGIN HIDDEN TESTS
 for seed in range(6):
@@ -1807,11 +1952,14 @@ for seed in range(6):
                 times[i] = predictions[i, 1] * u0 * (p * n / b0) ** (math.log(u1 / u0) / math.log(b1 / b0))
     order = dict(random.permutation(np.array(list(needs.items()), dtype=object)).tolist())
     order = {int(b): float(u) for b, u in order.items()}
-    assert best_plan(plans, predictions, order, 1e12) == min(times, key=times.get), "other plans"
+    assert best_plan(plans, predictions, order, 1e12) == min(times, key=times.get), "value: other plans"
 ### END HIDDEN TESTS
 
 # %% check="plan-budget" points=1 see="9.8"
-"""Within the budget in nine of ten cases: ranks × updates × the upper end (1 point)."""
+"""Within the budget in nine of ten cases: ranks × updates × the upper end (1 point).
+
+Hidden tests: other budgets.
+"""
 needs = {10: 100, 1000: 100}
 plans = [(8, 10, MIB), (4, 10, MIB), (2, 10, MIB)]
 predictions = np.array(
@@ -1823,20 +1971,26 @@ for budget, want, what in [
     (899, None, "for 899 rank-seconds there is no plan"),
 ]:
     found = best_plan(plans, predictions, needs, budget)
-    assert found == want, f"{what}; the answer is {want}, not {found}"
+    assert found == want, f"{what}; the result is {found!r}, and it should be {want}"
 ### BEGIN HIDDEN TESTS
 predictions = np.array([[0.5, 3.0, 9.0], [0.9, 1.1, 1.2], [2.0, 2.1, 2.2]])
 for budget, want in [(7200.5, 1), (480.5, 1), (479.5, 2), (441, 2), (439, None)]:
-    assert best_plan(plans, predictions, needs, budget) == want, "other budgets"
+    assert best_plan(plans, predictions, needs, budget) == want, f"value: a budget of {budget}"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 9. In your own words
+# ## 9. Written answer
 #
-# A colleague reads your figure of section 7: "So many of twelve inside, so the intervals are calibrated;
-# and for 64 ranks I would simply take intervals of the same ± percentage as for 8." **What can twelve runs
-# say about 80%, and why do the checks need many hidden machines? And is the colleague right about the 64
-# ranks?** Explain in about three sentences, with numbers of yours: the cell below prints what you need.
+# A colleague looks at your figure of section 7 and says: "So many of the twelve runs are inside, so the
+# intervals are calibrated. And for 64 ranks I would use intervals of the same ± percentage as for 8."
+#
+# Answer in three to five sentences, **with numbers from your own record and from the output of the cell
+# below**:
+#
+# - How many of your twelve runs are inside, according to the cell above the figure? What can twelve runs show
+#   about 80%, and why do the checks need many machines?
+# - Is the colleague right about the 64 ranks? Name two of your predictions that support your answer, and the
+#   term of your `predict` that makes their widths different or equal.
 
 # %%
 # as if the twelve were independent
@@ -1850,30 +2004,29 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 
 # %% [markdown] explain="how-sure" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for the twelve runs, one for the 64 ranks. The numbers are those of the student's
-# own record (each seal has other runs) and table. Language and length cost nothing.
+# **Rubric.** One point for the twelve runs, one for the 64 ranks. The numbers must be those of the student's
+# own record (each seal has other runs) and output. Language and length are not graded.
 #
-# - *Twelve runs*: right intervals have at most 8 of 12 inside in 21% of all cases and at most 10 in 73%, so
-#   8 and 12 are both no surprise, and twelve runs tell 80% from 65% or 90% hardly (half a point). All
-#   twelve hang on one fit: if its noise or its α came out too small, all intervals are too narrow together.
-#   It takes many machines, and runs that are made after the prediction, so that nobody can have widened the
-#   intervals to fit (half a point; either of the two reasons is enough).
-# - *64 ranks*: the colleague is wrong, or right by luck: not the ranks decide, but how much a prediction
-#   hangs on what the runs hardly show. 8 ranks with buckets of 16 MiB have +3.0%, 64 ranks +2.9%, and with
-#   buckets of 1 MiB +6.0% (half a point). There 2 · 63 latencies for each of many buckets are most of the
-#   time, and α is the number that is known least (half a point). An answer that speaks of the second part
-#   of the variance, S (JᵀJ)⁻¹ Sᵀ, and says that it is large where S looks into a direction in which there
-#   were no runs, has this half point, too.
+# - *Twelve runs* (1 point). Half a point for the student's own count and what it shows. Correct intervals
+#   have at most 8 of 12 inside in 21% of all cases and at most 10 in 73%, so neither 8 nor 12 is surprising.
+#   Twelve runs hardly distinguish 80% from 65% or 90%. Half a point for why many machines are needed: all
+#   twelve depend on one fit, so if its noise or its α is too small, all intervals are too narrow together.
+#   Also accepted: runs must be made after the prediction, so that nobody can widen the intervals to fit.
+# - *64 ranks* (1 point). Half a point for two numbers of the student's own that decide it. The number of
+#   ranks does not matter by itself; 8 ranks with buckets of 16 MiB have +3.0%, 64 ranks +2.9%, but 64 ranks
+#   with buckets of 1 MiB have +6.0%. Half a point for the reason: the second term of the variance,
+#   S (JᵀJ)⁻¹ Sᵀ, or its equivalent in the student's code. With small buckets most of the time is
+#   2 · 63 latencies for each of many buckets, and the runs hardly determine α.
 #
-# **Two points.** "I had 8 of 12 inside. With intervals that are right one has at most 8 in a fifth of all
-# cases, so this does not tell 80% from 70%, and since all twelve come from one fit they are not even twelve
-# independent cases; the checks need many machines for that. For 64 ranks the same percentage is wrong with
-# small buckets, +6.0% against +3.0%, since there the time is latencies, and α is hardly known from my
-# fourteen runs; with 16 MiB it would have been all right."
+# **Two points.** "8 of my 12 are inside. Correct intervals have at most 8 in a fifth of all cases, so this
+# does not distinguish 80% from 70%. All twelve come from one fit, so they are not even independent; the
+# checks need many machines for that. For 64 ranks the same percentage is wrong with small buckets, +6.0%
+# against +3.0%: my `uncertain` is large there because the time is mostly latency, and α is hardly known from
+# my fourteen runs. With 16 MiB it would have been fine."
 #
-# **One point.** "12 runs are too few, 10 of 12 would be 83% and 9 of 12 75%, you need hundreds of them from
+# **One point.** "10 of my 12 are inside, that is 83%, and 9 would be 75%, so you need hundreds of runs from
 # other machines. For 64 ranks the interval must be wider because that is further away." (No number for the
-# second, and with 16 MiB it is not so.)
+# second part, and it is not true with 16 MiB.)
 #
 # **No point.** "67% is less than 80%, so my intervals are too narrow and I should have multiplied them by
 # 1.2."
@@ -1882,21 +2035,22 @@ for (p, n, bucket), (_, middle, high) in zip(CASES, np.asarray(predict(fitted, C
 # %% [markdown]
 # ## What you have learned
 #
-# - A bound on how far workers drift apart trades waiting for staleness; with k = 0 it is synchronous
-#   training, without a bound the parameter server.
-# - What backup workers save is an order statistic: exact, for any measured distribution of times.
-# - A model of five numbers, fitted to fourteen small runs, predicts runs of 64 ranks; neither baseline
-#   comes near.
-# - Residuals of fitted runs are smaller than the noise, and an interval grows where a prediction hangs on
-#   what the runs hardly show.
-# - A hash makes "before" a property of a record, for anybody to check who has kept its last hash.
-# - Decisions are made with the end of the interval that they depend on.
+# - A bound on how far workers drift apart trades waiting for staleness. With k = 0 training is synchronous;
+#   without a bound it is the parameter server.
+# - The time that backup workers save is an order statistic. It is exact for any measured distribution of
+#   times.
+# - A model of five numbers, fitted to fourteen small runs, predicts runs on 64 ranks. Neither baseline comes
+#   close.
+# - The residuals of fitted runs are smaller than the noise. An interval must be wider if the prediction
+#   depends on something that the runs hardly show.
+# - A hash makes the order a property of the record. Anyone who has kept its last hash can check it.
+# - Make a decision with the end of the interval on which it depends.
 #
-# Open questions, to take along:
+# Open questions:
 #
-# 1. Your noise is a percentage, the same for all runs. What would you look at to find out that on a real
-#    machine it is not?
-# 2. A seal proves that a prediction was made before *this* run. What stops somebody from sealing a hundred
-#    of them, and showing the best? (`first_broken` allows a prediction that is made anew.)
+# 1. Your noise is a percentage, the same for all runs. What would you look at to find out whether this holds
+#    on a real machine?
+# 2. A seal proves that a prediction was made before *this* run. What stops someone from sealing a hundred
+#    predictions and showing the best? (`first_broken` allows several predictions before a run.)
 # 3. *Hardware.* The next machine has nodes of 8 ranks and a faster network. Which of the five numbers would
-#    you take over, and which runs would you ask for first?
+#    you keep, and which runs would you request first?
