@@ -85,7 +85,7 @@ def test_ranks_are_asked_by_the_referee(assignment):
     given = [(c.metadata.nbgrader.grade_id, c.source) for c in notebook.cells if is_given(c)]
     known = set().union(*(names.defined(code) for code in names.independent(given)))
     left = [name for text in checks for name in names.missing(names.compiled(text, "check"), known)]
-    wrong = {name for name in left if asks_for_ranks(name, [(text,) for _, text in given])}
+    wrong = {name for name in left if asks_for_ranks(name, [(text, names.PROVIDED) for _, text in given])}
     assert not wrong, f"{sorted(wrong)} use names of the student's: hand them over as arguments"
 
 
@@ -97,5 +97,6 @@ def is_given(cell):
 
 
 def asks_for_ranks(name, cells):
-    """Does a function of the cells, or one that it calls, use on_ranks?"""
-    return any("on_ranks" in names.used(code) for _, code in names.needed_by([name], cells))
+    """Does a function of the cells, or one that it calls, use on_ranks or recorded_on_ranks?"""
+    asks = {"on_ranks", "recorded_on_ranks"}
+    return any(asks & set(names.used(code)) for _, code in names.needed_by([name], cells))
