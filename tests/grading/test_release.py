@@ -375,7 +375,7 @@ def test_students_readme_says_how_long_and_how_to_hand_in():
     text = student_folder.table_of_assignments(ROOT)
     for name in assignments(ROOT):
         line = next(line for line in text.splitlines() if f"exercises/{name}/" in line)
-        assert re.search(r"\| \d\d \| \d to \d \|$", line), line
+        assert re.search(r"\| \d\d \| \d+ to \d+ \|$", line), line
     command = re.search(r"tar -czf (\S+)\.tar\.gz -C exercises (\S+)", student_folder.README)
     assert command[1] == command[2] and command[2] in assignments(ROOT)
 
