@@ -1,4 +1,4 @@
-"""The tests as one package: its helpers have full names, so that any selection runs, in any order."""
+"""The tests as one package. Its helpers have full names, so any selection runs, in any order."""
 
 import os
 from pathlib import Path

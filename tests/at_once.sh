@@ -3,10 +3,10 @@
 #
 #   tests/at_once.sh [PYTEST_ARGS=…]      # words for make test; TIMES=3 in the environment: so many clones
 #
-# Each clone stands in this folder's place, with processes, network, cgroups, /tmp, /run and the state of packages of its
-# own, so that none meets another's Slurm, hub, users or locks. Needs root, overlayfs and what `make setup-test` makes.
-# The output of each stays in the file that is named at the end, and of one that fails all its files; the exit status
-# is 0 where all passed.
+# Each clone replaces this folder in its own mount namespace, with separate processes, network, cgroups,
+# /tmp, /run and package state, so none affects another's Slurm, hub, users or locks. Needs root, overlayfs
+# and the result of `make setup-test`. The output of each is kept in the file named at the end, and all
+# files of a failed one; the exit status is 0 if all passed.
 set -euo pipefail
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -35,7 +35,7 @@ alone() {
     layer "$folder/layers/venv" "$project/.venv" "$folder/clone/.venv"
     mount --rbind "$folder/clone" "$project"
     ip link set lo up
-    ip link add to type veth peer name nobody  # where there is but lo, Slurm resolves no name, localhost neither
+    ip link add to type veth peer name nobody  # with only lo, Slurm resolves no names, not even localhost
     ip address add 192.0.2.1/24 dev to
     ip link set to up
     cd "$project"

@@ -46,18 +46,19 @@ def foreign(url):
     return not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:", "http://localhost:"))
 
 
-# Colours on their way from one to another are no colours of the page.
+# Colours during a transition do not count as colours of the page.
 ENDED = """() => Promise.allSettled(document.getAnimations()
     .filter(one => one.playState === 'running' && one.effect.getComputedTiming().endTime < Infinity)
     .map(one => one.finished))"""
 
 
 def violations(page, without=(), within=None, rules=RULES, looked=10) -> list[str]:
-    """What axe-core has against the page, a line each, with where; [] for nothing.
+    """Return axe-core's complaints about the page, a line each, with the location; [] if there are none.
 
-    without: selectors of what is left out, where there is so much of one kind that it would take minutes.
-    within: selector of the part of the page that is ours. rules: tags of rules, or their names.
-    looked: more rules than so many must have found something to look at.
+    without: selectors of elements to leave out, if there are so many of one kind that it would take
+    minutes.
+    within: selector of our part of the page. rules: tags of rules, or their names.
+    looked: minimum number of rules that must have found something to check.
     """
     import axe_playwright_python
 
@@ -81,7 +82,7 @@ def overflows(page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
-# What has the focus: its number in the order of first visits, its name, and what is wrong with it.
+# The focused element: its number in the order of first visits, its name, and its fault.
 FOCUS = """() => {
   const part = document.activeElement, known = window.tabbed ??= new Map();
   if (!part || part === document.body || part === document.documentElement) return {name: ""};
@@ -112,7 +113,8 @@ MOVING = """() => [
 
 
 def keyboard_faults(page, most=600) -> list[str]:
-    """What goes wrong on the way through the page with the Tab key, a line each; [] for nothing.
+    """Return faults found while walking through the page with the Tab key, a line each; [] if there are
+    none.
 
     A part that keeps the keyboard, that has the focus without showing it, or out of sight. The way ends where
     the page does; one of `most` steps that has not ended is a trap, too.
@@ -141,7 +143,7 @@ def keyboard_faults(page, most=600) -> list[str]:
 
 
 def moving(page) -> list[str]:
-    """What moves all the same for a reader who has asked for reduced motion; [] for nothing."""
+    """Return animations that run despite reduced motion; [] if there are none."""
     page.emulate_media(reduced_motion="reduce")
     found = page.evaluate(MOVING)
     page.emulate_media(reduced_motion="no-preference")

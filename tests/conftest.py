@@ -1,4 +1,4 @@
-"""For all tests: what takes long is asked for, and a Slurm that somebody has started here is not theirs."""
+"""For all tests: slow ones run only on request, and a Slurm running on this machine is not theirs."""
 
 import os
 import time
@@ -13,7 +13,7 @@ from . import marks, ranks, slurm, variables
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Tests marked `hub` run when they are asked for; several workers get groups of tests."""
+    """Run tests marked `hub` only on request; several workers get groups of tests."""
     if config.getoption("loadgroup", False):  # of a worker of pytest-xdist
         marks.divide(items)
     if os.environ.get("CLUSTER_TEST_HUB"):
@@ -55,7 +55,7 @@ def environment(request):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report):
-    """A report names its test as pytest can be asked for it, without the group that decides its worker."""
+    """Name a report's test as pytest accepts it, without the group that decides its worker."""
     if hasattr(report, "node"):  # in the process that has the workers
         report.nodeid = marks.own_id(report.nodeid)
 
@@ -65,7 +65,7 @@ def nothing_left_behind(tmp_path_factory):
     """After all tests, and all that they share, no process works in their folders any more."""
     yield
     base, own = f"{tmp_path_factory.getbasetemp()}/", psutil.Process()  # pytest-1 is not pytest-12
-    ours = {own, *own.parents()}  # --basetemp is a word of their own command
+    ours = {own, *own.parents()}  # --basetemp is an argument of their own command
 
     def left():
         found = [p for p in psutil.process_iter(["cmdline"]) if base in " ".join(p.info["cmdline"] or [])]
@@ -102,7 +102,7 @@ def own(cluster):
 
 @pytest.fixture(scope="session")
 def forked_ranks():
-    """What $CLUSTER_WARM is to be for jobs on this machine whose ranks shall not import TensorFlow anew."""
+    """Set $CLUSTER_WARM for jobs on this machine whose ranks need not import TensorFlow again."""
     with ranks.forked() as address:
         yield address
 

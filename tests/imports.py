@@ -1,4 +1,5 @@
-"""Which module of `cluster` imports which, read from the files: also inside functions and for types alone."""
+"""Imports between modules of `cluster`, read from the files, including imports inside functions and for
+types only."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = "cluster"
-Arrow = tuple[str, str]  # (who imports, what is imported), both by their full names
+Arrow = tuple[str, str]  # (importing module, imported module), both by their full names
 
 
 def modules(root: Path) -> dict[str, Path]:
-    """{full name: file} of the package's modules; a package stands for its `__init__`."""
+    """Return {full name: file} of the package's modules; a package is represented by its `__init__`."""
     found = {}
     for path in sorted((root / PACKAGE).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -32,7 +33,7 @@ def arrows(root: Path) -> set[Arrow]:
 
 
 def package_of(name: str, path: Path) -> str:
-    """The package of a module, from which its relative imports start."""
+    """Return the package of a module, the base of its relative imports."""
     return name if path.name == "__init__.py" else name.rpartition(".")[0]
 
 

@@ -1,8 +1,9 @@
 """A learning management system made for the tests: LTI 1.3 core, OAuth 2 with signed assertions, AGS 2.0.
 
-It is written by the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with what Moodle's
-source adds: a score that is not newer is refused (409), and of somebody who is not in the course (400). It
-checks the tool's signatures with the tool's own key set, over HTTP; it listens on loopback.
+It follows the specifications (1EdTech Security Framework 1.0, LTI 1.3, AGS 2.0), with additions from
+Moodle's source: a score that is not newer is refused (409), and a score of a person who is not in the
+course (400). It checks the tool's signatures with the tool's own key set, over HTTP; it listens on
+loopback.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ class Refusal(Exception):
 class Platform:
     """One site with one course, one registered tool at `tool` (the hub's address), and its people.
 
-    people: {login: {"sub", "email", "role", …}}; what a test changes in `claims` (a function of the claims)
-    goes into the next log-ins. faults: for the next requests of scores, each an HTTP status, "cut" (the
-    connection ends without an answer), "late" (it is taken, and then the connection ends), or None.
+    people: {login: {"sub", "email", "role", …}}. A test's changes in `claims` (a function of the claims) go
+    into the next logins. faults: for the next requests of scores, each an HTTP status, "cut" (the
+    connection ends without an answer), "late" (it is accepted, and then the connection ends), or None.
     """
 
     def __init__(self, tool: str = ""):
@@ -64,10 +65,11 @@ class Platform:
         self.faults: list[int | str | None] = []
         self.tokens: dict[str, tuple[set[str], float]] = {}
         self.lifetime = 3600.0  # seconds of a token
-        self.digits = 23  # of a timestamp, that count: milliseconds; 19: seconds, as in Moodle
+        # significant digits of a timestamp: 23 for milliseconds, or 19 for seconds, as in Moodle
+        self.digits = 23
         self.asked: list[str] = []  # method and path of each request
         self.hints: dict[str, str] = {}
-        self.tool_keys: dict | None = None  # the tool's key set, where no hub is there to show it
+        self.tool_keys: dict | None = None  # the tool's key set, if no hub publishes it
         self.port = ports.free()
         self.url = f"http://127.0.0.1:{self.port}"
 
@@ -101,7 +103,7 @@ class Platform:
         self.people[login] = person | more
 
     def link(self, login: str, target: str = "") -> str:
-        """The URL that a click on the tool's link opens for somebody who is logged in here."""
+        """Return the URL opened by a click on the tool's link by a logged-in user."""
         hint = uuid.uuid4().hex
         self.hints[hint] = login
         asked = {"iss": self.url, "login_hint": hint, "target_link_uri": target or f"{self.tool}/hub"}
@@ -113,7 +115,7 @@ class Platform:
         return f"{self.tool}/hub/lti13/oauth_login?{urlencode(asked)}"
 
     def launch(self, browser: requests.Session, login: str, target: str = "") -> requests.Response:
-        """Somebody clicks on the link, and the browser does what the pages say; the last answer.
+        """Click on the link as a user, follow the pages, and return the last answer.
 
         It follows the platform's own form, and not where the hub leads then.
         """
@@ -123,7 +125,7 @@ class Platform:
         return browser.post(*self.form(page.text), allow_redirects=False, timeout=60)
 
     def form(self, page: str) -> tuple[str, dict[str, str]]:
-        """Where the form of the platform's page leads, and what it sends."""
+        """Return the address and the fields of the form on the platform's page."""
         fields = re.findall(r'name="([^"]+)" value="([^"]*)"', page)
         address = re.search(r'action="([^"]+)"', page)[1]
         return html.unescape(address), {k: html.unescape(v) for k, v in fields}
@@ -133,7 +135,7 @@ class Platform:
         names = {person["sub"]: login for login, person in self.people.items()}
         return {names[user]: taken[-1] for (_, user), taken in self.scores.items() if user in names}
 
-    # What the endpoints answer: (status, content type, body)
+    # Answers of the endpoints: (status, content type, body)
 
     def auth(self, asked: dict[str, str]) -> str:
         wanted = {

@@ -22,7 +22,7 @@ GROUPS = {  # of marks; where a test has marks of two rows, the first counts
 }
 # Begun in this order: tests that compute, and next to them those that wait for Slurm.
 ORDER = ("cores", "slurm", "servers")
-STARTS = {  # a mark, and the words of a command's line that it allows, of which all must be there
+STARTS = {  # a mark, and the words of a command's line that it allows; all of them must be present
     "slurm": [
         {"slurmctld"}, {"slurmdbd"}, {"slurmd"}, {"mariadbd"},
         {"cluster.staff.one_machine_slurm", "start"},
@@ -40,7 +40,7 @@ _running: pytest.Item | None = None
 
 
 def group(item: pytest.Item) -> str | None:
-    """The name of the tests that must run in the same worker as this one; None: any worker."""
+    """Return the name of the group of tests that must run in the same worker, or None for any worker."""
     marks = {mark.name for mark in item.iter_markers()}
     for name, those in GROUPS.items():
         if marks & set(those):
@@ -66,7 +66,7 @@ def divide(items: list[pytest.Item]) -> None:
 
 
 def own_id(nodeid: str) -> str:
-    """A test's id as pytest can be asked for it, without the group.
+    """Return a test's id as pytest accepts it, without the group.
 
     >>> own_id("tests/test_x.py::test_y[a@b]@cores")
     'tests/test_x.py::test_y[a@b]'

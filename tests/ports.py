@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 
-RANGE = range(23_000, 32_000, 10)  # below the 32768 from which Linux takes the ports of clients
+RANGE = range(23_000, 32_000, 10)  # below the 32768 where Linux's ports of clients begin
 
 _given: set[int] = set()
 
@@ -12,7 +12,7 @@ _given: set[int] = set()
 def free(n: int = 1) -> int:
     """The first of n (at most 10) neighbouring ports that are free; another one at each call.
 
-    Each process begins elsewhere, so that two that look at the same moment do not find the same.
+    Each process begins elsewhere, so two that search at the same moment do not find the same.
     """
     start = os.getpid() * 131 % len(RANGE)  # processes with neighbouring numbers, too
     for first in (*RANGE[start:], *RANGE[:start]):

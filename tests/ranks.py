@@ -27,7 +27,7 @@ forked_ranks.serve(listener)
 
 @contextlib.contextmanager
 def forked() -> Iterator[str]:
-    """A server of ranks; gives what $CLUSTER_WARM is to be for the jobs that shall use it."""
+    """Yield a server of ranks and the value of $CLUSTER_WARM for jobs that use it."""
     with (
         tempfile.TemporaryDirectory(prefix="ranks-") as folder,
         subprocess.Popen(

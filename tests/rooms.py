@@ -11,7 +11,7 @@ from . import ROOT, imports
 PICTURE, README = ROOT / "cluster" / "rooms.svg", ROOT / "cluster" / "README.md"
 TITLES = {"cluster": "the package", "cluster.jobs": "jobs", "cluster.staff": "staff"}
 
-# (room, floor): the room itself on its own floor; on another the arrows to it, which pass by
+# (package, layer): the package itself on its own layer; on another the arrows to it, which pass by
 Stop = tuple[str, int]
 Link = tuple[Stop, Stop]
 
@@ -27,7 +27,7 @@ def between(package: str, found: set[imports.Arrow]) -> set[imports.Arrow]:
 
 
 def needed(found: set[imports.Arrow]) -> set[imports.Arrow]:
-    """The arrows that no way over others implies (the transitive reduction; there must be no circle)."""
+    """Return the arrows not implied by others (the transitive reduction; there must be no cycle)."""
     targets = {a: {b for x, b in found if x == a} for a, _ in found}
 
     def reached(start: str) -> set[str]:
@@ -47,10 +47,10 @@ def text() -> str:
 
 
 def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[list[Stop]], set[Link]]:
-    """The stops of each floor, and the links between those of neighbouring floors that make up the arrows.
+    """Return the stops of each layer, and the links between neighbouring layers that make up the arrows.
 
-    An arrow over several floors passes each between them at a stop of its own kind, where no room stands; the
-    arrows to one room share theirs, and so come together on their way.
+    An arrow over several layers passes each layer between them at a separate kind of stop, without a
+    package. The arrows to one package share their stops, and so come together on their way.
     """
     level = {name: number for number, names in enumerate(floors) for name in names}
     rows = [[(name, number) for name in names] for number, names in enumerate(floors)]
@@ -65,7 +65,7 @@ def layered(floors: list[list[str]], arrows: set[imports.Arrow]) -> tuple[list[l
 
 
 def crossings(rows: list[list[Stop]], links: set[Link]) -> int:
-    """How many pairs of links cross each other."""
+    """Count the pairs of links that cross each other."""
     at = {stop: i for row in rows for i, stop in enumerate(row)}
     pairs = combinations(sorted((a[1], at[a], at[b]) for a, b in links), 2)
     return sum(a[0] == b[0] and (a[1] - b[1]) * (a[2] - b[2]) < 0 for a, b in pairs)
@@ -102,8 +102,8 @@ def width(stop: Stop, floors: list[list[str]]) -> float:
 
 
 def spread(wanted: list[float], widths: list[float]) -> list[float]:
-    """Where things of these widths stand that overlap nowhere and keep their order, as near as can be to
-    where they want to (least squares: what would overlap stands together, around its mean)."""
+    """Place objects of these widths without overlap in their order, as near as possible to their desired
+    positions (least squares: overlapping objects are placed together, around their mean)."""
     left = [sum(widths[:i]) + width / 2 for i, width in enumerate(widths)]
     groups: list[list[float]] = []
     for x, offset in zip(wanted, left, strict=True):
@@ -115,8 +115,8 @@ def spread(wanted: list[float], widths: list[float]) -> list[float]:
 
 
 def positions(rows: list[list[Stop]], links: set[Link], floors: list[list[str]]) -> dict[Stop, float]:
-    """How far to the right each stop lies, in letters: near what it is linked to, and the straighter where
-    it only passes by. All are drawn to the middle a little."""
+    """Return the horizontal position of each stop, in letters: near its neighbours, and straighter if it
+    only passes by. All are drawn to the middle a little."""
     at = {stop: 0.0 for row in rows for stop in row}
     for _ in range(100):
         for row in rows:

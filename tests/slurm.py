@@ -1,4 +1,4 @@
-"""The Slurm of the tests: the project's one-machine Slurm with a description of its own, or a real cluster.
+"""The Slurm of the tests: the project's single-host Slurm with a separate description, or a real cluster.
 
 CLUSTER_TEST_SLURM points the tests at a cluster that is there: the path of its slurm.conf, or `site` for the
 one that this machine's commands reach anyway. Nothing is started, stopped or changed there.
@@ -42,7 +42,7 @@ class Site:
             patch.setenv("SLURM_CONF", str(self.conf))
 
     def ask(self, *command: str) -> str:
-        """What one of Slurm's commands prints."""
+        """Return the output of a Slurm command."""
         env = os.environ | ({"SLURM_CONF": str(self.conf)} if self.conf else {})
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True).stdout
 
@@ -56,7 +56,8 @@ class Own(Site):
     own = True
 
     def __init__(self):
-        self.folder = Path(tempfile.mkdtemp(prefix="tests-", dir="/tmp"))  # short: sockets lie under it
+        # short, because it contains sockets
+        self.folder = Path(tempfile.mkdtemp(prefix="tests-", dir="/tmp"))
         self.folder.chmod(0o755)
         self.state = self.folder / "slurm"
         super().__init__(self.state / "slurm.conf")

@@ -1,4 +1,4 @@
-"""The accessibility statement: are the tests that it names there, and do they look where it says?"""
+"""The accessibility statement: do the tests that it names exist, and check what it claims?"""
 
 import re
 
@@ -32,7 +32,7 @@ def test_each_test_that_it_names_is_there():
 
 
 def test_the_widths_are_those_of_the_tests():
-    """Does a file look at 320 pixels where its row says so, and does no row stay behind its file?"""
+    """Does a file check at 320 pixels if its row claims it, and is no row out of date?"""
     for row, text in rows():
         narrow = row.split("|")[3].strip()
         assert narrow in ("yes", "every page", "list of decks", "no"), row

@@ -1,4 +1,4 @@
-"""Is there nothing in the package that nobody needs?"""
+"""Is all code in the package used?"""
 
 import ast
 import re

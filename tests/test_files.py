@@ -52,7 +52,7 @@ sys.stdin.read()
 
 
 def test_a_lock_is_held_for_as_long_as_its_file_is_open_anywhere(tmp_path):
-    """Who hands the open file on to another process passes the lock on: it ends with the last of them."""
+    """A process that passes the open file to another passes the lock on; it ends with the last of them."""
     path = tmp_path / "lock"
     command = [sys.executable, "-c", HOLDER, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:

@@ -11,13 +11,13 @@ from cluster.staff.release import student_files
 
 from . import ROOT, imports, rooms
 
-# The one way in from outside: `python -m cluster grade`, which says so where there is no staff.
+# The one entry from outside: `python -m cluster grade`, which reports a missing staff package.
 ENTRANCE = ("cluster.__main__", "cluster.staff.__main__")
 README = (ROOT / "cluster" / "README.md").read_text(encoding="utf-8")
 
 
 def faults(root):
-    """What is wrong with the imports of the package at `root`, in words."""
+    """Describe the faults in the imports of the package at `root`."""
     found = imports.arrows(root)
     wrong = [f"circle: {' , '.join(circle)}" for circle in imports.circles(found)]
     for package, floors in imports.order(README).items():
@@ -144,7 +144,7 @@ def test_the_picture_is_of_today():
 
 
 def test_no_line_of_the_picture_passes_behind_a_box():
-    """Have boxes and lines that pass by each a place of their own on every floor?"""
+    """Do boxes and passing lines each have a separate position on every layer?"""
     found = imports.arrows(ROOT)
     for package, floors in imports.order(README).items():
         rows, links = rooms.layered(floors, rooms.needed(rooms.between(package, found)))
@@ -157,5 +157,5 @@ def test_no_line_of_the_picture_passes_behind_a_box():
 
 
 def test_what_overlaps_is_spread():
-    """Do things that want to the same place stand beside each other there, and others where they want to?"""
+    """Are objects with the same desired position placed next to each other there, and others at theirs?"""
     assert rooms.spread([0.0, 0.0, 10.0], [2.0, 4.0, 2.0]) == [-1.5, 1.5, 10.0]

@@ -24,7 +24,7 @@ def file_of(module):
 
 @cache
 def names_of(module):
-    """The names that a module has; if it imports some when they are asked for, all that it mentions."""
+    """Return a module's names; if it imports some on access, all that it mentions."""
     path = file_of(module)
     if path.is_dir():
         return set()
@@ -59,9 +59,10 @@ def ours(module):
 
 
 def missing(text, package):
-    """What Python source names of our modules and they have not, as `module.name`, each with its line.
+    """Return the names of our modules in Python source that do not exist, as `module.name`, each with its
+    line.
 
-    package: that of the source. A name is a module where it is bound to that one and to nothing else.
+    package: the source's package. A name is a module if it is bound to that one and to nothing else.
     """
     tree, modules, lacking = ast.parse(text), {}, []
     others = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}

@@ -20,7 +20,7 @@ SELECTIONS = [
 
 
 def run(*words):
-    """(exit status, lines of output) of pytest in a process of its own."""
+    """Run pytest in a separate process, and return (exit status, lines of output)."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)

@@ -109,9 +109,9 @@ def clone(tmp_path):
 
 
 def environment(folder, maker, named, recorded):
-    """What a finished set-up of the clone `maker` leaves in `folder`, which it calls `named`.
+    """Create what a finished set-up of the clone `maker` leaves in `folder`, which it calls `named`.
 
-    recorded: whether it wrote down who made it; older set-ups did not.
+    recorded: whether it recorded who made it; older set-ups did not.
     """
     for name in ("bin", "lib", "steps"):
         (folder / name).mkdir(parents=True)
@@ -157,7 +157,7 @@ def test_a_shared_environment_is_refused(clone, tmp_path, broken_python, recorde
 
 @older
 def test_an_environment_that_another_clone_reaches_by_a_link_is_refused(clone, broken_python, recorded):
-    """It lies in this clone, and the other has made it through its own link: is it left to that one?"""
+    """It is in this clone, and the other has made it through its own link. Is it left alone?"""
     other, mine = clone("other"), clone("mine")
     environment(mine / ".venv", other, other / ".venv", recorded)
     (other / ".venv").symlink_to(mine / ".venv")
@@ -237,7 +237,7 @@ def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):
 
 
 def test_without_the_pins_for_gpus_there_is_no_environment_for_them(clone, broken_python):
-    """As in a student's folder, which has the script: is that said, and nothing begun?"""
+    """In a student's folder with only the script, is that reported, and nothing started?"""
     mine = clone("mine")
     done = setup(".venv", mine, GPU="1", PYTHON=str(broken_python))
     assert done.returncode == 1 and "needs constraints-gpu.txt" in done.stderr
@@ -270,7 +270,8 @@ def test_the_cuda_that_compiles_horovod_is_looked_for_first(tmp_path, broken_pyt
 
 @pytest.fixture
 def recorded_pip(tmp_path):
-    """(environment, notes, wheels): its Python notes down what pip is asked, and under which HOROVOD_*."""
+    """Return (environment, notes, wheels); its Python records pip's arguments and the HOROVOD_*
+    variables."""
     venv = tmp_path / "venv"
     (venv / "bin").mkdir(parents=True)
     libraries = tmp_path / "wheels" / "nvidia"
@@ -323,7 +324,7 @@ def test_an_environment_for_cpus_asks_for_no_cuda(recorded_pip):
 
 
 def test_interrupt_ends_the_step(tmp_path):
-    """Does Ctrl-C end what the step started, so that nothing works on behind the next run?"""
+    """Does Ctrl-C end the step's processes, and leave nothing running behind the next run?"""
     python = tmp_path / "python"
     python.write_text(f"""#!/bin/sh
 [ "$1" = -c ] && exec {sys.executable} "$@"
@@ -347,7 +348,7 @@ echo $$ > {tmp_path}/pid; sleep 60
 
 
 def test_make_lists_its_commands():
-    """Does `make` alone list every command that README and CONTRIBUTING name, but for those of set-up?"""
+    """Does `make` alone list every command named in README and CONTRIBUTING, except for set-up?"""
     listed = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     texts = [(ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md")]
     named = set(re.findall(r"`make ([a-z-]+)", "".join(texts))) - {"setup-test"}

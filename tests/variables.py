@@ -7,7 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Set for each test; by a fixture of the session; by nbgrader, which executes in this process; by libraries.
+# Set for each test, by a fixture of the session, by nbgrader, which executes in this process, or by
+# libraries.
 NOT_COMPARED = {
     "PYTEST_CURRENT_TEST", "CLUSTER_MAX_RANKS", "CLUSTER_STATE", "NBGRADER_EXECUTION", "KMP_DUPLICATE_LIB_OK",
     "ENABLE_RUNTIME_UPTIME_TELEMETRY", "TF2_BEHAVIOR", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION",

@@ -1,7 +1,7 @@
-"""Which units are verified: `make verify UNIT=07` executes a lecture and grades its assignment's submissions.
+"""Verification of units: `make verify UNIT=07` executes a lecture and grades its assignment's submissions.
 
 Only if everything is as declared, the unit gets its entry in tests/verified.toml: when it was verified, on
-which commit, in how many minutes, and a digest of each thing that its results depend on:
+which commit, in how many minutes, and a digest of everything that affects its results:
 
     its own files           the lecture's text, the assignment, its wrong, alternative and forged submissions,
                             and the recorded runs that they name
@@ -9,9 +9,10 @@ which commit, in how many minutes, and a digest of each thing that its results d
                             cluster/lecture.py, as far as the unit imports them
     pins                    of LIBRARIES
 
-The platform (jobs, slurm, system, pages, staff) and the machine are left out: they have tests of their own,
-and `make test` grades a few submissions of each unit on them. Comments, docstrings, Markdown cells, type
-annotations and the messages of assertions and errors are not part of a digest of code: they change no result.
+The platform (jobs, slurm, system, pages, staff) and the machine are left out. They have separate tests, and
+`make test` grades a few submissions of each unit on them. Comments, docstrings, Markdown cells, type
+annotations and the messages of assertions and errors are not part of a digest of code: they change no
+result.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def units(root: Path) -> list[str]:
 
 
 def digests(root: Path, unit: str) -> Digests:
-    """What the results of a unit depend on, each with its digest."""
+    """Return everything that affects a unit's results, each with its digest."""
     [text] = (root / "lectures" / "text").glob(f"{unit}_*.py")
     [assignment] = assignments(root, unit)
     lecture = [c.source for c in jupytext.read(text, fmt="py:percent").cells if c.cell_type == "code"]
@@ -96,7 +97,8 @@ def digests(root: Path, unit: str) -> Digests:
 
 
 def submissions(root: Path, assignment: str, notebook: Any) -> dict[str, list[Any]]:
-    """{kind: all submissions of the kind}: what stands in their cells, and what is expected of their checks.
+    """Return {kind: all submissions of the kind}, with the contents of their cells and the expected results
+    of their checks.
 
     Whether a file has patches of the solution or whole texts makes no difference.
     """
@@ -133,7 +135,8 @@ def modules(root: Path, code: Iterable[str]) -> list[Path]:
 
 @cache
 def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
-    """The package's modules, and what each imports when it runs: ({module: file}, {module: modules})."""
+    """Return the package's modules, and what each imports when it runs, as ({module: file}, {module:
+    modules})."""
     files = imports.modules(root)
     return files, {
         name: [*imports.imported(_without_types(path.read_text()), imports.package_of(name, path), files)]
@@ -142,7 +145,7 @@ def package(root: Path) -> tuple[dict[str, Path], dict[str, list[str]]]:
 
 
 def pins(root: Path) -> Digests:
-    """{library: locked version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
+    """Return {library: locked version} of LIBRARIES; tensorflow-cpu counts as tensorflow."""
     text = (root / "constraints.txt").read_text(encoding="utf-8")
     found = {}
     for name in LIBRARIES:
@@ -152,7 +155,8 @@ def pins(root: Path) -> Digests:
 
 
 def cell_of(cell: Any) -> Any:
-    """What of an assignment's cell counts: of a code cell its code, and nbgrader's role of any cell."""
+    """Return the part of an assignment's cell that counts: the code of a code cell, and nbgrader's role
+    of any cell."""
     role = cell.metadata.get("nbgrader", {})
     role = (
         {name: role.get(name) for name in ("grade_id", "grade", "solution", "locked", "points")}
@@ -295,7 +299,7 @@ def write(root: Path, unit: str, entry: dict[str, Any]) -> None:
 
 
 def graded(root: Path, unit: str) -> int:
-    """How many submissions a unit has, the solution and the unsolved version included."""
+    """Count the submissions of a unit, including the solution and the unsolved version."""
     [assignment] = assignments(root, unit)
     notebook = twins.notebook(next((root / "solutions" / assignment).glob("*.py")))
     return 2 + sum(map(len, submissions(root, assignment, notebook).values()))

@@ -1,4 +1,4 @@
-"""`python -m tests.attacks`: grade a class of attacks on grading; print what each got."""
+"""`python -m tests.attacks`: grade a class of attacks on grading, and print the result of each."""
 
 import argparse
 import sys

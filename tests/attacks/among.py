@@ -38,12 +38,12 @@ BEGIN, END = "<!-- the table of python -m tests.attacks.among -->", "<!-- its en
 
 
 def file_of(size):
-    """Adds a file of so many bytes."""
+    """Adds a file of this many bytes."""
     return lambda folder: (folder / "data.bin").write_bytes(bytes(size))
 
 
 def figures_of(count):
-    """Adds a cell with so many figures of 1 MiB, as a notebook that was run has."""
+    """Adds a cell with this many figures of 1 MiB, as in an executed notebook."""
 
     def add(folder):
         path = folder / "doubling.ipynb"
@@ -58,7 +58,8 @@ def figures_of(count):
 
 
 def honest_students():
-    """{name: Submission} of 30: right, partly right and wrong ones, and some at limits of sizes."""
+    """Return {name: Submission} of 30 submissions: right, partly right and wrong, and some at size
+    limits."""
     half = "def double(x):\n    return 2 * x if x is not None and getattr(x, 'ndim', 0) == 0 else x"
     kinds = [
         *[Submission(RIGHT, 4)] * 15,
@@ -74,7 +75,7 @@ def honest_students():
 
 
 def grade_classes(root, times):
-    """[{attack: Outcome}] of so many classes, each graded anew."""
+    """Return [{attack: Outcome}] of this many classes, each graded from scratch."""
     attacks = corpus.load_all(root / "tests" / "exploits")
     attacks = {name: attacks[name] for name in ATTACKERS}
     with tempfile.TemporaryDirectory(prefix="exploits-") as scratch:
@@ -104,7 +105,7 @@ def table(classes):
 def main(argv=None):
     """Grade the classes; 1 if anybody got or lost what was not deserved."""
     parser = argparse.ArgumentParser(prog="python -m tests.attacks.among", description=__doc__)
-    parser.add_argument("--times", type=int, default=3, metavar="N", help="so many classes (default: 3)")
+    parser.add_argument("--times", type=int, default=3, metavar="N", help="number of classes (default: 3)")
     parser.add_argument("--write", action="store_true", help=f"put the table into {README}")
     options, root = parser.parse_args(argv), find_root()
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What an attack got."""
+"""The result of an attack."""
 
 import os
 import re

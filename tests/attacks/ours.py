@@ -22,7 +22,7 @@ HONEST = {"aaron": 4, "bob": 4, "wanda": 0, "zoe": 4}  # points; the attackers' 
 
 @dataclass
 class Submission:
-    """What an honest student hands in, and the points that it deserves.
+    """An honest student's submission and the points that it deserves.
 
     add: a function that changes the folder afterwards, as by a file of some size.
     """
@@ -38,9 +38,9 @@ def plain_submission(points):
 
 
 def grade_attacks(root, attacks, workspace, honest=None):
-    """{attack: Outcome}; what cannot be laid at the door of one stands under "the class".
+    """Return {attack: Outcome}; effects that cannot be attributed to one attack are under "the class".
 
-    honest: {student: Submission}; by default those of HONEST.
+    honest: {student: Submission}; by default HONEST.
     """
     honest = honest or {name: plain_submission(points) for name, points in HONEST.items()}
     config = (root / "nbgrader_config.py").read_text()
@@ -114,7 +114,7 @@ def outcome(course, attack, result):
 
 
 def why(notebook):
-    """What the first check that failed said."""
+    """Return the message of the first failed check."""
     for cell in notebook.cells if notebook else ():
         if cell.metadata.get("nbgrader", {}).get("grade"):
             for output in cell.get("outputs", ()):

@@ -1,4 +1,4 @@
-"""What is printed about the attacks, and the report that is kept."""
+"""The printed output about the attacks, and the report."""
 
 import datetime
 import importlib.metadata
@@ -18,7 +18,9 @@ def table(attacks, found, theirs):
     lines = []
     for name in [*attacks, *(set(found) - set(attacks))]:
         ours = found[name]
-        says = attacks[name].says if name in attacks else "What no single attack is known to have done."
+        says = (
+            attacks[name].says if name in attacks else ("Effects that are not attributed to a single attack.")
+        )
         points = "no score" if ours.score is None else f"{ours.score:g} of {ours.largest:g} points"
         lines += [f"\n{name}: {says}", f"    engine         {verdict(ours)} ({points})"]
         if ours.said:
@@ -42,19 +44,19 @@ def short(text):
 
 def document(attacks, found, theirs):
     """The report, Markdown."""
-    head = f"""# Attacks on grading: what happened
+    head = f"""# Results of attacks on grading
 
 `make exploits` on {datetime.date.today():%d %B %Y}: {machine()}; {versions()}.
 
-Each attack is a file of this folder. The engine graded them as one class between honest students, whose
-scores, files and gradebook were compared afterwards. Stock nbgrader, for comparison, graded each in a course
-of its own with nbgrader's default settings and one honest student behind it. So that the comparison does no
-harm, that course lay in a sandbox: all outside it read-only, memory and processes limited. What an honest
-student's feedback shows as well (stock feedback shows the hidden checks) does not count as seen by an attack.
+Each attack is a file in this folder. The autograder graded them as one class among honest students, whose
+scores, files and gradebook were compared afterwards. For comparison, stock nbgrader graded each in a separate
+course with nbgrader's default settings and one honest student after it. That course was in a sandbox, with
+everything outside read-only and limited memory and processes. Information that an honest student's feedback
+also shows (stock feedback shows hidden tests) does not count as seen by an attack.
 
-Engine: **{count(found)}**.{f" Stock nbgrader: **{count(theirs)}**." if theirs else ""}
+Autograder: **{count(found)}**.{f" Stock nbgrader: **{count(theirs)}**." if theirs else ""}
 
-| attack | what it tries | engine | what the engine says |{" stock nbgrader |" if theirs else ""}
+| attack | attempt | autograder | autograder's message |{" stock nbgrader |" if theirs else ""}
 |---|---|---|---|{"---|" if theirs else ""}
 """
     rows = []

@@ -1,4 +1,4 @@
-"""The same attacks against nbgrader with its own settings, each in a course of its own inside a sandbox."""
+"""The same attacks against nbgrader with its own settings, each in a separate course inside a sandbox."""
 
 import contextlib
 import dataclasses
@@ -123,7 +123,7 @@ def examine(attack, course, ordinary):
     page = course / "feedback" / MALLORY / ASSIGNMENT / "doubling.html"
     text = page.read_text() if page.exists() else ""
     notebook = None
-    with contextlib.suppress(Exception):  # whatever lies there now
+    with contextlib.suppress(Exception):  # whatever is there now
         notebook = nbformat.read(graded, as_version=4)
     outcome = judge.judge(attack, score, largest, "", judge.outputs_of(notebook), text, ordinary)
     if graded.exists() and graded.stat().st_size > 20_000_000:

@@ -1,8 +1,9 @@
-"""What the course's own tools cost, measured: `python -m tests.bench PART`, or `make bench PART=...`.
+"""Measured overhead of the course's own tools: `python -m tests.bench PART`, or `make bench PART=...`.
 
-A part is a module of this package, found by its name, so that a new part is one new file. It has `ABOUT` (a
-line), `SECTIONS` ({name: function of the options that returns a `measure.Found`}), `arguments(parser)`, and
-if it likes `versions()` ({name: version} of what else was measured) and `README` (where its table belongs).
+A part is a module of this package, found by its name, so a new part is one new file. It has `ABOUT` (a
+line), `SECTIONS` ({name: function of the options that returns a `measure.Found`}) and `arguments(parser)`.
+Optionally it has `versions()` ({name: version} of other measured software) and `README` (the page for its
+table).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A hub of one's own for benches and tests, with the tiny course, and people who use it as a browser does."""
+"""A separate hub for benchmarks and tests, with the tiny course, and people who use it like a browser."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ASSIGNMENT", "COURSE", "PREFIX", "ROOT", "Hub", "Person", "ports", "
 
 ROOT = Path(__file__).parents[2]
 ASSIGNMENT = "99_doubling"  # of the tiny course
-CONNECT = 180  # seconds in which a kernel has to begin, when 30 begin on two cores
+CONNECT = 180  # seconds for a kernel to start, when 30 start on two cores
 PREFIX = f"t{os.getpid() % 100000}-"  # of the Unix users that are made, and removed again
 
 
@@ -108,12 +108,12 @@ class Hub:
         return "".join(f"\n== {p}\n{p.read_text()[-3000:]}" for p in (self.state / "logs").glob("*.out"))
 
     def password(self, name: str) -> str:
-        """The first password of somebody on the roster."""
+        """Return the first password of a person on the roster."""
         with open(self.state / "passwords.csv") as f:
             return {row["user"]: row["password"] for row in csv.DictReader(f)}[PREFIX + name]
 
     def person(self, name: str) -> Person:
-        """Somebody on the roster, with a browser."""
+        """Return a person on the roster, with a browser."""
         return Person(self, PREFIX + name, self.password(name))
 
     def run(
@@ -176,7 +176,7 @@ def ports(n: int) -> int:
 
 
 class Person(requests.Session):
-    """Somebody with a browser: cookies, and nbgrader's buttons."""
+    """A person with a browser: cookies, and nbgrader's buttons."""
 
     def __init__(self, hub: Hub, user: str, password: str):
         super().__init__()
@@ -203,7 +203,7 @@ class Person(requests.Session):
         answer = self.post(f"{self.base}/hub/api/users/{self.user}/server", headers=self._headers("/hub/"))
         assert answer.status_code in (201, 202) or "already running" in answer.text, answer.text
         wait(f"server of {self.user}", self.ready, 300)
-        page = self.get(f"{self.base}/user/{self.user}/lab")  # by way of the hub, which says who it is
+        page = self.get(f"{self.base}/user/{self.user}/lab")  # through the hub, which identifies the user
         assert page.ok and f"/user/{self.user}/lab" in page.url, (page.status_code, page.url)
         return self
 
@@ -240,7 +240,7 @@ class Person(requests.Session):
         return bool(self.server().get("ready"))
 
     def server(self) -> dict[str, Any]:
-        """What the hub says of the own server; {} where there is none."""
+        """Return the hub's record of the person's server, or {}."""
         answer = self.get(f"{self.base}/hub/api/users/{self.user}", headers=self._headers("/hub/"))
         return (answer.json().get("servers") or {}).get("", {}) if answer.ok else {}
 
@@ -321,7 +321,7 @@ class Person(requests.Session):
         return self.at(f"/services/{COURSE}", method, path, **more)
 
     def at(self, prefix: str, method: str, path: str, **more: Any) -> requests.Response:
-        """A request to what lies behind a prefix of the hub's."""
+        """Send a request to an address below a prefix of the hub."""
         return self.request(
             method, f"{self.base}{prefix}{path}", headers=self._headers(prefix), timeout=120, **more
         )

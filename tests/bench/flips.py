@@ -1,10 +1,10 @@
-"""Do counts come out otherwise on a busy machine? Solution, stub and wrong solutions of an assignment are
-graded again and again, several at a time on each core; a check that loses or keeps its points when its table
-says otherwise has *flipped*.
+"""Do counts differ on a busy machine? Solution, unsolved version and mutants of an assignment are graded
+repeatedly, several at a time on each core. A check that loses or keeps its points contrary to its table has
+*flipped*.
 
-`right` judges what keeps all points by all checks, `wrong` each wrong solution by the checks that it loses.
-One grading judges several times (`--rounds`): the checks stand in it so often, and what they keep of an
-earlier round is forgotten.
+`right` judges submissions that keep all points by all checks, `wrong` each mutant by the checks that it
+loses. One grading judges several times (`--rounds`): it contains the checks that often, and forgets their
+state from earlier rounds.
 """
 
 from __future__ import annotations
@@ -70,14 +70,16 @@ def with_checks(book: NotebookNode, checks: Collection[str]) -> NotebookNode:
 
 
 def named(check: str, number: int) -> str:
-    """What a check is called in a round."""
+    """Return the name of a check in a round."""
     return check if number == 1 else f"{check} {number}"
 
 
 def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
-    """A copy of a prepared notebook with each check so many times: `CHECK`, `CHECK 2`, `CHECK 3`, …
+    """Return a copy of a prepared notebook with each check this many times: `CHECK`, `CHECK 2`, `CHECK 3`,
+    …
 
-    forget: what has the first check of a round forget the rounds before, in its shown and its hidden part.
+    forget: code that lets the first check of a round forget the rounds before, in its visible and its
+    hidden part.
     """
     book = copy.deepcopy(book)
     checks = [c for c in book.cells if (own := c.metadata.get("nbgrader")) and own.grade and own.locked]
@@ -92,17 +94,18 @@ def in_rounds(book: NotebookNode, rounds: int, forget: str) -> NotebookNode:
 
 
 def right(options: argparse.Namespace) -> Found:
-    """What keeps all points, by each check."""
+    """Judge submissions that keep all points, by each check."""
     return judged_again(options, lambda mutant, checks: [] if mutant.fails else [*checks])
 
 
 def wrong(options: argparse.Namespace) -> Found:
-    """What loses points, by the checks that it loses."""
+    """Judge submissions that lose points, by the checks that they lose."""
     return judged_again(options, lambda mutant, checks: [check for check in checks if check in mutant.fails])
 
 
 def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str]], list[str]]) -> Found:
-    """How often each check judges otherwise; judges: those that judge a submission, of a list of checks."""
+    """Count how often each check flips. judges: the checks that judge a submission, among a list of
+    checks."""
     [assignment] = assignments(ROOT, options.assignment)
     cores, loads, words = len(os.sched_getaffinity(0)), [], []
     rounds, forget = range(1, options.rounds + 1), FORGET.get(assignment[:2], "")
@@ -138,7 +141,7 @@ def judged_again(options: argparse.Namespace, judges: Callable[[Mutant, list[str
     judged = {check: sum(done[name] for name in by if check in by[name]) for check in checks}
     rows = [Row(check, f"judged {judged[check]} times", "flips", [float(n)]) for check, n in flips.items()]
     found, least = Found([row for row in rows if judged[row.what]]), min(done[name] for name in by)
-    found.aims = [("no check has judged otherwise than its table says", not words)]
+    found.aims = [("no check has flipped, contrary to its table", not words)]
     found.remarks = [
         f"Assignment {assignment[:2]}: {len(by)} submissions, each judged {least} to {max(done.values())} "
         f"times, {len(rounds)} times in a grading; {workers} gradings side by side on {cores} cores, median "

@@ -1,4 +1,4 @@
-"""What grading a class costs: `grade run` beside stock `nbgrader autograde`, alone and two at a time."""
+"""The cost of grading a class: `grade run` against stock `nbgrader autograde`, alone and two at a time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from .measure import Found, Row, interleaved, rows
 
-ABOUT = "submissions a minute against stock nbgrader, and time per submission as the class grows"
+ABOUT = "submissions per minute against stock nbgrader, and time per submission as the class grows"
 ROOT = Path(__file__).parents[2]
 NUMPY = "01_convolution_as_gemm"
 TENSORFLOW = "98_small_network"
-TIMES = {NUMPY: 10, TENSORFLOW: 15}  # the aims: so many times the submissions a minute of the stock command
+TIMES = {NUMPY: 10, TENSORFLOW: 15}  # the targets: multiples of the stock command's submissions per minute
 
 TWIN = '''# %% [markdown]
 # # A small network
@@ -119,7 +119,7 @@ def tensorflow(options: argparse.Namespace) -> Found:
 
 
 def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
-    """Each side grades the same class anew in each round; all have to come to the same points."""
+    """Let each side regrade the same class in each round; all must give the same points."""
     n = options.students
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -138,13 +138,13 @@ def compare(root: Path, assignment: str, options: argparse.Namespace) -> Found:
         raise RuntimeError(f"the sides do not agree on the points of {assignment}: {differences(marks)}")
     whole = {side: statistics.median(v) for (what, side), v in values.items() if what == "the class"}
     found = rows(values)
-    found += [Row("submissions a minute", side, "1/min", [60 * n / t]) for side, t in whole.items()]
+    found += [Row("submissions per minute", side, "1/min", [60 * n / t]) for side, t in whole.items()]
     factor = {side: whole[side] / whole["grade run"] for side in whole}
     aim = TIMES[assignment]
     holds = factor["nbgrader autograde"] >= aim
     return Found(
         found,
-        [(f"grade run grades {aim} times as many submissions a minute as nbgrader autograde", holds)],
+        [(f"grade run grades {aim} times as many submissions per minute as nbgrader autograde", holds)],
         [
             f"{n} submissions of {assignment}; each command from start to end, all with the same points.",
             f"grade run is {factor['nbgrader autograde']:.2f} times as fast as nbgrader autograde and"
@@ -227,7 +227,8 @@ def stock(assignment: str, made: Path, folder: Path, at_once: int, marks: dict) 
 
 
 def timed(commands: list[list[str]], where: Path) -> float:
-    """Seconds until all commands, started together, have ended. Raises RuntimeError where one fails."""
+    """Return the seconds until all commands, started together, have ended. Raises RuntimeError if one
+    fails."""
     bin_ = str(Path(sys.executable).parent)
     env = os.environ | {"PATH": f"{bin_}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     begun = time.perf_counter()
@@ -242,7 +243,7 @@ def timed(commands: list[list[str]], where: Path) -> float:
 
 
 def points(folder: Path, assignment: str) -> dict[str, dict[str, float]]:
-    """{student: {check: points}} in the gradebook of a folder."""
+    """Return {student: {check: points}} from the gradebook in a folder."""
     from nbgrader.api import Gradebook
 
     with Gradebook(f"sqlite:///{folder}/gradebook.db", "convolution-to-cluster") as book:
@@ -264,13 +265,13 @@ def differences(marks: dict[str, dict]) -> list[str]:
 
 
 def verdict_seconds(folder: Path, assignment: str) -> list[float]:
-    """What the engine took for each submission."""
+    """Return the seconds of the autograder for each submission."""
     paths = (folder / "runs" / assignment / "items").glob("*/*/verdict.json")
     return [json.loads(path.read_text())["verdict"]["seconds"] for path in paths]
 
 
 def versions() -> dict[str, str]:
-    """What was measured against."""
+    """Return the versions of the compared software."""
     from importlib.metadata import version
 
     return {"nbgrader": version("nbgrader")}

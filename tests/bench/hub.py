@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def versions() -> dict[str, str]:
-    """What was measured."""
+    """Return the versions of the measured software."""
     return {
         name: metadata.version(name) for name in ("jupyterhub", "jupyterlab", "jupyter_server", "nbgrader")
     }
@@ -89,14 +89,15 @@ def server(options: argparse.Namespace) -> Found:
     for unit in ("s", "MiB"):
         found.rows += rows({k: v for k, v in values.items() if units[k[0]] == unit}, unit)
     found.remarks.append(
-        "CPU: of the server's process until JupyterLab's page has come; of the kernel's until 1 cell ran."
+        "CPU: of the server's process until JupyterLab's page has arrived, and of the kernel's until 1 "
+        "cell has run."
     )
-    found.remarks.append("Memory: what the process shares with none (forked servers share the rest).")
+    found.remarks.append("Memory: unshared memory of the process (forked servers share the rest).")
     return found
 
 
 def _one(hub: Hub, person: Person) -> dict[str, float]:
-    """{what: seconds or MiB} of one start of a server and one kernel; both are ended again."""
+    """Return {name: seconds or MiB} of one start of a server and one kernel; both are stopped again."""
     began = time.monotonic()
     person.begin()
     took = time.monotonic() - began

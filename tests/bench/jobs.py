@@ -1,4 +1,5 @@
-"""What jobs cost: from submission to start and to result, in questions to the scheduler, and to list."""
+"""The overhead of jobs: from submission to start and to result, in queries of the scheduler, and in
+listing."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Options of this part."""
     parser.add_argument("--records", type=int, default=1000, help="recorded runs to list (1000)")
     parser.add_argument("--watched", type=int, default=50, help="jobs that are watched at one time (50)")
-    parser.add_argument("--window", type=float, default=20, help="seconds for which calls are counted (20)")
+    parser.add_argument(
+        "--window", type=float, default=20, help=("seconds during which calls are counted (20)")
+    )
 
 
 def versions() -> dict[str, str]:
@@ -57,12 +60,12 @@ def calls(options: argparse.Namespace) -> Found:
         for n, side, watch in sides + [(options.watched, *s) for s in traffic.MANY.items()]:
             counted = traffic.count(watch, n, options.window, Path(name))
             jobs = f"{n} job{'s' * (n > 1)}"
-            found.append(Row(f"calls a minute, {jobs}", side, "", [counted.a_minute]))
+            found.append(Row(f"calls per minute, {jobs}", side, "", [counted.a_minute]))
             found.append(Row(f"most calls at one time, {jobs}", side, "", [float(counted.at_once)]))
             if side.startswith(OURS):
                 seldom = counted.at_once <= 1 and counted.a_minute <= 60
-                aims.append((f"{side}, {jobs}: one call at a time, at most one a second", seldom))
-    remark = f"On {which}; counted for {options.window:g} s, 3 s after the watching began; the jobs are held."
+                aims.append((f"{side}, {jobs}: one call at a time, at most one per second", seldom))
+    remark = f"On {which}; counted for {options.window:g} s, 3 s after watching began; the jobs are held."
     return Found(found, aims, [remark])
 
 
@@ -93,7 +96,7 @@ def _median(values: list[float]) -> float:
 
 
 def _quiet() -> contextlib.AbstractContextManager:
-    """What submit and watch say is not for the bench's reader."""
+    """Suppress the output of submit and watch, which is irrelevant for the benchmark."""
     return contextlib.redirect_stdout(io.StringIO())
 
 

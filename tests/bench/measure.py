@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured on one side: `values` in `unit`, one for each repeat."""
+    """Measurements on one side: `values` in `unit`, one for each repeat."""
 
     what: str
     side: str
@@ -24,7 +24,7 @@ class Row:
 
 @dataclass
 class Found:
-    """What a section found: rows of numbers, aims that held or did not, and remarks for the reader."""
+    """The result of a section: rows of numbers, targets met or missed, and remarks."""
 
     rows: list[Row] = field(default_factory=list)
     aims: list[tuple[str, bool]] = field(default_factory=list)
@@ -58,10 +58,11 @@ def interleaved(
     warmup: int = 1,
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[tuple[str, str], list[float]]:
-    """{(what, side): values}: each side called once a round, so that what disturbs the machine meets all.
+    """Return {(what, side): values}. Each side is called once per round, so disturbances of the machine
+    affect all.
 
-    sides: {name: function that does the work once and returns {what: seconds}}. The order turns by one place
-    from round to round, so that no side always comes after the same other. The first `warmup` rounds do not
+    sides: {name: function that does the work once and returns {what: seconds}}. The order rotates by one
+    position from round to round, so no side always follows the same other. The first `warmup` rounds do not
     count.
     """
     names, values = list(sides), {}
@@ -76,6 +77,6 @@ def interleaved(
 
 
 def rows(values: Mapping[tuple[str, str], list[float]], unit: str = "s") -> list[Row]:
-    """What `interleaved` returns, as rows: by what was measured, then by side."""
+    """Return the result of `interleaved` as rows, ordered by what was measured, then by side."""
     whats = list(dict.fromkeys(what for what, _ in values))
     return [Row(what, side, unit, v) for w in whats for (what, side), v in values.items() if what == w]

@@ -1,8 +1,8 @@
-"""What virtual time costs: messages a second beside SimGrid's, and the growth with ranks and with bytes.
+"""The speed of virtual time: messages per second compared with SimGrid, and the growth with ranks and with
+bytes.
 
-Seconds are those of the processor, not of the clock on the wall: either side computes on one core at a time,
-and what else runs on the machine then counts less. SimGrid is Debian's python3-simgrid; without it our side
-stands alone.
+Seconds are CPU time, not wall-clock time: each side computes on one core at a time, and other load on the
+machine then matters less. SimGrid is Debian's python3-simgrid. Without it only our side is measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.network import algorithms, cases, simgrid_table
 
 from .measure import Found, Row, interleaved, rows, spread
 
-ABOUT = "virtual time: messages a second beside SimGrid, growth with ranks and bytes"
+ABOUT = "virtual time: messages per second against SimGrid, growth with ranks and bytes"
 OURS, SHARED, THEIRS = "cluster.network, own links", "cluster.network, switch", "SimGrid, switch"
 RANKS, BYTES = 1024, 4 << 20
 MESSAGES = 2 * 10 * RANKS  # of halving-doubling: 2 log2 p of each rank
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def speed(options: argparse.Namespace) -> Found:
-    """Halving-doubling of 1,024 ranks: with links of their own, behind a switch, and by SimGrid."""
+    """Measure halving-doubling of 1,024 ranks: with separate links, behind a switch, and by SimGrid."""
     what = f"halving-doubling, {RANKS} ranks"
     size = Placeholder(BYTES, np.uint8)
 
@@ -58,12 +58,14 @@ def speed(options: argparse.Namespace) -> Found:
         sides[THEIRS] = theirs
     values = interleaved(sides, options.repeats or 5)
     found = rows(values)
-    found += [Row("messages a second", r.side, "1/s", [MESSAGES / v for v in r.values]) for r in rows(values)]
+    found += [
+        Row("messages per second", r.side, "1/s", [MESSAGES / v for v in r.values]) for r in rows(values)
+    ]
     seconds = {side: spread(values[what, side])["median"] for side in sides}
     aims = []
     for side in (OURS, SHARED):
         aims.append((f"{side}: under {SECONDS} s of the processor", seconds[side] < SECONDS))
-        aims.append((f"{side}: {RATE} messages a second", MESSAGES / seconds[side] >= RATE))
+        aims.append((f"{side}: {RATE} messages per second", MESSAGES / seconds[side] >= RATE))
     remarks = ["Seconds of the processor, of the run alone: SimGrid's platform and actors are made before."]
     if THEIRS in seconds:
         remarks.append(f"SimGrid takes {seconds[THEIRS] / seconds[SHARED]:.1f} times as long.")
@@ -81,12 +83,12 @@ def growth(options: argparse.Namespace) -> Found:
     found = rows({key: v for key, v in values.items() if key[0] == TIME}, "µs")
     found += rows({(MEMORY, side): [_memory(f)] for side, f in sides.items()}, "KiB")
     medians = [spread(values[TIME, side])["median"] for side in sides]
-    largest = f"{options.most} ranks: at most twice the time a message of 64"
-    remark = f"Messages are recorded. {MEMORY}: the most that Python held (tracemalloc)."
+    largest = f"{options.most} ranks: at most twice the time per message of 64"
+    remark = f"Messages are recorded. {MEMORY}: the maximum held by Python (tracemalloc)."
     return Found(found, [(largest, medians[3] <= 2 * medians[0])], [remark])
 
 
-TIME, MEMORY = "time a message", "memory a message"
+TIME, MEMORY = "time per message", "memory per message"
 
 
 def _halving(ranks: int) -> Callable[[], Run]:

@@ -18,12 +18,12 @@ README = HERE / "README.md"
 
 
 def record_path(part: str) -> Path:
-    """Where the record of a part lies."""
+    """Return the path of a part's record."""
     return HERE / "results" / f"{part}.json"
 
 
 def recorded(part: str) -> dict[str, Any]:
-    """{section: what was found, when, where, with what}; {} where nothing is recorded."""
+    """Return {section: what was found, when, where, with which versions}, or {} if nothing is recorded."""
     return files.read_json(record_path(part)) or {}
 
 

@@ -13,7 +13,7 @@ _n = itertools.count()
 
 
 def stamps(work: float = 0.1) -> list[float]:
-    """When it began and ended (Unix seconds); in between it does nothing for `work` seconds."""
+    """Return when it began and ended (Unix seconds), after doing nothing for `work` seconds."""
     import time  # by itself: submitit sends the function alone
 
     begun = time.time()
@@ -31,7 +31,7 @@ def ours(folder: Path, backend: str) -> dict[str, float]:
 
 
 def plain(folder: Path) -> dict[str, float]:
-    """A batch script that writes a file; squeue is asked once a second until the job is gone."""
+    """Run a batch script that writes a file, and query squeue once per second until the job is gone."""
     out = folder / f"plain-{next(_n)}.json"
     code = f"import json; from tests.bench.rivals import stamps; json.dump(stamps(), open({str(out)!r}, 'w'))"
     script = f'#!/bin/sh\nexec {sys.executable} -c "{code}"\n'

@@ -18,18 +18,18 @@ from cluster.staff.one_machine_slurm import machine
 from cluster.staff.one_machine_slurm.description import Cluster
 from cluster.staff.one_machine_slurm.operate import start_slurm, stop_slurm
 
-PORT = 27110  # the first of those of its own, apart from `make slurm`'s
+PORT = 27110  # the first of its own ports, distinct from the ports of `make slurm`
 
 
 @contextlib.contextmanager
 def running() -> Iterator[str]:
-    """What Slurm it is, in words. While the body runs, each of its commands finds it by SLURM_CONF."""
+    """Yield a description of the Slurm in use. While the body runs, its commands find it by SLURM_CONF."""
     before = os.environ.get("SLURM_CONF")
     with contextlib.ExitStack() as stack:
         if client.no_slurm() is None:
             conf, words = client.conf(), "the Slurm that answers here"
         else:
-            conf, words = stack.enter_context(_own()), "a one-machine Slurm of its own"
+            conf, words = stack.enter_context(_own()), "a separate single-host Slurm"
         if conf:
             os.environ["SLURM_CONF"] = str(conf)
         try:
@@ -42,7 +42,7 @@ def running() -> Iterator[str]:
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Of Slurm, which tells it only where it has its configuration, and of submitit."""
+    """Return the versions of Slurm, which reports it only with a configuration, and of submitit."""
     words = subprocess.run(["sbatch", "--version"], capture_output=True, text=True).stdout.split()
     return {"slurm": words[-1], "submitit": metadata.version("submitit")} if words else {}
 
@@ -51,7 +51,7 @@ def versions() -> dict[str, str]:
 def _own() -> Iterator[Path]:
     if why := machine.missing():
         raise BackendError(f"There is no Slurm to measure on: {why}.", "Start one: make slurm.")
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/tmp"))  # short: sockets lie under it
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir="/tmp"))  # short, because it contains sockets
     folder.chmod(0o755)
     state = folder / "slurm"
     try:

@@ -1,4 +1,4 @@
-"""Calls to the scheduler, counted by scripts that stand before Slurm's commands on PATH."""
+"""Calls of the scheduler, counted by scripts that precede Slurm's commands on PATH."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def count(
 
 
 def evaluate(text: str, window: float) -> Counted:
-    """What the scripts have written in `window` seconds: a line where a call begins, and where it ends."""
+    """Evaluate the scripts' records of `window` seconds, which have a line for the start and the end of
+    each call."""
     lines = [x.split() for x in text.splitlines()]
     begun = Counter(name for what, name in lines if what == "begin")
     running, most = 0, 0

@@ -23,7 +23,7 @@ LOADING = {"src", "data", "poster", "srcset"}
 
 
 class Page(HTMLParser):
-    """What a page refers to: links, what it loads, its anchors, its pictures, its formulas."""
+    """References of a page: links, loaded files, anchors, images, formulas."""
 
     def __init__(self, path):
         super().__init__()
@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def book(tmp_path_factory):
-    """The site, built from the lectures and assignments as they are: {path: Page}, and its folder."""
+    """Return the site, built from the current lectures and assignments ({path: Page}), and its folder."""
     target = tmp_path_factory.mktemp("site") / "book"
     done = subprocess.run([sys.executable, BOOK, "--to", target], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -217,7 +217,7 @@ def test_each_lecture_has_its_question_in_the_contents(sources, tmp_path):
 
 
 def test_no_other_folder_is_replaced(tmp_path):
-    """Does a folder that is no book stay as it is, with a word that says so?"""
+    """Is a folder that is not a book left alone, with a message?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, BOOK, "--to", tmp_path], capture_output=True, text=True)
     assert done.returncode and "is no book" in done.stderr
@@ -236,7 +236,7 @@ def test_guess_then_reveal(book):
         output = page.locator(".cell_output", has_text=f"{question}:")
         assert output.count() == 1 and output.is_hidden()
         form = page.locator("form.guess-box", has_text=question)
-        assert form.is_hidden(), "it is asked by text that tells the answer of the question before"
+        assert form.is_hidden(), "the question's text reveals the answer to the previous one"
         before = page.locator("form.guess-box", has_text="largest error on sizes held out")
         before.get_by_role("button", name="Show it").click()
         assert form.is_visible() and output.is_hidden()
@@ -374,7 +374,8 @@ EXPLORERS = {
 
 
 def leaves(found):
-    """What a formula gives, one or a list or several by their names, all in one row, in the names' order."""
+    """Return the values of a formula, a single one or a list or several by name, in one row in the names'
+    order."""
     if isinstance(found, dict):
         found = [found[name] for name in sorted(found)]
     return [leaf for part in found for leaf in leaves(part)] if isinstance(found, list) else [found]
@@ -389,9 +390,10 @@ def words(found):
 
 
 def defined(lecture, *names, **known):
-    """Functions, classes and constants of a lecture's text, without running the rest: {name: value}.
+    """Return functions, classes and constants of a lecture's text, without running the rest, as {name:
+    value}.
 
-    A line that gives several names is meant by any of them. known: what else the text has at hand.
+    A line that defines several names is selected by any of them. known: other available names.
     """
     tree = ast.parse((ROOT / "lectures" / "text" / f"{lecture}.py").read_text())
     wanted = [
@@ -444,7 +446,7 @@ def rates_of_lecture_08():
     for B, n, k in ((34.2, 32, 32), (300.0, 32, 32), (5175.0, 1, 7), (20.0, 256, 1000)):
         of["n"] = n
         cases.append(("factor", [B, n, k], of["allowed"](B, k)))
-    # By hand: at the noise scale both are twice the least; (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
+    # By hand: at the noise scale both are twice the minimum; (S - 1)(E - 1) = 1 (McCandlish et al. 2018).
     cases += [("steps", [300, 300], 2.0), ("examples", [300, 300], 2.0), ("steps", [300, 100], 4.0)]
     return [*cases, ("examples", [300, 100], 1 + 1 / (4.0 - 1))]
 
@@ -503,7 +505,8 @@ def valleys_of_lecture_02():
 
 
 def edge(m, curvature):
-    """The rate from which on a root of SGD's recurrence with momentum m is longer than 1, by halving."""
+    """Find by bisection the learning rate above which a root of SGD's recurrence with momentum m is
+    longer than 1."""
     low, high = 0.0, 100.0
     for _ in range(60):
         rate = (low + high) / 2
@@ -587,7 +590,7 @@ def steps_of_lecture_07():
 
 
 def first_shown():
-    """What an explorer says before a slider is moved: the lecture's own case, by its own code."""
+    """Return the initial text of an interactive widget: the lecture's own case, by its own code."""
     lecture_03 = defined("03_from_lenet_to_resnet", "direct")
     step_time = defined("07_data_parallel_training", "M", "BACKWARD", "step_time")["step_time"]
     return {
@@ -598,7 +601,7 @@ def first_shown():
 
 
 def test_the_valley_has_the_edge_that_lecture_02_found():
-    """Does the curvature with which the explorer begins diverge where the lecture's seeds stop learning?"""
+    """Does the widget's initial curvature diverge where the lecture's seeds stop learning?"""
     from cluster.staff import guesses
 
     cells = nbformat.read(ROOT / "lectures" / "02_networks_that_learn.ipynb", as_version=4).cells

@@ -1,4 +1,4 @@
-"""Do the lectures run from top to bottom, and are the notebooks those of their texts?"""
+"""Do the lectures run from top to bottom, and do the notebooks match their texts?"""
 
 import importlib.util
 import subprocess

@@ -1,4 +1,4 @@
-"""The ledger of claims: does each row point to something, and is the table beside the lectures its own?"""
+"""The claims table: does each row point to something, and is the generated table up to date?"""
 
 import copy
 import subprocess

@@ -1,7 +1,7 @@
 # ruff: noqa: SIM300 (computed == expected reads as the sentence it checks)
 """The figures of the decks that a calculation can confirm or refute: rows of lectures/claims.toml point here.
 
-Each test says what the source says, computes it from other figures, and keeps both where they differ.
+Each test names the source's claim, computes it from other figures, and keeps both if they differ.
 """
 
 import math
@@ -123,7 +123,7 @@ def test_pflops_of_mn_1b():
 
 
 def test_cartesius():
-    """32 GFLOPS a core; each K40m in double precision: 960 units, 2 FLOPs a cycle, 0.875 GHz at most."""
+    """32 GFLOPS per core; each K40m in double precision: 960 units, 2 FLOPs per cycle, 0.875 GHz at most."""
     assert 1_327_000 / 40_960 == pytest.approx(32.4, abs=0.05)
     assert 210 / (64 * 2) == pytest.approx(1.64, abs=0.005)
     assert 960 * 2 * 0.875 / 1000 == pytest.approx(1.68)
@@ -143,7 +143,7 @@ def test_tensor_cores_of_a_v100():
 
 
 def test_sizes_of_the_sets_in_deck_003():
-    """MNIST's training images, all of CIFAR-10, and a number that is no part of ILSVRC 2012."""
+    """MNIST's training images, all of CIFAR-10, and a number that is not part of ILSVRC 2012."""
     assert 50_000 + 10_000 == 60_000  # CIFAR-10, all; MNIST has 60,000 to train and 10,000 to test
     parts = [1_281_167, 50_000, 100_000]  # to train, to validate, to test
     sums = [sum(parts[:n]) for n in (1, 2, 3)]

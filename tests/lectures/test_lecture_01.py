@@ -62,7 +62,7 @@ def case(name):
 
 
 def by_definition(x, w, stride, pad):
-    """An independent convolution: each output is the sum of a window times a filter."""
+    """Convolve independently: each output is the sum of a window times a filter."""
     k, _, _, K = w.shape
     N, H, W, C = x.shape
     padded = np.zeros((N, H + 2 * pad, W + 2 * pad, C))
@@ -132,8 +132,9 @@ def test_bytes_are_those_of_the_arrays(lecture):
 
 
 def test_im2col_costs_less_than_writing_and_reading_the_columns(lecture):
-    """By hand, 4 images of 8x8x2, one 3x3 filter, padding 1: 2048 B in, 72 B weights, 1024 B out; the columns
-    are 18432 B, written and read. Of each layer, the factor stays below 1 + 2 columns / images."""
+    """By hand, for 4 images of 8x8x2, one 3x3 filter, padding 1: 2048 B of input, 72 B of weights, 1024 B
+    of output. The columns are 18432 B, written and read. Of each layer, the factor stays below 1 + 2
+    columns / images."""
     traffic, hand = lecture["traffic"], lecture["Layer"]("hand", C=2, H=8, W=8, K=1, k=3, stride=1, pad=1)
     assert traffic(hand, "least", 4) == pytest.approx(2048 + 72 + 1024)
     assert traffic(hand, "im2col", 4) == pytest.approx(2048 + 72 + 1024 + 2 * 18432)
@@ -155,7 +156,8 @@ def test_contestants_take_turns(lecture):
     ("seconds", "warned"), [([1.0, 1.1, 1.2], False), ([1.0, 3.3, 3.4], True), ([1.0, 1.0, 9.0], False)]
 )
 def test_disturbed_measurement_is_told(lecture, capsys, seconds, warned):
-    """A median far above the best is told; one slow repeat of three is not, since the median ignores it."""
+    """A median far above the best is reported; one slow repeat of three is not, since the median ignores
+    it."""
     lecture["warn"](pd.DataFrame({"GEMM": seconds}))
     assert ("WARNING: GEMM" in capsys.readouterr().out) == warned
 
@@ -179,7 +181,8 @@ def test_gemms_alone_are_those_of_the_blocked_rung(lecture, monkeypatch):
     [(1, 1, 1 / 8), (2, 1, 1 / 4), (4, 2, 1), (6, 2, 1), (4, 3, 1), (8, 1, 8 / 9)],
 )
 def test_share_of_the_peak_that_a_tile_allows(lecture, m, v, share):
-    """By hand: m·v multiply-adds and m + v loads, two of each a cycle; four cycles until a sum is there."""
+    """By hand: m·v multiply-adds and m + v loads, two of each per cycle, with four cycles until a sum is
+    available."""
     assert lecture["tile"](m, v) == pytest.approx(share)
     assert np.isnan(lecture["tile"](8, 2)) and lecture["tile"](8, 2, registers=32) == pytest.approx(1)
 

@@ -73,7 +73,7 @@ def test_features_are_those_of_loops(experiment, lecture, pictures):
 
 
 def test_an_edge_has_its_direction(lecture):
-    """Bright to the right: an angle of 0; bright below: of a right angle. Sobel's sum is 4."""
+    """Bright to the right gives an angle of 0, bright below a right angle. Sobel's sum is 4."""
     step = np.zeros((1, 28, 28, 1), np.float32)
     step[:, :, 14:] = 1
     for image, angle in ((step, 0), (step.transpose(0, 2, 1, 3), math.pi / 2)):
@@ -218,7 +218,8 @@ def test_structure_alone_does_not_help(record, lecture):
 
 
 def test_lenets_distance_to_hog_shrinks(record, lecture):
-    """From size to size, to a quarter; as a ratio of the errors, too; by more than the interval."""
+    """From size to size, to a quarter, also as a ratio of the errors, and by more than the confidence
+    interval."""
     sizes = (100, 300, 1000, 3000, 10_000)
     lenet, hog = (np.array([errors(record, n)[name] for n in sizes]) for name in ("LeNet-5", "HOG"))
     distance = (lenet - hog).mean(1)
@@ -247,7 +248,8 @@ def test_augmentation_is_not_told_from_none_and_then_worse(record, lecture):
 
 
 def test_what_is_learned_by_heart(record):
-    """The training losses: LeNet-5 near zero with 100 images, not from 1,000 on; augmented highest."""
+    """LeNet-5's training losses are near zero with 100 images, but not from 1,000 on; the augmented one
+    is highest."""
     for images in (100, 1000, 3000, 10_000):
         [rows] = [job["rows"] for job in record["jobs"] if job["images"] == images]
         loss = {n: np.mean([row["loss"] for row in rows if row["classifier"] == n]) for n in CLASSIFIERS}

@@ -1,4 +1,4 @@
-"""Lecture 03: do its counts hold, and are its networks those of the record? Tried on its own code cells."""
+"""Lecture 03: do its counts hold, and are its networks the recorded ones? Tested on its own code cells."""
 
 import ast
 import hashlib
@@ -140,7 +140,7 @@ def test_two_witnesses_find_a_wrong_count(lecture, monkeypatch):
 
 
 def test_receptive_fields(lecture):
-    """One 3 × 3 sees 3; two see 5; at stride 2 the second sees 7; VGG-16's last pooling sees 212."""
+    """One 3 × 3 sees 3, two see 5, at stride 2 the second sees 7, and VGG-16's last pooling sees 212."""
     see = lecture["receptive_field"]
     assert [see([]), see([(3, 1)]), see([(3, 1)] * 2), see([(3, 2), (3, 1)])] == [1, 3, 5, 7]
     chain = [step for n in lecture["VGG"]["D"] for step in [(3, 1)] * n + [(2, 2)]]
@@ -148,7 +148,8 @@ def test_receptive_fields(lecture):
 
 
 def settings(model):
-    """What the layers of two equal networks have in common: kind, shape and settings, not names or seeds."""
+    """Return what the layers of two equal networks have in common: kind, shape and settings, not names or
+    seeds."""
     keep = ("kernel_size", "strides", "padding", "use_bias", "activation", "momentum", "pool_size", "units")
     return [
         (type(layer).__name__, layer.output.shape, {k: layer.get_config().get(k) for k in keep})
@@ -194,7 +195,7 @@ def test_record_is_of_this_script_and_of_a_commit(record):
 
 
 def errors(record, part, what="test", **which):
-    """Final errors, one for each seed and each network of which that is true."""
+    """Return the final errors of all seeds and networks that satisfy a condition."""
     rows = [row for job in record["jobs"] if part in job["arguments"]["part"] for row in job["rows"]]
     return [r["epochs"][what][-1] for r in rows if all(r[k] == v for k, v in which.items())]
 
@@ -213,7 +214,7 @@ def test_plain_networks_get_worse_with_depth_and_residual_ones_do_not(record):
 
 
 def test_no_other_rate_saves_56_plain_layers(record):
-    """At each other rate, in each seed: a higher training error than that of 20 layers at 0.05."""
+    """At each other learning rate, in each seed, the training error is higher than for 20 layers at 0.05."""
     shallow = errors(record, "residual", "train", residual=False, blocks=3)
     deep = errors(record, "rates", "train", residual=False, blocks=9)
     assert len(deep) == 9 and min(deep) > max(shallow)

@@ -73,7 +73,7 @@ def graph_of(lecture, function, *shapes):
 
 
 def test_bytes_and_flops_of_operations_by_hand(lecture):
-    """A sum of two arrays of 6 numbers: 12 read, 6 written; what nobody needs is not counted."""
+    """A sum of two arrays of 6 numbers reads 12 and writes 6; unused operations are not counted."""
     tf = lecture["tf"]
 
     def add(a, b):
@@ -182,7 +182,8 @@ def test_phases_and_layers_of_names(lecture):
 
 
 def test_random_numbers_of_five_classes(experiment):
-    """Disjoint classes; as many images of each; each image equally often, but for the last round."""
+    """Are classes disjoint, with equally many images each, and is each image used equally often, except
+    in the last round?"""
     for seed in experiment.SEEDS:
         old, new = experiment.classes_of(seed)
         assert sorted(old + new) == list(range(10)) and len(old) == len(new) == 5

@@ -45,7 +45,7 @@ def tour():
 
 
 def test_the_rain_forecast(lecture):
-    """13 + 4 hours stay: 2.22 times on 16 GPUs, at most 2.41; with 16 times the data 9.75 times."""
+    """13 + 4 hours stay: a speed-up of 2.22 on 16 GPUs, at most 2.41, and 9.75 with 16 times the data."""
     serial, whole = lecture["serial"], lecture["whole"]
     trained = 24 * lecture["RATES"][1] / lecture["RATES"][16]
     assert serial == pytest.approx(17, abs=0.01) and whole == pytest.approx(41, abs=0.01)
@@ -103,12 +103,13 @@ def test_alexnet_by_hand(lecture):
 
 
 def test_what_a_step_sends(lecture):
-    """On 2 ranks each sends what it has once: of fc8 4 · 4.096 MB, or if cut 4 · 4096 bytes an image."""
+    """On 2 ranks each sends its data once: 4 · 4.096 MB of fc8, or 4 · 4096 bytes per image if it is
+    split."""
     sent = lecture["sent"]
     assert sent(2, 10, [])["fc8"] == 4 * 4096 * 1000
     assert sent(2, 10, ["fc8"])["fc8"] == 4 * 4096 * 10
     assert sent(2, 10, ["conv1"])["conv1"] == 0  # images
-    assert sent(1, 10, ["fc8"]).sum() == 0  # nobody to send to
+    assert sent(1, 10, ["fc8"]).sum() == 0  # there is no other rank
     mixed = sent(4, 512, ["fc6", "fc7", "fc8"]).sum()
     assert sent(4, 512, []).sum() / mixed == pytest.approx(5, abs=0.1)  # as the text says
     assert sent(4, 512, lecture["ALEXNET"].index).sum() / mixed == pytest.approx(10.5, abs=0.1)
@@ -127,7 +128,7 @@ def test_which_networks_are_fast_enough(lecture):
 def test_factors_by_hand(lecture):
     """Two ranks, one turn: the slower rank counts, and the factors' product is the efficiency."""
     strong, weak, base = lecture["STRONG"] // 2, lecture["WEAK"], lecture["STRONG"]
-    times = {  # what: (alone, apart, together) of rank 0; rank 1 takes a quarter more
+    times = {  # name: (alone, apart, together) of rank 0; rank 1 takes a quarter more
         "memory": (2, 4),
         weak: (10, 12, 16), strong: (18, 20, 24), base: (32, 40, 48),
     }  # fmt: skip
@@ -174,11 +175,12 @@ def test_tour_two_requests_are_refused_and_two_wait_for_ever(tour):
 
 
 def test_tour_the_first_job_had_what_it_was_given(tour):
-    """Four ranks on two nodes; and the array's losses are those of its formula."""
+    """Four ranks on two nodes, and the array's losses follow their formula."""
     ranks = tour["first"]["results"]
     assert sorted(r["rank"] for r in ranks) == [0, 1, 2, 3] and {r["of"] for r in ranks} == {4}
     assert len({r["node"] for r in ranks}) == 2
-    assert {r["cores"] for r in ranks} == {2}  # one was asked for: nothing pins them, as the text says
+    # one was requested, but nothing pins them, as the text explains
+    assert {r["cores"] for r in ranks} == {2}
     table = tour["sweep"]["table"]
     expected = [5 * (1 - 10 * rate) ** 40 for rate in tour["sweep"]["items"]]
     assert table["loss"] == pytest.approx(expected) and set(table["status"]) == {"done"}

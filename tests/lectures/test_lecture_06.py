@@ -1,4 +1,4 @@
-"""Lecture 06: are its all-reduces right, do its formulas hold, and do its records carry what it says?"""
+"""Lecture 06: are its all-reduces right, do its formulas hold, and do its records support its statements?"""
 
 import ast
 import hashlib
@@ -38,7 +38,7 @@ def slow():
 
 @pytest.fixture(scope="module")
 def seconds(slow):
-    """Seconds of the recorded jobs: {(ranks, switches): {what: (sizes, repeats)}}."""
+    """Return the seconds of the recorded jobs: {(ranks, switches): {name: (sizes, repeats)}}."""
     return {
         (job["ranks"], job["switches"]): {
             name: np.array(list(times.values()), float) for name, times in job["seconds"].items()
@@ -111,7 +111,7 @@ def test_crossover_on_two_switches(lecture, ranks):
 
 
 def test_line_crossing_and_ping_pong(lecture):
-    """By hand: through (1, 3) and (3, 7); 1 is half-way between 4 and 16; virtual time is α + nβ."""
+    """By hand: a line through (1, 3) and (3, 7), 1 half-way between 4 and 16, and virtual time α + nβ."""
     assert lecture["line"]([1, 2, 3], [3.0, 99.0, 7.0]) == (1.0, 2.0)
     assert lecture["crossing"](np.array([1, 4, 16]), np.array([3.0, 1.5, 0.5])) == pytest.approx(8)
     found = simulate(lecture["ping_pong"], [10, 1000], 3, ranks=2, network=NETWORK).results[0]
@@ -137,7 +137,7 @@ def test_record_is_whole_and_of_its_script(slow, seconds):
 
 
 def test_what_is_said_of_the_slow_network(lecture, slow, seconds):
-    """A line near the cable's rate; the order of the four; the ring's bus bandwidth; the list."""
+    """A line near the cable's rate, the order of the four, the ring's bus bandwidth, and the list."""
     n = np.array(slow["settings"]["sizes"])
     middle = {key: {k: np.nanmedian(t, 1) for k, t in found.items()} for key, found in seconds.items()}
     alpha, beta = lecture["line"](n[::2], middle[4, 1]["ping_pong"][::2])
@@ -170,7 +170,7 @@ def test_long_vectors_are_slower_where_several_cables_carry(lecture, slow, secon
 
 @pytest.mark.parametrize("ranks", [4, 8])
 def test_the_ring_overtakes_on_two_switches(lecture, slow, seconds, ranks):
-    """Within a factor of two of the formula; on one switch later; the two apart for long vectors."""
+    """Within a factor of two of the formula, later on one switch, and distinct for long vectors."""
     n = np.array(slow["settings"]["sizes"])
     alpha, beta = lecture["line"](n[::2], np.nanmedian(seconds[4, 1]["ping_pong"], 1)[::2])
     expected = 2 * (ranks - 1 - np.log2(ranks)) / (1 - 2 / ranks) * alpha / beta

@@ -66,7 +66,7 @@ class Threads:
         self.sent[self.rank()] = value
         self.met.wait()
         found = np.array(self.sent)
-        self.met.wait()  # nobody sends anew before all have read
+        self.met.wait()  # wait until all have read before sending again
         return found
 
     def broadcast(self, value, root_rank):
@@ -163,7 +163,7 @@ def test_batch_norm_is_that_of_the_record(lecture, script):
 
 
 def test_batch_norm_is_that_of_keras(lecture):
-    """In one group; and in two groups it is that of each half."""
+    """In one group it equals Keras', and in two groups Keras' for each half."""
     import keras
 
     x = np.random.default_rng(0).normal(2, 3, (6, 5, 4, 3)).astype(np.float32)
@@ -183,7 +183,7 @@ def test_batch_norm_far_from_zero_is_a_number(lecture):
 
 
 def test_average_precision_by_hand(script):
-    """Two shoes; a hit, a miss, a hit: precision 1 at the first recall, 2/3 at the second."""
+    """Two shoes with a hit, a miss, a hit: precision 1 at the first recall, 2/3 at the second."""
     y, out = np.zeros((1, 8, 8, 5), np.float32), np.zeros((1, 8, 8, 5), np.float32)
     out[..., 0] = -9
     for cell, logit, shoe in [((1, 1), 3.0, True), ((1, 6), 2.0, False), ((6, 1), 1.0, True)]:
@@ -206,7 +206,7 @@ def test_record_is_whole(lecture, record):
     }
     seeds = {row["seed"] for row in rows["ranks"]}
     assert seeds == {row["seed"] for row in rows["norm"]} == set(range(len(seeds)))
-    assert len(seeds) in lecture["STUDENT"]  # the lecture gives an interval for so many
+    assert len(seeds) in lecture["STUDENT"]  # the lecture gives a confidence interval for this many
     counts = {"ranks": 2 * 2 * len(seeds), "norm": 4 * len(seeds), "speed": 2 * 2 * 4 * 8}
     assert {part: len(found) for part, found in rows.items()} == counts
     steps = {(row["batch"], row["ranks"]): row["steps"] for row in rows["ranks"]}
@@ -225,7 +225,8 @@ def test_record_is_of_this_script_and_of_a_commit(script, record):
 
 
 def test_what_ten_seeds_tell(lecture, record):
-    """One scene on a rank costs 2 to 5 points; 2 and 4 are not told from 16, nor are 2 ranks at batch 16."""
+    """One scene on a rank costs 2 to 5 percentage points; 2 and 4 are not distinguished from 16, nor are
+    2 ranks at batch 16."""
     found = {}
     for job in record["jobs"]:
         for row in job["rows"] if job["part"] != "speed" else ():
@@ -245,7 +246,8 @@ def test_what_ten_seeds_tell(lecture, record):
 
 
 def test_interval_by_hand(lecture):
-    """1, 2, 3: a standard deviation of 1, so 4.303 / √3; and what is told from zero."""
+    """1, 2, 3 have a standard deviation of 1, so 4.303 / √3; and which results are distinguished from
+    zero."""
     assert lecture["interval"]([1.0, 2.0, 3.0]) == pytest.approx(4.303 / 3**0.5)
     assert "inconclusive" in lecture["verdict"]([1.0, 2.0, 3.0])
     assert "other than zero" in lecture["verdict"]([2.9, 3.0, 3.1])

@@ -76,7 +76,7 @@ def test_a_line_that_is_not_there_is_named(experiment, monkeypatch):
         experiment.script("odd")
 
 
-RATES = {  # variant: at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks: by hand
+RATES = {  # variant: by hand, at updates 0, 18, 35, 36 and 100 of 120, with 32 ranks
     "plain": [0.1, 0.1, 0.1, 0.1, 0.1],
     "linear": [3.2, 3.2, 3.2, 3.2, 3.2],
     "sqrt": [0.565685] * 5,
@@ -172,7 +172,8 @@ def test_record_is_whole_and_of_these_scripts(experiment, record):
 
 
 def test_runs_are_of_clean_commits(record):
-    """Is each variant of one commit, without changes beside it, and are all of one processor and TensorFlow?
+    """Is each variant of one commit, without uncommitted changes, and are all from one processor and
+    TensorFlow?
 
     The sweep over the batches of 1, 8 and 128 ranks was added by a second commit. 8 ranks without warmup were
     added by a third one, on another processor.
@@ -191,7 +192,7 @@ def test_runs_are_of_clean_commits(record):
 
 
 def test_variants_reach_the_rates_that_they_are_filed_under(load, experiment):
-    """From that of one rank, or at once where it is lower; four batches at seven rates."""
+    """From one rank's learning rate, or at once if it is lower; four batches at seven learning rates."""
     assert list(experiment.SWEEP) == [1, 8, 32, 128]
     for k, variants in experiment.SWEEP.items():
         assert len(variants) == len(set(variants.values())) == 7
@@ -268,7 +269,8 @@ def test_gradual_warmup_is_not_better_than_naive_here(record):
 
 
 def test_without_warmup_sqrt_beats_naive_and_the_linear_rule(record, lecture):
-    """Both intervals leave out zero, and so does that of the linear rule against naive, which loses."""
+    """Both confidence intervals exclude zero, and so does the one of the linear rule against naive, which
+    loses."""
     naive, sqrt, linear = (errors(record, v) for v in ("plain", "sqrt", "linear"))
     for better, worse in [(sqrt, naive), (sqrt, linear), (naive, linear)]:
         mean, half = lecture["difference"](worse, better)

@@ -1,4 +1,5 @@
-"""Lecture 09: does its twin count right and agree with real ranks, and do its records carry what it says?"""
+"""Lecture 09: does its simulation count right and agree with real ranks, and do its records support its
+statements?"""
 
 import ast
 import hashlib
@@ -66,7 +67,8 @@ def test_the_record_ran_the_lectures_twin(lecture):
 
 
 def test_parameter_server_by_hand(lecture):
-    """Two workers, 2 s and 3 s: updates at 2 (first), 3 (second), 4, 6 and 6; staleness counted on paper."""
+    """Two workers, 2 s and 3 s, update at 2 (first), 3 (second), 4, 6 and 6; staleness is counted on
+    paper."""
     rows = lecture["parameter_server"](lambda worker: 2 + worker, 2, 5)
     assert rows[:, 0].tolist() == [2, 3, 4, 6, 6]
     assert rows[:, 1].tolist() == [0, 1, 0, 0, 1]
@@ -162,7 +164,8 @@ def test_asynchronous_all_reduce_agrees(lecture, jobs, name):
 
 
 def test_backup_workers_on_real_ranks(lecture, jobs):
-    """The twin is within 5% and within the interval; six of eight use the most gradients a second."""
+    """The simulation is within 5% and within the confidence interval; six of eight use the most gradients
+    per second."""
     used = {}
     for needed in (8, 7, 6, 5, 4):
         real = np.diff([0, *(row[0] for row in jobs[f"{needed} of 8"]["rows"])])[1:]
@@ -179,7 +182,7 @@ def test_backup_workers_on_real_ranks(lecture, jobs):
 
 
 def test_limit_of_a_parabola(lecture):
-    """By iteration in place of roots: below the limit w vanishes, above it grows."""
+    """By iteration instead of roots: below the limit w vanishes, above it grows."""
     assert lecture["limit"](0) == pytest.approx(2)
     for s in (0, 1, 3, 7):
         for share, ends in ((0.95, lambda w: w < 1e-3), (1.05, lambda w: w > 10)):
@@ -192,7 +195,7 @@ def test_limit_of_a_parabola(lecture):
 
 
 def runs_of(record, arm, tuning):
-    """{rate: {seed: run}} of an arm, of the seeds that tune or of those that are reported."""
+    """Return {learning rate: {seed: run}} of an arm, for the tuning seeds or the reported ones."""
     found = {}
     for job in record["jobs"]:
         if (job["seed"] in record["tuning"]) == tuning:
@@ -272,7 +275,7 @@ def test_thirty_are_held_out(records, timed):
 
 
 def test_messages_by_hand(lecture):
-    """A line; and a bucket: short ones take α, long ones what the cable takes."""
+    """For a line and for a bucket: short messages take α, long ones the cable's time."""
     assert lecture["textbook"](10, 1.0, 0.5) == 6
     assert lecture["token_bucket"](2048, 1.0, 1e-3) == pytest.approx(2.048)
     assert lecture["token_bucket"](100, 1.0, 1e-3) == 1

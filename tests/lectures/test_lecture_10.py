@@ -70,7 +70,7 @@ def test_the_best_interval_is_the_best(lecture):
 
 
 def test_formulas_without_failures_and_for_rare_ones(lecture):
-    """By hand: with M → ∞ the goodput is τ/(τ + C); for small C, τ, R all formulas agree to second order."""
+    """By hand: with M → ∞ the goodput is τ/(τ + C). For small C, τ, R all formulas agree to second order."""
     assert lecture["exact"](4.0, 1.0, 1e9, 3.0) == pytest.approx(0.8)
     C, M, R = 1e-4, 1.0, 1e-4
     tau = lecture["young"](C, M)
@@ -79,7 +79,8 @@ def test_formulas_without_failures_and_for_rare_ones(lecture):
 
 
 def test_a_job_in_virtual_time_by_hand(lecture):
-    """Work 8, τ = 4, C = 1, R = 2; struck at 3, then never: 3 + 2 + 5, and 5 for the second interval."""
+    """Work 8, τ = 4, C = 1, R = 2, with a failure at 3, then none: 3 + 2 + 5, and 5 for the second
+    interval."""
     lives = iter([3.0, math.inf])
     assert lecture["run"](8.0, 4.0, 1.0, 2.0, lambda: next(lives)) == (15.0, 1)
     lives = iter([3.0, 1.0, math.inf])  # in the restart, too: 3, 4, then 2 + 5
@@ -205,7 +206,8 @@ print(saved, script.digest(state) == script.digest(whole), state["rng"] == whole
 
 
 def test_resume_is_bit_equal_after_20_kills(tmp_path):
-    """SIGKILL at 20 random moments, in steps and checkpoints: weights and generator are those of one run."""
+    """After SIGKILL at 20 random moments, in steps and checkpoints, weights and generator equal one
+    uninterrupted run's."""
     command = [sys.executable, "-c", KILLED, str(ROOT), str(tmp_path / "state.npz")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=280)
     assert done.returncode == 0, done.stderr
@@ -219,7 +221,7 @@ def test_resume_is_bit_equal_after_20_kills(tmp_path):
 
 
 def test_an_epoch_that_another_number_of_ranks_ends(lecture):
-    """By hand: 480 images are seen; 6 ranks go on at 720, 3 at 360; only the rest is an epoch."""
+    """By hand: 480 images are seen; 6 ranks resume at 720, 3 at 360; only the rest is an epoch."""
     new, again, rest = lecture["WAYS"]
     counts = {(way, p): np.bincount(lecture["seen"](way, p), minlength=3).tolist()
               for way in lecture["WAYS"] for p in (3, 6)}  # fmt: skip
@@ -277,7 +279,7 @@ def test_backfill_delays_nobody_before_it(lecture):
 def test_preemption_gives_the_nodes_at_once(lecture):
     spans = lecture["plans"]["backfill and preemption"]
     assert [s[3] for s in spans if s[0] == "c1"] == [70]
-    assert len(spans) > len(lecture["jobs"])  # somebody was cut
+    assert len(spans) > len(lecture["jobs"])  # some were cut
 
 
 def test_the_ring_is_that_of_lecture_06(lecture):
@@ -319,7 +321,8 @@ def test_the_rate_of_one_of_akibas_gpus(lecture):
 
 
 def test_what_the_model_hits_and_misses(lecture):
-    """By hand from the formula: Akiba's two efficiencies and PFDet's lie below what no overlap would give."""
+    """By hand from the formula: Akiba's two efficiencies and PFDet's are below the prediction without
+    overlap."""
 
     def time(p, q, size, card, alpha, inside):
         nodes, within = p // q, 2 * (q - 1) * (2e-6 + size / q / (inside * 1e9))
@@ -346,7 +349,7 @@ def test_what_the_model_hits_and_misses(lecture):
 
 
 def test_a_checkpoint_without_the_generator_is_noticed():
-    """Two trainings end alike; one whose random numbers begin anew does not."""
+    """Two training runs end alike; one whose random numbers start again does not."""
     script = module_of("lectures/runs/10_failures.py")
     x, y, state = script.state_at_start()
     other = script.state_at_start()[2]

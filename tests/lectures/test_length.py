@@ -44,7 +44,7 @@ def test_no_prose_stands_in_the_marker_of_a_cell(path):
 
 
 def test_what_counts():
-    """By hand: what stands between blanks, and one cell; nothing that comes under *Further*."""
+    """By hand: text between blanks, and one cell, but nothing under *Further*."""
     text = """\
 # %% [markdown]
 # # One $x$ [two](http://a/b)

@@ -1,4 +1,5 @@
-"""How lectures open: is asked before and compared after, is the machine named, and is it the same in all?"""
+"""Openings of the lectures: are guesses requested before and compared after, the machine named, and all
+alike?"""
 
 import ast
 import subprocess
@@ -24,7 +25,7 @@ def nothing_asked(monkeypatch):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What is displayed in a notebook that somebody has opened."""
+    """Return the displayed output of an opened notebook."""
     found = []
     monkeypatch.setenv(lecture.JUPYTER, "/lectures/08.ipynb")
     monkeypatch.setattr(IPython.display, "display", found.append)
@@ -47,7 +48,7 @@ def test_a_number_is_printed_beside_the_guess(capsys, number, unit, found, line)
 
 
 def test_what_was_not_asked_is_not_compared():
-    """Does a question with a slip name those that were asked?"""
+    """Does a question with a typo list the existing ones?"""
     with pytest.raises(LookupError, match="none so far"):
         lecture.compare("speed", 1)
     lecture.guess("speed-up of two ranks")
@@ -56,7 +57,8 @@ def test_what_was_not_asked_is_not_compared():
 
 
 def test_a_field_appears_where_somebody_looks(shown, capsys):
-    """Is what is typed in the guess, also when the cell is run again; is what is no number said?"""
+    """Is the typed number in the guess, also when the cell is run again, and is text that is not a number
+    reported?"""
     lecture.guess("updates", unit=" updates")
     [box] = shown
     question, field, unit = box.children
@@ -72,7 +74,7 @@ def test_a_field_appears_where_somebody_looks(shown, capsys):
 
 
 def test_no_field_where_nobody_looks(shown, monkeypatch):
-    """Not when a lecture is built, nor where the number stands in the cell, nor without ipywidgets?"""
+    """Not when a lecture is built, nor with a number in the cell, nor without ipywidgets?"""
     lecture.guess("a", 3)
     monkeypatch.setitem(sys.modules, "ipywidgets", None)
     lecture.guess("b")
@@ -137,7 +139,7 @@ def questions(cells, function):
 
 @pytest.mark.parametrize("text", SHARED, ids=lambda path: path.stem[:2])
 def test_a_lecture_asks_what_it_compares(text):
-    """Does a lecture open with three lines, and has each question of compare been asked?"""
+    """Does a lecture open with three lines, and does each question of compare have a guess?"""
     cells = code_cells(text)
     assert cells[0].startswith(OPENING) and len(cells[0].splitlines()) == 3
     asked, compared = questions(cells, "guess"), questions(cells, "compare")

@@ -18,7 +18,7 @@ LECTURES = sorted((ROOT / "lectures").glob("[0-9][0-9]_*.ipynb"))
 SIZES = [(1280, 720), (1920, 1080)]
 TEXT, EVIDENCE = 20, 13  # the smallest letters of text, of code and tables, in pixels of a slide of 720
 
-# What lies over an edge of the slide that is shown, over another part of it, or is too small to read.
+# Elements that extend over an edge of the current slide or over another part, or are too small to read.
 MEASURE = """([text, evidence]) => {
   const page = Reveal.getCurrentSlide().querySelector(".page"), wrong = [];
   const scale = page.getBoundingClientRect().height / 720;
@@ -61,7 +61,7 @@ def decks(tmp_path_factory):
 
 @pytest.fixture
 def rule(monkeypatch):
-    """The module deck.py, which lies beside the script."""
+    """Import the module deck.py, which is next to the script."""
     monkeypatch.syspath_prepend(SLIDES)
     return importlib.import_module("deck")
 
@@ -80,7 +80,7 @@ def show(page, kind):
 
 
 @pytest.mark.servers
-@pytest.mark.timeout(900)  # some 370 slides, each looked at; two minutes beside other work
+@pytest.mark.timeout(900)  # some 370 slides, each checked; two minutes under load
 @needs_browser
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: "x".join(map(str, size)))
 def test_nothing_runs_over_an_edge(decks, size):
@@ -117,7 +117,7 @@ def test_the_measure_finds_what_is_too_long(decks):
 @pytest.mark.servers
 @needs_browser
 def test_polls_and_notes_live(decks):
-    """Does what the class says stand beside what was found, and do the speaker's notes open?"""
+    """Is the class's answer next to the measured one, and do the speaker's notes open?"""
     with browser(*SIZES[0]) as page:
         opened(page, decks / "06_all_reduce.html")
         show(page, "of-poll")
@@ -197,7 +197,7 @@ def notebook(*cells):
 
 
 def test_rule_on_a_small_lecture(rule):
-    """By hand: which sentence becomes a title, what is asked and found, which code is shown."""
+    """By hand: which sentence becomes a title, which questions and results, and which code is shown."""
     found = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     figure = new_output("display_data", {"image/png": "AAAA"})
     slides = rule.Maker(
@@ -223,7 +223,7 @@ def test_rule_on_a_small_lecture(rule):
 
 
 def test_a_poll_asks_what_is_asked(rule):
-    """Is a paragraph before, which says "predicted", left out of the question unless nothing else asks?"""
+    """Is a preceding paragraph with "predicted" left out of the question unless there is no other?"""
     found = new_output("stream", text="speed-up: 3.1×; you wrote down no guess\n")
     cells = [("guess('speed-up', unit='×')", []), ("compare('speed-up', 3.1)", [found])]
     told, asks = "It is what was predicted minus what is.", "**Guess** how fast it is."

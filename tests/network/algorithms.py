@@ -1,7 +1,7 @@
 """All-reduce in five ways: on every rank x becomes the sum of all ranks' x, in place, and is returned.
 
 x is a vector (n,), of the same n on all ranks; p is `comm.size`, any number, and n may be smaller than p.
-What each costs is in `cluster.network.closed_forms`. Students build them, so they are not in the package.
+Their costs are in `cluster.network.closed_forms`. Students build them, so they are not in the package.
 
     parameter server   rank 0 adds up all vectors, and sends the sum to all
     tree               the same in pairs, pairs of pairs, …: 2⌈log2 p⌉ steps of whole vectors
@@ -41,7 +41,7 @@ def tree(comm: Communicator, x: Any) -> Any:
         if rank + d < p:
             comm.add(x, comm.receive(rank + d))
         d *= 2
-    if rank:  # here d is the lowest bit of the rank: what it hands over, it gets back as the sum of all
+    if rank:  # here d is the lowest bit of the rank: what it sends, it gets back as the sum of all
         comm.send(x, rank - d)
         comm.receive(rank - d, into=x[:])
     while d > 1:
@@ -69,7 +69,7 @@ def reduce_scatter(comm: Communicator, x: Any) -> Any:
 
 
 def all_gather(comm: Communicator, x: Any) -> Any:
-    """The other half: the sums go round, until every rank has all of them; returns x."""
+    """Circulate the sums until every rank has all of them, the other half of the ring, and return x."""
     rank, p, at = comm.rank, comm.size, bounds(len(x), comm.size)
     for step in range(p - 1):
         out, in_ = (rank + 1 - step) % p, (rank - step) % p
@@ -81,11 +81,11 @@ def all_gather(comm: Communicator, x: Any) -> Any:
 def halving_doubling(comm: Communicator, x: Any) -> Any:
     """Halve with a partner at distance 1, 2, 4, …, which adds up the other half; then the same way back.
 
-    Where p is no power of two, the first 2(p − 2^k) ranks begin in pairs, and the odd one of each waits for
-    the sum: two more messages of the whole vector.
+    If p is not a power of two, the first 2(p − 2^k) ranks begin in pairs, and the odd one of each waits for
+    the sum, with two more messages of the complete vector.
     """
     power = 1 << comm.size.bit_length() - 1
-    extra = comm.size - power  # pairs of ranks (0, 1), (2, 3), … of which the even one goes on
+    extra = comm.size - power  # pairs of ranks (0, 1), (2, 3), …, whose even one continues
     if comm.rank < 2 * extra and comm.rank % 2:
         comm.send(x, comm.rank - 1)
         comm.receive(comm.rank - 1, into=x[:])
@@ -100,7 +100,7 @@ def halving_doubling(comm: Communicator, x: Any) -> Any:
 
 
 def _halve_and_double(comm: Communicator, x: Any) -> None:
-    """Of a power of two of ranks; the part that a rank still adds up is x[low:high]."""
+    """Run halving-doubling on a power of two of ranks; x[low:high] is the part that a rank still adds up."""
     low, high, distance, way = 0, len(x), 1, []
     while distance < comm.size:
         partner, middle = comm.rank ^ distance, (low + high) // 2
@@ -116,7 +116,8 @@ def _halve_and_double(comm: Communicator, x: Any) -> None:
 
 
 def hierarchical(comm: Communicator, x: Any, ranks_per_node: int) -> Any:
-    """Reduce-scatter inside each node; a ring of equal ranks of all nodes for each part; all-gather inside.
+    """Reduce-scatter inside each node, run a ring of equal ranks of all nodes for each part, all-gather
+    inside.
 
     Rank r is on node r // ranks_per_node. Raises ValueError where the ranks do not fill the nodes.
     """

@@ -1,4 +1,4 @@
-"""The twelve cases in which SimGrid is asked what virtual time says; read by either side, without NumPy.
+"""The twelve cases for comparing virtual time with SimGrid; read by both sides, without NumPy.
 
 Latencies differ only where messages do not share links, or are zero: SimGrid divides a shared link by the
 inverse of the routes' latencies (as TCP would by the round-trip times), virtual time equally.
@@ -41,7 +41,7 @@ def all_to_one(comm, x):
 
 
 def unequal(comm, x):
-    """Every rank sends to the next three, the less the farther, each at a time of its own."""
+    """Send from every rank to the next three, less the farther away, each at a different time."""
     comm.compute(comm.rank * 100e-6)
     expected = [comm.ireceive((comm.rank - k) % comm.size) for k in (1, 2, 3)]
     sent = [comm.isend(x[: len(x) // k], (comm.rank + k) % comm.size) for k in (1, 2, 3)]

@@ -13,7 +13,7 @@ from cluster.network import Group, Placeholder, on_real_ranks
 from cluster.network.errors import NoSuchRank, SizeMismatch
 from tests.network import algorithms
 
-LARGE = 1 << 20  # elements: MPI sends so many only when the receiver is there
+LARGE = 1 << 20  # elements: MPI sends this many only when the receiver is ready
 
 
 def sums(comm):
@@ -72,7 +72,7 @@ def group(comm):
 
 
 def errors(comm):
-    """What is refused on real ranks, too."""
+    """Trigger errors that are refused on real ranks, too."""
     found = []
     other = comm.rank ^ 1
     for wrong in (
@@ -99,11 +99,11 @@ ALL = (sums, hierarchical, both_send_first, order, types, group, errors, time_pa
 
 
 def every(comm):
-    """All of them, one after another: {name: what it returned}."""
+    """Run all of them, one after another, and return {name: its result}."""
     return {program.__name__: program(comm) for program in ALL}
 
 
 if __name__ == "__main__":
-    faulthandler.dump_traceback_later(120)  # who waits for whom, where ranks hang
+    faulthandler.dump_traceback_later(120)  # shows which rank waits for which if ranks hang
     found = on_real_ranks(lambda comm: (comm.rank, every(comm)))
     Path(sys.argv[1], f"{found[0]}.pickle").write_bytes(pickle.dumps(found[1]))

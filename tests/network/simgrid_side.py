@@ -15,11 +15,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = ["network/model:CM02", "network/crosstraffic:0", "network/TCP-gamma:0"]
-FAST = 1e18  # bytes/s of a link that stands for latency alone
+FAST = 1e18  # bytes/s of a link that represents only latency
 
 
 class Sizes:
-    """An array of bytes of which there is only the number."""
+    """An array of bytes that has only its size."""
 
     def __init__(self, n):
         self.n = n
@@ -32,7 +32,7 @@ class Sizes:
 
 
 class Wait:
-    """A request: what remains to be done when it is waited for."""
+    """A request: the action to take when it is waited for."""
 
     def __init__(self, wait):
         self.wait = wait
@@ -89,7 +89,7 @@ class Communicator:
 
 
 def platform(simgrid, ranks, network):
-    """Hosts, and for each pair the links of its route; what shares nothing has a link of its own."""
+    """Create hosts, and for each pair the links of its route; unshared routes have separate links."""
     zone = simgrid.NetZone.create_full_zone("all")
     hosts = [zone.create_host(f"rank {r}", 1e9) for r in range(ranks)]
     shared = {}
@@ -150,7 +150,7 @@ def run(function, ranks, size, network, further=(), make=platform):
 
 
 def main(names):
-    """Each case in a process of its own: SimGrid knows one platform a process."""
+    """Run each case in a separate process, because SimGrid allows one platform per process."""
     package = types.ModuleType("cluster.network")  # without its __init__, which needs NumPy
     package.__path__ = [str(ROOT / "cluster" / "network")]
     sys.path.insert(0, str(ROOT))

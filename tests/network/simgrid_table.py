@@ -1,7 +1,7 @@
 """`python -m tests.network.simgrid_table` writes simgrid.json: twelve cases, virtual time and SimGrid's.
 
-It needs Debian's python3-simgrid, which is the system's Python's. TCP's ways are switched off, so that
-SimGrid's model is that of α and β: see CONFIGURATION in simgrid_side.py.
+It needs Debian's python3-simgrid, which is the system's Python's. TCP's effects are disabled to make
+SimGrid's model the one of α and β; see CONFIGURATION in simgrid_side.py.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def version() -> str | None:
 
 
 def ask(*words: str) -> dict[str, float]:
-    """What simgrid_side.py prints: virtual `seconds`, and the processor's of the simulation, `busy`."""
+    """Return the output of simgrid_side.py: virtual `seconds`, and the simulation's CPU time, `busy`."""
     done = subprocess.run([PYTHON, simgrid_side.__file__, *words], capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -46,7 +46,7 @@ def test_hierarchical_sum(nodes, per_node):
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 32])
 @pytest.mark.parametrize("name", ALL)
 def test_closed_forms(name, ranks, network):
-    """Is virtual time that of the closed form, also behind a switch, where these never share a link?"""
+    """Does virtual time equal the closed form, also behind a switch, where these never share a link?"""
     n = 32 * 1000
     found = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
     assert found == pytest.approx(getattr(closed_forms, name)(ranks, 4 * n, network), rel=1e-9, abs=1e-15)
@@ -54,7 +54,7 @@ def test_closed_forms(name, ranks, network):
 
 @pytest.mark.parametrize("ranks", [3, 5, 6, 7, 12, 33])
 def test_closed_forms_for_any_p(ranks):
-    """Do they hold for ranks that are no power of two (tree: without overhead)?"""
+    """Do they hold if the number of ranks is not a power of two (tree: without overhead)?"""
     n, lean = 2**5 * 3 * 5 * 7 * 11, Network(NETWORK.latency, NETWORK.time_per_byte, 0.0, NETWORK.reduction)
     for name, network in [(name, lean) for name in ALL] + [("ring", NETWORK), ("halving_doubling", NETWORK)]:
         found = simulate(getattr(algorithms, name), Placeholder(n), ranks=ranks, network=network).time
@@ -63,7 +63,8 @@ def test_closed_forms_for_any_p(ranks):
 
 @pytest.mark.parametrize("one_card", [False, True])
 def test_closed_form_of_the_hierarchical(one_card):
-    """Is it that of the closed form, with a network card for all ranks of a node, and with one for each?"""
+    """Does it equal the closed form, with one network adapter for all ranks of a node, and with one for
+    each?"""
     inside = {"ranks_per_node": 4, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     network = Hierarchy(**TIMES, **inside, one_card=one_card)
     n = 12 * 1000
@@ -97,7 +98,7 @@ def test_all_send_the_same_in_sum(name, ranks):
 
 
 def test_bus_bandwidth():
-    """Is that of a ring the link's own where latency counts for nothing, and far from it where it does?"""
+    """Does a ring's equal the link's own if latency is negligible, and is it far from it otherwise?"""
     assert bus_bandwidth(8, 2.0, 4) == 6
     small, large = over_size(algorithms.ring, [64, 1 << 30], 8, Switch(10e-6, 1e-9))
     assert math.isclose(large.bus, 1e9, rel_tol=1e-3) and small.bus < 0.01 * 1e9
@@ -121,7 +122,7 @@ def all_to_all_and_again(comm, x):
 
 
 def test_whose_part_is_missing():
-    """Does a wrong sum say on which rank, in which chunk, and whose part it lacks?"""
+    """Is a wrong sum reported with rank, chunk, and the rank whose contribution is missing?"""
     with pytest.raises(WrongSum) as e:
         check_sum(one_step_short, 4, 8)
     # Rank 3 has added up chunk 1 of ranks 1, 2, 3, and rank 0 passes its own on as the sum.

@@ -34,7 +34,7 @@ def test_fuse(threshold, expected):
 
 
 def test_an_iteration_by_hand():
-    """Cycles of 4 s; an exchange takes 1 s and 1/2 s a byte; buffers are ready at 1, 3 and 6 of 10 s.
+    """Cycles take 4 s, an exchange 1 s and 1/2 s per byte, and buffers are ready at 1, 3 and 6 of 10 s.
 
     At 4 s two are there: 4 bytes, 3 s. At 8 s the third: 10 bytes, 6 s, until 14. The forward pass takes 5.
     """
@@ -54,7 +54,7 @@ def test_a_busy_network_makes_larger_tensors():
 
 
 def test_without_fusion_each_buffer_pays():
-    """Does a threshold of 0 cost one latency for each buffer, and is negotiation paid once a cycle?"""
+    """Does a threshold of 0 cost one latency for each buffer, and is negotiation paid once per cycle?"""
     options = {"forward": 0.0, "backward": 1.0, "cycle": 1.0}
     ten = buffers(*[(1, 0.5)] * 10)
     assert predict(ten, lambda n: 2.0, threshold=0, **options).time == 1 + 10 * 2

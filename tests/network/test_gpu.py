@@ -1,4 +1,4 @@
-"""The doctor's all-reduce between two GPUs: what it reads, expects and says; its job, here on CPUs."""
+"""The doctor's all-reduce between two GPUs: its inputs, expectations and output; its job, here on CPUs."""
 
 import os
 import subprocess
@@ -15,7 +15,8 @@ from cluster.jobs.rank import rendezvous
 from cluster.network import gpu_check, gpu_links
 from cluster.network.gpu_links import Link
 
-# As nvidia-smi writes them: the head is underlined, columns of adapters and of affinity follow those of GPUs.
+# As written by nvidia-smi: the header is underlined, columns of adapters and of affinity follow the GPUs'
+# columns.
 SWITCH = """\
 \t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 GPU0\t X \tNV12\tSYS\tPXB\t0-31,64-95\t0\t\tN/A
@@ -49,14 +50,14 @@ def way(words):
 
 
 def gpu(index=0, **more):
-    """What a rank tells of its GPU: an A100, by default, of a node where nvidia-smi answers as above."""
+    """Return a rank's report on its GPU, by default an A100 of a node where nvidia-smi answers as above."""
     own = gpu_links.gpus(ASKED)[min(index, 1)] | {"index": str(index)}
     known = {"host": "n1", "topology": SWITCH, "links": 2, "infiniband": {}, "interfaces": {}}
     return known | own | more
 
 
 def test_what_nvidia_smi_says_of_a_pair():
-    """Is the word of a pair found beside columns that are no GPUs, in colour, and in both orders?"""
+    """Is a pair's entry found next to columns that are not GPUs, in colour, and in both orders?"""
     words = {(a, b): gpu_links.pair(SWITCH, a, b) for a in range(3) for b in range(3)}
     assert words[0, 1] == words[1, 0] == "NV12"
     assert words[0, 2] == words[2, 0] == "SYS" and words[1, 2] == "PIX"
@@ -115,7 +116,7 @@ def test_the_transports_in_the_log_of_nccl():
     ],
 )  # fmt: skip
 def test_what_is_expected_of_a_link(a, b, ways, words, rate):
-    """By the slower end; and nothing where nobody tells."""
+    """By the slower end; nothing if it is unknown."""
     for link in (gpu_links.between(a, b, ways), gpu_links.between(b, a, ways)):
         if a["topology"] == b["topology"]:
             assert link.words == words
@@ -124,7 +125,7 @@ def test_what_is_expected_of_a_link(a, b, ways, words, rate):
 
 
 def seen(seconds, wrong=0, **second):
-    """What two ranks tell of all-reduces of 1 GiB; the second rank takes as long, or longer."""
+    """Return two ranks' report on all-reduces of 1 GiB; the second rank takes as long, or longer."""
     times = [seconds, 3 * seconds, seconds]
     return [
         {"place": gpu(0), "points": [[2**30, times, 0]]},
@@ -204,7 +205,7 @@ NODES = "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|gpu:a100:4(
     ],
 )
 def test_where_no_two_gpus_are_one_line_says_so_with_the_remedy(machine, capsys, commands, words):
-    """And the command's exit status is that of a fault; nothing is submitted."""
+    """The command's exit status is a fault's, and nothing is submitted."""
     machine(**commands)
     assert shell.main(["doctor", "--gpu"]) == 1
     said = capsys.readouterr()
@@ -246,7 +247,7 @@ def test_a_horovod_without_nccl_is_named(machine, monkeypatch):
 def two_ranks(monkeypatch):
     """two_ranks(seen, local_rank, ids): Horovod on one of two ranks of a node that sees these GPUs.
 
-    ids: the UUIDs of the ranks' GPUs; nccl: whether Horovod has it. Returns what was done, in its order.
+    ids: the UUIDs of the ranks' GPUs. nccl: whether Horovod has it. Returns the recorded actions in order.
     """
     import horovod.tensorflow as hvd
     import tensorflow as tf

@@ -133,7 +133,7 @@ def test_no_rank_ends_while_another_still_calls_mpi(tmp_path):
 
 
 def fails_while_another_waits(comm):
-    """Rank 1 raises; rank 0 waits for its message, and has nothing of its own to complain about."""
+    """Rank 1 raises; rank 0 waits for its message, and has no error of its own."""
     if comm.rank == 1:
         raise ValueError("no message today")
     return comm.receive(1)
@@ -141,7 +141,7 @@ def fails_while_another_waits(comm):
 
 @pytest.mark.ranks
 def test_the_rank_that_raises_is_the_one_that_is_named(tmp_path):
-    """Is the job's error that of the rank that failed, where MPI ends under the hands of the other?"""
+    """Is the job's error the failed rank's, even if MPI ends while the other uses it?"""
     job = on_two_ranks(fails_while_another_waits, tmp_path)
     with pytest.raises(RankFailed, match="ValueError on rank 1: no message today"):
         job.results()

@@ -1,6 +1,6 @@
-"""Virtual time beside SimGrid's, an independent simulator: within 1% in twelve cases.
+"""Virtual time compared with SimGrid, an independent simulator: within 1% in twelve cases.
 
-What is compared is when messages begin, how they share links and when they end; the routes are given to both.
+The comparison covers when messages begin, how they share links and when they end; both get the same routes.
 """
 
 import dataclasses

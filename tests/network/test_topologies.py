@@ -7,12 +7,12 @@ import pytest
 from cluster.network import Hierarchy, Network, Placeholder, Switch, Torus, Tree, simulate
 from cluster.network.links import Links
 
-# α = 1 s, β = 1 s/byte: a byte takes a second where nobody shares the link.
+# α = 1 s, β = 1 s/byte: a byte takes a second on an unshared link.
 LINK = {"latency": 1.0, "time_per_byte": 1.0}
 
 
 def ends(network, ranks, messages):
-    """When each of (source, dest, bytes, start) ends."""
+    """Return when each of (source, dest, bytes, start) ends."""
 
     def program(comm):
         requests = []
@@ -42,7 +42,7 @@ def test_a_switch_shares_a_cable():
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [17, 17]
     # 4 bytes each in 8 s; the other 4 alone.
     assert ends(network, 3, [(0, 2, 4, 0), (1, 2, 8, 0)]) == [9, 13]
-    # Alone for 2 s, then two share: 2 + 4 bytes and 4; then 2 bytes alone.
+    # Alone for 2 s, then shared by two with 2 + 4 bytes and 4, then 2 bytes alone.
     assert ends(network, 3, [(0, 2, 8, 0), (1, 2, 4, 2)]) == [13, 11]
     assert ends(network, 3, [(0, 1, 8, 0), (1, 0, 8, 0)]) == [9, 9]  # both ways: other links
 
@@ -50,8 +50,8 @@ def test_a_switch_shares_a_cable():
 def test_max_min_is_not_equal_parts():
     """Has a message what a bottleneck elsewhere leaves of its link?
 
-    Three messages go down to rank 3, one of them up from rank 0, from which another goes to rank 4: the three
-    get a third each, and the other two thirds of rank 0's cable.
+    Three messages go down to rank 3. One of them comes up from rank 0, which also sends one to rank 4. The
+    three get a third each, and the other gets two thirds of rank 0's cable.
     """
     messages = [(0, 3, 8, 0), (1, 3, 8, 0), (2, 3, 8, 0), (0, 4, 8, 0)]
     assert ends(Switch(**LINK), 5, messages) == pytest.approx([25, 25, 25, 13])
@@ -90,7 +90,7 @@ def test_torus_goes_the_shorter_way():
 
 
 def test_torus_shares_links():
-    """Do messages that cross the same link share it, and those of neighbours not?"""
+    """Do messages that cross the same link share it, and messages of neighbours not?"""
     torus = Torus(0.0, 1.0, shape=(5,))
     assert ends(torus, 5, [(0, 1, 8, 0), (1, 2, 8, 0), (2, 3, 8, 0)]) == [8, 8, 8]
     assert ends(torus, 5, [(0, 2, 8, 0), (1, 2, 8, 0)]) == [16, 16]
@@ -98,7 +98,7 @@ def test_torus_shares_links():
 
 @pytest.mark.parametrize("growth, end", [(1, 4 * 8), (2, 2 * 8), (4, 8), (8, 8)])
 def test_a_thin_tree_and_a_fat_one(growth, end):
-    """Do the four ranks of a switch share its way up, which is `growth` times a rank's?"""
+    """Do the four ranks of a switch share its uplink, which is `growth` times a rank's?"""
     tree = Tree(0.0, 1.0, arity=4, growth=growth)
     assert ends(tree, 8, [(r, 4 + r, 8, 0) for r in range(4)]) == [end] * 4
     assert tree.route(0, 1).links == (("up", 0, 0), ("down", 0, 1))
@@ -109,7 +109,7 @@ def test_a_thin_tree_and_a_fat_one(growth, end):
 def test_shares_never_exceed_a_link():
     """In a crowd, is each link used to the full or each of its messages held up elsewhere, and none more?
 
-    That is what max-min fair means: every message has a link that is full, on which none has more than it.
+    This is the definition of max-min fair: every message has a full link where no message has more than it.
     """
     network = Torus(0.0, 0.5, shape=(3, 4))
     links = Links(network)

@@ -10,7 +10,7 @@ from cluster.network.errors import Deadlock, NoSuchRank, SizeMismatch, Unmatched
 from cluster.network.real import MPICommunicator
 from cluster.network.virtual import VirtualCommunicator
 
-# Powers of two, so that sums are exact: α = 1 s, β = 1/4 s/byte, o = 1/8 s, γ = 1/2 s/byte.
+# Powers of two make sums exact: α = 1 s, β = 1/4 s/byte, o = 1/8 s, γ = 1/2 s/byte.
 NETWORK = Network(latency=1.0, time_per_byte=0.25, overhead=0.125, reduction=0.5)
 X = np.arange(2, dtype=np.float64)  # 16 bytes: 4 s on the wire
 
@@ -92,7 +92,7 @@ def test_a_request_lets_the_rank_go_on():
 
 
 def test_order_between_two_ranks():
-    """Are messages received in the order in which they were sent, beside those of others?"""
+    """Are messages received in the order they were sent, independent of others?"""
 
     def program(comm):
         if comm.rank == 2:
@@ -120,7 +120,7 @@ def test_counts():
 
 
 def test_ranks_share_nothing():
-    """Does each rank have arguments of its own, and does a receiver get a copy?"""
+    """Does each rank have separate arguments, and does a receiver get a copy?"""
 
     def program(comm, x):
         x += comm.rank
@@ -157,7 +157,7 @@ def test_same_times_again():
 
 
 def test_a_circle_of_senders():
-    """Does a ring in which all send first name each rank, its partner and its line, and the way out?"""
+    """If all ranks of a ring send first, are each rank, its partner and its line named, and a solution?"""
 
     def ring(comm):
         right, left = right_and_left(comm)
@@ -177,7 +177,8 @@ def test_a_circle_of_senders():
 
 
 def test_a_circle_of_receivers():
-    """Is one that is entered from outside, and in which some receive, told from who only waits for it?"""
+    """Is a cycle that is entered from outside, with some receiving, distinguished from ranks that only
+    wait for it?"""
 
     def program(comm):
         if comm.rank < 2:
@@ -210,7 +211,7 @@ def test_many_waiting_ranks_are_counted():
 
 
 def test_left_over_messages():
-    """Are a message that nobody receives, and one that nobody sends, found when all have ended?"""
+    """Are a message that is never received, and one that is never sent, found when all have ended?"""
 
     def sends(comm):
         if comm.rank == 0:
@@ -276,7 +277,8 @@ def test_an_error_says_its_rank():
 
 
 def test_ranks_are_in_the_callers_context():
-    """Do ranks see what the caller has set, as NumPy's errstate, and keep what they set to themselves?"""
+    """Do ranks see the caller's context, such as NumPy's errstate, and keep their own changes to
+    themselves?"""
 
     def program(comm):
         before = np.geterr()["divide"]

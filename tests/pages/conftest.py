@@ -1,4 +1,4 @@
-"""A Jupyter server with the course's pages, in a home of its own, and what is in its folder."""
+"""A Jupyter server with the course's pages, in a separate home, and the contents of its folder."""
 
 import json
 import time
@@ -17,7 +17,7 @@ EVIL = "net <img src=x onerror=alert(1)>"
 
 
 def steps(epochs, pause):
-    """What the jobs of these tests do: log, print something hostile, wait."""
+    """Actions of these tests' jobs: log, print something hostile, wait."""
     import time
 
     from cluster.jobs import log
@@ -29,13 +29,13 @@ def steps(epochs, pause):
 
 
 def fails(why):
-    """What the failing job does."""
+    """Actions of the failing job."""
     raise ValueError(why)
 
 
 @pytest.fixture(scope="session")
 def course(tmp_path_factory):
-    """A student's folder: a lecture, two assignments, feedback; and beside it what the course says."""
+    """A student's folder (a lecture, two assignments, feedback), and next to it the course's notices."""
     root = tmp_path_factory.mktemp("student") / "work"
     lecture = root / "lectures" / "01_convolution.ipynb"
     first = root / "exercises" / "01_loops" / "loops.ipynb"
@@ -75,7 +75,7 @@ def shared(course):
 
 @pytest.fixture(scope="session")
 def jobs(course):
-    """One job that has ended, one that has failed, one that goes on until it is cancelled: {name: Job}."""
+    """One job that has ended, one that has failed, one that runs until it is cancelled, as {name: Job}."""
     from cluster.jobs import submit
 
     runs = course / "exercises" / "07_ranks" / "runs"

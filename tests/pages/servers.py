@@ -1,4 +1,4 @@
-"""A Jupyter server under a base URL as of JupyterHub, and what lies in a student's folder."""
+"""A Jupyter server under a base URL like JupyterHub's, and the contents of a student's folder."""
 
 import contextlib
 import getpass

@@ -1,4 +1,4 @@
-"""The class page in a server, without a hub: who may see it, what it shows, what its buttons need."""
+"""The class page in a server, without a hub: access, contents, and requirements of its buttons."""
 
 import datetime
 import html
@@ -36,7 +36,7 @@ WRITTEN = """
 
 @pytest.fixture(scope="module")
 def graders(tmp_path_factory):
-    """The grader's server in a course with one assignment and two students; one has a hostile name."""
+    """The grader's server in a course with one assignment and two students, one with a hostile name."""
     from nbgrader.api import Gradebook
 
     from cluster.staff.course import Course
@@ -125,7 +125,7 @@ def test_a_wrong_form_is_named_and_runs_nothing(graders):
     status, text, _ = graders.get(f"course/class/do?of={NAME}", data=data)
     assert status == 400 and 'role="alert"' in text and "not a time zone" in text and 'value="PST"' in text
     places = [text.index(f'id="{name}"') for name in ("due-head", "trouble", "limits-head")]
-    assert places == sorted(places), "it stands in the form"
+    assert places == sorted(places), "it is in the form"
     assert f"do?of={NAME}#dates-head" in text, "and is in sight"
     assert not (graders.root / ".grading/actions").exists()
 
@@ -214,8 +214,8 @@ def test_official_checks_are_shown_and_limited(graders):
 
 
 def waits(graders):
-    """The address to which the row of who waits for a person leads."""
-    until = time.monotonic() + 300  # what the page knows holds for a while: 20 times what reading it took
+    """Return the link in the row of a submission that needs manual grading."""
+    until = time.monotonic() + 300  # the page caches facts for 20 times as long as reading them took
     while 'id="look-ada"' not in (text := graders.get(PAGES[1])[1]):
         assert time.monotonic() < until, text
         time.sleep(0.2)
@@ -276,7 +276,7 @@ def test_formgrader_begins_at_the_mark_that_waits(graders):
 
 @needs_browser
 def test_forms_begin_with_the_browsers_time_zone(graders):
-    """Is it that of who fills them in, by a name that a due date may have?"""
+    """Is it the browser's time zone, with a name that a due date accepts?"""
     cookie = next(one for one in graders.cookies if one.name.startswith("username"))
     with browser() as page:
         page.context.add_cookies([{"name": cookie.name, "value": cookie.value, "url": graders.url}])

@@ -105,7 +105,7 @@ def test_what_is_sent_and_shown(server, stand_in):
     status, text, _ = server.get(PAGE, data=form(server))
     assert status == 200 and "3 of 7 points" in text and "Padding is added" in text
     assert HOSTILE not in text and html.escape(HOSTILE) in text
-    assert text.count("You have not filled this in yet.") == 1, "what is said of each is said once"
+    assert text.count("You have not filled this in yet.") == 1, "the explanation of each is shown once"
     _, path, token, body = next(one for one in stand_in.asked if one[0] == "POST")
     assert path == "/services/check/01_loops" and token.startswith("token")
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
@@ -131,7 +131,7 @@ def test_no_try_is_open(server, stand_in):
 
 @pytest.mark.parametrize("status, state", [(500, {}), (200, [1]), (502, "x")])
 def test_a_service_that_says_something_else(server, stand_in, status, state):
-    """Does the page say that it does not answer, and no traceback?"""
+    """Does the page report that the service does not answer, without a traceback?"""
     before, stand_in.state, stand_in.status = stand_in.state, state, status
     try:
         found = server.get(PAGE)
@@ -141,7 +141,7 @@ def test_a_service_that_says_something_else(server, stand_in, status, state):
 
 
 def test_strangers_and_odd_names(server):
-    """No login, an assignment that is not there: neither is asked about?"""
+    """Is the service not queried without a login, or for an assignment that does not exist?"""
     assert server.get(PAGE, server.stranger)[0] in (403, 200)  # 200: the page of the login
     assert "checks open" not in server.get(PAGE, server.stranger)[1]
     assert server.get("course/check?of=../secret")[0] == 404
@@ -172,7 +172,7 @@ def test_the_page_is_accessible(server, stand_in):
 
 @needs_browser
 def test_the_button_above_a_notebook(server, stand_in):
-    """In JupyterLab: does Check open the page beside the notebook, and its button show the answer there?"""
+    """In JupyterLab, does Check open the page next to the notebook, and its button show the answer there?"""
     cookie = next(one for one in server.cookies if one.name.startswith("username"))
     stand_in.state |= {"answer": None, "answered": None, "left": 3, "tried": 0}
     with browser(1400, 900) as page:

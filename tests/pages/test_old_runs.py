@@ -100,7 +100,7 @@ def test_code_that_grading_puts_back_is_there(work, tmp_path):
 
 
 def test_runs_set_aside_and_sweeps(work):
-    """Is what a later run has set aside old, and is a sweep known by the code of its items?"""
+    """Are runs replaced by a later run old, and is a sweep identified by the code of its items?"""
     train, former = record(work / "runs", "train"), record(work / "runs", "sweep", TRAIN.replace("*", "+"))
     aside = layout.set_aside(record(work / "runs", "train"))
     for sweep in (former, record(work / "runs", "sweep")):

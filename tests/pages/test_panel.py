@@ -98,7 +98,7 @@ def test_jobs_are_listed_and_escaped(server, jobs):
     ],
 )
 def test_arguments_are_shown_as_written(written, shown):
-    """Are functions named, and not shown by where they lie in memory?"""
+    """Are functions named, and not shown by their memory address?"""
     assert user_jobs.arguments({"arguments": {"f": written}}) == shown
 
 
@@ -132,7 +132,7 @@ def test_job_page(server, course, jobs):
 )
 @pytest.mark.servers
 def test_nothing_else_is_opened(server, jobs, named):
-    """Is what is no job of this user's not found, whatever path it names?"""
+    """Are paths that are not this user's jobs not found, whatever they are?"""
     status, text, _ = server.get("course/job?" + urllib.parse.urlencode({"of": named}))
     assert status in (400, 404) and "Back to the start page" in text
 
@@ -188,7 +188,7 @@ def test_jupyterlab_knows_the_extension(server):
 
 
 def test_server_stays_light():
-    """Do the pages leave the heavy libraries alone, so that a server for each student stays small?"""
+    """Do the pages leave the heavy libraries alone, which keeps a server for each student small?"""
     heavy = ("tensorflow", "keras", "horovod", "pandas", "matplotlib", "numpy", "nbgrader")
     code = "import sys, cluster.pages.extension, cluster.jobs.show.watch, cluster.jobs.job_table\n"
     code += f"print(*(m for m in {heavy} if m in sys.modules))"
@@ -297,7 +297,7 @@ def test_progress_is_written_for_the_course_alone(server, shared):
 
 
 def test_progress_is_not_written_where_it_cannot(tmp_path):
-    """Does a folder that is missing, or a course without one, disturb nobody?"""
+    """Is a missing folder, or a course without one, ignored?"""
     one = course_map.Assignment("01_loops", "01", "Loops", "x.ipynb", 1, 2)
     shared_folder.write_progress(None, [one])
     shared_folder.write_progress(tmp_path / "gone", [one])

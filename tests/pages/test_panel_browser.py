@@ -1,4 +1,4 @@
-"""In a browser: can everybody use the pages, with keys alone, in JupyterLab as well as in a tab?"""
+"""In a browser: are the pages accessible, with keys alone, in JupyterLab as well as in a tab?"""
 
 import html
 from pathlib import Path
@@ -78,7 +78,7 @@ def test_jobs_on_a_phone_are_read_whole(server, jobs, job):
 
 
 def test_feedback_on_a_phone_shows_the_points():
-    """At 390 pixels: does the column of points stand in the window, however long a check's name is?"""
+    """At 390 pixels, is the column of points inside the window, however long a check's name is?"""
     css = (ROOT / "cluster/staff/feedback/templates/teach/style.css").read_text()
     words = "<td>✗</td><td>One convolution of dy with turned filters; nothing is added in place</td>"
     table = f'<table class="checks"><tr>{words}<td class="n">0 of 1</td></tr></table>'
@@ -186,7 +186,7 @@ def test_a_notebook_is_unsaved_once_a_cell_has_changed(server):
 
 
 def test_the_menu_leads_who_teaches_to_the_class(server):
-    """Has JupyterLab's menu the class page, in a tab of its own?"""
+    """Does JupyterLab's menu contain the class page, in a separate tab?"""
     with browser() as page:
         page.goto(f"{server.url}lab?token=secret&reset")
         page.wait_for_selector("h1:has-text('Where you are')", timeout=120_000)

@@ -142,7 +142,7 @@ def test_twenty_open_requests_are_enough(kept):
 
 
 def test_an_answer_that_cannot_be_delivered_is_kept(kept, monkeypatch):
-    """Does the error say so, and does the next start deliver it?"""
+    """Is the error reported, and does the next start deliver it?"""
     given(kept, {KEY: {"reason": "x"}})
 
     def full(*_):

@@ -69,7 +69,7 @@ def test_names_in_a_title_are_code():
 
 
 def test_a_copy_never_overwrites(tmp_path):
-    """Are figures and records beside it, all of it one's own to write, and what was there as it was?"""
+    """Are figures and records next to it, all writable, and existing files unchanged?"""
     there, mine = tmp_path / "course", tmp_path / "home" / "lectures"
     for name in ("01_loops.ipynb", "figures/01_a.svg", "runs/08_large/job.json", "other/x"):
         (there / name).parent.mkdir(parents=True, exist_ok=True)

@@ -124,7 +124,8 @@ def test_the_hub_removes_what_was_left_of_others(tmp_path):
 
 
 def test_the_page_names_the_disk():
-    """Are one's own full disk and the course's distinguished, and nobody is told to delete for the course?"""
+    """Are one's own full disk and the course's distinguished, without advice to delete files for the
+    course?"""
     own = hand_in.in_words("OSError: [Errno 28] No space left on device")
     courses = hand_in.in_words(f"RuntimeError: {receipts.COURSE_FULL}: [Errno 28] No space left on device")
     assert "Delete files" in own and "Delete" not in courses and "Tell your instructor" in courses

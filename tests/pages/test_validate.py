@@ -1,4 +1,4 @@
-"""Validate: does it say what grading would, and nothing else?"""
+"""Validate: does it report what grading would, and nothing else?"""
 
 import json
 import re
@@ -58,7 +58,7 @@ def answered(folder, *cells):
 
 
 def validated(folder, *cells):
-    """What of it is for nbgrader's page."""
+    """Return the part for nbgrader's page."""
     return answered(folder, *cells)["value"]
 
 
@@ -103,7 +103,8 @@ OF_RANKS = "rank 0 ended with NotImplementedError in average():"
 
 
 def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
-    """Is what a rank has met empty still to do, and does each check lead to its cell and the one to fill?"""
+    """If a rank meets an empty function, is the check still to do, with links to its cell and the one to
+    fill?"""
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {
@@ -125,8 +126,8 @@ def test_an_empty_function_on_a_rank_is_to_do(tmp_path):
 
 
 def test_what_an_empty_function_leaves_behind_is_to_do(tmp_path):
-    """Its ranks' errors in a list, a name that no cell has set for it, a check that only says what is wrong:
-    are these to do, and a wrong name of one's own, and what a filled function does, failed?"""
+    """Its ranks' errors in a list, a name that no cell has set for it, a check that only reports what is
+    wrong: are these to do, and a wrong name of the student's, and errors of a filled function, failed?"""
     stub = cell("hole", "def average(x):\n    raise NotImplementedError", solution=True, locked=False)
     checks = graded(
         {
@@ -164,7 +165,7 @@ def test_empty_is_what_grading_calls_empty(name, text):
 
 
 def test_a_cell_of_another_kind_and_a_broken_file_are_said(tmp_path):
-    """Are a cell that was turned into text, and a file that is no notebook, named in words?"""
+    """Are a cell that was turned into text, and a file that is not a notebook, reported?"""
     turned = double("return 2 * x")
     turned.cell_type = "markdown"
     del turned["outputs"], turned["execution_count"]

@@ -1,7 +1,8 @@
-"""Make the records of assignment 05 on a Slurm of its own: `python -m tests.records`, as root, five minutes.
+"""Make the records of assignment 05 on a separate Slurm: `python -m tests.records`, as root, five minutes.
 
-Writes records.json beside this file, and from it the records into the cells of the assignment; with --write
-only the latter. Slurm writes job numbers and times into its lines, so the records differ a little each time.
+Writes records.json next to this file, and from it the records into the cells of the assignment; with
+--write only the latter. Slurm writes job numbers and times into its lines, so the records differ a little
+each time.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ LITTLE, USUAL = "150M", "1500M"  # memory of a rank without Horovod, and with it
 
 
 def until(what, true, seconds=900):
-    """Wait until it is true; AssertionError after so many seconds."""
+    """Wait until it is true; AssertionError after this many seconds."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
@@ -47,7 +48,7 @@ def number(job):
 
 
 class Jobs(dict):
-    """{name: Job}, as they are submitted; `found` is {name: what `record_of` says}."""
+    """{name: Job}, in order of submission; `found` is {name: result of `record_of`}."""
 
     def __init__(self):
         self.record_of, self.found = given("record-of"), {}
@@ -70,7 +71,7 @@ class Jobs(dict):
 
 
 def make(cluster):
-    """Submit all jobs, a few at a time: {name: what `record_of` says}."""
+    """Submit all jobs, a few at a time, and return {name: result of `record_of`}."""
     jobs = Jobs()
     two, three = {"nodes": 2, "memory": USUAL}, {"nodes": 3, "memory": USUAL}
     minute = {"time": "00:01:00"}
@@ -119,7 +120,7 @@ def preempt(cluster, jobs):
 
 
 def queue(jobs):
-    """Jobs that wait, some of them for ever, behind one that has all nodes."""
+    """Submit jobs that wait, some of them indefinitely, behind one that has all nodes."""
     limits.check = lambda options, partitions: None  # let Slurm itself find out
     failed = jobs.add("fails", programs.leaves, 3, 0, memory=USUAL)
     jobs.end("fails")

@@ -1,4 +1,4 @@
-"""What the jobs of the records run."""
+"""The programs of the recorded jobs."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import time
 
 
 def meet():
-    """(rank, world size), and the sum of the ranks, for which all must take part."""
+    """Return (rank, world size) and the sum of the ranks, which requires all to take part."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
@@ -65,7 +65,7 @@ def is_killed(by, rank):
 
 
 def leaves(code, rank):
-    """One rank ends with an exit code of its own."""
+    """End one rank with a specific exit code."""
     found = meet()
     time.sleep(1)
     if found["rank"] == rank:

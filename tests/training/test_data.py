@@ -1,4 +1,4 @@
-"""Fashion-MNIST as it lies on this machine, damaged and missing files, and shards."""
+"""Fashion-MNIST on this machine, damaged and missing files, and shards."""
 
 import gzip
 import math
@@ -117,7 +117,7 @@ def test_shards_are_disjoint_equal_and_cover(n, size):
 
 
 def test_the_remainder_changes_from_epoch_to_epoch():
-    """Is no image left out for ever?"""
+    """Is every image used in some epoch?"""
     left_out = [set(range(11)) - {int(i) for r in (0, 1) for i in shard(11, r, 2, e)} for e in range(40)]
     assert all(len(left) == 1 for left in left_out)
     assert set().union(*left_out) == set(range(11))

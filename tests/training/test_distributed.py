@@ -14,7 +14,8 @@ from . import trainings
 
 pytestmark = pytest.mark.ranks
 STEPS = trainings.EPOCHS * 11
-# Loads a checkpoint and says whether that took Horovod; in a process of its own, for another test may have.
+# Loads a checkpoint and reports whether that imported Horovod, in a separate process, because another test
+# may have.
 LOADED = """
 import sys
 import keras
@@ -44,7 +45,7 @@ def ranks(jobs):
 
 
 def both(ranks, name):
-    """What each rank found in a trial; the error of a trial that raised one."""
+    """Return each rank's results of a trial, or raise the trial's error."""
     found = [rank[name] for rank in ranks]
     assert not isinstance(found[0], str), found[0]
     return found
@@ -56,7 +57,7 @@ def training(ranks):
 
 
 def test_two_ranks_give_the_trajectory_of_one_process(jobs, training):
-    """Are the weights after each step those of one process on the same global batches?"""
+    """Do the weights after each step equal one process's on the same global batches?"""
     one, two = jobs[1].result(), training[0]["weights"]
     assert one.shape == two.shape and len(two) == STEPS
     assert np.abs(two - one).max() < TOLERANCE
@@ -84,7 +85,7 @@ def test_broadcast_is_of_rank_0_and_of_the_optimizer_too(ranks):
 
 
 def test_metrics_are_averaged_over_all_images(ranks, training):
-    """By hand, 4 of 10; and is the validation accuracy in the history that of the whole set?"""
+    """By hand, 4 of 10; and is the validation accuracy in the history computed over the whole set?"""
     for uneven, even in both(ranks, "trial_average"):
         assert uneven == pytest.approx({"accuracy": 0.4}, rel=1e-12)
         assert even == {"a": 5.0, "b": 1.5}
@@ -96,16 +97,16 @@ def test_metrics_are_averaged_over_all_images(ranks, training):
 
 
 def test_batch_norm_statistics_are_averaged_and_weights_are_not(ranks):
-    """By hand: means 1 and 3, variances 5 and 7, 1 between the means; the γ, 2 and 4, are left alone."""
+    """By hand: means 1 and 3, variances 5 and 7, and 1 between the means; the γ, 2 and 4, are left alone."""
     for rank, found in enumerate(both(ranks, "trial_statistics")):
         assert found == [[2.0] * 3, [7.0] * 3, [2.0 + 2 * rank] * 3]
 
 
 def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
-    """Is the variance that of all images together, that between the ranks' means with it, and once only?
+    """Is the variance over all images together, including that between the ranks' means exactly once?
 
-    The loss of a bare evaluate() is that of the whole, normalised with the statistics of the whole: the mean
-    square of standardised numbers is 1, but for the ε = 0.001 in the root.
+    The loss of a bare evaluate() is the loss of the whole set, normalised with its statistics: the mean
+    square of standardised numbers is 1, except for the ε = 0.001 in the root.
     """
     for found in both(ranks, "trial_parallel_variance"):
         for name in ("once", "twice", "tested"):
@@ -117,8 +118,8 @@ def test_statistics_of_two_halves_are_those_of_the_whole(ranks):
 def test_mixed_precision_trains(ranks):
     """Do float16 and loss scaling move the weights as far, and where, as in one process with plain Keras?
 
-    float16 keeps 11 bits, so that a step is good to about a thousandth; without the scaling of the loss the
-    change would be smaller by a factor of 2^15.
+    float16 keeps 11 bits, so a step is accurate to about a thousandth. Without loss scaling the change
+    would be smaller by a factor of 2^15.
     """
     for found in both(ranks, "trial_mixed_precision"):
         far = np.linalg.norm(found["alone"])
@@ -136,8 +137,8 @@ def test_an_overflow_on_one_rank_is_left_out_by_both(ranks):
 def test_each_image_of_unequal_parts_weighs_the_same(ranks):
     """3 of 12 and 2 of 4 right: is the accuracy 5/16 = 0.3125 everywhere, and not the mean 0.375?
 
-    The loss of logits 4 and 0 is log(1 + e^-4) where class 0 is right, and 4 more where it is not. Errors of
-    1 on 12 images and of 5 on 4 have a mean square of 112/16 = 7, whose root is no mean of 1 and 5.
+    The loss of logits 4 and 0 is log(1 + e^-4) if class 0 is right, and 4 more otherwise. Errors of 1 on 12
+    images and of 5 on 4 have a mean square of 112/16 = 7, whose root is not a mean of 1 and 5.
     """
     near = math.log1p(math.exp(-4))
     for found in both(ranks, "trial_evaluation"):
@@ -152,7 +153,7 @@ def test_each_image_of_unequal_parts_weighs_the_same(ranks):
 
 
 def test_each_rank_drops_others(ranks):
-    """Are the masks of two ranks independent, whatever their scripts' seeds, and those of rank 0 its own?"""
+    """Are the masks of two ranks independent, whatever their scripts' seeds, and rank 0's its own?"""
     first, second = both(ranks, "trial_dropout")
     agree = np.mean(first["one seed"]["dropped"] == second["one seed"]["dropped"])
     assert 0.4 < agree < 0.6  # 1,000 coins: 0.5 with a standard deviation of 0.016
@@ -181,7 +182,8 @@ def test_names_of_layers_may_differ(ranks):
 
 
 def test_momentum_keeps_no_old_rate(ranks):
-    """Is the path that of u = m u + g, w = w - η u while the rate rises and falls, and Keras' SGD's not?"""
+    """Is the path of u = m u + g, w = w - η u followed while the learning rate rises and falls, and not
+    by Keras' SGD?"""
     for found in both(ranks, "trial_momentum"):
         assert found["ranks"].shape == found["by hand"].shape == found["Keras"].shape
         assert np.abs(found["ranks"] - found["by hand"]).max() < TOLERANCE

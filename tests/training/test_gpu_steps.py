@@ -1,4 +1,4 @@
-"""The training steps of `doctor --gpu`: the job itself, here on CPUs, and what is said of its results."""
+"""The training steps of `doctor --gpu`: the job itself, here on CPUs, and the findings about its results."""
 
 import copy
 import os
@@ -11,7 +11,7 @@ from cluster.training import gpu_steps
 
 
 def seen(xla=True, factor=1.0, **settings):
-    """What two ranks return; `factor`: of the seconds of Horovod's steps to those of Keras alone."""
+    """Return the results of two ranks. `factor`: ratio of the seconds of Horovod's steps to Keras' alone."""
     settings = {
         "TF32": True,
         "compute capability": [9, 0],

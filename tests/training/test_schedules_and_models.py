@@ -96,7 +96,7 @@ def test_a_schedule_survives_saving_with_what_follows_it():
 def test_momentum_by_hand(nesterov):
     """Gradients 1, m = 0.5, rates 1, 1, 4, 1: u is 1, 1.5, 1.75, 1.875, and each step has its own rate?
 
-    Nesterov's step is that of m u + g: 1.5, 1.75, 1.875, 1.9375.
+    Nesterov's step is m u + g: 1.5, 1.75, 1.875, 1.9375.
     """
     u = [1.5, 1.75, 1.875, 1.9375] if nesterov else [1, 1.5, 1.75, 1.875]
     optimizer = optimizers.CorrectedSGD(1.0, momentum=0.5, nesterov=nesterov)
@@ -167,7 +167,7 @@ def test_small_resnet_by_hand():
 
 @pytest.mark.parametrize("model", [models.lenet5, models.small_resnet])
 def test_the_seed_decides_the_weights(model):
-    """Same seed, same weights; another seed, others; and no two layers alike?"""
+    """Does the same seed give the same weights, another seed others, and are no two layers alike?"""
     first, again, other = (model(seed).get_weights() for seed in (1, 1, 2))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     kernels = [w.ravel()[:5].tolist() for w in first + other if w.ndim > 1]

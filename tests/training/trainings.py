@@ -1,4 +1,5 @@
-"""What the tests of data-parallel training run on ranks. N is odd, so that the images do not go round."""
+"""Programs that the tests of data-parallel training run on ranks. N is odd, so the images do not divide
+evenly."""
 
 import contextlib
 import os
@@ -11,7 +12,7 @@ N, BATCH, EPOCHS, ETA = (
     32,
     2,
     0.05,
-)  # on 2 ranks: 322 images a rank, 11 steps an epoch, the last one of 2
+)  # on 2 ranks: 322 images per rank, 11 steps per epoch, the last one of 2
 WARMUP = 11
 
 
@@ -64,9 +65,10 @@ def one_process():
 
 
 def two_ranks():
-    """Every property that needs ranks, in one job: {property: what this rank found}.
+    """Check every property that needs ranks, in one job, and return {property: this rank's result}.
 
-    A trial that raises an error (on both ranks alike) has its text in place of a result: the others go on.
+    A trial that raises an error (on both ranks alike) has its text instead of a result; the others
+    continue.
     """
     from cluster.training import distributed
 
@@ -134,7 +136,8 @@ def trial_average(distributed, rank):
 
 
 def trial_mixed_precision(distributed, rank):
-    """How far float16 moves the weights, on two ranks and in plain Keras; then one rank overflows."""
+    """Measure how far float16 moves the weights, on two ranks and in plain Keras; then one rank
+    overflows."""
     import keras
 
     from cluster.training import data, models
@@ -153,7 +156,7 @@ def trial_mixed_precision(distributed, rank):
         order = np.random.default_rng([7, 0]).permutation(N)[: N - 1]
         net = small_net(seed=0)
         alone = change(net, net, (x[order], y[order]), batch_size=2 * BATCH)
-        net = small_net(seed=0)  # on both ranks, so that all changes are from one start
+        net = small_net(seed=0)  # on both ranks, to make all changes start from the same weights
         model, shards = distributed.DataParallel(net.input, net.output), distributed.Shards(x, y, BATCH, 7)
         ours = change(net, model, (shards,), callbacks=[distributed.Ranks(shards)])
         before = models.digest(net), float(model.optimizer.dynamic_scale)
@@ -240,7 +243,7 @@ def trial_uncompiled(distributed, rank):
 
 
 def trial_names(distributed, rank):
-    """Rank 1 has built two layers more, so that Keras names all later ones otherwise there."""
+    """Let rank 1 build two more layers, which changes Keras' names of all later ones there."""
     import keras
 
     from cluster.training import data, models
@@ -259,8 +262,8 @@ def trial_names(distributed, rank):
 def trial_momentum(distributed, rank):
     """The weights after each step while the rate rises and falls, by two forms of momentum.
 
-    "ranks" and "Keras" are of two ranks, with the course's and with Keras' optimizer; "by hand" is of one
-    process which keeps the rate out of the velocity: u = m u + g, w = w - η u.
+    "ranks" and "Keras" are from two ranks, with the course's and with Keras' optimizer. "by hand" is from
+    one process that keeps the learning rate out of the velocity: u = m u + g, w = w - η u.
     """
     import keras
     import tensorflow as tf
@@ -304,7 +307,7 @@ def trial_momentum(distributed, rank):
 def trial_parallel_variance(distributed, rank):
     """Batch normalisation's statistics of two different halves, averaged; and of the whole in one process.
 
-    With momentum 0 a moving statistic is that of the last batch.
+    With momentum 0 a moving statistic equals the last batch's.
     """
     import keras
 
@@ -352,7 +355,7 @@ def trial_statistics(distributed, rank):
 
 
 def trial_save(distributed, rank):
-    """Each rank is given a path of its own; then a writing is cut short."""
+    """Give each rank a separate path, then cut a write short."""
     from cluster.jobs import run_folder
 
     class Cut:
@@ -373,7 +376,7 @@ def trial_save(distributed, rank):
 
 
 def trial_durable(distributed, rank):
-    """What is written to the disk, and when: the names of both functions' system calls, in their order."""
+    """Return the names of both functions' system calls that write to disk, in order."""
     from cluster.jobs import run_folder
     from cluster.training import checkpoint
 
@@ -454,7 +457,7 @@ def trial_structures(distributed, rank):
 
 
 def trial_agreement(distributed, rank):
-    """What the ranks read if they are about to do different things; nothing may be trained then."""
+    """Return the errors of ranks that are about to do different things; nothing may be trained then."""
     import keras
 
     image = keras.Input((2,))
