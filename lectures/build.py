@@ -4,22 +4,22 @@
     python lectures/build.py 01 04      these only
     python lectures/build.py --again    execute those, too, in which no code cell has changed
     python lectures/build.py 01 --check execute a copy; leave the committed notebook alone, and fail when its
-                                        sources are not those of the text
+                                        sources differ from the text's
 
-A lecture whose code cells are those of the committed notebook is not executed: it keeps its outputs, and only
+A lecture whose code cells equal the committed notebook's is not executed: it keeps its outputs, and only
 its text is replaced.
 
-A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a claim
-(`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a WARNING in
-its outputs, or with more than 90 minutes of text and code (BUDGET); SECOND_EDITION lists the lectures that
-are still exempt. The notebook is written to a temporary file and then renamed, so a failed build leaves the
-old one as it was. What changes from run to run without meaning (time stamps, versions, random cell ids) is
-left out. Its jobs are run, not replayed from an earlier build.
+A cell that raises, or that writes to stderr, fails the build with its source. So does a lecture with a
+claim (`cluster.lecture.claim`) that does not hold or whose sentence its section does not contain, with a
+WARNING in its outputs, or with more than 90 minutes of text and code (BUDGET); SECOND_EDITION lists the
+lectures that are still exempt. The notebook is written to a temporary file and then renamed, so a failed
+build leaves the old one as it was. Meaningless changes from run to run (time stamps, versions, random cell
+ids) are left out. Its jobs are run, not replayed from an earlier build.
 
---check compares the outputs with the committed ones: how many each cell has, of which kinds, and their texts,
-word by word and number by number. Of a cell tagged `measured`, whose numbers are this machine's (seconds,
-bytes per second, rounding errors, the machine itself), only number and kinds; a claim about them that does
-not hold is printed. What a picture shows is not compared.
+--check compares the outputs with the committed ones: their number and kinds in each cell, and their texts,
+word by word and number by number. For a cell tagged `measured`, with numbers of this machine (seconds,
+bytes per second, rounding errors, the machine itself), only number and kinds are compared; a claim about
+them that does not hold is printed. The contents of images are not compared.
 """
 
 import argparse
@@ -43,7 +43,7 @@ MEASURED = "measured"  # the tag of a cell whose texts are another on another ma
 NUMBER = re.compile(r"(?<![\w.])[-+−]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][-+]?\d+)?")
 CLOSE = Decimal("0.01")  # of a number, and no less than one in the last digit that is printed
 SECOND_EDITION = ("01", "02", "03", "04")
-# What 90 minutes hold, before the section *Further*.
+# The limits for 90 minutes, before the section *Further*.
 BUDGET = {"words": 3_200, "code cells": 36, "lines of code": 380, "guesses": 12}
 CELL_LINES, WIDTH = 20, 88  # of a code cell, and of a line in it
 KERNEL = {
@@ -53,11 +53,12 @@ KERNEL = {
 
 
 class BuildError(Exception):
-    """A lecture that cannot be built; the message says which cell and why."""
+    """A lecture that cannot be built; the message contains the cell and the reason."""
 
 
 def generate(text):
-    """The notebook of a text twin, without outputs. A cell's id is the hash of its source, so it stays."""
+    """Return the notebook of a paired script, without outputs. A cell's id is the hash of its source, so
+    it stays."""
     notebook = jupytext.read(text, fmt="py:percent")
     notebook.metadata = nbformat.from_dict(KERNEL)
     notebook.nbformat, notebook.nbformat_minor = 4, 5
@@ -143,7 +144,7 @@ def plain(text):
 
 
 def budget_faults(notebook):
-    """What of a lecture exceeds BUDGET, CELL_LINES or WIDTH; a line each."""
+    """List what in a lecture exceeds BUDGET, CELL_LINES or WIDTH, a line each."""
     found, uses = [], dict.fromkeys(BUDGET, 0)
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
@@ -163,7 +164,7 @@ def budget_faults(notebook):
 
 
 def sources(notebook):
-    """What must be equal in a notebook and its text: kinds and sources of the cells."""
+    """Return what must be equal in a notebook and its text: kinds and sources of the cells."""
     return [(cell.cell_type, cell.source) for cell in notebook.cells]
 
 
@@ -201,7 +202,7 @@ def shown(cell):
 
 
 def differences(committed, executed):
-    """How the outputs of a lecture differ from the committed ones, in words; tags are those of `executed`."""
+    """Describe how the outputs of a lecture differ from the committed ones; tags are from `executed`."""
     found, number = [], 0
     for before, now in zip(committed.cells, executed.cells, strict=True):
         if now.cell_type != "code":
@@ -218,7 +219,8 @@ def differences(committed, executed):
 
 
 def first_difference(a, b):
-    """The first difference of two texts, in words; "" if they have the same words and close numbers."""
+    """Describe the first difference of two texts, or return "" if they have the same words and close
+    numbers."""
     (words, numbers), (new_words, new_numbers) = apart(a), apart(b)
     if words != new_words:
         old, new = (NUMBER.sub("#", text).split() for text in (a, b))
@@ -239,7 +241,7 @@ def apart(text):
 
 
 def close(old, new):
-    """Are two written numbers the same but for rounding? Whole numbers must be equal."""
+    """Return whether two written numbers are the same except for rounding. Whole numbers must be equal."""
     if old == new:
         return True
     old, new = (Decimal(n.replace(",", "").replace("−", "-")) for n in (old, new))

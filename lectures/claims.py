@@ -1,4 +1,4 @@
-"""The ledger of claims: `make claims` prints lectures/claims.toml as a table and writes it to CLAIMS.md.
+"""The claims table: `make claims` prints lectures/claims.toml as a table and writes it to CLAIMS.md.
 
 python lectures/claims.py            print what became of each figure, write CLAIMS.md
 python lectures/claims.py --check    write nothing; fail when a row points to nothing or CLAIMS.md is old
@@ -28,7 +28,8 @@ FIELDS = {"source", "says", "lecture", "status", "shown", "note"}
 
 
 def faults(data, root=ROOT):
-    """What is wrong with the ledger, a line each; [] when every row is whole and points to something."""
+    """List the faults of the claims table, a line each; [] if every row is complete and points to
+    something."""
     found = []
     for claim in data["claim"]:
         row = f"{claim.get('source')}: {claim.get('says', '')[:50]}…"
@@ -50,13 +51,11 @@ def faults(data, root=ROOT):
             found.append(f"{row} is 'out of reach' and has no note that says what it would take")
         found += [f"{row} points to {p!r}, which is not there" for p in shown if not exists(p, root)]
     seen = collections.Counter((c.get("source"), c.get("says")) for c in data["claim"])
-    return found + [
-        f"{source}: {says[:50]}… stands there {n} times" for (source, says), n in seen.items() if n > 1
-    ]
+    return found + [f"{source}: {says[:50]}… occurs {n} times" for (source, says), n in seen.items() if n > 1]
 
 
 def exists(pointer, root=ROOT):
-    """Is there such a test function (`path::name`), such a heading (`path#heading`), or such a file?"""
+    """Return whether there is such a test function (`path::name`), heading (`path#heading`), or file."""
     path, test, name = pointer.partition("::")
     path, mark, heading = path.partition("#")
     if not (root / path).is_file():
@@ -68,18 +67,18 @@ def exists(pointer, root=ROOT):
 
 
 def table(data):
-    """The ledger as Markdown, by lecture."""
+    """Return the claims table as Markdown, by lecture."""
     claims = sorted(data["claim"], key=lambda c: c["lecture"])
     counts = collections.Counter(c["status"] for c in claims)
     lines = [
-        "# The ledger of claims",
+        "# The claims table",
         "",
         "Every figure of the five slide decks that the course was created from, and of the papers behind",
-        "them, with what became of it here. Generated from [claims.toml](claims.toml) by `make claims`.",
+        "them, with its status here. Generated from [claims.toml](claims.toml) by `make claims`.",
         "",
         " · ".join(f"{counts[status]} {status}" for status in STATUSES) + f" · {len(claims)} in all",
         "",
-        "| lecture | source | what it says | status | shown by | note |",
+        "| lecture | source | claim | status | shown by | note |",
         "|---|---|---|---|---|---|",
     ]
     for c in claims:
@@ -91,7 +90,7 @@ def table(data):
 
 
 def link(pointer):
-    """A pointer as a link that works from lectures/; a lecture's text is shown by its notebook."""
+    """Return a pointer as a link from lectures/; a lecture's text is represented by its notebook."""
     path, _, name = pointer.partition("::")
     path, _, heading = path.partition("#")
     notebook = re.sub(r"lectures/text/(.*)\.py", r"lectures/\1.ipynb", path)
@@ -101,7 +100,9 @@ def link(pointer):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when the table is old")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; fail if the table is out of date"
+    )
     check = parser.parse_args().check
     data = tomllib.loads(DATA.read_text())
     wrong = faults(data)

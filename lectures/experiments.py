@@ -1,11 +1,11 @@
-"""Make the recorded runs of the lectures again: lectures/runs/NN_topic.py -> lectures/runs/NN_topic.json
+"""Make the recorded runs of the lectures: lectures/runs/NN_topic.py -> lectures/runs/NN_topic.json
 
     python lectures/experiments.py           all that this machine can make
     python lectures/experiments.py 08        one
 
-Each script submits its runs as jobs. A job that the ledger of runs (the folder runs/, or $CLUSTER_RUNS) holds
-already is not run again: an interrupted call goes on where it stopped, and on a machine that has made all of
-them it ends after seconds. A clone has an empty ledger, and trains everything.
+Each script submits its runs as jobs. A job that is already in the run log (the folder runs/, or
+$CLUSTER_RUNS) is not repeated. An interrupted call resumes where it stopped, and on a machine that has made
+all of them it ends after seconds. A clone has an empty run log, and trains everything.
 """
 
 import argparse
@@ -21,12 +21,12 @@ from cluster.staff.one_machine_slurm import machine
 
 RUNS = pathlib.Path(__file__).parent / "runs"
 NEEDS = {"01": "torch"}  # what an experiment needs beyond the course's environment: a GPU with PyTorch
-SLURM = {"05_slurm_tour", "10_failures"}  # these start a one-machine Slurm
-NETWORKS = {"06_slow_network", "09_iterations"}  # these make networks of their own: as root, by iproute2
+SLURM = {"05_slurm_tour", "10_failures"}  # these start a single-host Slurm
+NETWORKS = {"06_slow_network", "09_iterations"}  # these create networks: as root, by iproute2
 
 
 def missing(script):
-    """What this machine lacks for a script, or None."""
+    """Return what this machine lacks for a script, or None."""
     module = NEEDS.get(script.stem[:2])
     if module and importlib.util.find_spec(module) is None:
         return f"needs {module} and a GPU; its first lines say how to run it there"
@@ -35,7 +35,7 @@ def missing(script):
     if script.stem in NETWORKS:
         absent = [command for command in ("ip", "tc", "unshare", "mpirun") if not shutil.which(command)]
         if os.geteuid() or absent:
-            return f"needs {'root' if os.geteuid() else ' and '.join(absent)} to make networks of its own"
+            return f"needs {'root' if os.geteuid() else ' and '.join(absent)} to create networks"
     return None
 
 
@@ -72,7 +72,7 @@ def main():
             print(f"{script.stem}: made in {(time.perf_counter() - start) / 60:.0f} min", flush=True)
     print(bar(len(scripts), len(scripts)))
     if failed:
-        sys.exit(f"Failed: {', '.join(failed)}. What was trained is kept: the same command goes on.")
+        sys.exit(f"Failed: {', '.join(failed)}. Completed runs are kept, and the same command resumes.")
     if wanted and skipped:
         sys.exit(f"Not made: {', '.join(skipped)}")
 

@@ -2,9 +2,9 @@
 
 With --staff the instructor's guide is in it, in build/book-staff, which students must not get.
 
-It takes the lectures and assignments as they are and executes nothing; every warning of Sphinx's, such as a
-link to nowhere, is an error. The site is made beside build/book and then renamed: a failed build leaves the
-old one.
+It uses the current lectures and assignments and executes nothing; every Sphinx warning, such as a broken
+link, is an error. The site is made next to build/book and then renamed, so a failed build leaves the old
+one.
 """
 
 import argparse
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def build(root, target, staff=False):
-    """Make the site of the course at `root` in `target`, in place of what is there; return its pages."""
+    """Make the site of the course at `root` in `target`, replacing what is there, and return its pages."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".book-", dir=target.parent) as place:
         new, old = Path(place, "new"), Path(place, "old")
@@ -27,7 +27,7 @@ def build(root, target, staff=False):
         command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
         command += ["-b", "html", "-d", f"{place}/doctrees", f"{place}/sources", str(new)]
         if subprocess.run(command).returncode:
-            raise BookError("Sphinx stopped at what it says above; the book is left as it was")
+            raise BookError("Sphinx failed as shown above; the book is unchanged")
         if target.exists():
             target.rename(old)
         new.rename(target)
@@ -42,7 +42,7 @@ def main():
     args = parser.parse_args()
     target = (args.to or ROOT / "build" / ("book-staff" if args.staff else "book")).absolute()
     if target.exists() and not (target / "searchindex.js").is_file():
-        sys.exit(f"{target} exists and is no book: remove it, or give another --to")
+        sys.exit(f"{target} exists and is not a book; remove it, or give another --to")
     try:
         pages = build(ROOT, target, args.staff)
     except BookError as error:

@@ -4,7 +4,7 @@ import sys
 from importlib.resources import files
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for `mathml`, beside this file
+sys.path.insert(0, str(Path(__file__).parent))  # for `mathml`, next to this file
 
 project = "From Convolution to Cluster"
 language = "en"

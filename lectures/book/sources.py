@@ -1,8 +1,8 @@
-"""The book's pages as Sphinx is to read them: lectures, assignments, the ledger of claims, the contents.
+"""The book's pages as input for Sphinx: lectures, assignments, the claims table, the contents.
 
-The folder that `assemble` makes has the repository's own layout, so that the links between its files hold.
-Where a link leads to something that is no page, the file comes along if students may have it; else its words
-stay.
+The folder made by `assemble` has the repository's own layout, which keeps the links between its files
+valid. If a link leads to a file that is not a page, the file is included if students may have it; otherwise
+only the link's text is kept.
 """
 
 import json
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^()\s]+)\)")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^()\s]+)\)")
 DESCRIPTION = re.compile(r"\*\(Figure(?P<words>.*?)\)\*", re.DOTALL)
-GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only where it is asked for
+GUIDE = Path("cluster", "staff", "GUIDE.md")  # for instructors: in the book only on request
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n"  # a page's room for one wide table
 LEARNED = re.compile(r"^## What (was|we have) learned$", re.MULTILINE)
 EXPLORERS = {  # by lecture: laws of static/explore.js
@@ -42,13 +42,13 @@ HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
 
 
 class BookError(Exception):
-    """A page that cannot enter the book; the message says which, and what to do."""
+    """A page that cannot enter the book; the message names it, and what to do."""
 
 
 def assemble(root, target, staff=False):
     """Write the sources of the book to the folder `target`; return the pages' paths in reading order.
 
-    staff: with the instructor's guide. Such a book names wrong solutions and rubrics: not for students.
+    staff: with the instructor's guide. Such a book names mutants and rubrics and is not for students.
     """
     lectures = sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))
     assignments = sorted((root / "exercises").glob("[0-9][0-9]_*/*.ipynb"))
@@ -70,7 +70,7 @@ def assemble(root, target, staff=False):
 
 
 def write(page, root, target, headings, free):
-    """Put one page into the book, its links mended, with the pictures it shows."""
+    """Write one page into the book, with its links adapted and the images it shows."""
 
     def mend(text):
         take(PICTURE.findall(text), page, root, target)
@@ -95,14 +95,16 @@ def words(page):
 
 
 def prepared(page, mend):
-    """The notebook with its links mended, an alternative text for each picture, and no grading marks."""
+    """Return the notebook with its links adapted, an alternative text for each image, and no grading
+    metadata."""
     notebook = nbformat.read(page, as_version=4)
     notebook.metadata.pop("widgets", None)  # Sphinx would show them as facts about the page
     for index, cell in enumerate(notebook.cells):
         for data in (
             output["data"] for output in cell.get("outputs", ()) if "text/html" in output.get("data", ())
         ):
-            data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")  # a corner is no heading
+            # a corner is not a heading
+            data["text/html"] = data["text/html"].replace("<th></th>", "<td></td>")
         if cell.cell_type == "markdown":
             if page.parent.name == "lectures" and (law := EXPLORERS.get(page.name[:2])):
                 explorer = f'<div class="explorer" data-law="{law}"{machine(notebook.cells)}></div>'
@@ -115,7 +117,8 @@ def prepared(page, mend):
 
 
 def machine(cells):
-    """What a lecture has measured of its machine's roofline, as an explorer's attribute; "" for nothing."""
+    """Return the measured roofline of a lecture's machine, as an attribute of an interactive widget; ""
+    if there is none."""
     found = next(filter(None, (MEASURED.search(guesses.printed(cell)) for cell in cells)), None)
     if not found:
         return ""
@@ -125,10 +128,11 @@ def machine(cells):
 
 
 def with_guesses(cells):
-    """The cells, with a mark below each that asks for a guess and above each that prints what was found.
+    """Return the cells, with a marker below each that asks for a guess and above each that prints the
+    result.
 
-    static/guess.js makes a form of the first, and keeps the second shut until the form is filled in. Without
-    JavaScript marks are empty, and everything is open.
+    static/guess.js makes a form of the first, and hides the second until the form is filled in. Without
+    JavaScript the markers are empty, and everything is visible.
     """
     answered, asked_at, marked = guesses.answers(cells), {}, []
     for index, cell in enumerate(cells):
@@ -164,8 +168,8 @@ def alternative(cells, index, page):
             return f"Figure: {first}." + (" The text below describes it further." if rest else "")
     source = cells[index].source.splitlines()
     raise BookError(
-        f"{page.name}: no description follows the picture of the cell that begins {source[0]!r}; "
-        "write one below it: *(Figure: what there is to see)*"
+        f"{page.name}: no description follows the figure of the cell that begins {source[0]!r}; write one "
+        "below it, *(Figure: what there is to see)*"
     )
 
 
@@ -200,7 +204,8 @@ def take(paths, page, root, target):
 
 
 def contents(root, lectures, assignments, ledger):
-    """The first page, from index.md beside this file: the list of all there is, and the tree of contents."""
+    """Write the first page, from index.md next to this file, with the list of all pages, and the tree of
+    contents."""
     entries = {"lectures": [], "assignments": []}
     trees = {"lectures": [], "assignments": []}
     for kind, pages in (("lectures", lectures), ("assignments", assignments)):

@@ -12,7 +12,7 @@ FACES = ["#D9D9D9", "#A6CEE3", "#FDD0A2"]  # of the filters
 OUT = SIDE - K + 1
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7"]
 DASHES = ["-", "--", "-.", ":"]
-CENTRE = (1, 1)  # a pixel that lies in all four windows
+CENTRE = (1, 1)  # a pixel in all four windows
 
 
 def name(row, column):
@@ -38,7 +38,7 @@ def finish(fig, ax, width, height, file, above=1.5):
 
 
 def sheets(ax, left, top, image):
-    """One image: the sheet of channel 0, and that of channel 1 behind it; windows outlined on the front."""
+    """Draw one image: channel 0, and channel 1 behind it, with windows outlined on the front."""
     ax.add_patch(Rectangle((left + 0.45, top - 0.45), SIDE, SIDE, facecolor="0.85", edgecolor="0.35", lw=0.8))
     for r in range(SIDE):
         for c in range(SIDE):

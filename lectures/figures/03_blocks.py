@@ -29,7 +29,7 @@ def box(ax, x, y, text, after="", width=WIDTH):
 
 
 def arrow(ax, *points, dashed=False):
-    """A line through the points with a head at the last."""
+    """Draw a line through the points with an arrowhead at the last."""
     for start, end in itertools.pairwise(points[:-1]):
         ax.plot(*zip(start, end, strict=True), color="0.2", lw=1.4, ls="--" if dashed else "-", marker="")
     style = {"arrowstyle": "-|>", "color": "0.2", "lw": 1.4, "ls": "--" if dashed else "-", "shrinkA": 0}

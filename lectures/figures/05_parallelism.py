@@ -1,4 +1,4 @@
-"""Draw 05_parallelism.svg, a training cut in three ways: python lectures/figures/05_parallelism.py"""
+"""Draw 05_parallelism.svg, training divided in three ways: python lectures/figures/05_parallelism.py"""
 
 import pathlib
 
@@ -12,7 +12,7 @@ WIDTH, GAP, HEIGHT = 0.7, 0.55, 0.62  # of a layer's box, between layers, of a r
 
 
 def share(ax, x, y, rank, width=WIDTH, height=HEIGHT):
-    """What one rank holds of a layer."""
+    """Draw one rank's part of a layer."""
     look = {"fc": FACES[rank], "ec": "0.25", "hatch": HATCHES[rank], "lw": 0.9}
     ax.add_patch(plt.Rectangle((x, y), width, height, **look))
 
@@ -23,7 +23,7 @@ def arrow(ax, start, end, both=True):
 
 
 def images(ax, y, height, text):
-    """What goes into the first layer."""
+    """Draw the input of the first layer."""
     ax.text(-0.25, y + height / 2, text, ha="right", va="center", fontsize=8.5)
 
 

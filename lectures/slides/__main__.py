@@ -1,8 +1,8 @@
-"""Make slides of the executed lectures:  python lectures/slides  (or `make slides`; LECTURE=03: of one).
+"""Make slides of the executed lectures:  python lectures/slides  (or `make slides`; LECTURE=03 for one).
 
-They come into build/slides, a deck for each lecture and a list of them, and need no network: reveal.js lies
-beside them. Nothing is executed. What stands on a slide is decided by the rule in deck.py. The folder is made
-beside build/slides and then renamed: a failed build leaves the old one.
+They are written to build/slides, a deck for each lecture and a list of them, and need no network, because
+reveal.js is next to them. Nothing is executed. The rule in deck.py decides the contents of a slide. The
+folder is made next to build/slides and then renamed, so a failed build leaves the old one.
 """
 
 import argparse
@@ -26,7 +26,7 @@ PICTURE = re.compile(r'src="([^":]+\.svg)"')
 
 
 def deck(notebook, folder):
-    """The slides of a lecture at `notebook`, with the drawings that lie beside it put into them."""
+    """Write the slides of a lecture at `notebook`, with its drawings included."""
     slides = slides_of(nbformat.read(notebook, as_version=4), notebook.name)
 
     def inlined(found):
@@ -41,9 +41,9 @@ def deck(notebook, folder):
 
 
 def build(root, target, wanted=(), reveal=REVEAL):
-    """Make the decks of the lectures at `root` in `target`; return {file: number of slides}.
+    """Make the decks of the lectures at `root` in `target`, and return {file: number of slides}.
 
-    wanted: numbers such as "03"; the others' decks stay as they are. Raises DeckError.
+    wanted: numbers such as "03"; the others' decks are unchanged. Raises DeckError.
     """
     lectures = sorted((root / "lectures").glob("[0-9][0-9]_*.ipynb"))
     known = [path.stem[:2] for path in lectures]

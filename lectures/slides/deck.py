@@ -8,10 +8,10 @@
     `guess`                is a poll; the numbers that `compare` prints are the slide after it
     what is left           all prose, each figure's description, code, printed lines: the speaker's notes
 
-A lecture of 90 minutes has 25 to 40 slides. Where there would be more than MOST, or more than POLLS polls,
+A lecture of 90 minutes has 25 to 40 slides. If there were more than MOST slides, or more than POLLS polls,
 cells go to the notes one after the other: of each section the later functions and tables first, then the
 first. A cell whose metadata hold `slideshow: {slide_type: skip}` or `notes`, as in Jupyter's own slide
-shows, goes there as well. What comes under *Further* is not taught, and has no slides.
+shows, goes there as well. The section *Further* is not taught, and has no slides.
 """
 
 import ast
@@ -25,7 +25,7 @@ from cluster.staff import guesses
 FEWEST, MOST, POLLS = 25, 38, 8
 CODE_LINES = 22
 POINTS, WORDS = 6, 110  # of one slide's text
-FULL = 70  # words up to which a slide of text takes more sentences of its paragraphs
+FULL = 70  # number of words up to which a slide of text takes more sentences of its paragraphs
 FEW_WORDS = 45  # a heading with so few shares the slide of what follows it
 POLL_WORDS = 60
 ROWS = 13  # of two tables on one slide
@@ -39,12 +39,13 @@ WEIGHTS, LESS = {"code": 4.3, "table": 4.2, "poll": 6}, 0.8
 
 
 class DeckError(Exception):
-    """A lecture that makes no deck; the message says why and what to do."""
+    """A lecture that cannot become a deck; the message contains the reason and what to do."""
 
 
 @dataclass
 class Point:
-    """A block of text: HTML, or the sentences of a paragraph, in Markdown, and which stand on the slide."""
+    """A block of text: HTML, or the sentences of a paragraph, in Markdown, and which of them are on the
+    slide."""
 
     words: int
     markup: str = ""
@@ -60,14 +61,14 @@ class Slide:
     """One slide: its title and text as HTML, what it shows, and the speaker's notes."""
 
     kind: str  # fixed, section, text, figure, table, code or poll
-    section: str = ""  # the heading under which it stands, above its title
+    section: str = ""  # the section's heading, shown above its title
     title: str = ""  # HTML within a line
     body: list[Point] = field(default_factory=list)
     evidence: list[str] = field(default_factory=list)  # HTML: figures, tables, code
     notes: list[str] = field(default_factory=list)  # HTML
-    layout: str = ""  # a class of the style sheet: title, poll, reveal-numbers
+    layout: str = ""  # a CSS class: title, poll, reveal-numbers
     cell: int | None = None  # the code cell that it shows; without one it cannot go to the notes
-    lead: str = ""  # HTML of a title, where no sentence follows that says more
+    lead: str = ""  # HTML of a title, unless a more informative sentence follows
 
     @property
     def words(self):
@@ -79,7 +80,8 @@ class Slide:
 
 
 def slides_of(notebook, name="the lecture"):
-    """The slides of an executed lecture, in order. Raises DeckError where there are too few or too many."""
+    """Return the slides of an executed lecture, in order. Raises DeckError if there are too few or too
+    many."""
     notes = set()  # code cells that have no slide
     while True:
         slides = merge(Maker(notebook, notes).slides())
@@ -110,7 +112,8 @@ def weighed(slides):
 
 
 def filled(slide):
-    """A slide of text with more sentences of its paragraphs, while there is room; a title for each figure."""
+    """Fill a slide of text with more sentences of its paragraphs, while there is space, and give each
+    figure a title."""
     slide.title = re.sub(":$", ".", slide.title or slide.lead)
     if slide.layout or slide.evidence:
         return slide
@@ -198,7 +201,7 @@ class Maker:
         """A paragraph: its sentences that matter to the slide, all of it to the notes."""
         said = sentences(source)
         asking = [s for s in said if ASKED.search(s)]
-        if asking and "**" in asking[0]:  # **Guess:** and then what is asked
+        if asking and "**" in asking[0]:  # **Guess:** and then the question
             asking = said[said.index(asking[0]) :]
         self.prompt += [asking] if asking else []
         self.note(html(source))
@@ -231,7 +234,7 @@ class Maker:
             self.point(Point(words, sentences=said, chosen=chosen), question)
 
     def block(self, kind, source):
-        """A formula, list, table or code of the prose: it stands on a slide."""
+        """Put a formula, list, table or code of the prose on a slide."""
         self.untitled = None
         if kind == "list":
             self.note(html(source))
@@ -295,7 +298,7 @@ class Maker:
         return None
 
     def above(self, source):
-        """What a slide with a function says above it."""
+        """Return the text above a function on a slide."""
         if self.pending:
             return line(shorter(self.pending[-1].rstrip(":")))
         function = ast.parse(source).body[0]
@@ -373,7 +376,7 @@ class Maker:
         return ""
 
     def between(self, first, last):
-        """Do other cells that show something, or a heading, lie between two cells?"""
+        """Return whether other cells that show something, or a heading, are between two cells."""
         for index in range(first + 1, last):
             cell = self.cells[index]
             if cell.cell_type == "markdown":
@@ -480,7 +483,7 @@ def fields(asked):
 
 
 def numbers(asked, answers):
-    """What was found, beside what the class said."""
+    """Return the measured numbers, next to the class's answers."""
     rows = [
         f'<div><dt>{line(q)}</dt><dd><output class="said" data-asked="{attribute(q)}"></output>'
         f"<strong>{value(answers[q][0])}</strong></dd></div>"
@@ -495,7 +498,7 @@ def found_in_words(asked, answers):
 
 
 def value(text):
-    """A number as it was printed; `inf` stands for a search that found none."""
+    """Return a number as it was printed; `inf` means a search that found none."""
     return re.sub(r"\binf\b.*", "in none of the trials", text)
 
 

@@ -78,7 +78,7 @@ def code(source):
 
 
 def printed(text):
-    """What a cell printed."""
+    """Return the printed output of a cell."""
     return f'<pre class="printed" tabindex="0">{escape(text.rstrip())}</pre>'
 
 

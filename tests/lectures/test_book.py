@@ -220,7 +220,7 @@ def test_no_other_folder_is_replaced(tmp_path):
     """Is a folder that is not a book left alone, with a message?"""
     (tmp_path / "thesis.txt").write_text("kept")
     done = subprocess.run([sys.executable, BOOK, "--to", tmp_path], capture_output=True, text=True)
-    assert done.returncode and "is no book" in done.stderr
+    assert done.returncode and "is not a book" in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "kept"
 
 
@@ -612,7 +612,7 @@ def test_the_valley_has_the_edge_that_lecture_02_found():
     script = (BOOK / "static" / "explore.js").read_text()
     (curvature,) = map(float, re.findall(r'name: "steep", .* start: ([\d.]+)', script))
     assert 0.3 <= all_learn < edge(0, curvature) < none_learns <= 10
-    assert "above 0.3, below 10, with 1 a matter of the processor" in script
+    assert "above 0.3 and below 10, and 1 depends on the processor" in script
 
 
 @pytest.mark.servers

@@ -231,7 +231,7 @@ def test_fine_tuning_is_faster(errors):
 
 
 def test_fine_tuning_is_not_better_in_the_end(errors):
-    """After 400 updates the interval of the difference holds zero at each size."""
+    """After 400 updates the confidence interval of the difference includes zero at each size."""
     for points in errors["fine-tuned", 400] - errors["scratch", 400]:
         assert abs(points.mean()) < half(points)
 

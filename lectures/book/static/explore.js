@@ -1,5 +1,5 @@
-// "What if": a law of a lecture with sliders in place of its numbers. The formulas are the lecture's, and a test
-// compares them with the Python ones. Each explorer is an entry of `laws`; the rest is shared.
+// "What if": a law of a lecture with sliders instead of its numbers. The formulas are the lecture's, and a
+// test compares them with the Python ones. Each widget is an entry of `laws`; the rest is shared.
 "use strict";
 (() => {
   const three = (x) => Number(x.toPrecision(3)).toLocaleString("en");
@@ -23,7 +23,7 @@
     return parts.reduce((sum, part) => sum + 2 * (alpha + part * beta), 0);
   };
 
-  // C, M, R: a checkpoint, between failures, a restart; all in one unit (lecture 10).
+  // C, M, R: times of a checkpoint, between failures, and of a restart, all in one unit (lecture 10).
   const young = (C, M) => Math.sqrt(2 * C * M);
   const daly = (C, M) => {
     const x = Math.sqrt(C / (2 * M));
@@ -59,15 +59,16 @@
   };
   const rungs = [["least", "at least: images, weights, output"], ["im2col", "im2col: columns, too"], ["shifted", "shifted: k² views and sums"]];
 
-  // B: the noise scale, N: the images of an update. `factor`: how much k ranks of n images may raise the rate of
-  // one (lecture 08). A step at its best rate gains in proportion to that rate (McCandlish et al. 2018, section 2):
-  // so to a target it takes 1 + B/N times the steps of a very large batch, 1 + N/B times the images of a very small one.
+  // B: the noise scale. N: the global batch size. `factor`: how much the learning rate of k ranks of n
+  // images may exceed one rank's (lecture 08). A step at its best learning rate gains in proportion to that
+  // rate (McCandlish et al. 2018, section 2). To a target it therefore takes 1 + B/N times the steps of a
+  // very large batch, and 1 + N/B times the images of a very small one.
   const factor = (B, n, k) => (1 + B / n) / (1 + B / (k * n));
   const steps = (B, N) => 1 + B / N;
   const examples = (B, N) => 1 + N / B;
 
-  // Seconds of an image: w, d, a in disk, decode and augment, s in the step, c the step's own processor seconds;
-  // k calls at a time on p cores (lecture 04).
+  // Seconds per image: w, d, a for disk, decode and augment, s for the step, c the step's CPU seconds; k
+  // calls at a time on p cores (lecture 04).
   const pipelines = {
     "one after the other": ({ w, d, a, s }) => w + d + a + s,
     "parallel map": ({ w, d, a, s, k, p }) => Math.max(w / k, (d + a) / p) + s,
@@ -75,12 +76,14 @@
     "and cache": ({ a, s, c, p }) => Math.max(s, (a + c) / p),
   };
 
-  // The largest rate times curvature at which a parabola with gradients s updates old converges (lecture 09).
+  // The largest product of learning rate and curvature for which a parabola with gradients s updates old
+  // converges (lecture 09).
   const staleLimit = (s) => 2 * Math.sin(Math.PI / (2 * (2 * s + 1)));
 
-  // SGD with momentum m (lecture 02: v ← m v − η g, w ← w + v) on a valley, a parabola with a curvature in each of its
-  // directions, from 1 in each: the weights before each of some updates. A direction alone is the recurrence
-  // w' = (1 + m − ηλ) w − m w_before, so it is multiplied by a root of r² − (1 + m − ηλ) r + m in each update.
+  // SGD with momentum m (lecture 02: v ← m v − η g, w ← w + v) on a valley, a parabola with a separate
+  // curvature in each direction, starting from 1 in each. It returns the weights before some updates. A
+  // single direction follows the recurrence w' = (1 + m − ηλ) w − m w_before, so each update multiplies it
+  // by a root of r² − (1 + m − ηλ) r + m.
   const descent = (rate, m, curvatures, updates) => {
     let w = curvatures.map(() => 1), v = curvatures.map(() => 0);
     return Array.from({ length: updates }, () => {
@@ -146,8 +149,9 @@
     "MobileNetV2, 14 × 14": { side: 14, C: 64, K: 64, k: 3, stride: 1, R: 384, g: 384 },
   };
 
-  // Seconds of a step on p GPUs with n images each (lecture 07): compute, and what is seen of a ring over servers of
-  // `gpus`. M: bytes of the gradient, link: bytes/s of a server; all but the last bucket hides behind the backward pass.
+  // Seconds of a step on p GPUs with n images each (lecture 07): compute, and the visible part of a ring
+  // over servers of `gpus`. M: bytes of the gradient. link: bytes/s of a server. All but the last bucket
+  // overlaps with the backward pass.
   const step = ({ p, n, gpus, M, link, alpha, bucket, backward, forward }) => {
     const s = Math.ceil(p / gpus), ring = 2 * (s - 1) * alpha + 2 * (s - 1) / s * M / link;
     const hidden = Math.min(backward * n, ring * (1 - Math.min(bucket / M, 1)));
@@ -167,15 +171,16 @@
 
   const onDevice = (v) => v.device === "on these cores" ? v : { ...v, c: 0 };
 
-  // rows: [name, value] of the table, or a value for each of `columns`; a value is words, or {words, part, share} with a
-  // bar. says: what the pictures show, in a sentence. curves: logarithmic; plane: a second picture, linear.
+  // rows: [name, value] of the table, or a value for each of `columns`; a value is text, or {words, part,
+  // share} with a bar. says: a description of the figures. curves: logarithmic. plane: a second, linear
+  // figure.
   const laws = {
     roofline: {
       title: "What if: a layer under the roofline",
-      asks: "Is a layer held up by the multipliers or by the memory? Try: give a 1 × 1 layer more and more filters, with few "
-        + "channels and with many. When does it reach the flat roof? And on the next machine?",
+      asks: "Is a layer limited by the multipliers or by the memory? Try this: give a 1 × 1 layer more and more filters, with few "
+        + "channels and with many. When does it reach the flat ceiling? And on the next machine?",
       choices: [
-        { name: "layer", label: "layer", options: Object.keys(layers), start: "AlexNet conv2", sets: (name) => layers[name], own: "of your own" },
+        { name: "layer", label: "layer", options: Object.keys(layers), start: "AlexNet conv2", sets: (name) => layers[name], own: "your own" },
         { name: "machine", label: "machine", options: Object.keys(machines), start: "GTX 580, 2010" },
       ],
       sliders: [
@@ -197,8 +202,8 @@
             return [name, `${three(at)} FLOP/B; ${roof < peak ? "bandwidth" : "peak"}: ${giga(roof, "FLOP/s")}, ${time(found.flops / roof)}`];
           })];
       },
-      note: "The roof is what the peak or the bandwidth allows at most; the time follows from it. How fast a program is, "
-        + "it does not say.",
+      note: "The ceiling is the maximum that the peak or the bandwidth allows, and the time follows from it. It does not "
+        + "show how fast a program is.",
       x: "arithmetic intensity, FLOP per byte", y: "attainable GFLOP/s",
       marks: (v) => rungs.map(([rung]) => {
         const found = layer(v), at = found.flops / found[rung];
@@ -208,30 +213,30 @@
     },
     noise: {
       title: "What if: noise scale and batch",
-      asks: "How many ranks are worth having? Try: raise k until the efficiency is 50%, and hold the images of an update "
-        + "against the noise scale. The scale grows tenfold during a training: what does that do to k?",
+      asks: "How many ranks are useful? Raise k until the efficiency is 50%, and compare the global batch size with the "
+        + "noise scale. The noise scale grows tenfold during training. How does that change k?",
       sliders: [
         { name: "B", label: "noise scale, images", from: 5, to: 50000, start: 300, show: three },
-        { name: "n", label: "images of a rank n", from: 1, to: 512, start: 32, whole: true, show: whole },
+        { name: "n", label: "batch size per rank n", from: 1, to: 512, start: 32, whole: true, show: whole },
         { name: "k", label: "ranks k", from: 1, to: 1024, start: 32, whole: true, show: whole },
       ],
       rows: ({ B, n, k }) => [
-        ["images of an update, kn", whole(k * n)],
-        ["best rate, times that of one rank", `${three(factor(B, n, k))}×`],
+        ["global batch size, kn", whole(k * n)],
+        ["best learning rate, relative to one rank", `${three(factor(B, n, k))}×`],
         ["by the rules √k and k", `${three(Math.sqrt(k))}× and ${whole(k)}×`],
-        ["updates to a target, of those of one rank", `${three(100 * steps(B, k * n) / steps(B, n))} %`],
-        ["images to it, times those of one rank", `${three(examples(B, k * n) / examples(B, n))}×`],
+        ["updates to a target, relative to one rank", `${three(100 * steps(B, k * n) / steps(B, n))} %`],
+        ["images to it, relative to one rank", `${three(examples(B, k * n) / examples(B, n))}×`],
         ["efficiency: times fewer updates, over k", `${three(100 * factor(B, n, k) / k)} %`],
       ],
-      note: "A quadratic model, each step at its best rate: what it says of steps and images is McCandlish et al. "
-        + "(2018, section 2), not a measurement. The noise scale itself grows during a training.",
-      x: "images of an update", y: "times the least", at: ({ n, k }) => k * n,
+      note: "A quadratic model with the best learning rate in each step. Steps and images follow McCandlish et al. "
+        + "(2018, section 2), not a measurement. The noise scale itself grows during training.",
+      x: "global batch size", y: "relative to the minimum", at: ({ n, k }) => k * n,
       curves: ({ B }) => [["updates", range(1, 524288).map((N) => [N, steps(B, N)])], ["images", range(1, 524288).map((N) => [N, examples(B, N)])]],
     },
     pipeline: {
       title: "What if: the input pipeline",
-      asks: "Which stage does everything wait for, and what hides it? Try: make the disk ten times as slow. How many calls at "
-        + "a time bring the old speed back? Then let the step compute on an accelerator: who waits now?",
+      asks: "Which stage is the bottleneck, and what hides it? Make the disk ten times as slow. How many calls at "
+        + "a time restore the previous speed? Then let the step compute on an accelerator. Which stage waits now?",
       choices: [{ name: "device", label: "the step computes", options: ["on these cores", "on an accelerator: c = 0"], start: "on these cores" }],
       sliders: [
         { name: "w", label: "disk w, ms", from: 0.01, to: 50, start: 2, show: (v) => `${three(v)} ms` },
@@ -243,13 +248,13 @@
         { name: "p", label: "cores p", from: 1, to: 64, start: 2, whole: true, show: whole },
       ],
       rows: (v) => Object.entries(pipelines).map(([name, f]) => [name, `${time(f(onDevice(v)) / 1e3)} an image, ${three(1e3 / f(onDevice(v)))} images/s`]),
-      x: "cores", y: "images a second", at: ({ p }) => p,
+      x: "cores", y: "images per second", at: ({ p }) => p,
       curves: (v) => Object.entries(pipelines).map(([name, f]) => [name, range(1, 64).map((p) => [p, 1e3 / f({ ...onDevice(v), p })])]),
     },
     staleness: {
-      title: "What if: the rate a stale gradient bears",
-      asks: "How much smaller must the rate be when gradients are old? Try: ηλ = 1, and raise the staleness by one. Then find, "
-        + "for 64 workers, the rate that still converges.",
+      title: "What if: learning rate and stale gradients",
+      asks: "How much smaller must the learning rate be if gradients are stale? Set ηλ = 1, and raise the staleness by one. "
+        + "Then find, for 64 workers, a learning rate that still converges.",
       sliders: [
         { name: "s", label: "staleness s", from: 0, to: 63, start: 7, linear: true, show: three },
         { name: "rate", label: "rate × curvature, ηλ", from: 0.005, to: 3, start: 0.1, show: three },
@@ -259,7 +264,7 @@
         ["of that without staleness", `1/${three(staleLimit(0) / staleLimit(s))}`],
         ["the approximation π / (2s + 1)", three(Math.PI / (2 * s + 1))],
         [`with ηλ = ${three(rate)}, the parabola`, rate < staleLimit(s) ? "converges" : "does not converge"],
-        ["from which staleness on it does not", rate >= 2 ? "any" : three(Math.floor((Math.PI / (2 * Math.asin(rate / 2)) - 1) / 2 + 1 - 1e-9))],
+        ["smallest staleness without convergence", rate >= 2 ? "any" : three(Math.floor((Math.PI / (2 * Math.asin(rate / 2)) - 1) / 2 + 1 - 1e-9))],
       ],
       note: "Plain SGD on a parabola without noise, each gradient exactly s updates old.",
       x: "2s + 1", y: "ηλ", at: ({ s }) => 2 * s + 1,
@@ -267,9 +272,9 @@
         ["π / (2s + 1)", range(1, 127).map((m) => [m, Math.PI / m])], ["your ηλ", [[1, rate], [127, rate]]]],
     },
     momentum: {
-      title: "What if: rate and momentum in a valley",
-      asks: "Momentum is to learn as a rate 1/(1 − m) times as large does without it (2.4). Does it, and up to which rate? "
-        + "Try: raise η step by step. Which of the three breaks first? Put η back and raise m to 0.99: what becomes slower?",
+      title: "What if: learning rate and momentum in a valley",
+      asks: "Momentum should learn like a learning rate 1/(1 − m) times as large without it (2.4). Does it, and up to which "
+        + "learning rate? Raise η step by step. Which of the three diverges first? Reset η and raise m to 0.99. What becomes slower?",
       sliders: [
         { name: "rate", label: "learning rate η", from: 0.001, to: 10, start: 0.01, show: three },
         { name: "m", label: "momentum m", from: 0, to: 99, start: 90, linear: true, show: (m) => three(m / 100) },
@@ -280,8 +285,8 @@
       rows: (v) => {
         const [across, along] = valley(v), each = (f) => settings(v).map(([rate, m]) => f(rate, m));
         return [
-          ["largest rate that converges", ...each((rate, m) => three(largestRate(m, across)))],
-          ["updates that halve what is left across the valley", ...each((rate, m) => travelled(decay(rate, m, across)))],
+          ["largest learning rate that converges", ...each((rate, m) => three(largestRate(m, across)))],
+          ["updates that halve the distance across the valley", ...each((rate, m) => travelled(decay(rate, m, across)))],
           ["and along it", ...each((rate, m) => travelled(decay(rate, m, along)))],
           [`loss after ${UPDATES} updates, of the first`, ...each((rate, m) => left(rate, m, v))],
         ];
@@ -297,9 +302,9 @@
             + `With momentum ${three(m)} the largest rate is ${three(1 + m)} times that without, not ${three(times)} times.`
             : `After ${UPDATES} updates the loss is ${most} of the first.`].filter(Boolean).join(" ");
       },
-      note: "A parabola without noise stands in for the network, which has no such valley: its steepest direction sets the "
-        + "largest rate, its flattest one the time. It begins at 1 in both. Curvature 1.5 puts the edge without momentum where 2.4 "
-        + "found it: above 0.3, below 10, with 1 a matter of the processor. What jumps changes its side in each update, what swings after several. The curves are cut at 100 and 1e-6.",
+      note: "A parabola without noise represents the network, which has no such valley. Its steepest direction determines the "
+        + "largest learning rate, its flattest one the time. It begins at 1 in both. With curvature 1.5 the limit without momentum is as found in 2.4, "
+        + "above 0.3 and below 10, and 1 depends on the processor. A jumping direction changes sides in each update, a swinging one after several. The curves are cut at 100 and 1e-6.",
       plane: {
         x: "along the valley", y: "across",
         rings: (v) => [1, 0.3, 0.1, 0.03, 0.01, 0.003].map((level) => [Math.sqrt(level * (v.ratio + 1)), Math.sqrt(level * (1 + 1 / v.ratio))]),
@@ -313,9 +318,9 @@
     },
     block: {
       title: "What if: the same maps by another convolution",
-      asks: "What do a 1 × 1 in front, groups, and a depthwise filter save, and of which of the three sizes of a layer (3.1, "
-        + "3.5, 3.9)? Try: GoogLeNet's 5 × 5 with 16 maps inside, then with 96. Then find what ResNeXt buys for the multiply-adds of ResNet.",
-      choices: [{ name: "block", label: "block", options: Object.keys(blocks), start: "GoogLeNet 3a, its 5 × 5", sets: (name) => blocks[name], own: "of your own" }],
+      asks: "How much do a preceding 1 × 1, groups, and a depthwise filter save, and in which of the three sizes of a layer "
+        + "(3.1, 3.5, 3.9)? Try GoogLeNet's 5 × 5 with 16 maps inside, then with 96. Then find what ResNeXt gains with ResNet's multiply-adds.",
+      choices: [{ name: "block", label: "block", options: Object.keys(blocks), start: "GoogLeNet 3a, its 5 × 5", sets: (name) => blocks[name], own: "your own" }],
       sliders: [
         { name: "side", label: "pixels a side", from: 1, to: 256, start: 28, whole: true, show: whole },
         { name: "C", label: "channels C", from: 1, to: 2048, start: 192, whole: true, show: whole },
@@ -340,13 +345,13 @@
           + `fewest multiply-adds: ${least("products")}; fewest outputs: ${least("kept")}.`;
       },
       note: "For one image, with biases and without normalisation; in brackets, of the plain convolution. The bottleneck is 1 × 1, "
-        + "k × k, 1 × 1, and the stride is in the k × k. Each column has a scale of its own. "
-        + "Multiply-adds that are saved need not save time (3.10).",
+        + "k × k, 1 × 1, and the stride is in the k × k. Each column has a separate scale. "
+        + "Fewer multiply-adds do not necessarily take less time (3.10).",
     },
     scaling: {
       title: "What if: weak and strong scaling",
-      asks: "The same 256 images in a step, on 256 GPUs instead of one: how many times as fast (7.6)? Try: how few GPUs "
-        + "reach half of that? What helps strong scaling most: ten times the link, a gradient of a tenth, or more images?",
+      asks: "How many times as fast is a step with 256 images on 256 GPUs instead of one (7.6)? How few GPUs reach half of "
+        + "that? Which helps strong scaling most: ten times the link's bandwidth, a tenth of the gradient, or more images?",
       sliders: [
         { name: "p", label: "GPUs p", from: 1, to: 1024, start: 256, whole: true, show: whole },
         { name: "n", label: "images n, weak", from: 1, to: 512, start: 32, whole: true, show: whole },
@@ -379,7 +384,7 @@
           + `${v.p > v.N ? ` ${whole(v.p - v.N)} of its GPUs have no image.` : ""}`;
       },
       note: "Calculated for a ring over servers, inside which the exchange is free; two thirds of the compute are the backward pass. "
-        + "Where the images of a step cannot be shared out evenly, the GPU that has most sets the time. A real step also "
+        + "If the images of a step cannot be divided evenly, the GPU with the most images determines the time. A real step also "
         + "waits for the slowest rank, for its input and for links that others use.",
       x: "GPUs", y: "efficiency, %", legend: true, at: ({ p }) => p,
       curves: (v) => [["weak", weak, v], ["weak, no overlap", weak, { ...v, bucket: v.M }], ["strong", strong, v],
@@ -388,8 +393,8 @@
     },
     amdahl: {
       title: "What if: Amdahl and Gustafson",
-      asks: "How many ranks before half of them are wasted? Try: find that p for a serial share of 5%, and for 1%. Does "
-        + "Gustafson contradict Amdahl? Say what stays the same in each.",
+      asks: "With how many ranks is half of them wasted? Find this p for a serial fraction of 5%, and of 1%. Does "
+        + "Gustafson contradict Amdahl? Explain what stays the same in each.",
       sliders: [
         { name: "s", label: "serial share s, %", from: 0.1, to: 60, start: 5, show: (v) => `${three(v)} %` },
         { name: "p", label: "ranks p", from: 1, to: 1024, start: 16, whole: true, show: whole },
@@ -407,7 +412,7 @@
     allreduce: {
       title: "What if: ring against tree",
       asks: "Which is faster, and why is there more than one? Try: 1 KB on 64 ranks, then 100 MB. Find the size at which ring "
-        + "and tree change places; then give the network a tenth of the latency.",
+        + "and tree are equally fast, then give the network a tenth of the latency.",
       sliders: [
         { name: "p", label: "ranks p", from: 2, to: 1024, start: 64, whole: true, show: whole },
         { name: "n", label: "bytes n", from: 64, to: 1e9, start: 1e8, whole: true, show: size },
@@ -452,9 +457,10 @@
     const at = y - 17 * (names.length - 1 - i);
     return [element("polyline", { points: `${x},${at - 4} ${x + 28},${at - 4}`, class: "curve", "stroke-dasharray": DASHES[i] }), element("text", { x: x + 34, y: at }, name)];
   });
-  // The curves, both axes logarithmic, with a line at the sliders' own place; the table says it in words.
+  // Draw the curves with logarithmic axes and a line at the sliders' position; the table has the same as
+  // text.
   function draw(svg, law, values) {
-    // As wide as its place, so that letters keep their size; a narrow one has the names inside.
+    // As wide as its container, to keep the size of letters; a narrow one has the names inside.
     const W = Math.max(280, Math.min(640, Math.round(svg.parentElement.clientWidth - 36))), narrow = W < 520, RIGHT = narrow ? 18 : 150;
     svg.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const curves = law.curves(values).map(([name, points]) => [name, points.filter(([, y]) => y > 1e-9)]);
@@ -477,7 +483,8 @@
     }
     svg.append(element("text", { x: (LEFT + W - RIGHT) / 2, y: H - 8, "text-anchor": "middle" }, law.x));
     svg.append(element("text", { transform: `translate(14 ${H / 2}) rotate(-90)`, "text-anchor": "middle" }, law.y));
-    // The names at the curves' ends, in a narrow window above them: each on a line of its own, none beyond the frame.
+    // The names at the curves' ends, or in a narrow window above them, each on a separate line inside the
+    // frame.
     const labels = curves.map(([name, points]) => ({ name, y: Y(points.at(-1)[1]) + (narrow ? -5 : 4) })).sort((a, b) => a.y - b.y);
     const first = narrow ? TOP + 14 : TOP + 4, last = narrow ? H - BOTTOM - 6 : H - BOTTOM + 2;
     labels.forEach((label, i) => { label.y = Math.max(label.y, i ? labels[i - 1].y + 15 : first); });

@@ -1,6 +1,6 @@
-// Guess, then reveal: what a cell found, and what the text makes of it up to the next heading, opens when the reader
-// has written down a number, or asks to see it. Paper shows everything.
-// Guesses are kept in this browser's localStorage and nowhere else. Without this script everything is open.
+// Guess, then reveal: a cell's result, and the text about it up to the next heading, are shown when the
+// reader has entered a number or asks to see them. On paper everything is visible. Guesses are kept only in
+// this browser's localStorage. Without this script everything is visible.
 "use strict";
 (() => {
   const page = location.pathname.split("/").pop();
@@ -30,7 +30,7 @@
   const forms = [];
   let all; // the button that opens everything
 
-  // What the notebook printed says "you wrote down no guess": the reader's own stands there now.
+  // The notebook's output contains "you wrote down no guess", which is replaced by the reader's guess.
   function say(one) {
     for (const text of one.texts) {
       text.node.data = text.original.replace(/^(.*): ([^:]*); you wrote down no guess$/gm, (line, question, value) => {
@@ -53,9 +53,9 @@
     if (all) all.hidden = !closed.size;
   }
 
-  // What gives an answer away: from the first table or picture after the question, or else from what the answering
-  // cell printed, to the next heading. `own`: forms of its questions, which stay; `asked`: the cell before the last
-  // of them. {output: where it begins, parts: [element]}.
+  // The part that reveals an answer: from the first table or figure after the question, or from the output
+  // of the answering cell, to the next heading. `own`: forms of its questions, which stay. `asked`: the
+  // cell before the last of them. Returns {output: where it begins, parts: [element]}.
   function answering(cell, asked, own) {
     let from = asked?.parentElement === cell.parentElement ? asked : cell;
     while (from !== cell && !from.querySelector(".cell_output :is(img, table)")) from = from.nextElementSibling;
@@ -112,7 +112,7 @@
         return;
       }
       inputs.forEach((input, i) => keep(asked[i], input.value.trim()));
-      opened("Written down. What was found is open.");
+      opened("Saved. The result is visible.");
     });
     skip.addEventListener("click", () => {
       asked.forEach((question) => keep(question, ""));
@@ -151,7 +151,7 @@
     const one = { asked, output, parts, texts };
     if (here.length < asked.length && !before.some((one) => one.cell.contains(output))) { // no form beside the gap: say why
       one.note = make("div", "", { className: "guess-box" });
-      one.note.append(make("p", "What was found, and what it means, opens when you have written down your guess above."));
+      one.note.append(make("p", "The result and its meaning are shown when you have entered your guess above."));
       const show = make("button", "Show it without a guess", { type: "button" });
       one.note.append(show);
       show.addEventListener("click", () => {
@@ -168,8 +168,8 @@
   if (shut.length) {
     const heading = document.querySelector("article h1");
     all = make("div", "", { className: "guess-box" });
-    all.append(make("p", "This page asks for guesses. What was found, and what the text says of it, opens when you have "
-      + "written yours down. Guesses stay in this browser."));
+    all.append(make("p", "This page asks for guesses. Each result, and the text about it, is shown when you have "
+      + "entered your guess. Guesses stay in this browser."));
     const button = make("button", "Open everything without guesses", { type: "button" });
     button.addEventListener("click", () => {
       shut.flatMap((one) => one.asked).filter((question) => read(question) === null).forEach((question) => keep(question, ""));

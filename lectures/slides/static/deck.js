@@ -1,4 +1,5 @@
-// Fits each slide to its page, then starts reveal.js. What the class says in a poll stands beside what was found.
+// Fits each slide to its page, then starts reveal.js. The class's answer to a poll is shown next to the
+// measured one.
 "use strict";
 (async () => {
   const root = document.documentElement;
