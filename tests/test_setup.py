@@ -224,7 +224,11 @@ def nvcc(folder, release):
 def test_an_unknown_kind_of_environment_is_refused(tmp_path):
     """GPU=yes is neither: is nothing made?"""
     done = setup(tmp_path / "venv", GPU="yes")
-    assert done.returncode == 1 and "GPU=yes is unknown: GPU=1" in done.stderr and not any(tmp_path.iterdir())
+    assert (
+        done.returncode == 1
+        and "GPU=yes is unknown. Set GPU=1" in done.stderr
+        and not any(tmp_path.iterdir())
+    )
 
 
 def test_an_environment_for_cpus_is_not_turned_into_one_for_gpus(tmp_path):

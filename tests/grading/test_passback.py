@@ -137,7 +137,7 @@ def test_an_answer_that_fails_half_way(sent, capsys):
     sent.send(status=1)
     said = capsys.readouterr()
     assert "1 sent" in said.out and "ben was not taken: the platform does not answer" in said.err
-    assert "stopped at ben: 1 of 4 were sent; the same command goes on" in said.err
+    assert "stopped at ben with 1 of 4 sent; the same command goes on" in said.err
     assert sent.points() == {"ada": (3.0, 3.0)} and sent.posts() == 4
     sent.send()
     assert sent.posts() == 3 and sent.points() == {who: (points, 3.0) for who, points in POINTS.items()}
@@ -192,7 +192,7 @@ def test_what_concerns_all_is_not_tried_with_everybody(sent, capsys, status):
     sent.platform.faults = [status] * 9
     sent.send(status=1)
     assert sent.posts() == grade_passback.STOP < 4
-    assert "stopped at cem: 0 of 4 were sent" in capsys.readouterr().err
+    assert "stopped at cem with 0 of 4 sent" in capsys.readouterr().err
 
 
 def test_a_page_is_no_answer(sent, capsys):
@@ -240,7 +240,7 @@ def test_who_is_left_out_is_named(sent, capsys):
     for more in (["--dry-run"], []):
         sent.send(*more, status=1)
         said = capsys.readouterr()
-        assert "ben is left out: a person has to look at it" in said.err and "fay" not in said.out + said.err
+        assert "ben is left out: it needs manual grading" in said.err and "fay" not in said.out + said.err
         assert "cem is left out: has never come to the hub from the platform: let them" in said.err
     assert set(sent.points()) == {"ada", "dag"}
     assert command.main(["lti", "99", "--student", "zoe"]) == 1
@@ -279,7 +279,10 @@ def one_chosen(sent):
         (lambda s: s.links.update(issuer="https://old.example"), "no instructor .* has come"),
         (one_more, r"from 2 courses of the platform: 'c-1' \(HPDL\), 'c-2' \(Another\). Set lti.context"),
         (one_chosen, r"from a course 'c-9' \(lti.context\)"),
-        (lambda s: s.links["contexts"]["c-1"].update(scope=[ITEMS]), "'c-1' .* sends? no marks. Let it"),
+        (
+            lambda s: s.links["contexts"]["c-1"].update(scope=[ITEMS]),
+            "'c-1' .* let this tool send scores. Let it",
+        ),
         (lambda s: s.links["contexts"]["c-1"].update(lineitems="http://uni.example/x"), "not encrypted"),
         (lambda s: (s.root / "nbgrader_site.py").unlink(), r"settings have no \[lti\]"),
         (lambda s: s.write("platform.json", s.platform.settings | {"token_url": ""}), "no lti.token_url"),

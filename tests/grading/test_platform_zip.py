@@ -144,7 +144,7 @@ def test_what_an_instructor_should_know(many, tmp_path):
     assert "1 more notebooks, not imported: x.ipynb" in notes
     members = {f"{ATTEMPT.format(i)}_{WANTED}": str(i) for i in (2, 1)}
     notes = take(many, archive(tmp_path / "b.zip", members), people(BLACKBOARD)).notes["ada"]
-    assert notes == ["2 attempts: that of 2026-11-02-12-30-00 counts"]
+    assert notes == ["2 attempts, of which the one of 2026-11-02-12-30-00 counts"]
 
 
 def test_who_is_nobody_is_named(many, tmp_path):
@@ -159,7 +159,11 @@ def test_who_is_nobody_is_named(many, tmp_path):
     result = take(many, archive(tmp_path / "all.zip", members), people(twice))
     assert result.students == ["ben"] and len(result.refused) == 3
     words = " ".join(result.refused.values())
-    assert "2 people are called" in words and "participants with --like" in words and "nobody" in words
+    assert (
+        "2 people are called" in words
+        and "participants with --like" in words
+        and "no student is called" in words
+    )
 
 
 def link(tmp_path):

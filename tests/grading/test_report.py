@@ -364,7 +364,7 @@ def test_only_some_students_are_regraded(graded, monkeypatch, capsys):
     result, anew = again(graded, students=["bob"])
     assert (result.graded, anew) == (["bob"], [])
     assert [graded.points()[name]["double-of-others"] for name in ("ada", "bob")] == [0.25, 0.0]
-    with pytest.raises(CourseError, match="nobody: nothing handed in"):
+    with pytest.raises(CourseError, match="nobody: no submission"):
         again(graded, students=["nobody"])
     monkeypatch.chdir(graded.root)
     with pytest.raises(SystemExit):

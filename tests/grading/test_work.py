@@ -74,14 +74,14 @@ def test_an_honest_submission_has_no_notes(work):
     [
         (None, "doubling.ipynb is missing"),
         ("", "empty (0 bytes)"),
-        ("{", "no notebook"),
-        ("[]", "no notebook"),
-        ("{}", "no notebook"),
+        ("{", "not a notebook"),
+        ("[]", "not a notebook"),
+        ("{}", "not a notebook"),
         (
             '{"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [{"cell_type": "code"}]}',
-            "no notebook",
+            "not a notebook",
         ),
-        ("[" * 100_000, "no notebook"),
+        ("[" * 100_000, "not a notebook"),
     ],
 )
 def test_what_is_no_notebook_is_said(work, text, words):
@@ -93,7 +93,9 @@ def test_what_is_no_notebook_is_said(work, text, words):
 def test_another_name_is_graded_and_two_are_not_guessed(work):
     """Is one notebook under another name graded with a note, and are two only named?"""
     found = hand_in(work, "ada", work[3], "mine.ipynb")
-    assert found.notebook is not None and found.notes == ["handed in as mine.ipynb; graded as doubling.ipynb"]
+    assert found.notebook is not None and found.notes == [
+        "submitted as mine.ipynb;  graded as doubling.ipynb"
+    ]
     found = hand_in(work, "ada", work[3], "other.ipynb")
     assert found.notebook is None and "mine.ipynb, other.ipynb" in found.problem
 

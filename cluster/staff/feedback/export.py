@@ -73,7 +73,7 @@ def export(
         made = FORMAT[form](rows, worth)
         if form != "plain":
             warnings += [
-                f"{person.id!a} would be a formula in a spreadsheet, so it is written as '{person.id}, "
+                f"{person.id!a}: this would be a formula in a spreadsheet, so it is written as '{person.id}, "
                 "which is unknown to the platform; enter these points by hand"
                 for person, _ in rows
                 if is_formula(person.id)

@@ -198,7 +198,7 @@ def send(course: Course, made: Plan, where: Registration, say: Callable[[str], N
                 outcome.failed[student] = str(error)
                 in_a_row += 1
                 if error.status in (0, 401) or in_a_row == STOP:
-                    count = f"{len(outcome.done)} of {len(made.send)} were sent"
+                    count = f"{len(outcome.done)} of {len(made.send)} sent"
                     outcome.stopped = f"stopped at {student} with {count}; {_remedy(error)}"
                     break
                 continue
