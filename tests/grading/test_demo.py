@@ -127,7 +127,7 @@ def test_the_demo_does_nothing_twice(course, monkeypatch, tmp_path, capsys):
     for name in demo.STUDENTS[:2]:
         assert "forked: True" in said[name] and "met: 2" in said[name]
     assert said[demo.STUDENTS[2]] == "" and len(started) == 3  # the release's and two students'
-    assert "1 recorded runs submitted,  1 of them replayed" in capsys.readouterr().out
+    assert "1 recorded runs submitted, 1 of them replayed" in capsys.readouterr().out
 
 
 def test_the_demo_says_why_nothing_was_graded(course, monkeypatch):
