@@ -93,9 +93,7 @@ def test_what_is_no_notebook_is_said(work, text, words):
 def test_another_name_is_graded_and_two_are_not_guessed(work):
     """Is one notebook under another name graded with a note, and are two only named?"""
     found = hand_in(work, "ada", work[3], "mine.ipynb")
-    assert found.notebook is not None and found.notes == [
-        "submitted as mine.ipynb; graded as doubling.ipynb"
-    ]
+    assert found.notebook is not None and found.notes == ["submitted as mine.ipynb; graded as doubling.ipynb"]
     found = hand_in(work, "ada", work[3], "other.ipynb")
     assert found.notebook is None and "mine.ipynb, other.ipynb" in found.problem
 
