@@ -153,8 +153,10 @@ def check_gradient(loss, x, gradient, tolerance, largest=0.01):
 
     loss       a function of one array like x that returns a number; the dtype of this
                number, float32 or float64, is the precision in which it was computed
-               and may differ from the dtype of x. If the loss rounds x to float32, you
-               may assume that float32 numbers near x are at most h/100 apart
+               and may differ from the dtype of x. A Python float has no attribute
+               dtype, but np.asarray(number).dtype is float64. If the loss rounds x to
+               float32, you may assume that float32 numbers near x are at most h/100
+               apart
     x          an array of floats, of any shape
     gradient   the array to check, of the same shape as x
     tolerance  "right" if every entry is within this distance of the derivative (on a
@@ -220,7 +222,10 @@ for tolerance in (1e-2, 1e-6):
 # Look at the last line: in float32, a tolerance of 10⁻⁶ would need a step of about 7.
 
 # %% check="checker-catches" points=2 see="2.3"
-"""Errors above the tolerance are found, smaller ones are accepted (2 points)."""
+"""Errors above the tolerance are found, smaller ones are accepted (2 points).
+
+The hidden tests use other shapes, and errors in any single entry, infinite ones too.
+"""
 angles = np.array([[0.3, 1.2, -0.7], [2.1, -1.9, 0.4], [0.9, -0.2, 1.6]])
 right = np.cos(angles)
 entry = np.zeros((3, 3))
@@ -303,7 +308,12 @@ for place in [(0, 3), (3, 16), (5, 0), (8, 9), (11, 15)]:
 ### END HIDDEN TESTS
 
 # %% check="checker-passes" points=1 see="2.3"
-"""The step suits steep losses, large x and x below 0 (1 point)."""
+"""The step suits steep losses, large x and x below 0 (1 point).
+
+The hidden tests use losses that are large or 0, and float32 numbers far from 0. Follow
+the three details in the text: the size of the loss and the spacing of each entry
+determine the step, and the slope is divided by the step actually taken.
+"""
 steep, steps = np.array([0.002, -0.001, 0.0005]), []
 far = np.array([2.0e4, -3.0e4, 1.23e4])
 
@@ -395,7 +405,10 @@ for error, want in [
 ### END HIDDEN TESTS
 
 # %% check="checker-near-a-kink" points=1 see="2.3"
-"""Near a kink one slope is right; on it, any value between both is (1 point)."""
+"""Near a kink one slope is right; on it, any value between both is (1 point).
+
+The hidden tests use a loss with other slopes on the two sides.
+"""
 
 
 def hinges(x):
@@ -449,7 +462,10 @@ for gradient, want in [
 ### END HIDDEN TESTS
 
 # %% check="checker-knows-its-limit" points=1 see="2.3"
-"""If h exceeds the longest step allowed, the verdict is "undecided" (1 point)."""
+"""If h exceeds the longest step allowed, the verdict is "undecided" (1 point).
+
+The hidden tests use other losses, tolerances and values of `largest`.
+"""
 angles = np.array([0.3, 1.2, -0.7, 2.1])
 right = np.cos(angles)
 for loss, x, tolerance, want in [
@@ -931,7 +947,7 @@ for dtype in (np.float64, np.float32):
 
 # %% solution="softmax_cross_entropy"
 def softmax_cross_entropy(logits, labels):
-    """The loss of a batch, a number, and its gradient, an array like the logits.
+    """The loss of a batch, a NumPy number, and its gradient, an array like the logits.
 
     logits (N, classes), labels (N,) integers from 0. The loss is the mean over the
     images. Correct for logits of any size, also in float32.
@@ -1499,7 +1515,9 @@ expect_near(gradients["b1"], want, {}, "the gradient of b1 on kinks", 1e-4)
 # *Sample.* Each epoch visits every image once, in random order. If the batch size does
 # not divide the number of images, the last batch is smaller. The order must depend only
 # on the seed, the epoch and the number of images, so that a run can be repeated.
-# `np.random.default_rng([seed, epoch])` returns a generator with this property.
+# `np.random.default_rng([seed, epoch])` returns a generator with this property. The sum
+# of seed and epoch is not enough: epoch 1 of seed 0 would have the order of epoch 0 of
+# seed 1.
 
 
 # %% solution="batches"
@@ -1645,8 +1663,9 @@ for k in range(1, 130):  # k · seed + epoch, and seed + k · epoch
 # $$ u \leftarrow m\,u + g, \qquad w \leftarrow w - \eta\,u. $$
 #
 # The learning rate is not part of u, so that it can change from step to step. While η
-# is constant, the velocity v of the lecture equals −η u. If all arrays are float32, so
-# are the new ones.
+# is constant, the velocity v of the lecture equals −η u. The three dictionaries may list
+# their names in different orders, so combine arrays that have the same name. If all
+# arrays are float32, so are the new ones.
 
 
 # %% solution="update"
@@ -1776,8 +1795,9 @@ for dtype, share in [(np.float64, 1e-14), (np.float32, 1e-6)]:
 # %% [markdown]
 # ## 7. The four steps
 #
-# Now combine them. The velocity starts at zero and is kept for the whole training run;
-# a new epoch changes only the order of the images. The run ends after exactly `updates`
+# Now combine them. The velocity starts as one array of zeros per parameter, with the
+# shape and dtype of the parameter, and is kept for the whole training run; a new epoch
+# changes only the order of the images. The run ends after exactly `updates`
 # updates, even in the middle of an epoch.
 
 
