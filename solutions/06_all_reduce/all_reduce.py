@@ -4,6 +4,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -13,24 +15,36 @@
 # %% [markdown]
 # # Assignment 06: all-reduce
 #
-# Each of p ranks has a vector of n numbers, and each wants the sum of all p vectors. Horovod has that done
-# for every gradient of every step, by NCCL, MPI or Gloo, and it has to be right for *any* p and n. **How few
-# messages, how few bytes and how few seconds does it take, and what is left to choose when the algorithm is
-# settled?**
+# Each of p ranks has a vector of n numbers, and each needs the sum of all p vectors. Horovod needs this for
+# every gradient in every step, and lets NCCL, MPI or Gloo do it. It must be correct for *any* p and n. **How
+# few messages, bytes and seconds does it take, and what remains to be chosen once the algorithm is fixed?**
 #
-# You will
+# In this assignment you
 #
 # - write the two halves of a ring, for any number of ranks and any length of the vector,
-# - write halving-doubling, for numbers of ranks that are no power of two, too,
-# - write an all-reduce for nodes of several ranks, in which all network links work at once,
-# - fit α and β to messages of one byte to 64 MiB, so that the short ones count as much as the long ones,
+# - write halving-doubling, also for numbers of ranks that are not a power of two,
+# - write an all-reduce for nodes with several ranks, in which all network links are in use at once,
+# - fit α and β to the times of messages from one byte to 64 MiB, so that small messages count as much as
+#   large ones,
 # - predict the fusion threshold with which an iteration of ResNet-50 is shortest on a given network.
 #
-# The background is lecture 06, whose ring needs a p that divides n and leaves the sums elsewhere, whose
-# halving-doubling needs a power of two, and whose hierarchical form sends all through one rank of a node.
-# There are 26 points: 24 in 22 checks, and 2 for an answer in your own words. Fill the holes marked
-# `YOUR CODE HERE`, run the free cell that follows each, then the checks; a check that fails says what it saw.
-# Some checks also try cases that are not shown.
+# The background is lecture 06. Its ring needs a p that divides n and leaves the sums on other ranks, its
+# halving-doubling needs a power of two, and its hierarchical all-reduce sends everything through one rank per
+# node.
+#
+# What you submit:
+#
+# - *Blanks*: 8 cells marked `YOUR CODE HERE`, most of them three to twenty lines, and one written answer.
+# - *Points*: 26. The ring has 8, halving-doubling 6, nodes 4, the fit 3, the fusion threshold 3, and the
+#   written answer 2.
+# - *Graded automatically*: 24 points, in 22 checks. Most checks also have hidden tests with other inputs.
+# - *Graded by hand*: 2 points, for the written answer in section 7.
+# - *Time*: 5 to 7 hours. Sections 1 and 2 take 1.5 to 2 hours, section 3 1.5 to 2, section 4 about 0.75,
+#   section 5 about 0.5, section 6 about 0.75, and section 7 half an hour. This is the authors' plan for
+#   someone who has read lecture 06; no student's time was measured.
+#
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
+# failed check states what it found.
 
 # %% [markdown]
 # ## Notation
@@ -38,13 +52,13 @@
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
 # | p | ranks, numbered from 0 | α | latency of a message in seconds |
-# | n | elements of the vector on each rank | β | seconds a byte |
-# | q | ranks of a node | γ | seconds that adding a byte takes |
+# | n | elements of the vector on each rank | β | seconds per byte |
+# | q | ranks per node | γ | seconds per byte for additions |
 #
-# A rank's function gets a *communicator* `comm`: `comm.rank`, `comm.size`, `comm.send(x, dest)`,
-# `comm.receive(source)`, both at once with `comm.sendreceive(x, dest, source)`, and `comm.add(into, x)`,
-# which is `into += x` under the clock: so that additions take their time, **add with `comm.add`**.
-# `help(Communicator)` has it all.
+# The function of a rank gets a *communicator* `comm`. It has `comm.rank`, `comm.size`, `comm.send(x, dest)`,
+# `comm.receive(source)`, both at once as `comm.sendreceive(x, dest, source)`, and `comm.add(into, x)`.
+# `comm.add` computes `into += x` and counts the time of the addition, so **add with `comm.add`**.
+# `help(Communicator)` describes all methods.
 
 # %% given="setup"
 import os
@@ -74,7 +88,7 @@ NETWORK = Network(latency=20e-6, time_per_byte=0.8e-9)  # 10 Gbit/s
 
 
 def chunked(x, p):
-    """x in p chunks, each a part of x itself: what is written into a chunk is in x."""
+    """x in p chunks, each a view of x: writing into a chunk changes x."""
     cuts = bounds(len(x), p)
     return [x[cuts[r] : cuts[r + 1]] for r in range(p)]
 
@@ -82,26 +96,26 @@ def chunked(x, p):
 # %% [markdown]
 # ## 1. Half a ring: reduce-scatter
 #
-# Where p does not divide n, some chunks are longer than others by one element. `chunked` cuts, the
-# same on all ranks. Where n < p, some chunks are empty:
+# If p does not divide n, some chunks are one element longer than others. `chunked` cuts the vector in the
+# same way on all ranks. If n < p, some chunks are empty:
 
 # %%
 print(chunked(np.arange(10), 4))
 print(chunked(np.arange(3), 5))
 
 # %% [markdown]
-# In p − 1 steps each rank sends one chunk to the rank at its right, (r + 1) mod p, receives one from its
-# left, and adds it up. In the end rank r shall have the sum of **chunk r**, as `MPI_Reduce_scatter` has it.
-# In the lecture's ring rank r ends with another chunk. Take p = 3 and a pencil: with which chunk must rank
-# r begin?
+# In each of p − 1 steps, each rank sends one chunk to the rank on its right, (r + 1) mod p, receives one from
+# its left, and adds it. At the end, rank r must have the sum of **chunk r**, as with `MPI_Reduce_scatter`. In
+# the lecture's ring, rank r ends with another chunk. Try it on paper with p = 3: with which chunk must rank r
+# begin?
 
 
 # %% solution="reduce-scatter"
 def reduce_scatter(comm, x):
-    """The sum of all ranks' vectors, of which each rank gets its chunk.
+    """Sum the vectors of all ranks; each rank gets its chunk of the sum.
 
     comm  a Communicator
-    x     this rank's vector (n,), n of any size and the same on all ranks; it may be changed
+    x     this rank's vector (n,) with any n, the same on all ranks; it may be changed
 
     In each of p − 1 steps a rank sends one chunk to its right and receives one from its left. Returns the sum
     of chunk `comm.rank`, an array of the dtype of x.
@@ -118,8 +132,9 @@ def reduce_scatter(comm, x):
 
 
 # %% [markdown]
-# The vector of rank r is here r + 1 everywhere, so that the sum of three is 6. Does each rank have its chunk
-# of it? Below, step by step: a cell names the ranks whose parts are in a chunk.
+# In this example, all elements of rank r are r + 1, so the sum of three ranks is 6. Does each rank have its
+# chunk of the sum? The figure shows the steps: each cell names the ranks whose elements are in that chunk.
+# After the last step, one chunk per rank must have all three.
 
 
 # %%
@@ -131,18 +146,16 @@ print(simulate(three, ranks=3, network=NETWORK).results)
 draw.chunks(chunk_history(reduce_scatter, 3))
 plt.show()
 # %% [markdown]
-# ## On real ranks, and under a clock
+# ## Real ranks and virtual time
 #
-# The ranks that you have just seen took turns in one process. The checks call your function on real ones,
-# which live in two processes: rank r in process r mod 2, which knows the vectors of its own ranks only.
-# Neighbours of a ring share no memory (but one pair where p is odd), and what they tell each other goes
-# through a socket. Each rank writes down what it sends and receives. If the notes of all ranks agree, the
-# same messages are let pass in virtual time, on any network, and their number, bytes and seconds are judged
-# there. So one call on real ranks says all; a function that works only because its ranks share memory
-# fails.
+# So far the ranks took turns in one process. The checks call your function on real ranks in two processes:
+# rank r is in process r mod 2, which has only the vectors of its own ranks. Neighbours of a ring do not share
+# memory (except for one pair if p is odd); their messages go through a socket. Each rank records what it
+# sends and receives. If the records of all ranks agree, the same messages are replayed in virtual time on any
+# network. The checks judge their number, bytes and seconds there. A function that works only because its
+# ranks share memory fails.
 #
-# `LARGEST` has a reason: with whole numbers of up to 49 bits every sum is exact in float64, and in no
-# float32.
+# `LARGEST` has a reason: sums of whole numbers of up to 49 bits are exact in float64, but not in float32.
 
 
 # %% given="trial"
@@ -151,7 +164,7 @@ LARGEST = {"float64": 2**49, "float32": 2**20, "int64": 2**59}
 
 
 def vectors(p, n, dtype="float64", seed=0):
-    """A vector for each of p ranks: (p, n), whole numbers at random."""
+    """A vector for each of p ranks: (p, n), random whole numbers."""
     return np.random.default_rng([seed, p, n]).integers(1, LARGEST[dtype], (p, n)).astype(dtype)
 
 
@@ -168,15 +181,15 @@ def tried(function, cases, inputs=vectors, seed=0, instead=""):
 
 # %% given="judges"
 def about(case):
-    """A case in words."""
+    """A description of a case."""
     p, n, dtype, *q = case
     return f"{p} ranks{f', {q[0]} on a node' if q else ''}, {n} elements of {dtype}"
 
 
 def sums_agree(found, wanted, hints=None):
-    """Assert that all ranks return what wanted(x) says: a list of arrays, for x (p, n).
+    """Assert that all ranks return wanted(x), a list of arrays, for x (p, n).
 
-    hints: {what was misunderstood: the function that leads to what it gives}.
+    hints: {mistake: function of x that returns what all ranks return with this mistake}.
     """
     for case, x, call in found:
         assert not call.error, f"{about(case)}: {call.error}"
@@ -188,11 +201,18 @@ def sums_agree(found, wanted, hints=None):
                 if all(map(np.array_equal, call.values, wrong(x))):
                     raise AssertionError(f"{about(case)}: {words}")
             got = f"of {value.dtype}" if isinstance(value, np.ndarray) else f"as a {type(value).__name__}"
-            raise AssertionError(f"{about(case)}: rank {rank} returns {value} {got}, the sum is {right}")
+            raise AssertionError(
+                f"{about(case)}: the result of rank {rank} differs from the sum in its"
+                f"{' type' if not isinstance(value, np.ndarray) else ''}"
+                f"{' dtype' if getattr(value, 'dtype', right.dtype) != right.dtype else ''}"
+                f"{' shape' if np.shape(value) != right.shape else ''}"
+                f"{' values' if np.shape(value) == right.shape and np.any(value != right) else ''}"
+                f". It is {value} {got}; it should be {right} of {right.dtype}"
+            )
 
 
 def passed(found, network=NETWORK):
-    """[(case, the Run of its messages in virtual time)]; AssertionError where a call has none."""
+    """[(case, the Run of its messages in virtual time)]; AssertionError if a call has none."""
     runs = []
     for case, x, call in found:
         assert not call.error, f"{about(case)}: {call.error}"
@@ -204,7 +224,7 @@ def passed(found, network=NETWORK):
         ranks = np.array([*np.ndindex(*[2] * len(x))][1:], x.dtype)  # any of them: (2**p - 1, p)
         sent = [array.ravel() for of_rank in call.sent() for _, array in of_rank]
         assert np.isin(np.concatenate([x[0, :0], *sent]), ranks @ x).all(), (
-            f"{about(case)}: numbers are sent that are no sum of some ranks' elements"
+            f"{about(case)}: a rank sends numbers that are not the sum of elements of some of the ranks"
         )
     return runs
 
@@ -215,13 +235,13 @@ def whole(x):
 
 
 def own_chunk(x, shift=0):
-    """Of the sum chunk r + shift on rank r."""
+    """Chunk r + shift of the sum, on rank r."""
     p, chunks = len(x), chunked(x.sum(axis=0), len(x))
     return [chunks[(r + shift) % p] for r in range(p)]
 
 
 def remainder_last(x):
-    """Of the sum a part of n // p elements on each rank, and what is left over on the last."""
+    """n // p elements of the sum on each rank, and the remainder on the last."""
     p, n = x.shape
     return np.split(x.sum(axis=0), [r * (n // p) for r in range(1, p)])
 
@@ -239,7 +259,10 @@ UNEVEN = [(1, 5, "float64"), (3, 10, "float64"), (5, 3, "float64"), (6, 20, "flo
 
 
 # %% check="reduce-scatter-sum" points=2 see="6.3"
-"""Rank r returns the sum of chunk r, where p divides n (2 points)."""
+"""If p divides n, rank r returns the sum of chunk r (2 points).
+
+Hidden tests: 4 to 8 ranks, other values, float32 and int64.
+"""
 sums_agree(tried(reduce_scatter, EVEN + UNEVEN)[: len(EVEN)], own_chunk, CHUNK_HINTS)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(5, 15, "float32"), (4, 24, "int64"), (8, 8, "float64"), (8, 5, "float64"), (1, 1, "float64")]
@@ -248,7 +271,10 @@ sums_agree(tried(reduce_scatter, HIDDEN, seed=SECRET)[:3], own_chunk)
 ### END HIDDEN TESTS
 
 # %% check="reduce-scatter-any-n" points=1 see="6.3"
-"""So it does where p does not divide n, where n < p, and on one rank (1 point)."""
+"""The same if p does not divide n, if n < p, and on one rank (1 point).
+
+Hidden tests: 1 to 8 ranks, n from 0 to 31, float32 and int64.
+"""
 hints = CHUNK_HINTS | {"the chunks are cut otherwise than `chunked` cuts them.": remainder_last}
 sums_agree(tried(reduce_scatter, EVEN + UNEVEN)[len(EVEN) :], own_chunk, hints)
 ### BEGIN HIDDEN TESTS
@@ -260,17 +286,21 @@ sums_agree(tried(reduce_scatter, HIDDEN, seed=SECRET)[3:], own_chunk)
 
 # %% given="traffic-and-time"
 def ring_traffic(found, spared):
-    """Assert that rank r sends p - 1 messages, all to its right: each chunk once, but chunk r + spared."""
+    """Assert that rank r sends p - 1 messages to its right: each chunk once, except chunk r + spared."""
     for (p, n, dtype), run in passed(found):
         chunks, case = chunked(np.empty(n, dtype), p), about((p, n, dtype))
         for rank, counts in enumerate(run.counts):
             to = {message.dest for message in run.messages if message.source == rank}
-            assert to <= {(rank + 1) % p}, f"{case}: rank {rank} sends to {sorted(to)}, not to its right only"
+            assert to <= {(rank + 1) % p}, (
+                f"{case}: rank {rank} sends to ranks {sorted(to)}; only {(rank + 1) % p} is to its right"
+            )
             sent, chunk = counts.messages_sent, (rank + spared) % p
-            assert sent == p - 1 or sent < p > n, f"{case}: rank {rank} sends {sent} messages, not {p - 1}"
+            assert sent == p - 1 or sent < p > n, (
+                f"{case}: rank {rank} sends {sent} messages; it should send {p - 1}"
+            )
             want = n * np.dtype(dtype).itemsize - chunks[chunk].nbytes
             assert counts.bytes_sent == want, (
-                f"{case}: rank {rank} sends {counts.bytes_sent} bytes, not {want}"
+                f"{case}: rank {rank} sends {counts.bytes_sent} bytes, not all but one chunk, {want}"
             )
 
 
@@ -286,13 +316,23 @@ def takes(found, seconds, networks=(LATE, NETWORK, SLOW_TO_ADD)):
             if abs(run.time - want) <= 1e-9 * want:
                 continue
             added = sum(counts.adding for counts in run.counts)
-            assert added or not network.reduction or p == 1, "additions take no time: add with comm.add"
+            assert added or not network.reduction or p == 1, "additions take no time; add with comm.add"
             steps = f", so it is {run.time / LATE.latency:g} steps" if network == LATE else ""
-            raise AssertionError(f"{p} ranks, {n} elements: {run.time:.7g} s, not {want:.7g} s{steps}")
+            raise AssertionError(
+                f"{p} ranks, {n} elements, on a network with α = {network.latency * 1e6:g} µs, "
+                f"β = {network.time_per_byte * 1e9:g} ns per byte, {network.overhead * 1e6:g} µs of overhead "
+                f"and {network.reduction * 1e9:g} ns per added byte: the last rank ends after "
+                f"{run.time * 1e6:.7g} µs{steps}. It should end after {want * 1e6:.7g} µs, "
+                f"{abs(run.time - want) * 1e6:.3g} µs {'earlier' if run.time > want else 'later'}. "
+                f"{'The number of steps is wrong.' if network == LATE else ''}"
+                f"{'Messages have the wrong size, or ranks wait.' if network == NETWORK else ''}"
+                f"{'The additions differ, or how they overlap with messages: ' if network.reduction else ''}"
+                f"{f'together the ranks add for {added * 1e6:.4g} µs.' if network.reduction else ''}"
+            )
 
 
 def half_a_ring(adds):
-    """Seconds of p - 1 steps of an even ring, with additions or without them."""
+    """Seconds of p - 1 steps of a ring with equal chunks, with or without additions."""
 
     def seconds(p, size, network):
         add = size / p * network.reduction if adds else 0.0
@@ -302,7 +342,10 @@ def half_a_ring(adds):
 
 
 # %% check="reduce-scatter-traffic" points=1 see="6.3"
-"""Each rank sends p - 1 messages to its right, and all but its own chunk (1 point)."""
+"""Each rank sends p - 1 messages to its right: all chunks except its own (1 point).
+
+Hidden tests: 1 to 8 ranks, n from 0 to 31, float32 and int64.
+"""
 ring_traffic(tried(reduce_scatter, EVEN + UNEVEN), 0)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(5, 15, "float32"), (4, 24, "int64"), (8, 8, "float64"), (8, 5, "float64"), (1, 1, "float64")]
@@ -311,7 +354,10 @@ ring_traffic(tried(reduce_scatter, HIDDEN, seed=SECRET), 0)
 ### END HIDDEN TESTS
 
 # %% check="reduce-scatter-time" points=1 see="6.3"
-"""All ranks work at once: p - 1 steps of a chunk, with an addition each (1 point)."""
+"""All ranks are busy at once: p - 1 steps with a chunk each, and an addition in each (1 point).
+
+Hidden tests: 4 to 8 ranks on a fast network with slow additions.
+"""
 takes(tried(reduce_scatter, EVEN + UNEVEN)[: len(EVEN)], half_a_ring(True))
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(5, 15, "float32"), (4, 24, "int64"), (8, 8, "float64"), (8, 5, "float64"), (1, 1, "float64")]
@@ -323,15 +369,15 @@ takes(tried(reduce_scatter, HIDDEN, seed=SECRET)[:3], half_a_ring(True), [other]
 # %% [markdown]
 # ## 2. The other half: all-gather
 #
-# Each rank has its chunk of the sum, and wants all of it. Again p − 1 steps, to the right; but now what
-# arrives is put into its chunk, and nothing is added. With which chunk does rank r begin this time?
+# Each rank has its chunk of the sum and needs the whole sum. Again there are p − 1 steps to the right. This
+# time the received chunk replaces the old one, and nothing is added. With which chunk does rank r begin?
 
 
 # %% solution="all-gather"
 def all_gather(comm, x):
-    """Each rank's chunk on all ranks.
+    """Collect each rank's chunk on all ranks.
 
-    x  (n,): of rank r, chunk r is right, and the rest is whatever it is; it may be changed
+    x  (n,): chunk r of rank r is correct, and the rest is arbitrary; it may be changed
 
     In each of p − 1 steps a rank sends one chunk to its right and receives one from its left. Returns the
     vector whose chunk r is rank r's, for each r: (n,), of the dtype of x.
@@ -348,7 +394,8 @@ def all_gather(comm, x):
 
 
 # %% [markdown]
-# Together the halves are an all-reduce. `check_sum` says whose part is missing where a sum is wrong.
+# Together the two halves are an all-reduce. If a sum is wrong, `check_sum` says which rank's elements are
+# missing. In the figure, the lines are messages; all ranks should be busy at all times.
 
 
 # %%
@@ -366,7 +413,7 @@ plt.show()
 
 # %% given="gathered"
 def scattered(p, n, dtype, seed):
-    """For each of p ranks a vector of which only its own chunk counts: (p, n)."""
+    """For each of p ranks a vector of which only its own chunk matters: (p, n)."""
     return vectors(p, n, dtype, seed + 100)
 
 
@@ -377,7 +424,10 @@ def gathered(x):
 
 
 # %% check="all-gather-result" points=1 see="6.3"
-"""All ranks have all chunks, also where p does not divide n, and on one rank (1 point)."""
+"""All ranks have all chunks, also if p does not divide n, and on one rank (1 point).
+
+Hidden tests: 1 to 8 ranks, n from 1 to 31, float32 and int64.
+"""
 hints = {"a rank's own chunk is all it has: nothing was put into x.": list}
 sums_agree(tried(all_gather, EVEN + UNEVEN, scattered), gathered, hints)
 ### BEGIN HIDDEN TESTS
@@ -386,7 +436,10 @@ sums_agree(tried(all_gather, HIDDEN, scattered, seed=SECRET), gathered)
 ### END HIDDEN TESTS
 
 # %% check="all-gather-traffic" points=1 see="6.3"
-"""Each rank sends p - 1 messages to its right: all but the chunk that its right neighbour has (1 point)."""
+"""Each rank sends p - 1 messages to its right: all chunks except its neighbour's own (1 point).
+
+Hidden tests: 1 to 8 ranks, n from 1 to 31, float32 and int64.
+"""
 ring_traffic(tried(all_gather, EVEN + UNEVEN, scattered), 1)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(5, 15, "float32"), (8, 5, "float64"), (1, 1, "float64"), (2, 9, "int64"), (7, 31, "float64")]
@@ -394,7 +447,10 @@ ring_traffic(tried(all_gather, HIDDEN, scattered, seed=SECRET), 1)
 ### END HIDDEN TESTS
 
 # %% check="all-gather-time" points=1 see="6.3"
-"""All ranks work at once: p - 1 steps of a chunk (1 point)."""
+"""All ranks are busy at once: p - 1 steps with a chunk each (1 point).
+
+Hidden tests: five ranks, float32.
+"""
 takes(tried(all_gather, EVEN + UNEVEN, scattered)[: len(EVEN)], half_a_ring(False))
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(5, 15, "float32"), (8, 5, "float64"), (1, 1, "float64"), (2, 9, "int64"), (7, 31, "float64")]
@@ -404,18 +460,18 @@ takes(tried(all_gather, HIDDEN, scattered, seed=SECRET)[:1], half_a_ring(False))
 # %% [markdown]
 # ## 3. Halving-doubling, for any number of ranks
 #
-# A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 with 512 ranks: in step k a rank
-# has a partner at distance 2ᵏ (its number with one bit flipped), each sends the half of its stretch of x that
-# the other keeps, and adds up the half that it keeps itself. So a stretch is halved until it is a p-th; then
-# the same way back, where halves are put together.
+# A ring of 1,000 ranks takes 1,998 steps. Halving-doubling takes 18 steps with 512 ranks. In step k, a rank
+# has a partner at distance 2ᵏ (its own number with one bit flipped). Each sends the half of its range of x
+# that the other keeps, and adds the half that it keeps itself. Thus the range is halved until it is one p-th
+# of x. Then the same steps are taken in reverse, and halves are joined.
 #
-# And 1,000 ranks? Let P be the largest power of two that is not above p, and e = p − P. Of the first 2e
-# ranks each odd one gives its vector to the even one below it, waits, and gets the sum in the end. The other
-# P ranks, renumbered in their order, do the halving and doubling. A stretch of an odd length is cut into two
-# that differ by one element.
+# What about 1,000 ranks? Let P be the largest power of two that does not exceed p, and e = p − P. Of the
+# first 2e ranks, each odd rank sends its vector to the even rank below it, waits, and gets the sum at the
+# end. The other P ranks are renumbered in their order and do the halving and doubling. A range of odd length
+# is cut into two that differ by one element.
 #
-# **Predict**: which costs more with 6 ranks, a ring or halving-doubling? For 1 kB, and for 100 MB? Write it
-# down before you run the cell after your function.
+# **Predict.** Which takes longer with 6 ranks, a ring or halving-doubling? For 1 kB, and for 100 MB? Enter
+# your predictions before you run the cell below your function; they are not graded.
 
 # %%
 my_cheaper_for_1_kB = None  # "ring" or "halving-doubling"
@@ -424,13 +480,13 @@ my_cheaper_for_100_MB = None
 
 # %% solution="halving-doubling"
 def halving_doubling(comm, x):
-    """The sum of all ranks' vectors x (n,) on every rank, in 2 log2 P steps, and two more where p is not P.
+    """Sum the vectors x (n,) of all ranks on every rank, in 2 log2 P steps, and two more if p is not P.
 
     comm  a Communicator of any size p
-    x     this rank's vector (n,), n of any size, also smaller than p; it may be changed
+    x     this rank's vector (n,) with any n, also smaller than p; it may be changed
 
-    Returns the sum (n,), of the dtype of x. `Group(comm, ranks)` is a communicator of some of the ranks, made
-    by these and no others; in it they have the numbers 0, 1, … in the order of the list `ranks`.
+    Returns the sum (n,), of the dtype of x. `Group(comm, ranks)` is a communicator of some of the ranks. Only
+    these ranks create it; in it they are numbered 0, 1, … in the order of the list `ranks`.
     """
     rank, p = comm.rank, comm.size
     power = 1 << (p.bit_length() - 1)  # P
@@ -476,7 +532,10 @@ OTHERS = [(3, 8, "float64"), (6, 16, "float64"), (7, 12, "float64")]  # P divide
 ODD = [(4, 7, "float64"), (8, 3, "float64"), (5, 9, "float64"), (6, 1, "float64")]
 
 # %% check="halving-doubling-powers" points=1 see="6.4"
-"""The sum is on every rank, where p is a power of two that divides n (1 point)."""
+"""If p is a power of two that divides n, the sum is on every rank (1 point).
+
+Hidden tests: 2 to 16 ranks, float32 and int64.
+"""
 sums_agree(tried(halving_doubling, POWERS + OTHERS + ODD)[: len(POWERS)], whole)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]
@@ -486,7 +545,10 @@ sums_agree(tried(halving_doubling, [(16, 32, "float64")], seed=SECRET), whole)
 ### END HIDDEN TESTS
 
 # %% check="halving-doubling-any-p" points=2 see="6.4"
-"""So it is where p is no power of two (2 points)."""
+"""The same if p is not a power of two (2 points).
+
+Hidden tests: 3, 5 and 7 ranks, float32 and int64.
+"""
 sums_agree(tried(halving_doubling, POWERS + OTHERS + ODD)[len(POWERS) : -len(ODD)], whole)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]
@@ -495,7 +557,10 @@ sums_agree(tried(halving_doubling, HIDDEN, seed=SECRET)[2:5], whole)
 ### END HIDDEN TESTS
 
 # %% check="halving-doubling-any-n" points=1 see="6.4"
-"""So it is where stretches have an odd length, or no element at all (1 point)."""
+"""The same if ranges have an odd length or no elements (1 point).
+
+Hidden tests: 3 to 8 ranks, n from 0 to 21, float32 and int64.
+"""
 odd = tried(halving_doubling, POWERS + OTHERS + ODD)[-len(ODD) :]
 if has_failed("halving-doubling-any-p"):
     odd = [one for one in odd if one[0][0] in (2, 4, 8)]  # what p costs is said there
@@ -510,7 +575,7 @@ sums_agree(odd[:2] if has_failed("halving-doubling-any-p") else odd, whole)
 
 # %% given="traffic-of-halving"
 def halving_traffic(found):
-    """Assert that all ranks together send 2(p - 1) vectors, in as many messages as there should be."""
+    """Assert that all ranks together send 2(p - 1) vectors, in the right number of messages."""
     for case, run in passed(found):
         p, n, dtype = case
         steps = p.bit_length() - 1
@@ -518,17 +583,22 @@ def halving_traffic(found):
         want = [1] * extra + [2 * steps + 1] * extra + [2 * steps] * (power - extra)
         sent = [counts.messages_sent for counts in run.counts]
         assert n < p or sorted(sent) == sorted(want), (
-            f"{about(case)}: the ranks send {sent} messages, where these numbers should be {sorted(want)}"
+            f"{about(case)}: the ranks send {sent} messages; in ascending order it should be {sorted(want)}"
         )
         want = 2 * (p - 1) * n * np.dtype(dtype).itemsize
-        assert run.bytes_sent == want, f"{about(case)}: {run.bytes_sent} bytes are sent in all, not {want}"
+        assert run.bytes_sent == want, (
+            f"{about(case)}: all ranks together send {run.bytes_sent} bytes; they should send {want}"
+        )
 
 
 # %% check="halving-doubling-traffic" points=1 see="6.4"
-"""A rank of the P sends 2 log2 P messages, its extra ones aside, and all send 2(p - 1) vectors (1 point)."""
+"""Each of P ranks sends 2 log2 P messages, besides those to extra ranks; all send 2(p - 1) vectors (1 point).
+
+Hidden tests: 2 to 8 ranks, n from 0 to 21, float32 and int64.
+"""
 found = tried(halving_doubling, POWERS + OTHERS + ODD)
 found = [one for one in found if not one[2].error]  # what ends with an error is judged above
-assert len(found) > 1, "all calls end with an error"
+assert len(found) > 1, "all calls end with an error; the checks above show it"
 halving_traffic(found)
 ### BEGIN HIDDEN TESTS
 HIDDEN = [(8, 16, "int64"), (2, 4, "float32"), (3, 6, "int64"), (5, 8, "float32"), (7, 16, "float64")]
@@ -537,7 +607,10 @@ halving_traffic([one for one in tried(halving_doubling, HIDDEN, seed=SECRET) if 
 ### END HIDDEN TESTS
 
 # %% check="halving-doubling-time" points=1 see="6.4"
-"""2 log2 P steps of a half, a quarter, …, and two of the whole vector where p is not P (1 point)."""
+"""2 log2 P steps with a half, a quarter, …, and two with the whole vector if p is not P (1 point).
+
+Hidden tests: 2 to 8 ranks on a fast network with slow additions.
+"""
 found = tried(halving_doubling, POWERS + OTHERS + ODD)
 powers = [one for one in found if one[0] in POWERS[1:]]
 takes(powers, closed_forms.halving_doubling)
@@ -553,24 +626,25 @@ takes(found, closed_forms.halving_doubling, [other])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 4. Nodes of several ranks
+# ## 4. Nodes with several ranks
 #
-# Inside a node GPUs talk over NVLink, between nodes over one network card that they share. In the lecture's
-# hierarchical form one rank of each node, its leader, collects the node's sum and takes it round; the other
-# q − 1 wait, and so do their links. Here all of them work:
+# Inside a node, GPUs communicate over NVLink; between nodes they share one network card. In the lecture's
+# hierarchical all-reduce, one rank per node, its leader, collects the node's sum and exchanges it with other
+# nodes. The other q − 1 ranks and their links are idle. Here all ranks take part:
 #
-# 1. inside each node, a reduce-scatter: each of its q ranks has the node's sum of a q-th of the vector;
-# 2. for each of these parts, an all-reduce between the ranks that have it, one of each node: q rings at once;
+# 1. inside each node, a reduce-scatter: each of its q ranks gets the node's sum of one q-th of the vector;
+# 2. for each of these parts, an all-reduce between the ranks that have it, one per node: q rings at once;
 # 3. inside each node, an all-gather.
 #
-# Rank r is on node r // q. You have all the parts; `Group(comm, ranks)` makes a communicator of some ranks.
+# Rank r is on node r // q. You have all the parts; `Group(comm, ranks)` is a communicator of some of the
+# ranks.
 
 
 # %% solution="hierarchical"
 def hierarchical(comm, x, ranks_per_node):
-    """The sum of all ranks' vectors on every rank, for nodes of q = ranks_per_node ranks.
+    """Sum the vectors of all ranks on every rank, for nodes with q = ranks_per_node ranks.
 
-    x  this rank's vector (n,), n of any size; it may be changed
+    x  this rank's vector (n,) with any n; it may be changed
 
     Uses reduce_scatter and all_gather. Returns the sum (n,), of the dtype of x.
     """
@@ -608,7 +682,7 @@ RING += [f"all-gather-{name}" for name in ("result", "traffic", "time")]
 
 
 def network_of(q, one_card=True):
-    """Nodes of q ranks: slow and shared between them, fast inside."""
+    """Nodes with q ranks: slow, shared links between nodes, fast links inside."""
     speeds = {"overhead": 1e-6, "reduction": 0.1e-9, "inside_latency": 2e-6, "inside_time_per_byte": 0.05e-9}
     return Hierarchy(20e-6, 0.8e-9, **speeds, ranks_per_node=q, one_card=one_card)
 
@@ -627,12 +701,15 @@ def between_and_inside(found):
 
 
 def follows():
-    """Whether checks of reduce_scatter or all_gather have failed: then what follows costs nothing more."""
+    """Return whether checks of reduce_scatter or all_gather have failed; then no further points are lost."""
     return any(map(has_failed, RING))
 
 
 # %% check="hierarchical-sum" points=1 see="6.7"
-"""The sum is on every rank of every node (1 point)."""
+"""The sum is on every rank of every node (1 point).
+
+Hidden tests: 6 and 8 ranks, float32 and int64.
+"""
 if not follows():
     sums_agree(tried(hierarchical, FILLED + BROKEN)[: len(FILLED)], whole)
 ### BEGIN HIDDEN TESTS
@@ -657,7 +734,10 @@ sums_agree(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[:2], whole)
 ### END HIDDEN TESTS
 
 # %% check="hierarchical-any-n" points=1 see="6.7"
-"""So it is where nodes do not divide n, on a single node, and with one rank a node (1 point)."""
+"""The same if the ranks do not divide n, on a single node, and with one rank per node (1 point).
+
+Hidden tests: 4 to 8 ranks, n from 5 to 23, all dtypes.
+"""
 if not follows():
     sums_agree(tried(hierarchical, FILLED + BROKEN)[len(FILLED) :], whole)
 ### BEGIN HIDDEN TESTS
@@ -682,7 +762,10 @@ sums_agree(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[2:], whole)
 ### END HIDDEN TESTS
 
 # %% check="hierarchical-traffic" points=1 see="6.7"
-"""All ranks of a node send their share to other nodes, and the rest stays inside (1 point)."""
+"""All ranks of a node send an equal part to other nodes; the rest stays inside the node (1 point).
+
+Hidden tests: 6 and 8 ranks, float32 and int64.
+"""
 
 
 def shares(found):
@@ -691,10 +774,10 @@ def shares(found):
         size, m = n * np.dtype(dtype).itemsize, p // q
         share = 2 * (m - 1) * size // p
         words = f"{about((p, n, dtype, q))}: to other nodes the ranks send {between} bytes"
-        assert between == [share] * p, f"{words}, where each should send {share}. Do all q ranks take part?"
+        assert between == [share] * p, f"{words}; each should send {share}. Do all q ranks take part?"
         share = 2 * (q - 1) * size // q
         assert inside == [share] * p, (
-            f"inside the nodes the ranks send {inside} bytes, where each should {share}"
+            f"inside the nodes the ranks send {inside} bytes; each should send {share}"
         )
 
 
@@ -722,11 +805,14 @@ shares(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[:2])
 ### END HIDDEN TESTS
 
 # %% check="hierarchical-time" points=1 see="6.7"
-"""The q rings run at the same time, whether a node's ranks share a card or have one each (1 point)."""
+"""The q rings run at the same time, with one network card per node or one per rank (1 point).
+
+Hidden tests: 6 and 8 ranks, float32 and int64.
+"""
 
 
 def at_once(found):
-    """Assert that virtual time is that of the closed form."""
+    """Assert that the virtual time agrees with the closed form."""
     for one in found:
         p, n, dtype, q = one[0]
         for one_card in (True, False):
@@ -735,7 +821,9 @@ def at_once(found):
             want = closed_forms.hierarchical(p, n * np.dtype(dtype).itemsize, network)
             card = "one card a node" if one_card else "a card for each rank"
             assert abs(run.time - want) <= 1e-9 * want, (
-                f"{about(case)}, {card}: {run.time:.7g} s, not {want:.7g} s"
+                f"{about(case)}, {card}; 20 µs and 0.8 ns per byte between nodes, 2 µs and 0.05 ns "
+                f"inside: the last ends after {run.time * 1e6:.7g} µs; it should be {want * 1e6:.7g} µs, "
+                f"{abs(run.time - want) * 1e6:.3g} µs {'earlier' if run.time > want else 'later'}"
             )
 
 
@@ -765,21 +853,20 @@ at_once(tried(hierarchical, HIDDEN, seed=SECRET, instead=OURS)[:2])
 # %% [markdown]
 # ## 5. α and β from measurements
 #
-# A message of n bytes takes α + βn. To find α and β, messages are timed, from a byte to 64 MiB, and a line
-# is laid through the points. Least squares in seconds would look at the 64 MiB only: a hundredth of their
-# time is more than all small messages take together, and α may come out negative. What disturbs a
-# measurement is about the same *part* of it, at any size. So ask for the line whose **relative** errors are
-# smallest.
+# A message of n bytes takes α + βn. To find α and β, you time messages from one byte to 64 MiB and fit a
+# line. Least squares in seconds would only fit the 64 MiB: 1% of their time is more than all small messages
+# take together, and α may become negative. Measurement noise is about the same *fraction* of the time at any
+# size. So find the line with the smallest **relative** errors.
 
 
 # %% solution="fit"
 def fit(sizes, seconds):
-    """α and β of the line α + β·size with the least sum of squares of (α + β·sizeᵢ − tᵢ) / tᵢ.
+    """Fit the line α + β·size with the least sum of squares of (α + β·sizeᵢ − tᵢ) / tᵢ.
 
     sizes    (m,) bytes, in any order, at least two different ones
     seconds  (m,) the times tᵢ, all above 0
 
-    Returns (α in seconds, β in seconds a byte), two floats.
+    Returns (α in seconds, β in seconds per byte), two floats.
     """
     sizes, seconds = np.asarray(sizes, float), np.asarray(seconds, float)
     ### BEGIN SOLUTION
@@ -813,13 +900,18 @@ def plain_fit(sizes, seconds):
 
 
 def close_to(found, want, what):
-    """Assert that numbers are equal but for rounding."""
+    """Assert that numbers are equal except for rounding."""
     found = [float(number) for number in found]
-    assert np.allclose(found, want, rtol=1e-6, atol=0), f"{what} should be {list(want)}, and is {found}"
+    assert np.allclose(found, want, rtol=1e-6, atol=0), (
+        f"the value of {what} is {found}; it should be {list(want)}"
+    )
 
 
 # %% check="fit-exact" points=1 see="6.6"
-"""Times that lie on a line give that line (1 point)."""
+"""If the times lie on a line, the fit returns this line (1 point).
+
+Hidden tests: other lines, sizes in another order, and a size that occurs twice.
+"""
 close_to(fit([0, 1000], [5e-6, 6e-6]), [5e-6, 1e-9], "(α, β) of 5 µs for 0 bytes and 6 µs for 1,000")
 close_to(fit(SIZES, 30e-6 + 0.9e-9 * SIZES), [30e-6, 0.9e-9], "(α, β)")
 ### BEGIN HIDDEN TESTS
@@ -829,10 +921,13 @@ close_to(fit([10, 500, 10, 70_000], np.array([10, 500, 10, 70_000]) * 2e-9 + 1e-
 ### END HIDDEN TESTS
 
 # %% check="fit-small-messages" points=1 see="6.6"
-"""Where times are disturbed, small messages count as much as large ones (1 point)."""
+"""If the times are noisy, small messages count as much as large ones (1 point).
+
+Hidden tests: three other series with two times per size, and one whose α is negative.
+"""
 found = fit(SIZES, MEASURED)
 assert not np.allclose(found, plain_fit(SIZES, MEASURED), rtol=1e-6), (
-    f"α = {1e6 * found[0]:.1f} µs is that of least squares in seconds: only the largest messages count in it"
+    f"α = {1e6 * found[0]:.1f} µs is the result of least squares in seconds, where only large messages count"
 )
 error = np.abs(found[0] + found[1] * SIZES - MEASURED) / MEASURED
 assert error.max() < 0.1, f"a message of {SIZES[error.argmax()]:.0f} bytes is {error.max():.0%} off the line"
@@ -846,19 +941,21 @@ for sizes, times in cases:
     a, b, c = (np.sum(sizes**k / times**2) for k in (0, 1, 2))  # the normal equations, by hand
     d, e = (np.sum(sizes**k / times) for k in (0, 1))
     want = [(d * c - b * e) / (a * c - b * b), (a * e - b * d) / (a * c - b * b)]
-    assert np.allclose(fit(sizes, times), want, rtol=1e-5, atol=0), "it is not the least sum of squares"
+    assert np.allclose(fit(sizes, times), want, rtol=1e-5, atol=0), (
+        "value: the line does not have the least sum of squares of relative errors"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How far can the line be trusted? Not by the points it was laid through. Hold half of them back.
+# How accurate is the line? The points of the fit cannot tell. Hold half of them out.
 
 
 # %% solution="held-out-error"
 def held_out_error(sizes, seconds):
-    """How far the line is off at sizes that it has not seen.
+    """Compute the relative error of the line at sizes that were not used for the fit.
 
-    sizes (m,) bytes, all different, in any order; seconds (m,). Of the sizes in ascending order the 1st, 3rd,
-    5th, … are handed to `fit`. Returns the median over the others of |α + β·size − t| / t, a float.
+    sizes (m,) bytes, all different, in any order; seconds (m,). With the sizes in ascending order, the 1st,
+    3rd, 5th, … are passed to `fit`. Returns the median of |α + β·size − t| / t over the others, a float.
     """
     sizes, seconds = np.asarray(sizes, float), np.asarray(seconds, float)
     ### BEGIN SOLUTION
@@ -876,12 +973,15 @@ print(f"{held_out_error(SIZES, MEASURED):.1%} at the sizes held out")
 
 
 # %% check="held-out" points=1 see="6.6"
-"""The line is laid through every other size, and judged by the rest (1 point)."""
+"""The line is fitted to every other size, and judged by the rest (1 point).
+
+Hidden tests: 14 sizes in random order.
+"""
 shown = []
 
 
 def known_line(sizes, seconds):
-    """Stands for fit: remembers what it is shown, and has a line of its own."""
+    """Replaces fit: remembers its arguments and returns a line of its own."""
     shown.append(sorted((float(size), float(time)) for size, time in zip(sizes, seconds, strict=True)))
     return 1.0, 0.01
 
@@ -889,10 +989,10 @@ def known_line(sizes, seconds):
 sizes, seconds = [300, 100, 500, 200, 400], [3.0, 2.0, 6.5, 4.0, 10.0]
 with watched("fit", known_line) as calls:
     error = held_out_error(sizes, seconds)
-assert calls.count == 1, f"fit was called {calls.count} times, not once"
+assert calls.count == 1, f"fit was called {calls.count} times; call it once"
 seen = [size for size, _ in shown[0]]
-assert seen == [100.0, 300.0, 500.0], f"fit was shown the sizes {seen}, not the 1st, 3rd and 5th"
-assert shown == [[(100.0, 2.0), (300.0, 3.0), (500.0, 6.5)]], f"fit was shown the times of others: {shown[0]}"
+assert seen == [100.0, 300.0, 500.0], f"fit got the sizes {seen}; it should get the 1st, 3rd and 5th"
+assert shown == [[(100.0, 2.0), (300.0, 3.0), (500.0, 6.5)]], f"fit got the times of other sizes: {shown[0]}"
 close_to([error], [0.375], "the median of |1 + 2 - 4| / 4 and |1 + 4 - 10| / 10")
 ### BEGIN HIDDEN TESTS
 sizes = np.random.default_rng(8).permutation(np.arange(1, 15) ** 3.0)
@@ -900,7 +1000,9 @@ seconds = np.random.default_rng(9).uniform(0.5, 20.0, 14)
 with watched("fit", known_line):
     error = held_out_error(sizes, seconds)
 order = np.argsort(sizes)
-assert shown[1] == list(zip(sizes[order][::2], seconds[order][::2], strict=True)), "others were held out"
+assert shown[1] == list(zip(sizes[order][::2], seconds[order][::2], strict=True)), (
+    "value: other sizes were held out"
+)
 x, t = sizes[order][1::2], seconds[order][1::2]
 close_to([error], [np.median(np.abs(1 + 0.01 * x - t) / t)], "the error")
 ### END HIDDEN TESTS
@@ -908,20 +1010,20 @@ close_to([error], [np.median(np.abs(1 + 0.01 * x - t) / t)], "the error")
 # %% [markdown]
 # ## 6. The fusion threshold
 #
-# ResNet-50 has 214 gradients, the last layer's ready first. Horovod looks each cycle at what is ready, puts
-# gradients together as long as they do not exceed the *fusion threshold*, and reduces one such tensor after
-# another, while the backward pass goes on. `fusion.predict` does that in a simulation: it needs the buffers,
-# and what an all-reduce of so many bytes takes.
+# ResNet-50 has 214 gradients; those of the last layer are ready first. In each cycle Horovod takes the
+# gradients that are ready, joins them as long as they do not exceed the *fusion threshold*, and reduces one
+# such tensor after another while the backward pass continues. `fusion.predict` simulates this. It needs the
+# buffers, and the time of an all-reduce as a function of its bytes.
 
 
 # %% solution="iteration-seconds"
 def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_byte, threshold):
     """The time of one iteration of data-parallel training, in seconds.
 
-    sizes, ready       of each gradient: its bytes, and seconds from the begin of the backward pass until it
-                       is there; two lists of the same length, in any order
+    sizes, ready       for each gradient: its bytes, and the seconds from the start of the backward pass until
+                       it is ready; two lists of the same length, in any order
     forward, backward  seconds of the two passes
-    ranks, latency, time_per_byte   p, and α and β of the links between them: all-reduces are rings
+    ranks, latency, time_per_byte   p, and α and β of the links between them; all-reduces are rings
     threshold          bytes: the fusion threshold
 
     The cycle is Horovod's (1 ms). Uses fusion.Buffer, fusion.predict and closed_forms.ring.
@@ -942,9 +1044,9 @@ def iteration_seconds(sizes, ready, forward, backward, ranks, latency, time_per_
 
 
 # %% [markdown]
-# Two gradients of 1 MB are ready 9.5 ms after the backward pass began, which takes 10 ms; the forward pass
-# takes 5 ms. With 2 ranks, 1 ms and 1 ns a byte, when is the iteration over, if they are put together, and
-# if they are not? Work it out first.
+# Two gradients of 1 MB are ready 9.5 ms after the start of the backward pass, which takes 10 ms. The forward
+# pass takes 5 ms. There are 2 ranks, α = 1 ms and β = 1 ns per byte. When does the iteration end if the
+# gradients are joined, and when if they are not? Calculate it first.
 
 # %%
 TWO = dict(sizes=[10**6, 10**6], ready=[9.5e-3] * 2, forward=5e-3, backward=10e-3)
@@ -953,7 +1055,10 @@ for threshold in (2 * 10**6, 10**6):
     print(f"threshold {threshold:,} bytes: {1e3 * iteration_seconds(**TWO, threshold=threshold):.2f} ms")
 
 # %% check="iteration-by-hand" points=1 see="6.8"
-"""Two gradients, together and one after the other (1 point)."""
+"""Two gradients, joined and one after the other (1 point).
+
+Hidden tests: 25 to 150 gradients in any order, 3 to 64 ranks, thresholds of 0 and above.
+"""
 case = dict(sizes=[10**6, 10**6], ready=[9.5e-3] * 2, forward=5e-3, backward=10e-3)
 case |= dict(ranks=2, latency=1e-3, time_per_byte=1e-9)
 close_to(
@@ -989,16 +1094,16 @@ close_to([iteration_seconds(*case) for case in cases], [reference(*case) for cas
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Which threshold is best? With one of zero each gradient has an all-reduce of its own, and pays 2(p − 1)α.
-# With a very large one, all that is ready at a look goes at once.
+# Which threshold is best? With a threshold of 0 each gradient has its own all-reduce and costs 2(p − 1)α.
+# With a very large one, all gradients that are ready in a cycle are reduced at once.
 
 
 # %% solution="best-threshold"
 def best_threshold(candidates, sizes, ready, forward, backward, ranks, latency, time_per_byte):
-    """Of the thresholds in the list `candidates` (bytes) the one with the shortest iteration.
+    """Find the threshold in the list `candidates` (bytes) with the shortest iteration.
 
-    The other arguments are those of iteration_seconds. Of several that are equally good, the smallest: it
-    needs the least memory.
+    The other arguments are those of iteration_seconds. If several are equally good, except for rounding,
+    returns the smallest: it needs the least memory.
     """
     ### BEGIN SOLUTION
     found = [
@@ -1044,18 +1149,23 @@ plt.show()
 
 # %% given="two-gradients"
 def best_of_two(best_threshold):
-    """Of 0, 1, 2 and 4 MB the threshold that a function finds for the two gradients of 1 MB from above."""
+    """The threshold of 0, 1, 2 and 4 MB that a function returns for the two gradients of 1 MB."""
     case = dict(sizes=[10**6, 10**6], ready=[9.5e-3] * 2, forward=5e-3, backward=10e-3)
     case |= dict(ranks=2, latency=1e-3, time_per_byte=1e-9)
     return best_threshold([0, 4 * 10**6, 10**6, 2 * 10**6], **case)
 
 
 # %% check="threshold-found" points=1 see="6.8"
-"""The best threshold of a network, small or large, is found (1 point)."""
+"""The best threshold is found, whether it is small or large (1 point).
+
+Hidden tests: five networks, 12 to 150 gradients, two lists of thresholds.
+"""
 if not has_failed("iteration-by-hand"):
     found = best_of_two(best_threshold)
     words = "the longest iteration is not the best one" if found in (0, 10**6) else "it is none of the four"
-    assert found in (2 * 10**6, 4 * 10**6), f"of 0, 1, 2 and 4 MB for two gradients of 1 MB, {found}: {words}"
+    assert found in (2 * 10**6, 4 * 10**6), (
+        f"of the thresholds 0, 1, 2 and 4 MB for two gradients of 1 MB, the result is {found}: {words}"
+    )
 
 
 ### BEGIN HIDDEN TESTS
@@ -1086,13 +1196,18 @@ for case in cases:
     for candidates in ranges:
         with watched("iteration_seconds", reference):
             found = best_threshold(candidates, *case)
-        assert found in candidates, "it is none of the candidates"
+        assert found in candidates, "value: it is not one of the candidates"
         shortest = min(reference(*case, threshold) for threshold in candidates)
-        assert reference(*case, found) <= shortest * (1 + 1e-9), "another threshold has a shorter iteration"
+        assert reference(*case, found) <= shortest * (1 + 1e-9), (
+            "value: another threshold has a shorter iteration"
+        )
 ### END HIDDEN TESTS
 
 # %% check="threshold-of-equals" points=1 see="6.8"
-"""Of several thresholds that are equally good, the smallest is taken (1 point)."""
+"""If several thresholds are equally good, the result is the smallest (1 point).
+
+Hidden tests: five networks, 12 to 150 gradients, two lists of thresholds.
+"""
 if not has_failed("iteration-by-hand"):
     words = "2 MB and 4 MB are equally good for two gradients of 1 MB, and 2 MB needs less memory"
     assert best_of_two(best_threshold) == 2 * 10**6, words
@@ -1127,61 +1242,69 @@ for case in cases:
         with watched("iteration_seconds", reference):
             found = best_threshold(candidates, *case)
         want = min((reference(*case, threshold), threshold) for threshold in candidates)
-        assert found == want[1], "a smaller threshold is as good"
+        assert found == want[1], "value: a smaller threshold is as good"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 7. In your own words
+# ## 7. Written answer
 #
-# One reads that the fusion threshold must be neither too small nor too large: with a large one, gradients
-# would wait until the buffer is full, and less would overlap with the backward pass. **Does your figure
-# show both sides? Explain in about three sentences, with numbers of yours, what a small threshold costs,
-# and what Horovod's rule (`help(fusion)`) makes of a large one.**
+# One often reads that the fusion threshold must be neither too small nor too large: with a large threshold,
+# gradients would wait until the buffer is full, and less communication would overlap with the backward pass.
+#
+# **Does your figure show both sides?** Answer in three to five sentences, with numbers from your own output:
+#
+# - Choose one of the three networks. How long is your iteration with a threshold of 0 and with the best
+#   threshold, and which term of the time of an all-reduce explains the difference?
+# - What happens in your figure to the right of the best threshold, and why? Use Horovod's rule
+#   (`help(fusion)`). What would `best_threshold` return for your network if two thresholds were equally good,
+#   and why is that sensible?
 
 # %% [markdown] explain="which-threshold" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for each side. The numbers are those of the student's figure. Language and length cost
-# nothing.
+# **Rubric.** One point for each side. The numbers must be those of the student's own output. Language and
+# length are not graded.
 #
-# - *Small*: each of 214 all-reduces pays 2(p − 1)α, whatever its size (half a point), with numbers: for 16
-#   ranks and 20 µs that is 0.6 ms each and 128 ms in all, so 343 ms with a threshold of 0 and 217 ms with
-#   64 MiB; or the same for another network of the figure (half a point).
-# - *Large*: the figure does not show the other side, the curve falls and stays level (half a point).
-#   Nothing waits for a full buffer: each cycle takes what is ready then, so a threshold above what can be
-#   ready at once changes nothing; what it costs is memory for the buffer (half a point). An answer that
-#   says why a real machine may differ (one long all-reduce blocks what becomes ready meanwhile, copies into
-#   the buffer take time) has this half point, too.
+# - *Small thresholds* (1 point). Half a point for the reason: each of 214 all-reduces costs 2(p − 1)α,
+#   whatever its size. Half a point for numbers: with 16 ranks and 20 µs that is 0.6 ms each and 128 ms in
+#   total, so 343 ms with a threshold of 0 and 217 ms with 64 MiB; or the same for another network of the
+#   figure.
+# - *Large thresholds* (1 point). Half a point for the observation: the figure does not show the other side;
+#   the curve falls and stays level. Half a point for the reason: nothing waits for a full buffer, since each
+#   cycle takes what is ready. A threshold above that changes nothing, and only needs memory for the buffer,
+#   so `best_threshold` returns the smallest of equals. Also accepted: why a real machine may differ (one long
+#   all-reduce blocks later gradients, copies into the buffer take time).
 #
-# **Two points.** "With 16 ranks at 10 Gbit/s a threshold of 0 takes 343 ms: 214 all-reduces with 30
-# latencies of 20 µs are 128 ms, which 64 MiB nearly saves (217 ms). I do not see a large one do harm, all
-# from 64 MiB on take the same time. Horovod reduces at each cycle what is ready and does not wait until the
-# buffer is full, so the threshold is only an upper limit."
+# **Two points.** "With 16 ranks at 10 Gbit/s a threshold of 0 takes 343 ms: 214 all-reduces with 30 latencies
+# of 20 µs are 128 ms, which 64 MiB nearly saves (217 ms). A large threshold does no harm in my figure; from
+# 64 MiB on all times are equal. Horovod reduces in each cycle what is ready and does not wait until the
+# buffer is full, so the threshold is only an upper limit, and my function returns the smallest, which needs
+# the least memory."
 #
 # **One point.** "Small thresholds are bad because each message has a latency, 343 ms against 217 ms. Large
 # ones are bad because the gradients have to wait, so one should take something in the middle." (The figure
-# says otherwise.)
+# shows otherwise.)
 #
-# **No point.** "64 MiB, because this was Horovod's default for long."
+# **No point.** "64 MiB, because this was Horovod's default for a long time."
 # ### END SOLUTION
 
 # %% [markdown]
 # ## What you have learned
 #
-# - A ring is two halves. Which chunk a rank begins with decides which one it ends with, and nothing else
-#   changes: 2(p − 1) messages, 2(p − 1)/p of the vector, for any p and n.
-# - Halving-doubling has 2 log2 P steps instead, at the same bytes; where p is no power of two, two more of
-#   the whole vector, which a large vector feels.
-# - What a node's ranks can do at once they should: the same bytes, a q-th of them on each rank.
-# - A line through the times of messages from one byte to 64 MiB is laid by relative errors, and judged where
-#   it was not laid.
-# - What one process computes right may wait for ever on several, and what is right on several may be slow.
-#   Results, messages, bytes and seconds are four questions.
+# - A ring has two halves. The chunk with which a rank begins determines the chunk with which it ends, and
+#   nothing else: there are 2(p − 1) messages with 2(p − 1)/p of the vector, for any p and n.
+# - Halving-doubling has 2 log2 P steps instead, with the same bytes. If p is not a power of two, it takes two
+#   more steps with the whole vector, which matters for large vectors.
+# - If all ranks of a node take part, each sends one q-th of the bytes.
+# - A line through the times of messages from one byte to 64 MiB is fitted by relative errors, and judged by
+#   points that were not used for the fit.
+# - A function that is correct in one process may wait for ever on several, and one that is correct on several
+#   may be slow. Results, messages, bytes and seconds have to be tested separately.
 #
-# Open questions, to take along:
+# Open questions:
 #
-# 1. Where p is no power of two, the first step could exchange halves instead of whole vectors. What would
-#    that save, and for which n is it worth the trouble?
-# 2. Your ring sends to the right only, and links carry both directions. What would two rings, one to each
-#    side, be worth on a node whose GPUs are joined by NVLink in a circle?
+# 1. If p is not a power of two, the first step could exchange halves instead of whole vectors. What would
+#    that save, and for which n is it worthwhile?
+# 2. Your ring sends only to the right, but links work in both directions. How much faster would two rings be,
+#    one in each direction, on a node whose GPUs are connected by NVLink in a circle?
 # 3. The prediction of section 6 knows one link speed. On a real machine, which part of it would you measure
 #    first?
