@@ -49,9 +49,11 @@
 # | h | number of hidden units, the *width* | d | number of weights: 196h + h + 10h + 10 |
 
 # %% given="setup"
+import copy
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import resource
@@ -67,21 +69,27 @@ from cluster import submit
 from cluster.checks import expect, has_failed, on_ranks
 from cluster.network import Switch, simulate
 from cluster.network.chunks import bounds
+from cluster.network.errors import NetworkError
 from cluster.network.recorded import recorded_on_ranks
 from cluster.training import data
 from cluster.training.checkpoint import read_checkpoint, write_checkpoint
 
 plt.style.use("cluster.course")
 TARGET = 84.0  # percent of images that were not used for training
-IMAGES, SEEDS = 16_384, (0, 1, 2, 3, 4)  # N; the public seeds
-SHOWN = (16_384, 8_000)  # the first public test image, and their number
-MACHINE = Switch(
+IMAGES = 16_384  # training images
+SEEDS = (0, 1, 2, 3, 4)  # the public seeds
+POOL = (16_384, 30_000)  # first image, and number of images, of the pool for testing
+SHOWN, SHOWN_SEED = (
+    8_000,
+    832,
+)  # public test images; the seed that draws them from the pool
+MACHINE = Switch(  # 10 Gbit/s: latency α, time per byte β, overhead o of a message
     latency=20e-6, time_per_byte=0.8e-9, overhead=1e-6
-)  # α, β of 10 Gbit/s; o of a message
+)
 FLOPS = 10e9  # FLOP/s of a rank
 LARGEST = {
     "ranks": 8,
-    "images of all ranks": 2_048,
+    "global batch size": 2_048,
     "width": 64,
     "steps": 2_000,
     "flops": 2e10,
@@ -106,35 +114,37 @@ LARGEST = {
 #   and the messages are then timed in virtual time. Seconds measured on your own
 #   machine do not count.
 #
+# Your 8,000 public test images and the 12,000 hidden ones are drawn from the same pool
+# and are equally difficult (section 8).
+#
 # The next cells load the images and define the network. Use `gradient_on` for every
 # gradient: it adds the time of the matrix products to the virtual clock. A multiply-add
 # counts as two FLOPs; operations other than matrix products are not counted.
 
 
 # %% given="pictures"
-def pictures(first=0, images=IMAGES):
-    """Images (N, 196), float64, minus the mean training image, and labels (N,)."""
+def shrunk(first, images):
+    """Images (N, 196) of 14 × 14 pixels, float64, and labels (N,), from `first` on."""
     x, y = data.fashion_mnist("train", first + images)
-    x = (
-        x[first:]
-        .reshape(-1, 14, 2, 14, 2)
-        .mean(axis=(2, 4))
-        .reshape(-1, 196)
-        .astype(np.float64)
-    )
-    return x - (mean_picture() if first else x.mean(axis=0)), y[first:]
+    x = x[first:].reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4))
+    return x.reshape(-1, 196).astype(np.float64), y[first:]
 
 
-def mean_picture():
-    """The mean training image, (196,)."""
-    x, _ = data.fashion_mnist("train", IMAGES)
-    return (
-        x.reshape(-1, 14, 2, 14, 2)
-        .mean(axis=(2, 4))
-        .reshape(-1, 196)
-        .astype(np.float64)
-        .mean(axis=0)
-    )
+def training_images():
+    """The training images (N, 196) minus their mean, and their labels (N,)."""
+    x, y = shrunk(0, IMAGES)
+    return x - x.mean(axis=0), y
+
+
+def held_out(chosen):
+    """Images of the pool by number, minus the mean training image; their labels."""
+    x, y = shrunk(*POOL)
+    return x[chosen] - shrunk(0, IMAGES)[0].mean(axis=0), y[chosen]
+
+
+def public_images():
+    """The test images that you see, and their labels."""
+    return held_out(np.random.default_rng(SHOWN_SEED).permutation(POOL[1])[:SHOWN])
 
 
 # %% given="network"
@@ -157,9 +167,8 @@ def initial(width, seed):
 def accuracy(w, x, y, width):
     """Percentage of the images x (N, 196) classified as their labels y (N,)."""
     one, a, two, b = layers(w, width)
-    return 100 * float(
-        np.mean((np.maximum(x @ one + a, 0) @ two + b).argmax(axis=1) == y)
-    )
+    scores = np.maximum(x @ one + a, 0) @ two + b
+    return 100 * float(np.mean(scores.argmax(axis=1) == y))
 
 
 # %% given="gradient"
@@ -177,9 +186,13 @@ def gradient_sum(w, x, y, width):
     slope /= slope.sum(axis=1, keepdims=True)
     slope[np.arange(len(y)), y] -= 1  # (n, 10)
     back = (slope @ two.T) * (hidden > 0)  # (n, h)
-    return np.concatenate(
-        [(x.T @ back).ravel(), back.sum(0), (hidden.T @ slope).ravel(), slope.sum(0)]
-    )
+    parts = [
+        (x.T @ back).ravel(),
+        back.sum(0),
+        (hidden.T @ slope).ravel(),
+        slope.sum(0),
+    ]
+    return np.concatenate(parts)
 
 
 def gradient_on(comm, w, x, y, width):
@@ -198,25 +211,31 @@ def gradient_on(comm, w, x, y, width):
 def train_alone(recipe, seed, x, y, state=None, steps=None):
     """Train in one process from a state {"step", "w", "v"} or from the start.
 
-    Returns the state after some steps, by default after the last one of the recipe,
-    {"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of each step]}.
+    Returns the final state.
+
+    recipe: {"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η …]}.
+    steps: how many; None: up to the end of the recipe.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     state = state or start(recipe, seed)
-    step, w, v = state["step"], state["w"], state["v"]
+    end = len(recipe["rates"]) if steps is None else state["step"] + steps
     shard = len(y) // p  # the images of a rank: r, r + p, r + 2p, …
-    an_epoch = shard // n  # steps; images left over are not used in this epoch
-    end = len(recipe["rates"]) if steps is None else step + steps
-    while step < end:
-        shuffle = np.random.default_rng([seed, step // an_epoch]).permutation(shard)
-        mine = shuffle[step % an_epoch * n :][:n]  # of each rank
-        all_ranks = (mine[:, None] * p + np.arange(p)).ravel()
-        v = recipe["momentum"] * v + gradient_sum(
-            w, x[all_ranks], y[all_ranks], width
-        ) / (p * n)
-        w = w - recipe["rates"][step] * v
-        step += 1
-    return {"step": step, "w": w, "v": v}
+    step = 0  # counts the steps of all epochs, also those before `state`
+    for epoch in itertools.count():
+        shuffle = np.random.default_rng([seed, epoch]).permutation(shard)
+        while len(shuffle) >= n:  # the rest of the images is not used in this epoch
+            mine, shuffle = shuffle[:n], shuffle[n:]
+            if step == end:
+                return state
+            if step == state["step"]:
+                all_ranks = (mine[:, None] * p + np.arange(p)).ravel()
+                gradient = gradient_sum(
+                    state["w"], x[all_ranks], y[all_ranks], width
+                ) / (p * n)
+                v = recipe["momentum"] * state["v"] + gradient
+                w = state["w"] - recipe["rates"][step] * v
+                state = {"step": step + 1, "w": w, "v": v}
+            step += 1
 
 
 def start(recipe, seed):
@@ -230,9 +249,10 @@ def start(recipe, seed):
 #
 # A rank holds `shard` images, numbered from 0. In each epoch it takes them in the order
 # of a new shuffle, drawn with the generator `np.random.default_rng([seed, epoch])`, n
-# images per step. Images left over at the end of an epoch are not used in that epoch. A
-# training run that resumes after a kill knows only the number of its step, so
-# `positions` has to work from this number, without remembering earlier calls.
+# images per step. Images left over at the end of an epoch are not used in that epoch.
+# `train_alone` goes through all epochs from the beginning. A training run that resumes
+# after a kill knows only the number of its step, so `positions` has to work from this
+# number, without remembering earlier calls.
 #
 # In the scratch cell below the blank, an epoch has two steps. Steps 0 and 1 should have
 # no image in common, and steps 2 and 3 should be in another order.
@@ -251,47 +271,56 @@ def positions(step, shard, n, seed):
 
 # %%
 for step in range(4):
-    print(f"step {step}: {positions(step, 7, 3, seed=0)}")
+    print(f"step {step}: {positions(step, 7, 3, seed=5)}")
 
 # %% check="positions-by-hand" points=1 see="7.3"
 """Seven images, three per step: two steps per epoch, one image left over (1 point)."""
-found = [np.asarray(positions(step, 7, 3, 0)).tolist() for step in range(4)]
-first, second = (
-    np.random.default_rng([0, epoch]).permutation(7).tolist() for epoch in (0, 1)
-)
+
+
+def shuffled(seeds, shard=7):
+    return np.random.default_rng(seeds).permutation(shard).tolist()
+
+
+first, second = shuffled([5, 0]), shuffled([5, 1])
 expect(
-    found,
+    [np.asarray(positions(step, 7, 3, 5)).tolist() for step in range(4)],
     [first[:3], first[3:6], second[:3], second[3:6]],
     {
-        "each step is a new shuffle; the shuffle is that of an epoch": [
-            np.random.default_rng([0, step]).permutation(7)[:3].tolist()
-            for step in range(4)
+        "each step draws a new shuffle; one shuffle lasts for an epoch": [
+            shuffled([5, step])[:3] for step in range(4)
         ],
         "the shuffle is the same in each epoch": [first[:3], first[3:6]] * 2,
-        "the image left over makes a step of its own; it is not seen in this epoch": [
+        "the image left over makes a step; it is not used in this epoch": [
             first[:3],
             first[3:6],
             first[6:],
             second[:3],
         ],
+        "the generator is seeded with [epoch, seed] instead of [seed, epoch]": [
+            *(shuffled([0, 5])[i : i + 3] for i in (0, 3)),
+            *(shuffled([1, 5])[i : i + 3] for i in (0, 3)),
+        ],
+        "steps are counted from 0; these are the images of steps 1 to 4": [
+            first[3:6],
+            second[:3],
+            second[3:6],
+            shuffled([5, 2])[:3],
+        ],
     },
-    "the images of steps 0 to 3",
+    "the list of the images of steps 0 to 3",
 )
 ### BEGIN HIDDEN TESTS
-cases = [
-    (0, 5, 5, 3),
-    (17, 40, 8, 3),
-    (1_000, 33, 4, 12),
-    (9, 64, 1, 2),
-    (9, 64, 1, 4),
-    (2, 7, 3, 6),
-]
+# Not seen: a list instead of an array, and how long the function takes. Both are
+# harmless.
+cases = [(0, 5, 5, 3), (17, 40, 8, 3), (1_000, 33, 4, 12), (9, 64, 1, 2), (9, 64, 1, 4)]
+cases += [(9, 65, 1, 4), (18, 64, 2, 4), (2, 7, 3, 6), (31, 100, 7, 1_234)]
 for step, shard, n, seed in cases:
-    shuffle = np.random.default_rng([seed, step // (shard // n)]).permutation(shard)
-    want = shuffle[step % (shard // n) * n :][:n].tolist()
-    assert np.asarray(positions(step, shard, n, seed)).tolist() == want, (
-        f"step {step} of shards of {shard} with n = {n} and seed {seed}"
-    )
+    want = shuffled([seed, step // (shard // n)], shard)[step % (shard // n) * n :][:n]
+    found = np.asarray(positions(step, shard, n, seed))
+    case = f"step {step} of shards of {shard} with n = {n} and seed {seed}"
+    assert found.shape == (n,), f"{case}: shape {found.shape}"
+    assert found.dtype.kind in "iu", f"{case}: dtype {found.dtype}"
+    assert found.tolist() == want, case
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -327,12 +356,16 @@ def allreduce(comm, x):
     parts = [x[cuts[i] : cuts[i + 1]] for i in range(p)]
     others = [(r + i) % p for i in range(1, p)]
     waiting = [comm.ireceive(other) for other in others[::-1]]
-    sent = [comm.isend(parts[other], other) for other in others]  # to each other rank its part of mine
+    sent = [
+        comm.isend(parts[other], other) for other in others
+    ]  # each rank's part of mine
     mine = np.sum([parts[r], *(request.wait() for request in waiting)], axis=0)
     for request in sent:
         request.wait()
     waiting = {other: comm.ireceive(other) for other in others[::-1]}
-    sent = [comm.isend(mine, other) for other in others]  # and the sum of mine to each
+    sent = [
+        comm.isend(mine, other) for other in others
+    ]  # and the sum of my part to each
     total = [mine if i == r else None for i in range(p)]
     for other, request in waiting.items():
         total[other] = request.wait()
@@ -361,24 +394,41 @@ for p in (1, 2, 4, 8):
 
 # %% given="trials"
 def try_sum(comm, x):
-    """Your all-reduce; is x unchanged, and is the result x itself or a view of x?"""
-    before, total = x.copy(), allreduce(comm, x)
-    shared = isinstance(total, np.ndarray) and np.shares_memory(total, x)
-    return total, bool(np.array_equal(x, before)), bool(shared)
+    """Two calls of your all-reduce: both sums, and what is wrong with the arrays."""
+    before, faults = x.copy(), []
+    total = allreduce(comm, x)
+    kept = copy.deepcopy(total)
+    again = allreduce(comm, 2 * x)
+    if not np.array_equal(x, before):
+        faults.append("x was changed")
+    if isinstance(total, np.ndarray) and np.shares_memory(total, x):
+        faults.append("the result is x itself or a view of x")
+    if isinstance(total, np.ndarray) and not np.array_equal(kept, total):
+        faults.append("the second call changed the result of the first")
+    return kept, again, faults
 
 
 def try_steps(comm, x, y, recipe, seed, state, steps):
-    """The state after some of your steps; is the given state unchanged?
+    """The states after each of some steps, and the arguments that a step changed.
 
     x: this rank's images, bytes.
     """
-    x = x / 255 - 0.5
-    after, before = state, {name: np.copy(value) for name, value in state.items()}
+    x, states, changed = x / 255 - 0.5, [], set()
     for _ in range(steps):
-        after = update(comm, after, x, y, recipe, seed)
-    return after, all(
-        np.array_equal(state.get(name), value) for name, value in before.items()
-    )
+        given = {"x": x, "y": y, "w": state["w"], "v": state["v"], "recipe": recipe}
+        before = copy.deepcopy(given)
+        after = update(comm, state, x, y, recipe, seed)
+        for name, value in before.items():
+            same = (
+                value == given[name]
+                if name == "recipe"
+                else np.array_equal(value, given[name])
+            )
+            if not same:
+                changed.add(name)
+        states.append(copy.deepcopy(after))
+        state = after
+    return states, sorted(changed)
 
 
 def try_checkpoint(comm, states, recipe, seed):
@@ -413,47 +463,89 @@ def is_vector(value, d):
     )
 
 
+def described(value):
+    """What a value is, in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape} and dtype {value.dtype}"
+    return f"{type(value).__name__}"
+
+
+def on_time(call, about):
+    """Replay the messages in virtual time; AssertionError if they do not pass."""
+    try:
+        return call.replay(MACHINE).time
+    except (
+        RuntimeError,
+        ValueError,
+    ) as error:  # a deadlock, or a message without a receiver
+        raise AssertionError(
+            f"{about}: the messages do not pass in virtual time: {error}"
+        ) from None
+
+
 # %% check="sum-on-ranks" points=2 see="6.3"
 """On real ranks, which hold only their own vector, every rank gets the sum (2 points)."""
 
 
-def sums_are_right(sizes, draw):
-    """Assert that try_sum is right for each (p, d)."""
-    for (p, d), call in zip(
-        sizes,
-        tried(try_sum, cases := [[[draw(d)] for _ in range(p)] for p, d in sizes])[0],
-        strict=True,
-    ):
-        want = np.sum([own for [own] in cases[sizes.index((p, d))]], axis=0)
-        for rank, value in enumerate(call.values):
-            assert isinstance(value, tuple) and len(value) == 3
-            total, same, shared = value
-            assert is_vector(total, d), (
-                f"{p} ranks, d = {d}: rank {rank} must return an array ({d},) of "
-                "float64"
-            )
-            assert np.allclose(total, want, rtol=1e-12, atol=1e-9), (
-                f"{p} ranks, d = {d}: rank {rank} did not return the sum; its values "
-                "differ "
-                f"from it by up to {np.abs(total - want).max():.2g}"
-            )
-            assert same, f"{p} ranks, d = {d}: allreduce changed its argument x"
-            assert not shared, (
-                f"{p} ranks, d = {d}: rank {rank} returned x or a view of x; return a "
-                "new array, "
-                "since changing the sum must not change x"
-            )
+def is_sum(value, own, rank, at):
+    """Assert that the value which a rank got is the sum of the vectors `own` (p, d)."""
+    p, d = own.shape
+    assert is_vector(value, d), (
+        f"{at}: allreduce returned {described(value)}; expected shape ({d},), float64"
+    )
+    want = own.sum(axis=0)
+    wrong = np.flatnonzero(
+        ~(np.abs(value - want) <= 1e-12 * np.abs(own).sum(axis=0).max())
+    )
+    if len(wrong):
+        seen = "It is x, not summed." if np.allclose(value, own[rank]) else ""
+        seen = "It is the mean of the ranks." if np.allclose(value, want / p) else seen
+        seen = "It has the precision of float32." if np.allclose(value, want) else seen
+        raise AssertionError(
+            f"{at}: {len(wrong)} of {d} values are not the sum, the first at index "
+            f"{wrong[0]}: {value[wrong[0]]:.8g}, expected {want[wrong[0]]:.8g}. {seen}"
+        )
 
 
-sums_are_right(
-    [(2, 6), (4, 10), (3, 7), (1, 5)],
-    lambda d: np.arange(1.0, d + 1) + np.random.rand(),
-)
+def sum_is_right(p, d, own, call):
+    """Assert that a call of try_sum summed the vectors `own` (p, d) on all ranks."""
+    about = f"{p} ranks, d = {d}"
+    for rank, (total, again, faults) in enumerate(call.values):
+        at = f"{about}, rank {rank}"
+        is_sum(total, own, rank, at)
+        assert not faults, f"{at}: {'; '.join(faults)}. Return a new array; keep x."
+        is_sum(again, 2 * own, rank, f"{at}, second call")
+        first = call.values[0][0]
+        assert total.tobytes() == first.tobytes(), (
+            f"{at}: the sum differs from that of rank 0 by up to "
+            f"{np.abs(total - first).max():.2g}. All ranks must get the same bits, so "
+            "add each element in one order."
+        )
+    for rank, notes in enumerate(call.notes):
+        begun = sum(note[0] in ("isend", "ireceive") for note in notes)
+        ended = sum(note[0] == "wait" for note in notes)
+        assert begun == ended, (
+            f"{about}: rank {rank} called isend or ireceive {begun} times and waited "
+            f"for {ended} of "
+            "these requests. Call wait() of each request before allreduce returns."
+        )
+    on_time(call, about)
+
+
+def sums_are_right(sizes, scale):
+    """Assert that try_sum is right for each (p, d) with random vectors."""
+    owns = [scale * np.random.standard_normal(size) for size in sizes]
+    calls, _ = tried(try_sum, [[[x] for x in own] for own in owns])
+    for (p, d), own, call in zip(sizes, owns, calls, strict=True):
+        sum_is_right(p, d, own, call)
+
+
+sums_are_right([(2, 6), (4, 10), (3, 7), (1, 5)], 1.0)
 ### BEGIN HIDDEN TESTS
-sums_are_right(
-    [(8, 211), (5, 3), (6, 4), (7, 64), (2, 1)],
-    lambda d: np.random.standard_normal(d) * 1e3,
-)
+# Not seen: sums that are wrong for sizes not tried. The hidden sizes have d < p, d =
+# p + 1, odd p, and d that p does not divide, and the vectors are random, so we know
+# of no such shortcut.
+sums_are_right([(8, 211), (5, 3), (6, 4), (7, 64), (2, 1), (4, 5)], 1e3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -483,20 +575,15 @@ def update(comm, state, x, y, recipe, seed):
 
 
 # %% given="trial-of-steps"
-SMALL = {
-    "ranks": 2,
-    "images": 4,
-    "width": 3,
-    "momentum": 0.5,
-    "rates": [0.1, 0.2, 0.4, 0.3, 0.2, 0.1],
-}
+SMALL = {"ranks": 2, "images": 4, "width": 3, "momentum": 0.7}
+SMALL["rates"] = [0.13, 0.31, 0.22, 0.47, 0.05, 0.38]
 SECRET = int.from_bytes(os.urandom(8), "little")  # for images that are new in each run
 
 
 def stepped(try_steps, recipe, first, steps, instead="", seed=5):
     """Some steps on real ranks from a random state; each rank has its own images only.
 
-    Returns (the Recording, the state of one process after the same steps).
+    Returns (the Recording, {"states": those of one process, and what they came from}).
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     rng = np.random.default_rng([SECRET, p, n, width])
@@ -506,59 +593,134 @@ def stepped(try_steps, recipe, first, steps, instead="", seed=5):
         rng.integers(0, 10, images),
     )
     d = 207 * width + 10
-    state = {
-        "step": first,
-        "w": initial(width, SECRET % 2**32),
-        "v": 0.1 * rng.standard_normal(d),
-    }
+    v = 0.1 * rng.standard_normal(d)
+    state = {"step": first, "w": initial(width, SECRET % 2**32), "v": v}
     case = [[x[r::p], y[r::p], recipe, seed, state, steps] for r in range(p)]
     (call,), _ = tried(try_steps, [case], instead)
-    return call, train_alone(recipe, seed, x / 255 - 0.5, y, state, steps)
+    images = x / 255 - 0.5, y
+    states = [state]
+    for _ in range(steps):
+        states.append(train_alone(recipe, seed, *images, states[-1], 1))
+    return call, {"states": states, "recipe": recipe, "seed": seed, "images": images}
 
 
-def same_state(call, want, about):
-    """Assert that all ranks have the state of one process."""
-    d = len(want["w"])
-    for rank, (found, _) in enumerate(call.values):
-        assert isinstance(found, dict) and set(found) == {"step", "w", "v"}, (
-            f"{about}: rank {rank} must return a dictionary with the keys step, w and v"
+def made_of(value, one, other):
+    """Factors a, c of value = a · one + c · other, and the relative deviation."""
+    columns = np.stack([one, other], axis=1)
+    factors = np.linalg.lstsq(columns, value, rcond=None)[0]
+    return *factors, np.abs(columns @ factors - value).max() / (
+        np.abs(value).max() or 1.0
+    )
+
+
+def difference(found, trial, before, rank):
+    """What a wrong v or w consists of, if it is a sum of known vectors; else ""."""
+    recipe, seed, (x, y) = trial["recipe"], trial["seed"], trial["images"]
+    p, step = recipe["ranks"], before["step"]
+    if not (np.isfinite(found["v"]).all() and np.isfinite(found["w"]).all()):
+        return "It has values that are not finite."
+    after = train_alone(recipe, seed, x, y, before, 1)
+    if np.allclose(found["v"], after["v"], rtol=1e-4, atol=1e-5):
+        if not np.allclose(found["v"], after["v"], rtol=1e-9, atol=1e-12):
+            return "Only the last digits differ, as if a value was rounded to float32."
+        a, c, gap = made_of(found["w"], before["w"], found["v"])
+        text = (
+            f"It is {a:.4g} times the previous w plus {c:.4g} times v. The learning "
+            "rate of step "
+            f"{step} is {recipe['rates'][step]:g}."
         )
-        assert found["step"] == want["step"], (
-            f"{about}: rank {rank} is at step {found['step']}; expected {want['step']}"
-        )
-        for name in "vw":
-            assert is_vector(found[name], d), (
-                f"{about}: {name} of rank {rank} must be an array ({d},) of float64"
+        return text if gap < 1e-9 else ""
+
+    def gradient(recipe, x, y, step):
+        still = recipe | {"momentum": 0.0}
+        return train_alone(still, seed, x, y, before | {"step": step}, 1)["v"]
+
+    this = f"the gradient of all images of step {step}"
+    known = {
+        this: gradient(recipe, x, y, step),
+        f"the gradient of rank {rank}'s own images of step {step}": gradient(
+            recipe | {"ranks": 1}, x[rank::p], y[rank::p], step
+        ),
+    }
+    for other in {0, step - 1, step + 1} - {step}:
+        if 0 <= other < len(recipe["rates"]):
+            name = f"the gradient of all images of step {other}"
+            known[name] = gradient(recipe, x, y, other)
+    for name, vector in known.items():
+        a, c, gap = made_of(found["v"], before["v"], vector)
+        if gap < 1e-6:
+            return (
+                f"It is {a:.4g} times the previous v plus {c:.4g} times {name}. In one "
+                "process it is "
+                f"{recipe['momentum']:g} times the previous v plus 1 times {this}, "
+                "which is a mean "
+                f"over {p} · {recipe['images']} images."
             )
-            gap = np.abs(found[name] - want[name]).max()
-            assert gap <= 1e-9 * np.abs(want[name]).max(), (
-                f"{about}: {name} of rank {rank} differs from that of one process by "
-                "up to "
-                f"{gap:.2g}; its largest value is {np.abs(found[name]).max():.3g}, "
-                "expected "
-                f"{np.abs(want[name]).max():.3g}"
+    return ""
+
+
+def same_states(call, trial, about):
+    """Assert that after each step all ranks have the state of one process."""
+    wanted = trial["states"]
+    d = len(wanted[0]["w"])
+    for rank, (states, _) in enumerate(call.values):
+        for before, want, found in zip(wanted, wanted[1:], states, strict=False):
+            at = f"{about}, step {before['step']}, rank {rank}"
+            assert isinstance(found, dict) and set(found) == {"step", "w", "v"}, (
+                f"{at}: update returned {described(found)}; expected a dictionary with "
+                "the keys "
+                "step, w and v"
             )
+            assert found["step"] == want["step"], (
+                f"{at}: the new state has step {found['step']!r}; expected "
+                f"{want['step']}"
+            )
+            for name in "vw":
+                assert is_vector(found[name], d), (
+                    f"{at}: {name} is {described(found[name])}; expected shape ({d},), "
+                    "float64"
+                )
+            for name in "vw":
+                gap = np.abs(found[name] - want[name]).max()
+                if not gap <= 1e-9 * np.abs(want[name]).max():
+                    raise AssertionError(
+                        f"{at}: {name} differs from that of one process by up to "
+                        f"{gap:.2g}. "
+                        + difference(found, trial, before, rank)
+                    )
+
+
+def nothing_changed(call):
+    """Assert that no step changed what it was given."""
+    changed = sorted({name for _, names in call.values for name in names})
+    assert not changed, (
+        f"update changed its argument: {', '.join(changed)}. Make new arrays."
+    )
+
+
+ELSEWHERE = (
+    "A check above failed and says why. The hidden tests of this check replace "
+    "positions and "
+    "allreduce by correct functions, so this check is graded on its own."
+)
 
 
 # %% check="step-on-ranks" points=2 see="7.2"
 """One step on two ranks equals the step of one process with all images (2 points)."""
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
-    print(
-        "What is wrong is said at the checks above. Here your step has other functions "
-        "beside it."
-    )
+    print(ELSEWHERE)
 else:
-    call, want = stepped(try_steps, SMALL, 0, 1)
-    same_state(call, want, "one step on two ranks")
-    assert all(kept for _, kept in call.values), (
-        "update changed the arrays of the state that it was given; make new arrays"
-    )
+    call, trial = stepped(try_steps, SMALL, 1, 1)
+    same_states(call, trial, "one step on two ranks")
+    nothing_changed(call)
 ### BEGIN HIDDEN TESTS
+# Not seen: an update that is right for up to three ranks only. recipe-on-ranks runs
+# the p of your recipe.
 BESIDE = """
 import numpy as np
 def positions(step, shard, n, seed):
-    an_epoch = shard // n
-    return np.random.default_rng([seed, step // an_epoch]).permutation(shard)[step % an_epoch * n :][:n]
+    epoch, within = divmod(step, shard // n)
+    return np.random.default_rng([seed, epoch]).permutation(shard)[within * n :][:n]
 def allreduce(comm, x):
     if comm.rank:
         comm.send(np.array(x), 0)
@@ -570,28 +732,28 @@ def allreduce(comm, x):
         comm.send(total, other)
     return total
 """
-for p, n, first in [(2, 4, 0), (3, 5, 0), (1, 6, 0)]:
-    same_state(
-        *stepped(try_steps, SMALL | {"ranks": p, "images": n}, first, 1, BESIDE),
-        f"on {p} ranks",
-    )
+for p, n, first in [(2, 4, 0), (3, 5, 3), (1, 6, 4)]:
+    other = SMALL | {"ranks": p, "images": n}
+    call, trial = stepped(try_steps, other, first, 1, BESIDE)
+    same_states(call, trial, f"on {p} ranks")
+    nothing_changed(call)
 ### END HIDDEN TESTS
 
 # %% check="steps-on-ranks" points=1 see="8.8"
 """Several steps from the middle of a training run into the next epoch (1 point)."""
 if has_failed("sum-on-ranks") or has_failed("positions-by-hand"):
-    print(
-        "What is wrong is said at the checks above. Here your step has other functions "
-        "beside it."
-    )
+    print(ELSEWHERE)
 else:
-    same_state(*stepped(try_steps, SMALL, 2, 3), "steps 2 to 4 on two ranks")
+    same_states(*stepped(try_steps, SMALL, 2, 3), "three steps on two ranks")
 ### BEGIN HIDDEN TESTS
+# Not seen: an update that counts its calls instead of reading state["step"], if it
+# starts to count at the first state that it sees. It survives no kill, so the checks
+# of section 4 see it.
 BESIDE = """
 import numpy as np
 def positions(step, shard, n, seed):
-    an_epoch = shard // n
-    return np.random.default_rng([seed, step // an_epoch]).permutation(shard)[step % an_epoch * n :][:n]
+    epoch, within = divmod(step, shard // n)
+    return np.random.default_rng([seed, epoch]).permutation(shard)[within * n :][:n]
 def allreduce(comm, x):
     if comm.rank:
         comm.send(np.array(x), 0)
@@ -604,10 +766,9 @@ def allreduce(comm, x):
     return total
 """
 for p, n, first in [(3, 2, 1), (4, 3, 2)]:
-    other = SMALL | {"ranks": p, "images": n, "momentum": 0.75, "width": 5}
-    same_state(
-        *stepped(try_steps, other, first, 4, BESIDE, seed=8), f"four steps on {p} ranks"
-    )
+    other = SMALL | {"ranks": p, "images": n, "momentum": 0.83, "width": 5}
+    trial = stepped(try_steps, other, first, 4, BESIDE, seed=8)
+    same_states(*trial, f"four steps on {p} ranks")
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -620,14 +781,16 @@ for p, n, first in [(3, 2, 1), (4, 3, 2)]:
 #   ranks cannot read. What they need to resume has to be sent to them, as arrays;
 #   `step` has to be an `int` again.
 # - **Atomic**: a job may be killed in the middle of a write, between two files that
-#   belong together. `write_checkpoint(path, {...})` accepts numbers, strings and
-#   arrays; it writes a temporary file and renames it. `read_checkpoint(path)` returns
-#   the dictionary, or None if there is no file.
+#   belong together, or between removing a file and renaming another.
+#   `write_checkpoint(path, {...})` accepts numbers, strings and arrays; it writes a
+#   temporary file and renames it. `read_checkpoint(path)` returns the dictionary, or
+#   None if there is no file.
 # - **Bit-equal**: a resumed training run ends with the same weights, to the last bit,
 #   as one that was never killed.
 # - **Of this training run**: a checkpoint of another recipe or another seed must be
-#   refused with a ValueError. `label(recipe, seed)` is a string that is different for
-#   any other recipe or seed.
+#   refused, and must stay usable for its owner. `label(recipe, seed)` is a string that
+#   is different for any other recipe or seed. Raise ValueError **on every rank**: if
+#   rank 0 alone raises it, the others wait for rank 0 forever.
 
 
 # %% given="train"
@@ -666,22 +829,28 @@ def save(comm, path, state, recipe, seed):
 def resume(comm, path, recipe, seed):
     """The state from which to resume; without a checkpoint start(recipe, seed).
 
-    Called on all ranks; only rank 0 can read `path`. Raises ValueError if the
-    checkpoint is of another recipe or seed.
+    Called on all ranks; only rank 0 can read `path`. Raises ValueError on all ranks if
+    the checkpoint is of another recipe or seed, and leaves the checkpoint as it is.
     """
     d = 207 * recipe["width"] + 10
     ### BEGIN SOLUTION
+    mine = label(recipe, seed)
     if comm.rank:
         told = comm.receive(0)
     else:
-        found = read_checkpoint(path)
-        if found and found["of"] != label(recipe, seed):
-            raise ValueError(f"{path} is the checkpoint of another training: remove it, or name another file")
-        found = found or start(recipe, seed)
+        found = read_checkpoint(path) or {**start(recipe, seed), "of": mine}
         told = np.concatenate([[found["step"]], found["w"], found["v"]])
+        if found["of"] != mine:
+            told = np.array([-1.0])  # a step that tells all ranks to refuse
         for other in range(1, comm.size):
             comm.send(told, other)
-    return {"step": int(told[0]), "w": told[1 : d + 1].copy(), "v": told[d + 1 :].copy()}
+    if told[0] < 0:
+        raise ValueError(f"{path} is of another recipe or seed: use another path")
+    return {
+        "step": int(told[0]),
+        "w": told[1 : d + 1].copy(),
+        "v": told[d + 1 :].copy(),
+    }
     ### END SOLUTION
 
 
@@ -695,10 +864,7 @@ def resume(comm, path, recipe, seed):
 # | `(4, "between")` | rank 0 begins step 4 |
 # | `(5, "writing")` | during the write of the checkpoint after step 5, at 2,000 bytes |
 # | `(5, "second file")` | a second file is opened for writing, after step 5 |
-#
-# In the scratch cell below, all four runs should have been killed and should end with
-# the same `w[0]`. The number of steps left should be 10 after the first kill, and at
-# most 7 after the others.
+# | `(5, "rename 2")` | just before the second time that a file is renamed or removed, after step 5 |
 
 
 # %% given="trial-of-kills"
@@ -724,32 +890,33 @@ class Watched:
 def killed(run, kill):
     """Call run(begins) in a process that `kill` ends; return whether it was killed."""
     step, how = kill
-    begun, opened = [0], set()
+    begun, opened, moved = [0], set(), []
 
-    def opens(
+    def sees(
         event, args
     ):  # Python calls it for many events; `open` has a path, a mode and flags
         if (
-            event == "open"
+            how == "second file"
+            and event == "open"
             and isinstance(args[0], str | bytes | Path)
-            and args[2] & os.O_ACCMODE
         ):
-            opened.add((begun[0], os.fsdecode(args[0])))
-            if len(opened) == 2:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if args[2] & os.O_ACCMODE:
+                opened.add((begun[0], os.fsdecode(args[0])))
+        elif how.startswith("rename") and event in ("os.rename", "os.remove"):
+            moved.append(event)
+        if len(opened) == 2 or (moved and len(moved) == int(how.split()[1])):
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def begins(rank):
         begun[0] += rank == 0
         if rank == 0 and begun[0] == step + 1:
             if how == "between":
                 os.kill(os.getpid(), signal.SIGKILL)
-            if how == "second file":
-                sys.addaudithook(opens)
+            if how != "writing":
+                sys.addaudithook(sees)
                 return
-            resource.setrlimit(
-                resource.RLIMIT_FSIZE,
-                (2_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]),
-            )
+            most = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, most))
 
     child = os.fork()
     if child == 0:
@@ -787,11 +954,25 @@ def try_kills(kills, x, y, recipe, seed, every):
 # %% given="kill-plan"
 OF_A_STEP = ("positions-by-hand", "sum-on-ranks", "step-on-ranks", "steps-on-ranks")
 PLAN = {"ranks": 3, "images": 4, "width": 4, "momentum": 0.9}
-PLAN["rates"] = [0.05, 0.1, 0.1, 0.1, 0.08, 0.06, 0.05, 0.04, 0.03, 0.02]
+PLAN["rates"] = [0.05, 0.11, 0.09, 0.1, 0.08, 0.06, 0.07, 0.04, 0.03, 0.02]
+
+
+def last_checkpoint(kill, every):
+    """The step of the latest checkpoint that is certainly complete at this kill."""
+    step, how = kill
+    return (
+        step // every * every
+        if how == "between"
+        else (step + 1) // every * every - every
+    )
 
 
 def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
-    """[(kill, died, steps left, weights per rank)], and the weights without a kill."""
+    """Kill and resume training runs.
+
+    Returns [(kill, died, steps left, weights of each rank, weights if v was lost)], and
+    the weights of each rank of a run that was never killed.
+    """
     rng = np.random.default_rng([SECRET, seed])
     images = recipe["ranks"] * 3 * recipe["images"]
     x, y = (
@@ -801,8 +982,8 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
     never = (len(recipe["rates"]) + 5, "between")
     tasks = [{"kills": [*kills[i::2], never]} for i in range(2)]
     tasks = [
-        task | {"x": x, "y": y, "recipe": recipe, "seed": seed, "every": every}
-        for task in tasks
+        t | {"x": x, "y": y, "recipe": recipe, "seed": seed, "every": every}
+        for t in tasks
     ]
     outcomes = on_ranks(try_kills, tasks, seconds=90, instead=instead)
     for outcome in outcomes:
@@ -814,65 +995,69 @@ def killed_runs(try_kills, recipe, kills, seed, every, instead=""):
         for kill, what in zip(task["kills"], outcome.value, strict=True)
     ]
     whole = next(weights for kill, _, _, weights in found if kill == never)
-    want = train_alone(recipe, seed, x / 255 - 0.5, y)["w"]
+    x = x / 255 - 0.5
+    want = train_alone(recipe, seed, x, y)["w"]
     assert len(whole) == recipe["ranks"] and all(is_vector(w, len(want)) for w in whole)
-    steps_right = not any(
+    if not any(
         map(has_failed, OF_A_STEP)
-    )  # otherwise their own checks say what is wrong
-    assert not steps_right or np.allclose(whole[0], want, rtol=1e-7, atol=1e-9), (
-        "without a kill, the weights differ from those of train_alone by up to "
-        f"{np.abs(whole[0] - want).max():.2g}: save or resume changes the training run"
-    )
-    for rank, w in enumerate(whole):
-        assert not steps_right or w.tobytes() == whole[0].tobytes(), (
-            f"without a kill, the weights of rank {rank} differ from those of rank 0 "
-            "by up to "
-            f"{np.abs(w - whole[0]).max():.2g}; all ranks must have the same bits "
-            "(section 2)"
+    ):  # otherwise their own checks say what is wrong
+        assert np.allclose(whole[0], want, rtol=1e-7, atol=1e-9), (
+            "without a kill, the weights differ from those of train_alone by up to "
+            f"{np.abs(whole[0] - want).max():.2g}: save or resume changes the training "
+            "run"
         )
-    return [one for one in found if one[0] != never], whole
+    judged = []
+    for kill, died, left, weights in found:
+        if kill != never:
+            state = train_alone(recipe, seed, x, y, None, last_checkpoint(kill, every))
+            without_v = state | {"v": np.zeros_like(state["v"])}
+            lost = train_alone(recipe, seed, x, y, without_v)["w"]
+            judged.append((kill, died, left, weights, lost))
+    return judged, whole
 
 
 def survived(found, whole, every, steps):
     """Assert that each run was killed, resumed where it was, and ended bit-equal."""
-    at = {
-        "between": "before",
-        "writing": "while it saved after",
-        "second file": "at the second file after",
-    }
-    for (step, how), died, left, weights in found:
-        last = (
-            step // every * every
-            if how == "between"
-            else (step + 1) // every * every - every
-        )
-        when = f"killed {at[how]} step {step}"
-        assert died or how == "second file", f"{when}: the process was not killed"
-        ask = "What does the next step read, beside w?"
-        ask = (
-            "Do the files that are left hold one state?"
-            if how == "second file"
-            else ask
-        )
-        for rank, w in enumerate(weights):
-            assert isinstance(w, np.ndarray) and w.tobytes() == whole[rank].tobytes(), (
-                f"{when}, rank {rank} ends with weights that are not bit-equal to "
-                "those of a run "
-                f"that was not killed. {ask}"
-            )
-        enough = left == steps - last or (
-            how == "second file" and left < steps - last
-        )  # or from a later one
+    at = {"between": "before", "writing": "while saving after"}
+    # Ranks whose bits differ fail a check of their own.
+    exact = not any(map(has_failed, OF_A_STEP))
+    for (step, how), died, left, weights, lost in found:
+        last, sure = last_checkpoint((step, how), every), how in at
+        when = f"killed {at.get(how, f'by {how!r} after')} step {step}"
+        assert died or not sure, f"{when}: the process was not killed"
+        enough = left == steps - last or (not sure and left < steps - last)
         assert enough, (
             f"{when}, rank 0 computes {left} more steps. From its latest complete "
             "checkpoint, that "
             f"of step {last}, there are {steps - last}."
         )
+        for rank, w in enumerate(weights):
+            assert is_vector(w, len(lost)), (
+                f"{when}: w of rank {rank} is {described(w)}"
+            )
+            gap = np.abs(w - whole[rank]).max()
+            same = w.tobytes() == whole[rank].tobytes() if exact else gap < 1e-12
+            if not same:
+                without_v = np.allclose(w, lost) and not np.allclose(w, whole[rank])
+                seen = (
+                    "It ends as a run does in which v was 0 after resuming. "
+                    if without_v
+                    else ""
+                )
+                raise AssertionError(
+                    f"{when}, rank {rank} ends with weights that differ by up to "
+                    f"{gap:.2g} from those "
+                    f"of a run that was not killed. {seen}They must be bit-equal."
+                )
 
+
+# %% [markdown]
+# All four runs should have been killed and should end with the same `w[0]`. The number
+# of steps left should be 10 after the first kill, and at most 7 after the others:
 
 # %%
 kills = [(0, "between"), (4, "between"), (8, "between"), (5, "writing")]
-for kill, died, left, weights in killed_runs(try_kills, PLAN, kills, 0, 3)[0]:
+for kill, died, left, weights, _ in killed_runs(try_kills, PLAN, kills, 0, 3)[0]:
     print(f"{kill}: killed {died}, {left} steps left, w[0] = {weights[0][0]:.6f}")
 
 # %% check="survives-a-kill" points=2 see="10.5"
@@ -880,6 +1065,8 @@ for kill, died, left, weights in killed_runs(try_kills, PLAN, kills, 0, 3)[0]:
 kills = [(step, "between") for step in (0, 4, 8)]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
+# Not seen: a checkpoint that other ranks read from rank 0's disk, because these ranks
+# share one disk. told-by-rank-0 sees it.
 moments = 1 + np.random.default_rng(SECRET).permutation(9)[:4]
 kills = [(int(step), "between") for step in moments]
 survived(*killed_runs(try_kills, PLAN | {"ranks": 4, "width": 5}, kills, 7, 2), 2, 10)
@@ -887,10 +1074,19 @@ survived(*killed_runs(try_kills, PLAN | {"ranks": 4, "width": 5}, kills, 7, 2), 
 
 # %% check="survives-a-torn-write" points=2 see="10.5"
 """Killed during a write or between two, it finds a complete checkpoint (2 points)."""
-kills = [(2, "writing"), (5, "writing"), (8, "writing"), (5, "second file")]
+kills = [
+    (2, "writing"),
+    (5, "writing"),
+    (8, "writing"),
+    (5, "second file"),
+    (5, "rename 2"),
+]
 survived(*killed_runs(try_kills, PLAN, kills, 0, 3), 3, 10)
 ### BEGIN HIDDEN TESTS
+# Not seen: a file that is renamed before its bytes are on the disk (no fsync). A kill
+# keeps the bytes; only a power failure loses them.
 kills = [(3, "writing"), (7, "writing"), (3, "second file")]
+kills += [(7, "rename 1"), (7, "rename 2"), (7, "rename 3")]  # the second checkpoint
 survived(*killed_runs(try_kills, PLAN | {"ranks": 2, "width": 6}, kills, 3, 4), 4, 10)
 ### END HIDDEN TESTS
 
@@ -904,8 +1100,7 @@ def checkpoints(try_checkpoint, p, step, seed):
     recipe, rng = PLAN | {"ranks": p}, np.random.default_rng([SECRET, p, step])
     d = 207 * recipe["width"] + 10
     states = [
-        {"step": step + rank, "w": rng.random(d), "v": rng.random(d)}
-        for rank in range(p)
+        {"step": step + r, "w": rng.random(d), "v": rng.random(d)} for r in range(p)
     ]
     case = [
         [[s if r == rank else None for r, s in enumerate(states)], recipe, seed]
@@ -922,23 +1117,32 @@ def of_rank_0(want, found, files, p):
     assert not others, f"{p} ranks: ranks other than 0 wrote {', '.join(others)}"
     for rank, state in enumerate(found):
         assert isinstance(state, dict) and set(state) == {"step", "w", "v"}, (
-            f"rank {rank} must return a state with step, w and v"
+            f"{p} ranks: resume returned {described(state)} on rank {rank}; expected a "
+            "dictionary "
+            "with the keys step, w and v"
         )
         assert state["step"] == want["step"] and type(state["step"]) is int, (
             f"{p} ranks: rank {rank} resumes from step {state['step']!r}; rank 0 saved "
             f"{want['step']}, an int"
         )
         for name in "wv":
+            value = state[name]
             assert (
-                isinstance(state[name], np.ndarray)
-                and state[name].tobytes() == want[name].tobytes()
-            ), f"{p} ranks: {name} of rank {rank} is not bit by bit what rank 0 saved"
+                isinstance(value, np.ndarray)
+                and value.tobytes() == want[name].tobytes()
+            ), (
+                f"{p} ranks: {name} of rank {rank} is {described(value)}, and not "
+                "equal to what rank "
+                f"0 saved, {described(want[name])}, bit by bit"
+            )
 
 
 # %% check="told-by-rank-0" points=1 see="10.5"
 """Rank 0 alone writes, and all ranks resume from what it wrote (1 point)."""
 of_rank_0(*checkpoints(try_checkpoint, 2, 6, 0), 2)
 ### BEGIN HIDDEN TESTS
+# Not seen: a rank that reads rank 0's file by way of another path. In grading each
+# rank has a file system of its own.
 for p, step, seed in [(4, 3, 1), (3, 9, 2)]:
     of_rank_0(*checkpoints(try_checkpoint, p, step, seed), p)
 ### END HIDDEN TESTS
@@ -946,36 +1150,47 @@ for p, step, seed in [(4, 3, 1), (3, 9, 2)]:
 
 # %% given="trial-of-strangers"
 def try_save(recipe, seed):
-    """One rank saves a state of step 4: the files then on its disk, [[name, bytes]]."""
+    """The ranks save a state of step 4: the files then on the disk, [[name, bytes]]."""
     state = start(recipe, seed) | {"step": 4}
     simulate(
-        lambda comm: save(comm, Path("checkpoint.npz"), state, recipe, seed),
-        ranks=1,
+        lambda comm: save(
+            comm, Path("checkpoint.npz"), copy.deepcopy(state), recipe, seed
+        ),
+        ranks=recipe["ranks"],
         network=MACHINE,
     )
-    return [
-        [str(path), np.fromfile(path, np.uint8)]
-        for path in Path().rglob("*")
-        if path.is_file()
-    ]
+    files = sorted(path for path in Path().rglob("*") if path.is_file())
+    return [[str(path), np.fromfile(path, np.uint8)] for path in files]
 
 
-def try_stranger(disk, trainings):
-    """With these files, one rank resumes each [recipe, seed]: its step, or "ValueError"."""
+def try_stranger(disk, owner, trainings):
+    """With these files on the disk, each [recipe, seed] resumes, and then their owner.
+
+    Returns for each what every rank came to: its step, or "ValueError"; or "Deadlock".
+    """
+
+    def resumed(path, recipe, seed):
+        def on_a_rank(comm):
+            try:
+                return resume(comm, path, recipe, seed)["step"]
+            except NetworkError:  # some of them are ValueErrors, too
+                raise
+            except ValueError:
+                return "ValueError"
+
+        try:
+            return simulate(on_a_rank, ranks=recipe["ranks"], network=MACHINE).results
+        except NetworkError as error:
+            return type(error).__name__
+
     found = []
-    for number, (recipe, seed) in enumerate(trainings):
+    for number, training in enumerate(trainings):
         folder = Path(f"training-{number}")
         for name, content in disk:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             np.asarray(content, np.uint8).tofile(folder / name)
-
-        def on_a_rank(comm, path=folder / "checkpoint.npz", recipe=recipe, seed=seed):
-            try:
-                return resume(comm, path, recipe, seed)["step"]
-            except ValueError:
-                return "ValueError"
-
-        found.append(simulate(on_a_rank, ranks=1, network=MACHINE).results[0])
+        path = folder / "checkpoint.npz"
+        found.append([resumed(path, *training), resumed(path, *owner)])
     return found
 
 
@@ -986,45 +1201,70 @@ def strangers(try_save, try_stranger, mine, others):
     (saved,) = on_ranks(try_save, [{"recipe": recipe, "seed": seed}])
     assert not saved.error, f"saving ended with {saved.error}"
     assert saved.value, "nothing is on the disk of rank 0 after save"
-    trainings = [list(other) for other in others]
-    (found,) = on_ranks(try_stranger, [{"disk": saved.value, "trainings": trainings}])
+    task = {
+        "disk": saved.value,
+        "owner": list(mine),
+        "trainings": [list(one) for one in others],
+    }
+    (found,) = on_ranks(try_stranger, [task])
     assert not found.error, f"resuming ended with {found.error}"
     return found.value
 
 
+def refused(found, names, ranks):
+    """Assert that every rank refuses each named training, and that the owner resumes."""
+    for name, (other, owner) in zip(names, found, strict=True):
+        assert other != "Deadlock", (
+            f"with {name}, some ranks raise ValueError or return and the others wait "
+            "forever. "
+            "resume has to end on every rank."
+        )
+        wrong = (
+            other
+            if isinstance(other, str)
+            else [one for one in other if one != "ValueError"]
+        )
+        assert not wrong, (
+            f"with {name}, resume must raise ValueError on every rank; the ranks came "
+            f"to {other}"
+        )
+        assert owner == [4] * ranks, (
+            f"with {name}, resume refuses, but then the owner of the checkpoint, saved "
+            "at step 4, "
+            f"comes to {owner}: leave the checkpoint as it is"
+        )
+
+
 # %% check="strangers-refused" points=1 see="10.5"
 """A checkpoint is accepted for its own recipe and seed only (1 point)."""
-own, other = strangers(try_save, try_stranger, (PLAN, 1), [(PLAN, 1), (PLAN, 2)])
-assert own == 4, f"saved at step 4, the same training run resumes from {own!r}"
-assert other == "ValueError", (
-    f"with another seed, resume must raise ValueError; it returned step {other!r}"
+[[_, own]] = strangers(try_save, try_stranger, (PLAN, 1), [(PLAN, 1)])
+assert own == [4] * 3, (
+    f"saved at step 4, the same training run resumes from {own} on its ranks"
 )
+refused(strangers(try_save, try_stranger, (PLAN, 1), [(PLAN, 2)]), ["another seed"], 3)
 ### BEGIN HIDDEN TESTS
-slower, rates = PLAN | {"rates": [0.2] * 10}, PLAN["rates"]
+# Not seen: a label that two recipes share which are not tried, such as a short hash.
+# The hidden tests change each entry of the recipe once, one rate by a billionth, and
+# the order of two rates.
+mine = PLAN | {"rates": [rate + 0.1 for rate in PLAN["rates"]]}
+rates = mine["rates"]
 changed = {
-    "all learning rates": {"rates": rates},
-    "one learning rate": {"rates": [*slower["rates"][:6], 0.1, 0.2, 0.2, 0.2]},
-    "the number of steps": {"rates": [0.2] * 12},
-    "momentum": {"momentum": 0.8},
-    "images of a rank": {"images": 5},
-    "ranks": {"ranks": 2},
-    "width": {"width": 5},
+    "all learning rates changed": {"rates": PLAN["rates"]},
+    "one learning rate changed": {"rates": [*rates[:6], rates[6] + 1e-9, *rates[7:]]},
+    "two learning rates exchanged": {
+        "rates": [*rates[:3], rates[4], rates[3], *rates[5:]]
+    },
+    "more steps": {"rates": [*rates, 0.2, 0.1]},
+    "fewer steps": {"rates": rates[:8]},
+    "another momentum": {"momentum": 0.8},
+    "another number of images per rank": {"images": 5},
+    "fewer ranks": {"ranks": 2},
+    "more ranks": {"ranks": 4},
+    "one rank": {"ranks": 1},
+    "another width": {"width": 5},
 }
-own, *others = strangers(
-    try_save,
-    try_stranger,
-    (slower, 3),
-    [(slower, 3), *((slower | more, 3) for more in changed.values())],
-)
-assert own == 4, (
-    f"with other learning rates, saved at step 4, the same run resumes from {own!r}"
-)
-for name, other in zip(changed, others, strict=True):
-    assert other == "ValueError", (
-        f"with another recipe ({name} changed), resume must raise ValueError; it "
-        "returned "
-        f"step {other!r}"
-    )
+trainings = [(mine | more, 3) for more in changed.values()]
+refused(strangers(try_save, try_stranger, (mine, 3), trainings), changed, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1047,7 +1287,12 @@ def step_seconds(recipe):
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
     ### BEGIN SOLUTION
     d = 207 * width + 10
-    messages = simulate(lambda comm: allreduce(comm, np.zeros(d)), ranks=p, network=MACHINE, record=False)
+    messages = simulate(
+        lambda comm: allreduce(comm, np.zeros(d)),
+        ranks=p,
+        network=MACHINE,
+        record=False,
+    )
     return flops(n, width) / FLOPS + messages.time
     ### END SOLUTION
 
@@ -1055,24 +1300,36 @@ def step_seconds(recipe):
 # %%
 for p, n in [(1, 256), (2, 128), (4, 64), (8, 32)]:
     seconds = step_seconds({"ranks": p, "images": n, "width": 32})
-    print(f"p = {p}, n = {n:3}: {1e6 * seconds:6.1f} µs a step of 256 images")
+    products = flops(n, 32) / FLOPS
+    print(
+        f"p = {p}, n = {n:3}: {1e6 * seconds:6.1f} µs, of which products "
+        f"{1e6 * products:6.1f}"
+    )
 
 
 # %% given="modelled"
-ALONE = {"ranks": 1, "images": 10, "width": 20, "momentum": 0.9, "rates": [0.1] * 4}
+ALONE = {
+    "ranks": 1,
+    "images": 10,
+    "width": 20,
+    "momentum": 0.9,
+    "rates": [0.1, 0.3, 0.2],
+}
 
 
 def modelled(try_steps, recipe, steps=2, right=True):
     """Seconds, messages and bytes of a step on real ranks.
 
-    right: AssertionError if they do not train as one process does.
+    "products" are a part of the seconds.
+
+    right: AssertionError if the ranks do not train as one process does.
 
     The cost is at least that of the products and of the messages one after the other.
     """
     p, n, width = recipe["ranks"], recipe["images"], recipe["width"]
-    call, want = stepped(try_steps, recipe, 0, steps)
+    call, trial = stepped(try_steps, recipe, 0, steps)
     if right:
-        same_state(call, want, f"{steps} steps of the recipe on {p} ranks")
+        same_states(call, trial, f"{steps} steps of the recipe on {p} ranks")
     computed = flops(n, width) / FLOPS
     for rank, notes in enumerate(call.notes):
         seconds = sum(note[1] for note in notes if note[0] == "compute")
@@ -1082,20 +1339,16 @@ def modelled(try_steps, recipe, steps=2, right=True):
             f"of {n} images take {steps * computed:.3g} s. Call gradient_on once per "
             "step."
         )
-    try:
-        found = call.replay(MACHINE).time / steps
-    except RuntimeError as error:  # a deadlock, or a message without a receiver
-        raise AssertionError(
-            f"the messages of {p} ranks do not pass in virtual time: {error}"
-        ) from None
+    found = on_time(call, f"{p} ranks") / steps
     messages = [
         [note for note in notes if note[0] != "compute"] for notes in call.notes
     ]
-    alone = dataclasses.replace(call, notes=messages).replay(MACHINE).time / steps
+    alone = on_time(dataclasses.replace(call, notes=messages), f"{p} ranks") / steps
     found = max(
         found, computed + alone
     )  # nothing can be sent before the products have ended
-    least = computed + 2 * (p - 1) / p * 8 * len(want["w"]) * MACHINE.time_per_byte
+    d = 207 * width + 10
+    least = computed + 2 * (p - 1) / p * 8 * d * MACHINE.time_per_byte
     assert found >= 0.999 * least, (
         f"{found:.3g} s per step is less than an all-reduce of {p} ranks can take, "
         f"{least:.3g} s"
@@ -1103,6 +1356,7 @@ def modelled(try_steps, recipe, steps=2, right=True):
     sent = [array.nbytes for rank in call.sent() for _, array in rank]
     return {
         "seconds": found,
+        "products": computed,
         "messages": len(sent) // steps,
         "bytes": sum(sent) // steps,
     }
@@ -1114,17 +1368,22 @@ expect(
     round(1e6 * float(step_seconds(ALONE)), 6),
     16.88,
     {
-        "a multiply-add was counted as one FLOP; it is two": 8.44,
-        "it is the cost of all steps; of one is asked": 4 * 16.88,
-        "the unit is wrong: seconds are asked": 16.88e6,
-        "messages are counted, and one rank has none": round(
+        "a multiply-add is counted as one FLOP; it is two": 8.44,
+        "this is the cost of all steps; the cost of one step is asked for": 3 * 16.88,
+        "the unit is microseconds; return seconds": 16.88e6,
+        "messages are counted; one rank sends none": round(
             16.88 + 20 + 8 * 4150 * 0.8e-3, 6
         ),
+        "only the two products of the forward pass are counted": round(
+            2 * 10 * (196 * 20 + 10 * 20) / 10e3, 6
+        ),
     },
-    "the microseconds of a step",
+    "the number of microseconds of a step",
 )
 ### BEGIN HIDDEN TESTS
-for n, width in [(1, 1), (300, 64), (30, 20)]:
+# Not seen: n and the width exchanged, because the cost of one rank depends on their
+# product only. step-cost-predicted sees it by the size of the messages.
+for n, width in [(1, 1), (300, 64), (30, 20), (10, 7), (7, 10)]:
     found = float(step_seconds(ALONE | {"images": n, "width": width}))
     assert np.isclose(found, 844 * n * width / 10e9), (
         f"n = {n}, width {width} on one rank"
@@ -1132,39 +1391,41 @@ for n, width in [(1, 1), (300, 64), (30, 20)]:
 ### END HIDDEN TESTS
 
 # %% check="step-cost-predicted" points=2 see="9.8"
-"""step_seconds is within 2% of what the recorded messages and products take (2 points)."""
+"""step_seconds is within 4% of what the recorded messages and products take (2 points)."""
 
 
 def predicted(recipes):
     """Assert that step_seconds agrees with the runs on real ranks that follow."""
-    said = [float(step_seconds(recipe)) for recipe in recipes]
-    seal = hashlib.sha256(repr(said).encode()).hexdigest()
-    print(f"sealed before the runs: {seal[:16]}…")
-    for recipe, seconds in zip(recipes, said, strict=True):
-        took = modelled(try_steps, recipe, right=False)["seconds"]
-        assert abs(seconds / took - 1) <= 0.02, (
+    predictions = [float(step_seconds(recipe)) for recipe in recipes]
+    print(
+        "sealed before the runs: "
+        f"{hashlib.sha256(repr(predictions).encode()).hexdigest()[:16]}…"
+    )
+    for recipe, seconds in zip(recipes, predictions, strict=True):
+        # One step: between several, ranks that finish early begin the next one.
+        took = modelled(try_steps, recipe, steps=1, right=False)
+        products, messages = took["products"], took["seconds"] - took["products"]
+        assert abs(seconds / took["seconds"] - 1) <= 0.04, (
             f"p = {recipe['ranks']}, n = {recipe['images']}, width {recipe['width']}: "
             "step_seconds "
-            f"returned {1e6 * seconds:.1f} µs; a step takes {1e6 * took:.1f} µs, of "
-            "which "
-            f"{1e6 * flops(recipe['images'], recipe['width']) / FLOPS:.1f} are the "
-            "products of a rank"
+            f"returned {1e6 * seconds:.1f} µs; a step takes "
+            f"{1e6 * took['seconds']:.1f} µs, "
+            f"{1e6 * products:.1f} for the products of a rank and {1e6 * messages:.1f} "
+            "for messages"
         )
 
 
 predicted(
     [
         ALONE | {"ranks": 2, "images": 16, "width": 8},
-        ALONE | {"ranks": 4, "images": 8, "width": 8},
+        ALONE | {"ranks": 4, "images": 6, "width": 9},
     ]
 )
 ### BEGIN HIDDEN TESTS
-predicted(
-    [
-        ALONE | {"ranks": p, "images": n, "width": h}
-        for p, n, h in [(8, 4, 32), (3, 64, 10), (5, 16, 64)]
-    ]
-)
+# Not seen: errors below 4%, such as the overhead of one message, or a mean over
+# several steps, some of which overlap. They decide no comparison of recipes.
+cases = [(8, 4, 32), (3, 64, 10), (5, 16, 64), (6, 40, 3)]
+predicted([ALONE | {"ranks": p, "images": n, "width": h} for p, n, h in cases])
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1179,9 +1440,9 @@ predicted(
 # with Student's t for m − 1 degrees of freedom, one-sided: `T95[m]`, by m.
 #
 # This interval accounts for the spread of the seeds only. Other images shift the
-# accuracies of all five seeds together: from 8,000 random images to 12,000 others, an
-# accuracy of 84% changes by about √(0.84 · 0.16 · (1/8,000 + 1/12,000)) = 0.5 points
-# (one standard error). A bound of 84.0 on the public images is not yet safe.
+# accuracies of all five seeds together (section 8 gives the size of this shift). A
+# bound of 84.0 on the public images is not yet safe, because the hidden seeds may be
+# worse than the public ones.
 
 # %% given="student-t"
 # Student's t for m - 1 degrees of freedom, 5% on one side, by the number m of seeds.
@@ -1212,34 +1473,39 @@ def lower_bound(accuracies):
 
 
 # %%
-print(f"{lower_bound([84.0, 85.0, 86.0, 87.0, 88.0]):.3f}")
+print(f"{lower_bound([84.0, 85.0, 85.5, 87.0, 88.5]):.3f}")
 
 # %% check="bound-by-hand" points=1 see="8.5"
-"""84, 85, 86, 87, 88: the mean is 86, s² = 2.5, t = 2.132 (1 point)."""
-five = [84.0, 85.0, 86.0, 87.0, 88.0]
+"""84, 85, 85.5, 87, 88.5: the mean is 86, s² = 3.125, t = 2.132 (1 point)."""
+five = [84.0, 85.0, 85.5, 87.0, 88.5]
 expect(
     round(float(lower_bound(five)), 2),
-    round(86 - 2.132 * 0.5**0.5, 2),
+    round(86 - 2.132 * 0.625**0.5, 2),
     {
         "it is the mean": 86.0,
-        "it is the upper end": round(86 + 2.132 * 0.5**0.5, 2),
-        "√m is missing: s is the spread of seeds": round(86 - 2.132 * 2.5**0.5, 2),
-        "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.4**0.5, 2),
+        "it is the upper end": round(86 + 2.132 * 0.625**0.5, 2),
+        "√m is missing: s is the spread of seeds": round(86 - 2.132 * 3.125**0.5, 2),
+        "s² was divided by m, not by m − 1": round(86 - 2.132 * 0.5**0.5, 2),
         "t was looked up for m − 1; T95 is a table by m": round(
-            86 - 2.353 * 0.5**0.5, 2
+            86 - 2.353 * 0.625**0.5, 2
         ),
-        "t is that of two sides": round(86 - 2.776 * 0.5**0.5, 2),
+        "t is that of a two-sided interval": round(86 - 2.776 * 0.625**0.5, 2),
+        "t is the quantile of the normal distribution": round(
+            86 - 1.645 * 0.625**0.5, 2
+        ),
+        "the median is used instead of the mean": round(85.5 - 2.132 * 0.625**0.5, 2),
         "it is the worst of the seeds": 84.0,
     },
     "the lower end",
 )
 ### BEGIN HIDDEN TESTS
-for m in (2, 3, 8):
+# Not seen: errors below 0.01 points, such as quantiles with other digits. They are
+# harmless.
+for m in (2, 3, 8, 10):
     a = np.random.default_rng(m).normal(85, 3, m)
     want = a.mean() - T95[m] * np.sqrt(np.sum((a - a.mean()) ** 2) / (m - 1) / m)
-    assert abs(float(lower_bound(a.tolist())) - want) < 0.01, (
-        f"with {m} seeds the lower end is wrong"
-    )
+    found = float(lower_bound(a.tolist()))
+    assert abs(found - want) < 0.01, f"with {m} seeds the lower end is wrong"
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1261,7 +1527,10 @@ def recipe():
     """{"ranks": p, "images": n, "width": h, "momentum": m, "rates": [η of a step]}."""
     ### BEGIN SOLUTION
     steps, warmup = 260, 20
-    rates = [0.5 * min(1, (t + 1) / warmup) * min(1, 1.6 * (1 - t / steps)) for t in range(steps)]
+    rates = [
+        0.5 * min(1, (t + 1) / warmup) * min(1, 1.6 * (1 - t / steps))
+        for t in range(steps)
+    ]
     return {"ranks": 8, "images": 32, "width": 24, "momentum": 0.9, "rates": rates}
     ### END SOLUTION
 
@@ -1271,26 +1540,26 @@ def allowed(recipe):
     """The recipe; AssertionError if it breaks a rule."""
     keys = {"ranks", "images", "width", "momentum", "rates"}
     assert isinstance(recipe, dict) and set(recipe) == keys, (
-        f"recipe() must return a dictionary with the keys {sorted(keys)}"
+        f"recipe() returned {described(recipe)}; expected a dictionary with the keys "
+        f"{sorted(keys)}"
     )
     for name in ("ranks", "images", "width"):
         assert type(recipe[name]) is int and recipe[name] >= 1, (
             f"{name} is {recipe[name]!r}; expected an int of at least 1"
         )
-    rates = recipe["rates"]
+    rates, momentum = recipe["rates"], recipe["momentum"]
     assert type(rates) is list and all(type(rate) in (int, float) for rate in rates), (
         "rates must be a list of plain numbers"
     )
     assert all(0 <= rate <= 10 for rate in rates), (
         "a learning rate is outside of 0 to 10"
     )
-    momentum = recipe["momentum"]
     assert type(momentum) in (int, float) and 0 <= momentum < 1, (
-        f"momentum is {momentum!r}; expected 0 to below 1"
+        f"momentum is {momentum!r}; expected a number from 0 to below 1"
     )
     asked = {
         "ranks": recipe["ranks"],
-        "images of all ranks": recipe["ranks"] * recipe["images"],
+        "global batch size": recipe["ranks"] * recipe["images"],
         "width": recipe["width"],
         "steps": len(rates),
         "flops": len(rates)
@@ -1306,7 +1575,7 @@ def allowed(recipe):
 
 
 # %% given="trained"
-at_hand = functools.cache(pictures)
+training, public = functools.cache(training_images), functools.cache(public_images)
 WEIGHTS, SECONDS = (
     {},
     {},
@@ -1317,7 +1586,7 @@ def trained(recipe, seed):
     """The weights (d,) of a recipe with a seed, trained in one process."""
     key = label_of(recipe, seed)
     if key not in WEIGHTS:
-        images, begin = at_hand(), time.perf_counter()
+        images, begin = training(), time.perf_counter()
         with np.errstate(all="ignore"):  # if a training run diverges, numbers overflow
             WEIGHTS[key] = train_alone(recipe, seed, *images)["w"]
         SECONDS[key] = time.perf_counter() - begin
@@ -1339,14 +1608,12 @@ def accuracies(recipe, seeds, x, y):
 
 # %%
 mine = allowed(recipe())
-shown = accuracies(mine, SEEDS, *at_hand(*SHOWN))
+shown = accuracies(mine, SEEDS, *public())
 print(
-    f"public images: {shown}, lower bound {lower_bound(shown):.2f} %, target {TARGET} %"
+    f"public images: {shown}, lower bound {lower_bound(shown):.2f}%, target {TARGET}%"
 )
-print(
-    f"modelled cost: {1e3 * step_seconds(mine) * len(mine['rates']):.2f} ms, "
-    f"{len(mine['rates'])} steps"
-)
+cost = step_seconds(mine) * len(mine["rates"])
+print(f"modelled cost: {1e3 * cost:.2f} ms, {len(mine['rates'])} steps")
 plt.figure(figsize=(6, 2.5))
 plt.plot(mine["rates"], marker="")
 plt.xlabel("step")
@@ -1362,11 +1629,13 @@ plt.show()
 # %% check="recipe-allowed" points=1 see="8.7"
 """The recipe is allowed; seeds 0 and 1 come within 2 points of the target (1 point)."""
 mine = allowed(recipe())
-found = accuracies(mine, SEEDS[:2], *at_hand(*SHOWN))
+found = accuracies(mine, SEEDS[:2], *public())
 assert np.mean(found) >= TARGET - 2, (
     f"seeds 0 and 1 reach {found} percent of the public images; the target is {TARGET}"
 )
 ### BEGIN HIDDEN TESTS
+# Not seen: a recipe that reaches the target with these seeds only. target-reached
+# sees it.
 assert recipe() == mine, "two calls of recipe() return two recipes"
 ### END HIDDEN TESTS
 
@@ -1374,42 +1643,37 @@ assert recipe() == mine, "two calls of recipe() return two recipes"
 """On the ranks of your recipe, two steps equal those of one process (2 points)."""
 mine = allowed(recipe())
 seconds = modelled(try_steps, mine)["seconds"]
-print(
-    f"{1e6 * seconds:.1f} µs a step, {len(mine['rates'])} steps: "
-    f"{1e3 * seconds * len(mine['rates']):.2f} ms"
-)
+total = 1e3 * seconds * len(mine["rates"])
+print(f"{1e6 * seconds:.1f} µs per step, {len(mine['rates'])} steps: {total:.2f} ms")
 ### BEGIN HIDDEN TESTS
-call, want = stepped(try_steps, mine, len(mine["rates"]) - 2, 2, seed=77)
-same_state(call, want, "the last two steps of the recipe")
+# Not seen: steps in the middle of the recipe. The hidden tests run the last two.
+last = stepped(try_steps, mine, len(mine["rates"]) - 2, 2, seed=77)
+same_states(*last, "the last two steps of the recipe")
 ### END HIDDEN TESTS
 
 # %% check="target-reached" points=3 see="8.5"
 """The lower bound for five seeds is at least 84%, for hidden seeds, too (3 points)."""
 mine = allowed(recipe())
-found = accuracies(mine, SEEDS, *at_hand(*SHOWN))
-a = np.array(found)
-bound = float(a.mean() - 2.132 * a.std(ddof=1) / 5**0.5)
-print(
-    json.dumps(
-        {
-            "accuracy": round(float(a.mean()), 2),
-            "bound": round(bound, 2),
-            "seeds": found,
-        }
+found = accuracies(mine, SEEDS, *public())
+print(json.dumps({"accuracy": round(float(np.mean(found)), 2), "seeds": found}))
+if not has_failed("bound-by-hand"):
+    assert lower_bound(found) >= TARGET, (
+        f"on the public images the five seeds reach {found} percent, and the lower "
+        "bound of their "
+        f"mean is {lower_bound(found):.2f}; the target is {TARGET}"
     )
-)
-assert bound >= TARGET, (
-    f"on public images the five seeds reach {found} percent; the lower bound of their "
-    "mean is "
-    f"{bound:.2f}, and the target is {TARGET}"
-)
 ### BEGIN HIDDEN TESTS
+# Not seen: that a recipe was chosen among many on the public images. The hidden
+# images judge it.
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
-x, y = at_hand(24_384, 20_000)
-chosen = np.random.default_rng(83_419).permutation(len(y))[:12_000]
-a = np.array(accuracies(mine, HIDDEN_SEEDS, x[chosen], y[chosen]))
-bound = a.mean() - 2.132 * a.std(ddof=1) / 5**0.5
-assert bound >= TARGET, "with other seeds and images the target is not reached safely"
+HIDDEN_IMAGES = 19_868
+rest = np.sort(np.random.default_rng(SHOWN_SEED).permutation(POOL[1])[SHOWN:])
+images = held_out(np.random.default_rng(HIDDEN_IMAGES).permutation(rest)[:12_000])
+for a in (np.array(found), np.array(accuracies(mine, HIDDEN_SEEDS, *images))):
+    bound = a.mean() - 2.132 * a.std(ddof=1) / 5**0.5
+    assert bound >= TARGET, (
+        "with other seeds and images the target is not reached safely"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1422,11 +1686,14 @@ assert bound >= TARGET, "with other seeds and images the target is not reached s
 #   hidden seeds on the hidden images. It may be at most two points wide;
 # - the modelled milliseconds of the whole training run, within 5%.
 #
-# Other images may be easier or harder than the public ones. Here they are easier: with
-# ten recipes that we tried, the mean accuracy on the hidden images was 0.7 to 1.3
-# points above that on the public ones, 1.0 on average. This difference and the spread
-# of the seeds determine the centre and the width of your interval. If you kept the best
-# of many recipes, expect slightly less.
+# The hidden images are as difficult as the public ones. Both are drawn from one pool,
+# and the draws were chosen so that three reference models classify the same fraction of
+# both, to within 0.1 points. With ten recipes that we tried, the mean accuracy on the
+# hidden images differed from that on the public ones by 0.0 ± 0.1 points (mean and
+# standard deviation over the recipes, with 20 seeds each). So the centre of your
+# interval is about the public mean, and the spread s of the seeds determines its width:
+# the difference between the means of two groups of five seeds has a standard error of
+# s·√(2/5). If you kept the best of many recipes, expect slightly less.
 #
 # `seal` turns recipe and prediction into a commitment: a string that fits no other
 # recipe or prediction. It is part of the record of your job. If you change your mind
@@ -1441,22 +1708,22 @@ def prediction():
     """{"accuracy": [low, high], in percent, "milliseconds": of the whole run}."""
     ### BEGIN SOLUTION
     mine = recipe()
-    return {"accuracy": [84.2, 86.0], "milliseconds": round(1e3 * len(mine["rates"]) * step_seconds(mine), 4)}
+    milliseconds = 1e3 * len(mine["rates"]) * step_seconds(mine)
+    return {"accuracy": [84.8, 86.0], "milliseconds": round(milliseconds, 4)}
     ### END SOLUTION
 
 
 # %% given="seal"
 def seal(recipe, prediction):
     """64 hexadecimal digits that fit this recipe with this prediction and no others."""
-    return hashlib.sha256(
-        json.dumps([recipe, prediction], sort_keys=True).encode()
-    ).hexdigest()
+    text = json.dumps([recipe, prediction], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 # %% given="whole-run"
 def whole_run(recipe, seal, steps=10):
     """What the job records: steps on p ranks in virtual time, a run with seed 0."""
-    x, y = pictures()
+    x, y = training_images()
     first = recipe | {"rates": recipe["rates"][:steps]}
     run = simulate(
         lambda comm: train(comm, x, y, first, 0)["w"],
@@ -1469,7 +1736,7 @@ def whole_run(recipe, seal, steps=10):
     return {
         "seal": seal,
         "milliseconds": 1e3 * run.time * times,
-        "accuracy": accuracy(w, *pictures(*SHOWN), recipe["width"]),
+        "accuracy": accuracy(w, *public_images(), recipe["width"]),
         "messages": round(sum(count.messages_sent for count in run.counts) * times),
     }
 
@@ -1490,34 +1757,41 @@ def recorded():
 
 # %% check="prediction-sealed" points=2 see="9.8"
 """Sealed before the run; judged with hidden seeds and images (2 points)."""
-mine, said = allowed(recipe()), prediction()
-assert isinstance(said, dict) and set(said) == {"accuracy", "milliseconds"}, (
-    "prediction() must return a dictionary with the keys accuracy and milliseconds"
+mine, stated = allowed(recipe()), prediction()
+assert isinstance(stated, dict) and set(stated) == {"accuracy", "milliseconds"}, (
+    f"prediction() returned {described(stated)}; expected the keys accuracy and "
+    "milliseconds"
 )
-low, high = map(float, said["accuracy"])
+low, high = map(float, stated["accuracy"])
 assert 0 <= high - low <= 2, (
-    f"the interval is {low} to {high}; it must be ascending and at most two points wide"
+    f"the interval is {low} to {high}; it has to be ascending and at most two points "
+    "wide"
 )
-assert recorded()["seal"] == seal(mine, said), (
+assert recorded()["seal"] == seal(mine, stated), (
     "the recorded job has the seal of another prediction or recipe: run the job again"
 )
-took = 1e3 * len(mine["rates"]) * modelled(try_steps, mine, right=False)["seconds"]
-assert abs(float(said["milliseconds"]) / took - 1) <= 0.05, (
-    f"you predicted {float(said['milliseconds']):.4g} ms; the {len(mine['rates'])} "
-    "steps of your "
-    f"recipe take {took:.4g} ms"
+step = modelled(try_steps, mine, right=False)["seconds"]
+took = 1e3 * len(mine["rates"]) * step
+assert abs(float(stated["milliseconds"]) / took - 1) <= 0.05, (
+    f"you predicted {float(stated['milliseconds']):.4g} ms; the {len(mine['rates'])} "
+    "steps take "
+    f"{took:.4g} ms, {1e3 * step:.4g} ms each"
 )
-again = accuracies(mine, SEEDS[:1], *at_hand(*SHOWN))[0]
+again = accuracies(mine, SEEDS[:1], *public())[0]
 assert abs(float(recorded()["accuracy"]) - again) <= 0.25, (
     f"the recorded job has an accuracy of {float(recorded()['accuracy']):.2f}%; "
     "trained again with "
     f"seed {SEEDS[0]}, your recipe reaches {again:.2f}%: run the job again"
 )
 ### BEGIN HIDDEN TESTS
+# Not seen: a prediction that was changed and sealed again after the run. This gains
+# nothing, because the run shows the public accuracy only, and the hidden one is
+# graded.
 HIDDEN_SEEDS = (90_117, 46_601, 71_023, 15_391, 60_209)
-x, y = at_hand(24_384, 20_000)
-chosen = np.random.default_rng(83_419).permutation(len(y))[:12_000]
-mean = np.mean(accuracies(mine, HIDDEN_SEEDS, x[chosen], y[chosen]))
+HIDDEN_IMAGES = 19_868
+rest = np.sort(np.random.default_rng(SHOWN_SEED).permutation(POOL[1])[SHOWN:])
+images = held_out(np.random.default_rng(HIDDEN_IMAGES).permutation(rest)[:12_000])
+mean = np.mean(accuracies(mine, HIDDEN_SEEDS, *images))
 assert low <= mean <= high, (
     "the mean accuracy of the hidden seeds is outside your interval"
 )
@@ -1567,24 +1841,17 @@ def entry(try_steps, recipe):
         "recipe-on-ranks failed: there is no medal without it"
     )
     step, steps = modelled(try_steps, recipe), len(recipe["rates"])
-    found = accuracies(recipe, SEEDS, *at_hand(*SHOWN))
-    a = np.array(found)
-    bound = float(a.mean() - T95[len(a)] * a.std(ddof=1) / len(a) ** 0.5)
-    assert bound >= TARGET, (
-        f"the lower bound of the mean is {bound:.2f}% on public images, below the "
-        "target"
-    )
+    found = accuracies(recipe, SEEDS, *public())
+    gflop = steps * recipe["ranks"] * flops(recipe["images"], recipe["width"]) / 1e9
     return {
         "milliseconds": round(1e3 * steps * step["seconds"], 3),
-        "accuracy": round(float(a.mean()), 2),
-        "bound": round(bound, 2),
+        "accuracy": round(float(np.mean(found)), 2),
+        "accuracies": found,
         "steps": steps,
         "ranks": recipe["ranks"],
         "batch": recipe["ranks"] * recipe["images"],
         "width": recipe["width"],
-        "gflop": round(
-            steps * recipe["ranks"] * flops(recipe["images"], recipe["width"]) / 1e9, 3
-        ),
+        "gflop": round(gflop, 3),
         "messages": steps * step["messages"],
         "megabytes": round(steps * step["bytes"] / 1e6, 3),
         "seconds": round(SECONDS[label_of(recipe, SEEDS[0])], 2),
@@ -1604,6 +1871,8 @@ assert line["milliseconds"] <= MEDALS["bronze"], (
     f"the cost is {line['milliseconds']:.1f} ms"
 )
 ### BEGIN HIDDEN TESTS
+# Not seen: steps that cost more than the first two. All steps send the same messages,
+# unless your code counts its steps to deceive the check.
 assert not has_failed("target-reached"), (
     "with hidden seeds the target is not reached safely"
 )
@@ -1662,21 +1931,21 @@ assert not has_failed("target-reached"), (
 #   recorded `messages`. Half a point for the shares of products and messages in a step,
 #   and what follows for 64 ranks.
 #
-# **Three points.** "(1) One rank, n = 256, width 64, 300 steps, η up to 0.2: 84.9%,
-# bound 84.7; 415 ms, all of it products. (2) Eight ranks, n = 32, the same global batch
+# **Three points.** "(1) One rank, n = 256, width 64, 300 steps, η up to 0.2: 85.6%,
+# bound 85.5; 415 ms, all of it products. (2) Eight ranks, n = 32, the same global batch
 # size: I expected an eighth, 52 ms. With my ring it was 189 ms, since 14 messages of 22
 # µs wait for each other in each step: wrong. (3) All parts sent at once: 2 latencies
-# instead of 14, so I expected about 79 ms less; it was 111 ms. (4) η up to 0.5: 85.9%,
+# instead of 14, so I expected about 79 ms less; it was 111 ms. (4) η up to 0.5: 86.5%,
 # more than I need. (5) Width 24: three eighths of products and bytes, so I guessed 42
-# ms; it was 50, since latencies do not shrink, with 84.9%. (6) 260 steps: 44 ms, bound
-# 84.5, half a point of safety left. My job recorded 29,120 messages: in my `allreduce`
+# ms; it was 50, since latencies do not shrink, with 85.7%. (6) 260 steps: 44 ms, bound
+# 85.4, more than a point of safety. My job recorded 29,120 messages: in my `allreduce`
 # each of 8 ranks sends 7 parts in the first list of `isend` and 7 sums in the second,
 # 112 per step, times 260. Of 170 µs per step, 65 are products and 105 are messages.
 # With 64 ranks n would be 4: products 8 µs, latencies 40 µs and more bytes still. I
 # would take a larger batch with fewer steps, as long as the accuracy allows it."
 #
-# **One point.** "I tried width 64, 32, 24 and 16, and took 24. Its accuracy was 84.9%,
-# that of 16 was 84.3%. Then I lowered the steps from 300 to 260 and to 200. With 64
+# **One point.** "I tried width 64, 32, 24 and 16, and took 24. Its accuracy was 85.7%,
+# that of 16 was 84.8%. Then I lowered the steps from 300 to 260 and to 200. With 64
 # ranks it would be eight times faster." (Numbers, but no expectation, and the messages
 # are forgotten.)
 #

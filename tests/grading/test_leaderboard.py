@@ -114,7 +114,17 @@ def test_the_check_prints_what_the_leaderboard_reads():
     assert board.NAME_LINE in text and board.ENTRY_LINE in text
     assert all(f'check="{name}"' in text for name in board.VERIFIED)
     entry = text[text.index("def entry(") : text.index('check="medal-bronze"')]
-    assert set(re.findall(r'^        "(\w+)":', entry, re.M)) == set(board.NUMBERS)
+    names = set(re.findall(r'^        "(\w+)":', entry, re.M))
+    assert names == {*board.NUMBERS, "accuracies"} - {"bound"}
+
+
+def test_the_bound_is_computed_from_the_accuracies():
+    """Does an entry without a bound get it from its five accuracies, and is it unranked without them?"""
+    five = [84.0, 85.0, 85.5, 87.0, 88.5]
+    found, _ = page_of(verdict("Ada", bound=None), verdict("Grace"))
+    assert [e.rank for e in found] == [1, 0]
+    assert board.lower_bound(five) == round(86 - 2.132 * 0.625**0.5, 2)
+    assert board.lower_bound(five[1:]) is None and board.lower_bound([*five[1:], "1"]) is None
 
 
 def test_the_command_says_what_is_missing(monkeypatch, tmp_path, capsys):

@@ -4,7 +4,7 @@ A check of such an assignment prints two lines, which the test process has compu
 medal-bronze):
 
     leaderboard name: "the name that the student has chosen", or null: not on it
-    leaderboard line: {"milliseconds": …, "accuracy": …, …}
+    leaderboard line: {"milliseconds": …, "accuracy": …, "accuracies": [of the five public seeds], …}
 
 An entry is *verified* if the checks listed in VERIFIED have all their points: seeds and images that
 students have not seen, and ranks that train as one process does. Only verified entries have a rank and
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -128,9 +129,18 @@ def of_verdict(student: str, verdict: dict[str, Any]) -> Entry | None:
         return None
     passed = all(c in checks and checks[c]["score"] >= checks[c]["max_score"] > 0 for c in VERIFIED)
     entry = Entry(student, printable(name.strip(), LONGEST) or "anonymous")
+    if passed and isinstance(numbers, dict):
+        numbers.setdefault("bound", lower_bound(numbers.get("accuracies")))
     if passed and isinstance(numbers, dict) and all(is_number(numbers.get(n)) for n in NUMBERS):
         entry.numbers = {n: numbers[n] for n in NUMBERS}
     return entry
+
+
+def lower_bound(accuracies: Any) -> float | None:
+    """The lower end of the one-sided 95% interval for the mean of five accuracies; None for anything else."""
+    if not isinstance(accuracies, list) or len(accuracies) != 5 or not all(map(is_number, accuracies)):
+        return None
+    return round(statistics.fmean(accuracies) - 2.132 * statistics.stdev(accuracies) / math.sqrt(5), 2)
 
 
 def printed(verdict: dict[str, Any]) -> list[str]:
