@@ -13,28 +13,41 @@
 # %% [markdown]
 # # Assignment 04: feed the device
 #
-# The device computes, and waits. What it waits for stands in front of it: files, decoding, augmentation,
-# copies, a batch that is too small, a graph that is traced again. A wrong pipeline is rarely slow, and never
-# raises an error. **Can you feed one device so that it never waits longer than it must, sees every image
-# once an epoch and never the same picture twice, and can you prove it by counting?**
+# A training step keeps the device busy only if its data arrive in time: files are read, images decoded and
+# augmented, batches copied. A wrong input pipeline is rarely slow, and never raises an error. **Can you build
+# a pipeline that keeps one device busy, uses every image once per epoch and augments it differently each
+# time, and can you prove it by counting?**
 #
-# You will
+# In this assignment you
 #
-# - augment a whole batch in one call, from numbers that say exactly what happens to each image,
+# - augment a whole batch in one call, from given random numbers,
 # - put the stages of an input pipeline into an order in which nothing is lost, done twice or frozen,
-# - read from a profile which phase waits for which, and predict what a lever gives before you pull it,
-# - say what a cache should keep when not everything fits, and which batch a given memory allows,
-# - compile a step once, for all batches and all rates.
+# - find in a profile which phases overlap, and predict which change makes a run shorter,
+# - decide what a cache should keep if not everything fits, and which batch a given memory allows,
+# - compile a step once, for all batch sizes and learning rates.
 #
-# The background is lecture 04. There are 30 points: 28 in 26 checks, and 2 for an answer in your own words.
-# Fill the twelve holes marked `YOUR CODE HERE`, run the free cell below each, then the checks; a check that
-# fails says what it saw. Some checks also try cases that are not shown. Nothing is judged by seconds: the
-# checks count.
+# The background is lecture 04.
+#
+# What you submit:
+#
+# - *Blanks*: 12 cells marked `YOUR CODE HERE`, and one written answer.
+# - *Points*: 30. The augmentation has 4, the pipeline 12, the profile 2, the predictions 4, cache and
+#   memory 4, the compiled step 2 and the written answer 2.
+# - *Graded automatically*: 28 points, in 26 checks. Most checks also have hidden tests with other inputs.
+#   No check judges seconds: the checks count.
+# - *Graded by hand*: 2 points, for the written answer in section 8.
+# - *Time*: 9 to 11 hours, about half of them for sections 1 and 2. This is the estimate of someone who solved
+#   the assignment from its release; no student's time was measured.
+#
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
+# failed check states what it found.
 #
 # | symbol | meaning | symbol | meaning |
 # |---|---|---|---|
-# | n | images of the data set | N | images of a batch |
-# | H, W, C | height, width, channels | s | pixels by which an image may move |
+# | n | images in the data set | N | images in a batch |
+# | H, W, C | height, width, channels | s | the largest shift of an image, in pixels |
+#
+# Your functions leave their arguments unchanged.
 
 # %% given="setup"
 import itertools
@@ -57,28 +70,28 @@ plt.style.use("cluster.course")
 # %% [markdown]
 # ## 1. Augment a batch
 #
-# Each image is *moved* by up to s pixels, so that black comes in at the edges, and every second one is seen
-# *in a mirror*. To be tested, and to be repeated, the function must not draw its own random numbers: it is
-# given three for each image, $u_0, u_1, u_2$, evenly distributed from 0 to below 1. They mean:
+# Each image is *shifted* by up to s pixels, and black comes in at the edges. Half of the images are also
+# *mirrored*. The function does not draw random numbers itself, so that its results can be tested and
+# repeated. It gets three numbers per image, $u_0, u_1, u_2$, uniformly distributed in [0, 1):
 #
-# - the image moves *down* by $\lfloor u_0 (2s + 1) \rfloor - s$ pixels and to the *right* by
-#   $\lfloor u_1 (2s + 1) \rfloor - s$: each of the 2s + 1 moves along an axis is equally likely;
-# - then, where $u_2 < 1/2$, left and right are exchanged.
+# - The image moves *down* by $\lfloor u_0 (2s + 1) \rfloor - s$ pixels and *right* by
+#   $\lfloor u_1 (2s + 1) \rfloor - s$ pixels. Each of the 2s + 1 shifts along an axis is equally likely.
+# - If $u_2 < 1/2$, the shifted image is then mirrored: left and right are swapped.
 #
-# Bytes come in, numbers from 0 to 1 go out, as float32. The function will stand in a pipeline *behind*
-# `batch`, where it is called once for N images, in a graph in which N is not known yet: no Python loop over
-# images.
+# The input has bytes, and the output float32 numbers from 0 to 1. In the pipeline, the function comes *after*
+# `batch`. It is called once for N images, in a graph in which N is not known yet, so do not write a Python
+# loop over the images.
 #
-# **Predict.** With s = 4, how many different pictures can be made of one photograph?
+# **Predict.** With s = 4, how many different images can be made from one?
 
 
 # %% solution="augment"
 def augment(images, numbers, s):
-    """Move each image by up to s pixels, mirror every second one; each by its own numbers.
+    """Shift each image by up to s pixels and mirror some of them, each by its own numbers.
 
-    images     (N, H, W, C) uint8, 0 to 255; N is not known in a graph (tf.shape knows it there)
-    numbers    (N, 3) float32 from 0 to below 1: u0, u1, u2 of each image
-    s          pixels, an int from 0 to below H and W
+    images     (N, H, W, C) uint8, 0 to 255; in a graph, N is unknown (tf.shape returns it there)
+    numbers    (N, 3) float32 in [0, 1): u0, u1, u2 of each image
+    s          the largest shift in pixels, an int, at least 0 and less than H and W
 
     Returns (N, H, W, C) float32 from 0 to 1.
     """
@@ -98,7 +111,7 @@ def augment(images, numbers, s):
 
 # %% given="in-a-pipeline"
 def augmented(images, numbers, s, batch=None):
-    """What `augment` makes of images in a pipeline, in batches: [(n, H, W, C) array, static shape, dtype]."""
+    """The output of `augment` in a pipeline, in batches: [(n, H, W, C) array, static shape, dtype]."""
     data = tf.data.Dataset.from_tensor_slices((images, numbers)).batch(batch or len(images))
     data = data.map(lambda images, numbers: augment(images, numbers, s))
     shape, dtype = data.element_spec.shape, data.element_spec.dtype.name
@@ -121,15 +134,18 @@ for ax, picture, words in zip(axes, pictures, ["as it is", "down", "right, mirro
 plt.show()
 
 # %% [markdown]
-# *The figure:* three small pictures of a bright block with a grey corner at its lower left: the first as it
-# is, the second further down, the third moved to the right and mirrored.
+# *The figure:* three images of a bright block with a grey corner at its lower left. The first is unchanged,
+# the second is shifted down, the third is shifted right and then mirrored. Look at the position of the grey
+# corner.
 
 # %% check="augment-by-hand" points=1 see="4.1"
-"""An image of 2 × 3 as it is, one down, one up, one to the right and mirrored (1 point)."""
+"""A 2 × 3 image unchanged, shifted down, shifted up, and shifted right and mirrored (1 point)."""
 image = np.array([[51, 102, 153], [0, 204, 255]], np.uint8).reshape(1, 2, 3, 1)
 numbers = np.array([[0.5, 0.5, 0.9], [0.99, 0.4, 0.7], [0.1, 0.6, 0.5], [0.5, 0.9, 0.2]], np.float32)
 found, _, _ = augmented(np.repeat(image, 4, axis=0), numbers, 1)
-assert found.shape == (4, 2, 3, 1), f"four images of 2 × 3 have become an array of shape {found.shape}"
+assert found.shape == (4, 2, 3, 1), (
+    f"the output for four 2 × 3 images has shape {found.shape}; it should have shape (4, 2, 3, 1)"
+)
 want = np.array(
     [
         [[0.2, 0.4, 0.6], [0.0, 0.8, 1.0]],
@@ -142,7 +158,7 @@ want = np.array(
 
 
 def looks_like(rows, picture):
-    """Is the picture this one, up to rounding and a common factor?"""
+    """Return whether an image has these values, except for rounding and a common factor."""
     largest = max(float(np.abs(picture).max()), 1e-30)
     return np.allclose(picture[..., 0] / largest, np.array(rows) / np.max(rows), atol=1e-3)
 
@@ -173,19 +189,19 @@ image = np.array([[7, 5], [3, 1]], np.uint8).reshape(1, 2, 2, 1)
 numbers = np.array([[0.0, 0.0, 0.5], [0.7, 0.7, 0.49]], np.float32)
 found, _, _ = augmented(np.repeat(image, 2, axis=0), numbers, 1)
 for picture, rows in zip(found, [[[1, 0], [0, 0]], [[0, 0], [7, 0]]], strict=True):
-    assert picture.shape == (2, 2, 1) and looks_like(rows, picture), "another image by hand"
+    assert picture.shape == (2, 2, 1) and looks_like(rows, picture), f"another image: {picture.tolist()}"
 ### END HIDDEN TESTS
 
 
 # %% given="by-definition"
 def looks_alike(picture, other):
-    """Are two pictures the same up to a common factor?"""
+    """Return whether two images are equal except for a common factor."""
     a, b = (np.asarray(p, float) / max(float(np.abs(p).max()), 1e-30) for p in (picture, other))
     return a.shape == b.shape and np.allclose(a, b, atol=1e-3)
 
 
 def bright(*shape, seed):
-    """Random images whose pixels are all different from black, and one of 255 in each."""
+    """Random images without black pixels, each with one pixel of 255."""
     random = np.random.default_rng([seed, *shape])
     images = random.integers(20, 255, shape).astype(np.uint8)
     images[:, shape[1] // 2, shape[2] // 2, 0] = 255
@@ -193,7 +209,7 @@ def bright(*shape, seed):
 
 
 # %% check="augment-each-move" points=1 see="4.2"
-"""All 2s + 1 moves along both axes occur, each for as many numbers as any other (1 point)."""
+"""All 2s + 1 shifts along both axes occur, each for equally many numbers (1 point)."""
 dot = np.zeros((1, 9, 11, 1), np.uint8)
 dot[0, 4, 5] = 255
 steps = (np.arange(70) + 0.5) / 70
@@ -202,14 +218,14 @@ for axis, name in enumerate(["down", "to the right"]):
     numbers[:, axis] = steps
     found, _, _ = augmented(np.repeat(dot, 70, axis=0), numbers, 3)
     assert (found.reshape(70, -1).max(axis=1) > 0).all(), (
-        f"moved {name} by at most 3, a dot has left the image"
+        f"a dot in the middle was shifted {name} by at most 3 pixels, and has left the image"
     )
     rows, columns = np.unravel_index(found.reshape(70, -1).argmax(axis=1), (9, 11))
     moves = np.abs(rows - 4) + np.abs(columns - 5)
     counts = [int(np.sum(moves == m)) for m in range(5)]
     assert counts == [10, 20, 20, 20, 0], (
-        f"70 numbers, evenly from 0 to 1, move a dot {name} by 0, 1, 2, 3 and 4 pixels {counts} times; with "
-        "s = 3 there are seven moves, -3 to 3, and each has ten of them"
+        f"70 numbers, evenly from 0 to 1, shift a dot {name} by 0, 1, 2, 3 and 4 pixels {counts} times; with "
+        "s = 3 there are seven shifts, -3 to 3, and each of them should occur ten times"
     )
 ### BEGIN HIDDEN TESTS
 for s, axis in [(4, 0), (2, 1)]:
@@ -218,96 +234,117 @@ for s, axis in [(4, 0), (2, 1)]:
     numbers[:, axis] = steps
     found, _, _ = augmented(np.repeat(dot, len(steps), axis=0), numbers, s)
     place = np.unravel_index(found.reshape(len(steps), -1).argmax(axis=1), (9, 11))[axis] - (4, 5)[axis]
-    assert sorted(np.abs(place)) == sorted(np.abs(np.repeat(np.arange(-s, s + 1), 5))), "other moves"
+    assert sorted(np.abs(place)) == sorted(np.abs(np.repeat(np.arange(-s, s + 1), 5))), (
+        f"s = {s}, axis {axis}: shifts by {sorted(place)}"
+    )
 numbers = np.array([[0, 0, 0.9], [1 - 2**-24, 1 - 2**-24, 0.9], [0.5, 0.5, 0.5]], np.float32)
 found, _, _ = augmented(np.repeat(dot, 3, axis=0), numbers, 2)
 places = [np.argwhere(picture[..., 0] > 0).tolist() for picture in found]
-assert [len(p) for p in places] == [1, 1, 1], "the smallest and the largest numbers"
-assert sorted(abs(r - 4) + abs(c - 5) for [[r, c]] in places) == [0, 4, 4], "the smallest and largest numbers"
+assert [len(p) for p in places] == [1, 1, 1], (
+    f"with numbers 0 and 1 - 2**-24 and s = 2, the dot is at {places}"
+)
+assert sorted(abs(r - 4) + abs(c - 5) for [[r, c]] in places) == [0, 4, 4], (
+    f"with numbers 0 and 1 - 2**-24 and s = 2, the dot is at {places}"
+)
 ### END HIDDEN TESTS
 
 # %% check="augment-each-its-own" points=1 see="4.2"
-"""Each image of a batch is moved and mirrored by its own numbers; with s = 0 only mirrored (1 point)."""
+"""Each image in a batch has its own shift and mirror image; with s = 0 only the mirror image (1 point)."""
 images = bright(6, 5, 7, 3, seed=1)
 numbers = np.random.default_rng(2).uniform(0, 1, (6, 3)).astype(np.float32)
 together, alone = (augmented(images, numbers, 2, batch)[0] for batch in (6, 1))
 for i in range(6):
-    assert looks_alike(alone[i], together[i]), f"image {i} of a batch is another picture than it is alone"
+    assert looks_alike(alone[i], together[i]), (
+        f"image {i} has other values in a batch of 6 than alone, with the same numbers"
+    )
 numbers = np.array([[0.3, 0.8, u] for u in (0.1, 0.9, 0.2, 0.8, 0.3, 0.7)], np.float32)
 found, _, _ = augmented(images, numbers, 0)
 for i, (image, picture) in enumerate(zip(images, found, strict=True)):
-    assert not looks_alike(picture, image[::-1]), "an image has been mirrored upside down"
+    assert not looks_alike(picture, image[::-1]), "top and bottom were swapped; only left and right may be"
     assert looks_alike(picture, image[:, ::-1] if i % 2 == 0 else image), (
-        f"with s = 0 and u2 = {numbers[i, 2]:.1f} an image is {'in a mirror' if i % 2 == 0 else 'as it was'}"
+        f"with s = 0 and u2 = {numbers[i, 2]:.1f}, an image should be "
+        f"{'mirrored' if i % 2 == 0 else 'unchanged'}, and has other values"
     )
 ### BEGIN HIDDEN TESTS
 for shape, s in [((5, 6, 4, 1), 3), ((4, 3, 8, 2), 2)]:
     images, random = bright(*shape, seed=9), np.random.default_rng([4, *shape])
     numbers = random.uniform(0, 1, (shape[0], 3)).astype(np.float32)
     together, alone = (augmented(images, numbers, s, batch)[0] for batch in (shape[0], 1))
-    assert all(map(looks_alike, together, alone)), "in a batch it is another picture than alone"
-    assert len(together) == shape[0] and together.max() > 0, "other shapes"
+    assert all(map(looks_alike, together, alone)), f"shape {shape}: other values than alone"
+    assert len(together) == shape[0] and together.max() > 0, f"the output has shape {together.shape}"
 ### END HIDDEN TESTS
 
 # %% check="augment-numbers" points=1 see="4.2"
-"""Float32 from 0 to 1, 255 becomes 1; the static shape keeps height, width and channels (1 point)."""
+"""Float32 from 0 to 1, 255 becomes 1, and the static shape has height, width and channels (1 point)."""
 images = np.arange(2 * 4 * 6 * 3).astype(np.uint8).reshape(2, 4, 6, 3)
 images[:, 2, 3] = [255, 128, 1]
 found, shape, dtype = augmented(images, np.full((2, 3), 0.6, np.float32), 0, batch=1)
-assert dtype == found.dtype.name == "float32", f"the pictures are of {dtype}; float32 is expected"
-assert shape[1:] == [4, 6, 3], f"in the graph the pictures have shape {shape}; a network needs H, W and C"
+assert dtype == found.dtype.name == "float32", f"the output has dtype {dtype}; it should have dtype float32"
+assert shape[1:] == [4, 6, 3], (
+    f"in the graph, the output has shape {shape}; its last three sizes should be [4, 6, 3], for the network"
+)
 largest = float(found.max())
 likely = {1 / 255: "it was divided by 255 twice.", 255: "nothing was divided by 255."}
 likely = [words for value, words in likely.items() if math.isclose(largest, value, rel_tol=1e-4)]
-assert math.isclose(largest, 1, rel_tol=1e-6), f"a pixel of 255 has become {largest:.6g}" + "".join(
-    f". Likely: {words}" for words in likely
+assert math.isclose(largest, 1, rel_tol=1e-6), (
+    f"a pixel of 255 became {largest:.6g}; it should be 1." + "".join(f" Likely: {words}" for words in likely)
 )
 middle = sorted(found[0, 2, 2:4].ravel().tolist())
-assert any(math.isclose(v, 128 / 255, rel_tol=1e-5) for v in middle), f"128 has become one of {middle}"
+assert any(math.isclose(v, 128 / 255, rel_tol=1e-5) for v in middle), (
+    f"a pixel of 128 should become {128 / 255:.6f}; the values there are {middle}"
+)
 ### BEGIN HIDDEN TESTS
 every = np.arange(256).astype(np.uint8).reshape(1, 16, 16, 1)
 found, _, _ = augmented(every, np.full((1, 3), 0.6, np.float32), 0)
-assert np.allclose(np.sort(found.ravel()), np.arange(256) / 255, rtol=1e-6, atol=1e-9), "other brightness"
+assert np.allclose(np.sort(found.ravel()), np.arange(256) / 255, rtol=1e-6, atol=1e-9), (
+    "the values 0 to 255 should become k / 255 in float32"
+)
 found, _, _ = augmented(every, np.array([[0.1, 0.9, 0.1]], np.float32), 5)
-assert found.min() == 0 and found.max() <= 1 and found.shape == (1, 16, 16, 1), "moved"
+assert found.min() == 0 and found.max() <= 1 and found.shape == (1, 16, 16, 1), (
+    f"after a shift by 5: shape {found.shape}, values {found.min()} to {found.max()}"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2. The pipeline
 #
-# A `tf.data` pipeline for training. It is built **once** and iterated once for each epoch. `read` fetches and
-# decodes an image and is slow, as a disk or a network file system is; `augment` takes a batch and its
-# numbers. What is asked:
+# A `tf.data` pipeline for training is built **once** and iterated once per epoch. `read` fetches and decodes
+# an image; it is slow, like a disk or a network file system. `augment` takes a batch and its numbers. The
+# requirements:
 #
-# - *right*: each image once an epoch, with its own label; in another order each epoch, over the whole data
-#   set; the last, smaller batch kept, unless `drop_last`;
-# - *nothing twice*: a file is read once, in the first epoch, `reads` of them at a time, and never more than
-#   twice as many; `augment` is called once for a batch;
-# - *nothing frozen*: new numbers for each image in each epoch;
-# - *nothing waits*: while the network works on a batch, the next one is made; but at most two dozen lie
-#   ready, for each takes memory;
-# - *repeatable*: a new pipeline with the same seed gives the same epochs, another seed none of these.
+# - *Correct*: each image occurs once per epoch, with its own label. Each epoch has another order, shuffled
+#   over the whole data set. The last, smaller batch is kept, unless `drop_last` is true.
+# - *No repeated work*: each file is read once, in the first epoch. `reads` files are read at a time, and
+#   never more than twice as many. `augment` is called once per batch.
+# - *Nothing frozen*: each image gets new numbers in each epoch.
+# - *No waiting*: while the network works on a batch, the next one is made. At most 24 batches may lie ready,
+#   since each of them takes memory.
+# - *Repeatable*: a new pipeline with the same seed has the same epochs. With another seed, all orders and all
+#   numbers differ.
 #
-# Three hints. A call that waits holds a **thread**, and a data set has only as many as the machine has cores,
-# unless its options say otherwise (`tf.data.Options().threading.private_threadpool_size`). A plain
-# `tf.random.uniform` in a map begins anew each epoch under a global seed, as lecture 04 counted; a
-# `tf.random.Generator` has a state that goes on. But when two calls at a time draw from it, nobody knows who
-# comes first.
+# Three hints:
 #
-# **Predict** for 10 files and batches of 4: how many calls of `read` and of `augment` do three epochs take?
+# - A call that waits occupies a **thread**. By default, a data set has only as many threads as the machine
+#   has cores (`tf.data.Options().threading.private_threadpool_size`).
+# - Lecture 04 counted that a plain `tf.random.uniform` in a map repeats its numbers in each epoch if a global
+#   seed is set. A `tf.random.Generator` has a state that continues.
+# - If two parallel calls draw from the same generator, their order is not defined.
+#
+# **Predict** for 10 files and batches of 4: how often do three epochs call `read`, and how often `augment`?
 
 
 # %% solution="pipeline"
 def pipeline(files, labels, read, augment, batch, seed, drop_last=False, reads=4):
-    """A tf.data.Dataset of batches (pictures, labels): iterated once, it yields one epoch.
+    """Return a tf.data.Dataset of batches (augmented images, labels); one iteration is one epoch.
 
-    files      (n,) int64: the files' numbers; labels (n,) int64
-    read       read(file) -> image (H, W, C) uint8; slow; always the same for a file
-    augment    augment(images (N, H, W, C) uint8, numbers (N, 3) float32 from 0 to below 1) -> (N, H, W, C)
-    batch      images of a batch
-    seed       an int, decides all that is random
+    files      (n,) int64: the numbers of the files, which may exceed 32 bits
+    labels     (n,) int64: the label of each file, which may exceed 32 bits
+    read       read(file) -> image (H, W, C) uint8; slow; returns the same image each time
+    augment    augment(images (N, H, W, C) uint8, numbers (N, 3) float32 in [0, 1)) -> (N, H, W, C) float32
+    batch      images per batch
+    seed       an int, at least 0 and less than 2**31, on which everything random depends
     drop_last  leave out a last batch that is smaller
-    reads      files that are read at a time
+    reads      number of files that are read at a time
     """
     ### BEGIN SOLUTION
     data = tf.data.Dataset.from_tensor_slices((files, labels))
@@ -326,11 +363,11 @@ def pipeline(files, labels, read, augment, batch, seed, drop_last=False, reads=4
 
 
 # %% [markdown]
-# How do the checks count? A *desk* stands for the disk and for the augmentation. It hands out an image for
-# each file that your pipeline reads, gives back a new picture for each image that is to be augmented, and
-# writes down every question. Nobody but the desk knows which image belongs to which file, and which picture
-# was made of it. (TensorFlow's own optimisations, which fuse maps and append a prefetch, are switched off:
-# what is counted is what you wrote.)
+# How do the checks count? A *desk* replaces the disk and the augmentation. It returns an image for each file
+# that your pipeline reads, and a new random image for each image to be augmented, and it records every call.
+# Only the desk knows which image belongs to which file, and which augmented image was made from it.
+# (TensorFlow's own optimisations, which fuse maps and append a prefetch, are switched off, so that the counts
+# are those of the pipeline that you wrote.)
 
 
 # %% given="desk"
@@ -340,10 +377,10 @@ MOST_READY = 24  # batches that may be ready while the network works on another 
 
 
 class Desk:
-    """Answers for the disk and the augmentation of a pipeline over n files, and writes down what it is asked.
+    """The disk and the augmentation of a pipeline over n files, which record all calls.
 
-    hold: "reads": a read waits until `reads` of them are under way, and no other follows; "step": the first
-    step, until the next batch is being made, and no other follows; "": nothing waits.
+    hold: "reads": a read waits until `reads` of them are under way and no other follows; "step": the first
+    step waits until the next batch is being made and no other follows; "": nothing waits.
     """
 
     def __init__(self, n, seed, hold="", reads=0):
@@ -362,7 +399,7 @@ class Desk:
         return getattr(self, "on_" + what)(*values)
 
     def on_epoch(self):
-        """An epoch begins: what is asked from now on belongs to it."""
+        """An epoch begins: later calls belong to it."""
         if self.early:  # what was asked before the first epoch belongs to it
             self.early = False
         else:
@@ -376,19 +413,19 @@ class Desk:
         self.most = max(self.most, self.under_way)
 
     def on_go(self):
-        """May a read that has begun go on?"""
+        """Return whether a read that has begun may continue."""
         now = time.monotonic()
         return (self.most >= self.reads and now - self.latest > 0.1) or now - self.since > PATIENCE
 
     def on_read(self, file):
-        """The image of a file."""
+        """Return the image of a file."""
         self.under_way -= 1
         self.now()["reads"].append(int(file))
         place = self.of_file.get(int(file))
         return np.zeros(SIZE, np.uint8) if place is None else self.images[place]
 
     def on_augment(self, images, numbers):
-        """A picture for each image."""
+        """Return an augmented image for each image."""
         images, numbers, now = np.asarray(images), np.asarray(numbers), self.now()
         now["dtypes"] |= {f"images of {images.dtype.name}", f"numbers of {numbers.dtype.name}"}
         now["shapes"].append((images.shape, numbers.shape))
@@ -402,7 +439,7 @@ class Desk:
         return pictures
 
     def on_next(self, size):
-        """May the first step end? Where it is held, when the next batch, and all that follow, are made."""
+        """Return whether the first step may end: when the next batch and all that follow are made."""
         now, begun = time.monotonic(), self.begun(size)
         self.since = self.since or now
         if begun < 2:
@@ -414,18 +451,18 @@ class Desk:
         self.ahead = self.begun(size) - 1
 
     def begun(self, size):
-        """How many batches of this size have been begun in this epoch."""
+        """Return how many batches of this size were begun in this epoch."""
         return math.ceil(sum(len(places) for places, _ in self.now()["calls"]) / max(1, size))
 
     def now(self):
-        """The notes of this epoch (before the first, of the first)."""
+        """Return the notes of this epoch (before the first, those of the first)."""
         if not self.epochs:
             self.on_epoch()
             self.early = True
         return self.epochs[-1]
 
     def take(self, seen):
-        """Note what the pipeline gave: for each epoch a list of batches (pictures, labels)."""
+        """Record the output of the pipeline: for each epoch, a list of batches (images, labels)."""
         assert len(seen) == len(self.epochs), "the pipeline was not iterated"
         for epoch, batches in zip(self.epochs, seen, strict=True):
             pictures = [np.asarray(p, np.float32) for pictures, _ in batches for p in pictures]
@@ -439,7 +476,7 @@ class Desk:
 
 # %% given="feed"
 def feed(files, labels, batch, seed, drop_last, reads, epochs, hold, desk):
-    """Iterate your pipeline, with the desk as its disk and augmentation: [[(pictures, labels), …], …]."""
+    """Iterate your pipeline with the desk as its disk and augmentation: [[(images, labels), …], …]."""
     lock, open_ = threading.Lock(), [True]
 
     def ask(*question):
@@ -489,7 +526,7 @@ def feed(files, labels, batch, seed, drop_last, reads, epochs, hold, desk):
 
 # %% given="feed-many"
 def feed_many(files, labels, batch, seed):
-    """The labels of an epoch of your pipeline over many files, without a desk, as they come."""
+    """The labels of two epochs of your pipeline over many files, without a desk, in their order."""
 
     def read(file):
         return tf.fill(SIZE, tf.cast(file % 251, tf.uint8))
@@ -503,13 +540,13 @@ def feed_many(files, labels, batch, seed):
 
 
 # %% given="fed"
-NOTES = {}  # of the pipelines that were iterated already, by what they were asked
+NOTES = {}  # of the pipelines that were iterated already, by their arguments
 
 
 def fed(by, n=10, batch=4, epochs=2, seed=1, drop_last=False, reads=2, hold="", of=0):
     """The notes of a Desk about a pipeline that was iterated; by: the function `feed`, of: which images.
 
-    The same question about the same `pipeline` is asked once.
+    Each pipeline is iterated once for the same arguments.
     """
     case = (n, batch, epochs, seed, drop_last, reads, hold, of)
     mine = getattr(by, "__globals__", {}).get("pipeline")
@@ -521,7 +558,7 @@ def fed(by, n=10, batch=4, epochs=2, seed=1, drop_last=False, reads=2, hold="", 
 
 
 def in_words(places):
-    """Some numbers of images, as text."""
+    """The first of some numbers of images, as a string."""
     return ", ".join(str(int(p)) for p in places[:12]) + (" …" if len(places) > 12 else "")
 
 
@@ -532,29 +569,32 @@ for number, epoch in enumerate(notes.epochs, 1):
     print(f"batches of {epoch['sizes']}; images {in_words(epoch['order'])}")
 
 # %% check="labels-stay" points=1 see="4.2"
-"""Each picture comes with the label of the image that it was made of, in each epoch (1 point)."""
+"""In each epoch, each augmented image has the label of its image (1 point)."""
 
 
 def labels_stay(notes):
-    """Assert that each picture has the label of its image."""
+    """Assert that each augmented image has the label of its image."""
     for number, epoch in enumerate(notes.epochs, 1):
         order, labels = epoch["order"], epoch["labels"]
-        assert len(order) == len(labels) > 0, f"epoch {number}: {len(order)} pictures, {len(labels)} labels"
+        assert len(order) == len(labels) > 0, (
+            f"epoch {number} has {len(order)} images and {len(labels)} labels"
+        )
         assert (order >= 0).all(), (
-            f"epoch {number}: {np.sum(order < 0)} of {len(order)} pictures were not made by "
-            "`augment` of images that `read` has given"
+            f"in epoch {number}, {np.sum(order < 0)} of {len(order)} images were not made by `augment` from "
+            "images that `read` returned"
         )
         wrong = np.sum(notes.labels[order] != labels)
-        assert not wrong, f"epoch {number}: {wrong} of {len(order)} pictures have the label of another image"
+        assert not wrong, f"in epoch {number}, {wrong} of {len(order)} images have a wrong label"
 
 
 labels_stay(fed(feed, n=10, batch=4, epochs=3))
 ### BEGIN HIDDEN TESTS
+# Not detected: labels of another dtype with the same values.
 labels_stay(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17))
 ### END HIDDEN TESTS
 
 # %% check="each-image-once" points=1 see="4.2"
-"""Each epoch has each image exactly once (1 point)."""
+"""Each image occurs exactly once per epoch (1 point)."""
 
 
 def each_once(notes, n):
@@ -562,8 +602,8 @@ def each_once(notes, n):
     for number, epoch in enumerate(notes.epochs, 1):
         counts = np.bincount(epoch["order"][epoch["order"] >= 0], minlength=n)
         assert len(epoch["order"]) == n and (counts == 1).all(), (
-            f"epoch {number} has {len(epoch['order'])} pictures of {n} images; {np.sum(counts == 0)} of "
-            f"these do not come, {np.sum(counts > 1)} come more than once"
+            f"epoch {number} has {len(epoch['order'])} images of a data set of {n}; {np.sum(counts == 0)} of "
+            f"these are missing, and {np.sum(counts > 1)} occur more than once"
         )
 
 
@@ -574,15 +614,15 @@ for n, batch in [(17, 5), (5, 9)]:
 ### END HIDDEN TESTS
 
 # %% check="last-batch" points=1 see="4.4"
-"""Ten images by four: batches of 4, 4 and 2, or with drop_last of 4 and 4 (1 point)."""
+"""Ten images in batches of four: 4, 4 and 2, or with drop_last 4 and 4 (1 point)."""
 
 
 def sizes_are(want, **case):
     """Assert that the batches of each epoch have these sizes."""
     for number, epoch in enumerate(fed(feed, **case).epochs, 1):
         assert epoch["sizes"] == want, (
-            f"epoch {number} of {case['n']} images by {case['batch']}, with drop_last={case['drop_last']}, "
-            f"has batches of {epoch['sizes']}, not of {want}"
+            f"epoch {number} of {case['n']} images, with batch={case['batch']} and "
+            f"drop_last={case['drop_last']}, has batch sizes {epoch['sizes']}; they should be {want}"
         )
 
 
@@ -595,51 +635,54 @@ sizes_are([5], n=5, batch=9, epochs=3, seed=5, drop_last=False, of=5)
 left_out = set()
 for epoch in fed(feed, n=29, batch=10, epochs=12, drop_last=True, of=7).epochs:
     left_out |= set(range(29)) - set(epoch["order"].tolist())
-assert len(left_out) > 9, "with drop_last it is always the same images that are left out"
+assert len(left_out) > 9, f"with drop_last, only the images {left_out} were ever left out in 12 epochs"
 ### END HIDDEN TESTS
 
 # %% check="read-once" points=1 see="4.2"
-"""A file is read in the first epoch, once, and never again (1 point)."""
+"""Each file is read once in the first epoch, and never again (1 point)."""
 
 
 def read_once(notes, n):
-    """Assert that the first epoch has read each file once, and the others none."""
+    """Assert that the first epoch read each file once, and the others none."""
     first, *others = [epoch["reads"] for epoch in notes.epochs]
     assert sorted(first) == sorted(notes.files.tolist()), (
-        f"the first epoch has read {len(first)} files, {len(set(first))} different ones, of {n}"
+        f"the first epoch called `read` {len(first)} times, for {len(set(first))} different files of {n}"
     )
     for number, again in enumerate(others, 2):
         assert not again, (
-            f"epoch {number} has read {len(again)} files again; what is the same in each epoch can be kept"
+            f"epoch {number} called `read` {len(again)} times; images that do not change can be cached"
         )
 
 
 read_once(fed(feed, n=10, batch=4, epochs=3), 10)
 ### BEGIN HIDDEN TESTS
+# Not detected: files that are read when the pipeline is built; they count for the first epoch.
 read_once(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17), 17)
 ### END HIDDEN TESTS
 
 # %% check="augment-once-a-batch" points=1 see="4.2"
-"""`augment` gets whole batches of bytes and three numbers for each image, once a batch (1 point)."""
+"""`augment` is called once per batch, with bytes and three numbers per image (1 point)."""
 
 
 def once_a_batch(notes):
-    """Assert that each epoch augments as many batches as it gives, of these sizes."""
+    """Assert that each epoch augments as many batches as it has, of these sizes."""
     for number, epoch in enumerate(notes.epochs, 1):
         calls, batches = epoch["shapes"], epoch["sizes"]
-        assert calls, (
-            f"epoch {number} has not called `augment` at all: its pictures are those of an earlier epoch"
-        )
+        assert calls, f"epoch {number} did not call `augment`: its images are those of an earlier epoch"
         assert len(calls) == len(batches), (
-            f"epoch {number} has called `augment` {len(calls)} times for {len(batches)} batches; a call has "
-            "a price, whatever is in it"
+            f"epoch {number} called `augment` {len(calls)} times for {len(batches)} batches; each call costs "
+            "time, however few images it has"
         )
         for (images, numbers), size in zip(sorted(calls), sorted(batches), strict=True):
-            assert images == (size, *SIZE), f"`augment` was given images {images}, for a batch of {size}"
-            assert numbers == (size, 3), f"`augment` was given numbers of shape {numbers} for {size} images"
+            assert images == (size, *SIZE), (
+                f"`augment` got images of shape {images}, for a batch of {size}; it should be {(size, *SIZE)}"
+            )
+            assert numbers == (size, 3), (
+                f"`augment` got numbers of shape {numbers} for {size} images; it should be {(size, 3)}"
+            )
         assert epoch["dtypes"] == {"images of uint8", "numbers of float32"}, (
-            f"`augment` was given {' and '.join(sorted(epoch['dtypes']))}; images are bytes until they are "
-            "augmented (a cache of float32 takes four times the memory), numbers are float32"
+            f"`augment` got {' and '.join(sorted(epoch['dtypes']))}; images should be uint8 until they are "
+            "augmented (a cache of float32 takes four times the memory), and numbers dtype float32"
         )
 
 
@@ -649,43 +692,43 @@ once_a_batch(fed(feed, n=17, batch=5, epochs=3, seed=17, of=17))
 ### END HIDDEN TESTS
 
 # %% check="new-order" points=2 see="4.2"
-"""Another order each epoch, other images together in a batch, from the whole data set (2 points)."""
+"""A new order per epoch, other images together in a batch, over the whole data set (2 points)."""
 
 
 def together(epoch):
-    """The pairs of images that are in one batch of an epoch."""
+    """The pairs of images that are together in a batch of an epoch."""
     cuts = np.cumsum([0, *epoch["sizes"]])
     batches = [epoch["order"][a:b].tolist() for a, b in itertools.pairwise(cuts)]
     return {frozenset((i, j)) for batch in batches for i in batch for j in batch if i < j}
 
 
 def new_order(notes, n, batch):
-    """Assert that the epochs have different orders, and do so as images, over all of them."""
+    """Assert that the epochs have different orders of the images, over the whole data set."""
     orders = [epoch["order"] for epoch in notes.epochs]
     for number, (before, now) in enumerate(itertools.pairwise(orders), 2):
         assert not np.array_equal(before, now), (
-            f"epoch {number} has the order of the one before: {in_words(now)}"
+            f"epoch {number} has the same order as the epoch before: {in_words(now)}"
         )
     pairs = set().union(*map(together, notes.epochs))
     possible = n * (n - 1) // 2
     assert len(pairs) > 0.4 * possible, (
-        f"in {len(orders)} epochs only {len(pairs)} of {possible} pairs of images are together in a batch: "
-        "the same ones meet again and again. It is the images that should be shuffled"
+        f"in {len(orders)} epochs, only {len(pairs)} of {possible} pairs of images are ever in one batch; "
+        "shuffle the images, not the batches"
     )
     from_the_end(orders, n, 0.7)
 
 
 def from_the_end(orders, n, part):
-    """Assert that some image comes early, by so large a part of the list of files."""
+    """Assert that some image comes early, by this fraction of the list of files."""
     early = max((int(np.max(order - np.arange(len(order)))) for order in orders if len(order)), default=0)
     assert early >= part * n, (
-        f"of {n:,} images none comes more than {early:,} places before its place in the list of files: what "
-        "lies far behind never comes early. A shuffle mixes what its buffer holds"
+        f"no image of {n:,} comes more than {early:,} places before its place in the list of files, so the "
+        "last files never come early; a shuffle mixes only the elements in its buffer"
     )
 
 
 def new_order_of_many(n, batch, seed):
-    """Assert that so many images are shuffled over the whole data set."""
+    """Assert that n images are shuffled over the whole data set."""
     labels = np.random.default_rng([n, 6]).permutation(10 * n)[:n]
     found = feed_many(np.arange(n), labels, batch, seed)
     places = dict(zip(labels.tolist(), range(n), strict=True))
@@ -700,31 +743,35 @@ new_order_of_many(3_000, 100, 5)
 ### END HIDDEN TESTS
 
 # %% check="new-numbers" points=2 see="4.2"
-"""Every image has other random numbers in each epoch; no two images of an epoch share theirs (2 points)."""
+"""Each image has new random numbers in each epoch, which no other image has (2 points)."""
 
 
 def all_numbers(notes):
-    """The numbers by which the pictures of all epochs were made: (pictures, 3)."""
+    """The numbers by which the images of all epochs were augmented: (images, 3)."""
     rows = [row for epoch in notes.epochs for row in epoch["numbers"]]
-    assert rows and {len(row) for row in rows} == {3}, "each image needs three numbers"
+    assert rows and {len(row) for row in rows} == {3}, (
+        f"each image needs three numbers; there are {set(map(len, rows))}"
+    )
     return np.array(rows, float)
 
 
 def new_numbers(notes):
-    """Assert that all numbers of all epochs are different, and evenly distributed."""
+    """Assert that all numbers of all epochs differ and are uniformly distributed."""
     numbers, epochs = all_numbers(notes), len(notes.epochs)
     distinct = len(np.unique(numbers, axis=0))
     assert distinct == len(numbers), (
-        f"over {epochs} epochs {len(numbers)} pictures were made with {distinct} different triples of numbers"
+        f"in {epochs} epochs, {len(numbers)} images were augmented with only {distinct} different triples of "
+        "numbers"
     )
     single = len(np.unique(numbers))
-    assert single > 0.95 * numbers.size, f"of {numbers.size} numbers only {single} are different"
+    assert single > 0.95 * numbers.size, f"of {numbers.size} numbers, only {single} differ"
     assert numbers.min() >= 0 and numbers.max() < 1, (
-        f"numbers from {numbers.min():.3g} to {numbers.max():.3g}"
+        f"the numbers are between {numbers.min():.3g} and {numbers.max():.3g}; they should be in [0, 1)"
     )
     mean, low, high = numbers.mean(), *np.quantile(numbers, [0.25, 0.75])
     assert abs(mean - 0.5) < 0.1 and abs(low - 0.25) < 0.13 and abs(high - 0.75) < 0.13, (
-        f"the numbers have mean {mean:.2f} and quartiles {low:.2f} and {high:.2f}: not evenly from 0 to 1"
+        f"the numbers have mean {mean:.2f} and quartiles {low:.2f} and {high:.2f}; uniform numbers have 0.5, "
+        "0.25 and 0.75"
     )
 
 
@@ -735,15 +782,15 @@ new_numbers(fed(feed, n=40, batch=40, epochs=4, seed=0, of=42))
 ### END HIDDEN TESTS
 
 # %% check="seed-decides" points=1 see="4.2"
-"""The same seed gives the same orders and numbers, another seed none of these (1 point)."""
+"""The same seed gives the same orders and numbers, and another seed others (1 point)."""
 
 
 def story(seed, of=0, **case):
     """(orders, numbers) of the epochs of a new pipeline with this seed."""
     notes = fed(feed, seed=seed, of=of, **case)
     orders, numbers = [epoch["order"].tolist() for epoch in notes.epochs], all_numbers_of(notes)
-    assert any(orders), f"with seed {seed} no image comes out of the pipeline"
-    assert any(numbers), f"with seed {seed} `augment` is given no numbers"
+    assert any(orders), f"with seed {seed}, no image comes out of the pipeline"
+    assert any(numbers), f"with seed {seed}, `augment` gets no numbers"
     return orders, numbers
 
 
@@ -752,7 +799,7 @@ def all_numbers_of(notes):
 
 
 def in_common(one, other):
-    """How many of these lists are in both."""
+    """Return how many of these lists are in both."""
     return len({tuple(each) for each in one if each} & {tuple(each) for each in other if each})
 
 
@@ -760,36 +807,40 @@ case = dict(n=24, batch=3, epochs=2)
 (orders, numbers), (again, numbers_again), (others, other_numbers) = (
     story(seed, of, **case) for seed, of in [(3, 0), (3, 1), (4, 0)]
 )
-assert orders == again, "two pipelines with the same seed give the images in different orders"
-assert numbers == numbers_again, "two pipelines with the same seed augment with different numbers"
+assert orders == again, "two pipelines with the same seed have different orders"
+assert numbers == numbers_again, "two pipelines with the same seed have different numbers"
 same = in_common(orders, others), in_common(numbers, other_numbers)
 assert not same[0], (
-    f"seed 4 gives {same[0]} of the {len(orders)} orders of seed 3, in the same or another epoch"
+    f"seed 4 has {same[0]} of the {len(orders)} orders of seed 3, in the same or another epoch"
 )
 assert not same[1], (
-    f"seed 4 gives {same[1]} of the {len(numbers)} triples of numbers of seed 3, in some epoch"
+    f"seed 4 has {same[1]} of the {len(numbers)} triples of numbers of seed 3, in the same or another epoch"
 )
 ### BEGIN HIDDEN TESTS
 case = dict(n=20, batch=3, epochs=3)
-assert story(11, of=51, **case) == story(11, of=52, **case), "the same seed, other images: other epochs"
+assert story(11, of=51, **case) == story(11, of=52, **case), (
+    "the same seed, with other images, has other epochs"
+)
 seen = [story(seed, of=51, **case) for seed in (0, 1, 11)]
-assert not any(in_common(a[j], b[j]) for i, a in enumerate(seen) for b in seen[:i] for j in (0, 1)), "others"
+assert not any(in_common(a[j], b[j]) for i, a in enumerate(seen) for b in seen[:i] for j in (0, 1)), (
+    "two seeds have an order or numbers in common"
+)
 ### END HIDDEN TESTS
 
 # %% check="reads-at-a-time" points=1 see="4.2"
-"""Three files are read at a time, then as many as asked for, at most twice as many (1 point)."""
+"""`reads` files are read at a time, and at most twice as many (1 point)."""
 
 
 def at_a_time(reads, n, of=0):
-    """Assert that `reads` files are being read at one time."""
+    """Assert that `reads` files are read at the same time."""
     notes = fed(feed, n=n, batch=4, epochs=1, reads=reads, hold="reads", of=of)
     assert notes.most >= reads, (
-        f"at most {notes.most} files were being read at one time; {reads} are asked for. A read that waits "
-        "holds a thread, and calls in parallel need as many of them"
+        f"at most {notes.most} files were read at the same time, with reads={reads}. Each read that waits "
+        "occupies a thread, and parallel calls need as many threads"
     )
     assert notes.most <= 2 * reads, (
-        f"{notes.most} files were being read at one time; {reads} are asked for, at most twice as many: "
-        "others use the disk as well"
+        f"{notes.most} files were read at the same time, with reads={reads}; at most {2 * reads} may be, "
+        "since others use the disk, too"
     )
 
 
@@ -799,43 +850,43 @@ at_a_time(40, 44, of=61)
 ### END HIDDEN TESTS
 
 # %% check="next-batch-is-made" points=1 see="4.2"
-"""While the network works on the first batch, the second one is made, and not the whole epoch (1 point)."""
+"""While the network works on a batch, the next one is made, but not the whole epoch (1 point)."""
 
 
 def made_ahead(**case):
-    """Assert that a held step finds the next batch begun."""
+    """Assert that the next batch is begun while a step is held."""
     notes = fed(feed, hold="step", epochs=1, **case)
-    assert (notes.epochs[0]["order"] >= 0).all(), "the pictures are not those that `augment` has made"
+    assert (notes.epochs[0]["order"] >= 0).all(), "the output has images that `augment` did not return"
     assert notes.ahead >= 1, (
-        f"while the first step worked, `augment` was called for {notes.ahead} other batches: the device will "
-        "have to wait for each of them"
+        f"during the first step, `augment` was called for {notes.ahead} other batches, so the device waits "
+        "for each batch"
     )
     assert notes.ahead <= MOST_READY, (
-        f"while the first step worked, {notes.ahead} other batches were made, if not more; {MOST_READY} may "
-        "lie ready, in a prefetch and in a parallel map together. Each takes memory, and a place helps only "
-        "where the input comes in bursts"
+        f"during the first step, {notes.ahead} or more other batches were made; at most {MOST_READY} may lie "
+        "ready, in prefetches and parallel maps together, since each of them takes memory"
     )
 
 
 made_ahead(n=44, batch=1)
 ### BEGIN HIDDEN TESTS
+# Not detected: a prefetch that only the first epoch has.
 made_ahead(n=71, batch=2, drop_last=True, of=71)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3. Who waits for whom?
+# ## 3. Which phases overlap?
 #
-# A profiler leaves *events*: `(phase, begin, end)`, in seconds, in no order. Events of one phase may lie on
-# top of each other, as sixteen reads at a time do. How long was *something* being read? And how long was
-# something being read *while* the device worked?
+# A profiler records *events* `(phase, begin, end)`, in seconds and in no particular order. Events of one
+# phase may overlap, such as sixteen reads at a time. For how long was *at least one* read under way? For
+# how long was one under way *while* the device worked?
 
 
 # %% solution="both-busy"
 def both_busy(events, phases):
-    """Seconds during which all of these phases are under way at the same time, as a float.
+    """Return the seconds during which all of these phases are under way at the same time, a float.
 
-    events     [(phase, begin, end), …] in any order; those of one phase may overlap
-    phases     a list of names; with one name: the seconds in which this phase is under way
+    events     a list of (phase, begin, end) in any order; events of one phase may overlap
+    phases     a list of names; with one name: the seconds during which this phase is under way
 
     A phase is under way as long as at least one of its events is.
     """
@@ -854,8 +905,9 @@ some = [("read", 0, 4), ("read", 1, 5), ("step", 4, 7), ("read", 6, 8), ("step",
 for phases in (["read"], ["step"], ["read", "step"]):
     print(phases, both_busy(some, phases))
 
+
 # %% check="profile-busy" points=1 see="4.1"
-"""Reads from 0 to 4, 1 to 5 and 6 to 8 are under way for 7 seconds, 2 of them beside a step (1 point)."""
+"""Reads from 0 to 4, 1 to 5 and 6 to 8 are under way for 7 s, for 2 s during a step (1 point)."""
 some = [("read", 6.0, 8.0), ("read", 0.0, 4.0), ("step", 4.0, 7.0), ("read", 1.0, 5.0), ("step", 8.0, 9.0)]
 expect(
     float(both_busy(some, ["read"])),
@@ -890,7 +942,9 @@ for count, phases in [(12, ["a"]), (30, ["a", "b"]), (40, ["c", "a", "b"]), (25,
         for name, begin, length in zip(names, begins, lengths, strict=True)
     ]
     found = float(both_busy(events, phases))
-    assert math.isclose(found, want, abs_tol=1e-9), "the events of another profile"
+    assert math.isclose(found, want, abs_tol=1e-9), (
+        f"{phases} in a profile of {count} events: {found} s instead of {want} s"
+    )
 begins = rng.uniform(0, 0.02, 20)  # of a profiler with a finer clock
 events = [("a" if i % 2 else "b", float(t), float(t + 0.0013 + i * 1e-5)) for i, t in enumerate(begins)]
 changes = sorted((t, by, name) for name, *ends in events for t, by in zip(ends, (1, -1), strict=True))
@@ -899,22 +953,20 @@ for phases in (["a"], ["b"], ["b", "a"]):
     for at, by, name in changes:
         want += (at - before) * all(running[phase] for phase in phases)
         running[name], before = running[name] + by, at
-    assert math.isclose(float(both_busy(events, phases)), want, abs_tol=1e-9), "a profile in microseconds"
+    assert math.isclose(float(both_busy(events, phases)), want, abs_tol=1e-9), (
+        f"{phases} in a profile of microseconds, which starts at 700 s"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The device is idle from time to time, and each time something else is under way. That is what it waits for.
+# While the device is idle, other phases are under way, and the device waits for them. For how long?
 
 
 # %% solution="waited-for"
 def waited_for(events):
-    """What the device waits for: {phase: seconds in which it is under way and no step is}.
+    """Return {phase: seconds during which it is under way and no step is}, until the last step ends.
 
-    events     [(phase, begin, end), …] in any order; the device's phase is "step"
-
-    Only what lies before the end of the last step counts. Every phase but "step" that has an event has an
-    entry, with 0.0 where it never keeps the device waiting. Where several phases are under way, each has the
-    seconds.
+    If several phases are under way at the same time, the seconds count for each of them.
     """
     ### BEGIN SOLUTION
     last = max(end for phase, _, end in events if phase == "step")
@@ -984,13 +1036,13 @@ for count in (15, 40, 60):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# And your own pipeline? A sleep stands for the disk and another one for the device, so that two cores do not
-# matter; both are noted as events. (Your numbers are of this minute, and nothing is judged by them.)
+# Now profile your own pipeline. Sleeps replace the disk and the device, so that the result does not depend on
+# the number of cores. The timings vary from run to run, and they are not graded.
 
 
 # %% given="profiled"
 def profiled(reads, n=64, batch=8, disk=0.004, device=0.02):
-    """Events of two epochs of your pipeline, with sleeps for work."""
+    """The events of two epochs of your pipeline, with sleeps instead of work."""
     events, zero = [], time.perf_counter()
 
     def noted(phase, seconds, value=None):
@@ -1034,21 +1086,19 @@ axes[-1].set_xlabel("s")
 plt.show()
 
 # %% [markdown]
-# *The figure:* two timelines with a row each for read, augment and step, two epochs long. At the left only
-# reads; with one at a time they stand in a row, with eight they lie on top of each other and are over sooner.
-# Then the steps follow each other closely, with augment beside them. After a gap, in which TensorFlow begins
-# anew, the second epoch, in which nothing is read.
+# *The figure:* two timelines of two epochs, with a row each for read, augment and step. In the first epoch,
+# the first step begins only after all reads, since a shuffle over the whole data set first fills its
+# buffer. With `reads=8`, the reads overlap and end sooner. Later steps follow each other closely, while
+# `augment` prepares the next batch. In the second epoch, nothing is read. Note at which second the first
+# step begins for each value of `reads`; the written answer asks for it.
 #
-# Look at the first epoch: where does the first step begin? A shuffle over the whole data set waits until its
-# buffer is full.
+# ## 4. Predict a change
 #
-# ## 4. Predict a lever
-#
-# **How many images a second?** Every stage works beside all others (there is enough prefetch). A stage
-# takes some *seconds* for an image, works on `calls` images at a time, and either *computes*, on a core, or
-# only *waits*, which needs none. The slowest thing decides. There are three kinds: a stage that waits; a
-# stage that computes, which cannot use more cores than there are, nor more than it has calls; and all
-# computing stages together, which share the cores.
+# **How many images per second?** All stages overlap, since there is enough prefetch. A stage takes some
+# *seconds* per image, works on `calls` images at a time, and either *computes*, which needs a core, or only
+# *waits*, which needs none. The slowest of these determines the rate: each stage that waits; each stage that
+# computes, which uses at most as many cores as there are and as it has calls; and all computing stages
+# together, which share the cores.
 
 
 # %% solution="images-per-second"
@@ -1113,22 +1163,23 @@ for cores in (1, 2, 3, 8, 64):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Throughput is an average, and averages hide what comes in bursts. So follow a run batch by batch. The input
-# makes batch after batch, in its own time; a *buffer* of b places stands between input and device.
+# A mean throughput hides bursts, so follow a run batch by batch. The input makes one batch after another,
+# each in its own time. A *buffer* of b places is between the input and the device.
 #
-# - Without a buffer (b = 0) nothing overlaps: make a batch, do the step, make the next.
-# - With b ≥ 1 the input begins batch i when it has finished batch i − 1 **and** batch i − b has been taken by
-#   the device, so that there is a place for it (the first b batches find theirs empty).
-# - The device takes batch i when it is made and the step before is over. Then the step begins.
+# - Without a buffer (b = 0), nothing overlaps: make a batch, do the step, make the next batch.
+# - With b ≥ 1, the input begins batch i as soon as batch i − 1 is made **and** there is a place for batch i.
+#   The first b batches have their places from the start. Batch i then takes the place of batch i − b, as soon
+#   as the device has taken that one.
+# - The device takes batch i as soon as the batch is made and the step before is over. Then its step begins.
 
 
 # %% solution="run-seconds"
 def run_seconds(produce, steps, buffer):
-    """Seconds until the last step ends, as a float.
+    """Return the seconds until the last step ends, a float.
 
-    produce    [seconds] that the input needs for each batch
-    steps      [seconds] of the device for each, of the same length
-    buffer     places between them, an int from 0 on
+    produce    a list of the seconds in which the input makes each batch
+    steps      a list of the seconds of each step, of the same length
+    buffer     the number of places between input and device, an int of at least 0
     """
     assert len(produce) == len(steps) > 0
     ### BEGIN SOLUTION
@@ -1146,7 +1197,7 @@ def run_seconds(produce, steps, buffer):
 [run_seconds([2, 2, 2], [3, 1, 3], buffer) for buffer in (0, 1, 2, 3)]
 
 # %% check="run-by-hand" points=1 see="4.2"
-"""Three batches of 2 s, steps of 3, 1 and 3 s: 13 s without a buffer, then 10 s, then 9 s (1 point)."""
+"""Batches of 2 s, steps of 3, 1 and 3 s: 13 s without a buffer, then 10 s, then 9 s (1 point)."""
 hints = {
     0: {"the buffer has no place, and still something overlaps.": 10.0, "that is with two places.": 9.0},
     1: {
@@ -1169,23 +1220,26 @@ expect(float(run_seconds([1.0, 1.0, 1.0, 6.0], [4.0, 1.0, 1.0, 1.0], 1)), 13.0, 
 ### END HIDDEN TESTS
 
 # %% check="run-buffers" points=1 see="4.2"
-"""Steady input, and input in bursts; a larger buffer never hurts, and at last nothing changes (1 point)."""
+"""Steady input, and input in bursts; a larger buffer never makes a run longer (1 point)."""
 steady, bursts = [3.0] * 12, [1.0, 1.0, 1.0, 9.0] * 3
 times = [[float(run_seconds(produce, [4.0] * 12, b)) for b in range(8)] for produce in (steady, bursts)]
 for what, found in zip(("steady", "in bursts"), times, strict=True):
-    assert found[0] == 84.0, f"input {what}, no buffer: {found[0]} s; 12 times 3 and 4 s are 84 s"
-    assert all(a >= b for a, b in itertools.pairwise(found)), f"a larger buffer hurts: {found}"
+    assert found[0] == 84.0, f"{what} input, no buffer: {found[0]} s; 12 times 3 s and 4 s are 84 s"
+    assert all(a >= b for a, b in itertools.pairwise(found)), (
+        f"a larger buffer makes the run longer: {found} s for 0 to 7 places"
+    )
 assert times[0][1:] == [51.0] * 7, (
-    f"steady input of 3 s and steps of 4 s: {times[0][1]} s with one place; 3 s, and then step after step"
+    f"steady input of 3 s and steps of 4 s: {times[0][1:]} s with 1 to 7 places; they should all be 51 s, "
+    "for the first batch and twelve steps"
 )
 assert times[1][1] > times[1][2] > times[1][3], (
-    f"input in bursts gains by a larger buffer, not so here: {times[1]}"
+    f"input in bursts: {times[1]} s for 0 to 7 places; 2 places should be faster than 1, and 3 faster than 2"
 )
 ### BEGIN HIDDEN TESTS
 
 
 def by_events(produce, steps, buffer):
-    """The same, by letting a clock tick over whole seconds."""
+    """The same, by a clock that ticks in whole seconds."""
     clock = place = made = done = 0
     making, working, store = None, 0, 0
     while done < len(steps):
@@ -1218,16 +1272,16 @@ for count in (1, 2, 5, 20, 40):
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Which lever first? One more place in the buffer costs a word; an input twice as fast an afternoon; a device
-# twice as fast money.
+# Which change helps most? One more place in the buffer costs one word of code, an input twice as fast takes
+# an afternoon, and a device twice as fast costs money.
 
 
 # %% solution="best-lever"
 def best_lever(produce, steps, buffer):
-    """Which change makes the run shortest: "buffer", "input" or "step"?
+    """Return the change that makes the run shortest: "buffer", "input" or "step".
 
-    "buffer": one place more; "input": all of produce halved; "step": all of steps halved. Of equally good
-    ones the cheapest: "buffer" before "input" before "step". Uses run_seconds.
+    "buffer" adds one place, "input" halves all of produce, and "step" halves all of steps. Of equally good
+    changes, return the cheapest: "buffer" before "input" before "step". Uses run_seconds.
     """
     ### BEGIN SOLUTION
     half = {"input": [t / 2 for t in produce], "step": [t / 2 for t in steps]}
@@ -1248,8 +1302,9 @@ print(
     best_lever([2.0] * 9, [5.0] * 9, 1),
 )
 
+
 # %% check="lever-found" points=1 see="4.6"
-"""The lever that leaves the shortest run, and of equals the cheapest (1 point)."""
+"""The change that makes the run shortest, and of equals the cheapest; also with bursts (1 point)."""
 for produce, steps, buffer, want in [
     ([4.0] * 9, [3.0] * 9, 0, "buffer"),
     ([4.0] * 9, [1.0] * 9, 1, "input"),
@@ -1258,14 +1313,14 @@ for produce, steps, buffer, want in [
 ]:
     found = best_lever(produce, steps, buffer)
     assert found == want, (
-        f"input {in_words(produce)}, steps {in_words(steps)}, {buffer} places: {found} was chosen, and "
-        f"{want} leaves a shorter run (or one that is as short and cheaper)"
+        f"for produce = {produce}, steps = {steps}, buffer = {buffer}, best_lever() returned {found!r}; "
+        f"{want!r} makes the run shorter, or as short and is cheaper"
     )
 ### BEGIN HIDDEN TESTS
 
 
 def another_machine(for_input, for_steps, for_places):
-    """A run_seconds of a machine in which everything counts otherwise."""
+    """The run_seconds of another machine, on which only the last batch and the first step count."""
     return lambda produce, steps, buffer: round(
         1000.0 + sum(produce) * for_input + sum(steps) * for_steps - buffer * for_places, 6
     )
@@ -1283,27 +1338,31 @@ for weights, want in [
 ]:
     with watched("run_seconds", another_machine(*weights)) as calls:
         found = best_lever([4.0, 2.0, 6.0], [8.0, 1.0, 3.0], 2)
-    assert calls.count >= 3, "three levers are compared by run_seconds"
-    assert found == want, "by other runs another lever is the best"
+    assert calls.count >= 3, "best_lever() must compare three runs by run_seconds()"
+    assert found == want, (
+        f"for produce = {produce}, steps = {steps}, buffer = {buffer}, best_lever() returned {found!r}; "
+        f"{want!r} makes the run shorter, or as short and is cheaper"
+    )
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5. What should a cache keep?
 #
-# The lecture's cache kept decoded images, and left open what to keep if they do not fit. The stages of a
-# pipeline stand in their order, each with the *seconds* and the *bytes* of an image that comes out of it,
-# and whether it is *random*. A cache behind a stage saves the seconds of all stages up to there, in every
-# epoch but the first. It must not freeze what is random, and n images must fit into the memory.
+# The lecture's cache kept decoded images. What should it keep if they do not fit into memory? The stages of
+# a pipeline are listed in their order, each with its *seconds* per image, the *bytes* per image of its
+# output, and whether it is *random*. A cache after a stage saves the seconds of all stages up to there, in
+# every epoch but the first. It must not freeze a random stage, and n images must fit into the memory.
 
 
 # %% solution="place-cache"
 def place_cache(stages, n, memory):
-    """Behind how many stages to put the cache, an int; 0 if none is possible.
+    """Return after how many stages to put the cache, an int; 0 if no place is possible.
 
-    stages     [(seconds, bytes, random), …] in their order: of an image in that stage, of what comes out
-    n, memory  images; bytes that the cache may take
+    stages     a list of (seconds per image, bytes per image of the output, random), in their order
+    n          the number of images
+    memory     the bytes that the cache may take; it may fill them exactly
 
-    Of the possible places the one that saves the most seconds; of equals the one with the fewest bytes.
+    Choose the possible place that saves the most seconds; of equals, the one with the fewest bytes.
     """
     ### BEGIN SOLUTION
     best, place, saved = (0.0, 0), 0, 0.0
@@ -1322,14 +1381,14 @@ STAGES = [(1.5e-3, 4_200, False), (0.4e-3, 16_384, False), (0.1e-3, 65_536, Fals
 [place_cache(STAGES, 60_000, memory * 10**6) for memory in (100, 300, 1_000, 8_000)]
 
 # %% check="cache-placed" points=1 see="4.2"
-"""Files, decoded images or floats, whatever fits; never behind what is random (1 point)."""
+"""Files, decoded images or floats, whichever fit, and never after a random stage (1 point)."""
 stages = [(1.5e-3, 4_200, False), (0.4e-3, 16_384, False), (0.1e-3, 65_536, False), (0.2e-3, 3_136, True)]
 hints = {"a cache behind the random stage keeps one picture of each image for ever.": 4}
 for memory, want in [(100, 0), (300, 1), (1_000, 2), (8_000, 3), (252, 1)]:
     found = place_cache(stages, 60_000, memory * 10**6)
     assert found == want, (
-        f"60,000 images and {memory} MB: behind {found} stages, and {want} is right"
-        + "".join(f". Likely: {words}" for words, wrong in hints.items() if found == wrong)
+        f"60,000 images and {memory} MB: place_cache() returned {found!r}; it should return {want}"
+        + "".join(f". Likely: {words}" for wrong, words in hints.items() if found == wrong)
     )
 small = [(1e-3, 9_000, False), (2e-3, 500, False), (0.0, 700, False), (1e-3, 100, False)]
 expect(place_cache(small, 1_000, 10**6), 4, name="the place where the last stage is the smallest")
@@ -1350,38 +1409,42 @@ for _ in range(60):
     ]
     found = place_cache(stages, n, memory)
     if not possible:
-        assert found == 0, "no place is possible"
+        assert found == 0, f"no place is possible for {stages}; place_cache() returned {found!r}"
         continue
-    assert 1 <= found <= count and not any(r for _, _, r in stages[:found]), "a place that is none"
-    assert n * stages[found - 1][1] <= memory, "it does not fit"
-    assert (sum(t for t, _, _ in stages[:found]), -stages[found - 1][1]) == max(possible)[:2], "another place"
-assert place_cache([(1.0, 100, True), (1.0, 10, False)], 10, 10**9) == 0, "random from the beginning"
+    assert 1 <= found <= count and not any(r for _, _, r in stages[:found]), f"{stages}: {found!r}"
+    assert n * stages[found - 1][1] <= memory, f"{n} images do not fit after {found} stages"
+    assert (sum(t for t, _, _ in stages[:found]), -stages[found - 1][1]) == max(possible)[:2], (
+        f"{stages}, n = {n}, memory = {memory}: {found!r}"
+    )
+assert place_cache([(1.0, 100, True), (1.0, 10, False)], 10, 10**9) == 0, "the first stage is random: 0"
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6. Which batch for a given memory?
 #
-# Assignment 03 counted parameters and outputs of a plain step. A real one is more careful, and so is its
-# count. The network is a list of rows `(kind, outputs, trained, fixed)`: numbers that a layer puts out for an
-# image, its parameters that are trained, and those that are not (the running mean and variance of a batch
+# Assignment 03 counted parameters and outputs of a plain step. A real step stores more. The network is a list
+# of rows `(kind, outputs, trained, fixed)`: the number of outputs of a layer per image, the number of its
+# trained parameters, and of those that are not trained (the running mean and variance of a batch
 # normalisation). The first row is the input.
 #
-# - Parameters are float32: a trained one has its weight, its gradient and the optimizer's *slots* (none for
-#   plain SGD, 1 for momentum, 2 for Adam), a fixed one is just itself. All of that does not depend on the
-#   batch.
-# - For the way back the outputs of all rows are kept, in `itemsize` bytes, but those of kind "relu": a ReLU
-#   overwrites what it gets.
-# - In short numbers (`itemsize` less than 4) there is besides one copy of the trained weights in `itemsize`.
-# - `ahead` further batches of the input wait on the device: your prefetch.
+# - Parameters are float32. A trained parameter needs a weight, a gradient and the *slots* of the optimizer
+#   (0 for plain SGD, 1 for momentum, 2 for Adam), a fixed one only itself. None of this depends on the batch.
+# - For the backward pass, the outputs of all rows are stored, in `itemsize` bytes each, except those of kind
+#   "relu": a ReLU overwrites its input.
+# - With low-precision outputs (`itemsize` less than 4), there is also a copy of the trained weights in
+#   `itemsize` bytes each.
+# - `ahead` more batches of the input wait on the device: your prefetch.
 
 
 # %% solution="step-bytes"
 def step_bytes(rows, batch, slots=1, itemsize=4, ahead=1):
-    """Bytes that a training step holds, an int.
+    """Return the bytes that a training step stores, an int.
 
-    rows       [(kind, outputs of an image, trained, fixed), …], the first one is the input
-    batch      images; slots: of the optimizer, for each trained parameter; itemsize: bytes of an output
-    ahead      batches of the input that wait
+    rows       a list of (kind, outputs per image, trained, fixed); the first row is the input
+    batch      images per batch
+    slots      slots of the optimizer per trained parameter
+    itemsize   bytes per output
+    ahead      batches of the input that wait on the device
     """
     ### BEGIN SOLUTION
     trained, fixed = (sum(row[i] for row in rows) for i in (2, 3))
@@ -1394,7 +1457,7 @@ def step_bytes(rows, batch, slots=1, itemsize=4, ahead=1):
 
 # %% given="rows"
 def rows_of(chain, shape):
-    """The rows of a chain of layers for images of a shape (H, W, C)."""
+    """The rows of a chain of layers, for images of shape (H, W, C)."""
     H, W, C = shape
     rows = [("input", H * W * C, 0, 0)]
     for kind, *sizes in chain:
@@ -1425,7 +1488,7 @@ for batch in (1, 64, 256):
     print(batch, [f"{step_bytes(NETWORK, batch, itemsize=size) / 1e6:.0f} MB" for size in (4, 2)])
 
 # %% check="bytes-by-hand" points=1 see="4.3"
-"""139 trained and 4 fixed parameters, 57 numbers kept of an image and 12 waiting, 10 images (1 point)."""
+"""139 trained and 4 fixed parameters, 57 stored and 12 waiting numbers per image, 10 images (1 point)."""
 tiny = [
     ("input", 12, 0, 0),
     ("conv", 20, 30, 0),
@@ -1481,9 +1544,9 @@ expect(step_bytes(huge, 7), 12 * (10**17 + 3) + 28 * (2 * 10**16 + 5), name="a v
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The largest batch that fits: processors like multiples of 8, or of 32. And if the batch that you want does
-# not fit, split it: do the parts one after the other, add up their gradients (in the place that the
-# gradients have anyway), and update once.
+# Which batch is the largest that fits? Many processors are faster with multiples of 8 or 32. If the batch
+# that you want does not fit, split it: process the parts one after another, add up their gradients (in the
+# place that the gradients have anyway), and update once.
 
 
 # %% solution="largest-batch"
@@ -1591,20 +1654,21 @@ with watched("step_bytes", plain_bytes):
 # %% [markdown]
 # ## 7. Traced once
 #
-# The last batch of your pipeline is smaller, and the rate changes with the step. Both make a plain
-# `tf.function` trace again. Compile a step so that Python runs it **once**, whatever comes: batches of any
-# size, rates as Python floats, Python ints, NumPy's floats, tensors.
+# The last batch of your pipeline is smaller, and the learning rate changes from step to step. Both make a
+# plain `tf.function` trace again. Compile a step so that Python runs it **once**, for batches of any size and
+# for learning rates of any kind: Python's floats and ints, NumPy's floats, tensors.
 
 
 # %% solution="compile-step"
 def compile_step(step, shape):
-    """A function with the arguments and the result of step(images, labels, rate), whose graph is traced once.
+    """Return a function with the arguments and the result of `step`, whose graph is traced once.
 
-    step       a Python function of tensors: images (N, *shape) float32, labels (N,) int64, rate () float32
-    shape      of an image, a tuple
+    step       step(images, labels, rate), a Python function of tensors: images (N, *shape) float32,
+               labels (N,) int64, rate () float32
+    shape      the shape of an image, a tuple
 
-    The function that is returned may be given the rate as a number of any kind or a tensor, and batches of
-    any size, the last of an epoch among them.
+    The returned function takes batches of any size, and a rate that is a number of any kind or a tensor. It
+    computes in float32, as `step` does.
     """
     ### BEGIN SOLUTION
     kinds = [
@@ -1625,7 +1689,7 @@ def compile_step(step, shape):
 def stepped(shape, calls, trace):
     """The results of a compiled step for calls [(images, labels, kind of the rate, rate), …].
 
-    trace() is called each time Python runs the step, and returns a number that is in its results.
+    Each time Python runs the step, it calls trace(), whose number is added to the results.
     """
 
     @tf.autograph.experimental.do_not_convert
@@ -1643,7 +1707,7 @@ def stepped(shape, calls, trace):
 
 
 class Traces:
-    """Counts how often a step is traced; each time there is another number for its results."""
+    """Counts how often a step is traced; each time, it returns another number."""
 
     def __init__(self, seed=0):
         self.marks, self.random = [], np.random.default_rng([seed, 7])
@@ -1654,7 +1718,7 @@ class Traces:
 
 
 def batches_of(shape, sizes, rates, seed=0):
-    """[(images, labels, kind, rate)] of small whole numbers, and what the step adds to its mark for each."""
+    """[(images, labels, kind, rate)], and the number that the step adds to its mark for each of them."""
     random, calls, sums = np.random.default_rng([seed, 9]), [], []
     for size, (kind, rate) in zip(sizes, rates, strict=True):
         images = random.integers(0, 4, (size, *shape)).astype(np.float32)
@@ -1673,7 +1737,7 @@ results = stepped((2, 2, 1), calls, counted)
 print(f"{len(counted.marks)} traces in {len(calls)} calls")
 
 # %% check="traced-once" points=1 see="4.4"
-"""Six calls, the last batch smaller, rates of four kinds: one trace (1 point)."""
+"""Six calls, the last batch smaller, rates of five kinds: one trace (1 point)."""
 
 
 def traced_once(shape, sizes, rates, seed=0):
@@ -1682,10 +1746,10 @@ def traced_once(shape, sizes, rates, seed=0):
     counted = Traces(seed)
     stepped(shape, calls, counted)
     count = len(counted.marks)
-    assert count != len(calls), f"{count} traces in {len(calls)} calls: Python runs the step at every call"
+    assert count != len(calls), f"{count} traces in {len(calls)} calls: Python runs the step in every call"
     assert count == 1, (
-        f"{count} traces in {len(calls)} calls with batches of {in_words(sizes)} and rates "
-        f"{', '.join(f'{kind} {rate}' for kind, rate in rates)}"
+        f"{count} traces in {len(calls)} calls, with batch sizes {in_words(sizes)} and rates "
+        f"{', '.join(f'{kind} {rate}' for kind, rate in rates)}; there should be one trace"
     )
 
 
@@ -1698,15 +1762,15 @@ traced_once((4,), [8, 8, 8, 8, 8, 8, 1], more, seed=2)
 ### END HIDDEN TESTS
 
 # %% check="traced-right" points=1 see="4.4"
-"""The compiled step computes what the step says, for each batch and each rate (1 point)."""
+"""The compiled step has the same results as the step, for each batch and each rate (1 point)."""
 
 
 def computed_right(shape, sizes, rates, seed=0):
-    """Assert that each result is a mark that was handed out, and what the step adds to it."""
+    """Assert that each result is a mark plus the number that the step adds to it."""
     calls, sums = batches_of(shape, sizes, rates, seed)
     counted = Traces(seed)
     results = stepped(shape, calls, counted)
-    assert len(results) == len(sums), f"{len(results)} results of {len(sums)} calls"
+    assert len(results) == len(sums), f"{len(results)} results for {len(sums)} calls"
     for (images, _, kind, rate), result, added in zip(calls, results, sums, strict=True):
         assert any(abs(result - added - mark) < 1e-3 for mark in counted.marks), (
             f"with {len(images)} images and the rate {rate} ({kind}) the step gives another result, compiled"
@@ -1720,11 +1784,12 @@ computed_right((3, 2), [5, 2, 1, 7, 5, 4, 6], more, seed=3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 8. In your own words
+# ## 8. Written answer
 #
-# Three inputs, all made up: 64 batches, and a device that needs 10 ms for a step. One input needs 12 ms for
-# each batch; one 7 ms, and every eighth time 25 ms, as if a file were found elsewhere; one 9 ms each. The
-# figure shows the run on your `run_seconds`, over the places of the buffer.
+# A run has 64 batches, and a step takes 10 ms. Compare three made-up inputs: one takes 12 ms per batch; one
+# takes 7 ms, and for every eighth batch 25 ms, as if a file had to be fetched from elsewhere; and one takes
+# 9 ms. The figure shows the length of the run, from your `run_seconds`, over the number of places in the
+# buffer.
 
 # %%
 INPUTS = {
@@ -1748,58 +1813,72 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* the length of a run over the places of the buffer, a line for each input, and a dotted one
-# for the steps alone. All fall steeply from no place to one. Then two are level, one near the dotted line
-# and one above it; the third, that of the bursts, goes on falling to three places.
+# *The figure:* the length of a run over the number of places, a line per input, and a dotted line for the
+# steps alone. Compare one place with none, and then look for the line that keeps falling.
 #
-# A colleague sees that the device waits, and sets `prefetch` to 100. **For which of the three inputs does a
-# buffer of more than one place help, how many places are enough, and why? What helps where it does not? And
-# what does a place cost?** Explain in about three sentences, with numbers of yours.
+# Somebody sees that the device waits, and sets `prefetch` to 100. Answer in four to six sentences, with
+# numbers from your table and from your own code:
+#
+# 1. For which of the three inputs does a buffer of more than one place help, how many places are enough, and
+#    why?
+# 2. What helps with the other two inputs, and what does a place cost?
+# 3. Which line of *your* `run_seconds` makes the input wait for a free place? Quote it. What would it do with
+#    the input of 7 and 25 ms if that line were missing?
+# 4. At which second does the first step begin in *your* profile of section 3, with `reads=1` and with
+#    `reads=8`? Why would a larger prefetch not change that?
 
 # %% [markdown] explain="what-a-buffer-can" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for which input a larger buffer helps and why, one for what helps elsewhere and what
-# a place costs. The numbers are those of the student's own table. Language and length cost nothing.
+# **Rubric.** The numbers are those of the student's own table and profile. Language and length are not
+# graded.
 #
-# - *Where it helps*: only with the bursts, 767 ms with one place, 687 with two, 647 with three, and no
-#   longer (a quarter of a point for the input, a quarter for the numbers). A buffer evens out what scatters
-#   around its mean: the seven quick batches fill it, and during the slow one the device takes from it (half
-#   a point). It needs a mean of the input (here 9.25 ms) that is below the step (10 ms).
-# - *Where it does not*: at 12 ms each, the input is slower than the device at any time, the buffer is
-#   always empty, and the run takes 64 · 12 + 10 = 778 ms; what helps is a faster input, such as more reads
-#   at a time or a cache (half a point). At 9 ms each, one place is enough to hide the input; only a faster
-#   step helps.
-# - *What a place costs*: a batch of memory (half a point). An answer that says instead that the first batch
-#   comes no earlier has this half point, too.
+# | points | for |
+# |---|---|
+# | ½ | 1: only with bursts, with numbers: 767 ms with one place, 687 with two, 647 with three, and no less |
+# | ¼ | 1: the buffer fills during the fast batches and is used up during the slow one |
+# | ¼ | 2: a faster input for 12 ms (more reads at a time, a cache), a faster step for 9 ms |
+# | ¼ | 2: a place costs the memory of a batch |
+# | ¼ | 3: the line of the student's own function, and what its absence would do |
+# | ½ | 4: both seconds from the student's own profile; the first batch waits for all reads |
 #
-# **Two points.** "More than one place helps only with the bursts, 767 ms with one and 647 with three: there
-# the input needs 9.25 ms on average, less than the step, so the quick batches can be stored for the
-# slow one. With 12 ms each nothing is ever in the buffer, however large; I would read more files at a time,
-# as best_lever says. 100 places cost the memory of 100 batches."
+# - *Bursts*: the mean of the input, 9.25 ms, is below the step's 10 ms, so seven fast batches can be stored
+#   for the slow one. With 12 ms per batch, the buffer is always empty, and the run takes 64 · 12 + 10 = 778
+#   ms. With 9 ms, one place hides the input.
+# - *The line*: the one that waits for `taken[i - buffer]`, in whatever form. Without it, the input runs
+#   ahead as if the buffer were as large as the epoch: about 647 ms from one place on.
+# - *The first step*: a shuffle over the whole data set fills its buffer before the first batch, so the
+#   first step begins after 64 reads of 4 ms: about 0.3 s with one read at a time and 0.05 s with eight. A
+#   prefetch acts after the shuffle.
 #
-# **One point.** "It helps for the bursts because the buffer is filled before. For the others it makes no
-# difference, but it does no harm either." (No lever, no price.)
+# **Two points.** "More than one place helps only with the bursts, 767 ms with one place and 647 with three:
+# the input needs 9.25 ms on average, so the fast batches can be stored for the slow one. With 12 ms the
+# buffer is always empty; I would read more files at a time, and with 9 ms only a faster step helps. 100
+# places cost the memory of 100 batches. My line `start = max(made, taken[i - buffer])` makes the input
+# wait; without it, one place would already give 647 ms. My first step began at 0.33 s with one read and at
+# 0.06 s with eight, since the shuffle waits for all files; a prefetch comes after it."
 #
-# **No point.** "A larger buffer always helps, since more is prefetched."
+# **One point.** "It helps with the bursts (767 to 647 ms), since the buffer is filled before the slow
+# batch. For the others it makes no difference. The line is `max(made, taken[i - buffer])`." (Nothing else
+# that helps, no cost, no profile.)
+#
+# **No points.** "A larger buffer always helps, since more is prefetched."
 # ### END SOLUTION
 
 # %% [markdown]
 # ## What you have learned
 #
-# - An augmentation that is given its numbers can be tested to the pixel, and repeated.
-# - Cache what is the same, shuffle, batch, change with new numbers, prefetch. Each wrong order runs without
-#   an error, and each shows in a count: reads, calls, numbers, orders.
-# - A profile says what the device waits for, as long as nothing is counted twice. Overlapping stages are as
-#   fast as the slowest of them or as the cores that they share; a buffer evens out bursts, and cures no
-#   slow input.
-# - A cache keeps the most expensive thing that fits and is not random. A batch is chosen by bytes, and what
-#   does not fit can be split.
-# - A step is traced once if its arguments are tensors whose batch has no fixed size.
+# - An augmentation that gets its random numbers as an argument can be tested pixel by pixel, and repeated.
+# - Cache the part that does not change, shuffle, batch, augment with new numbers, prefetch. Every wrong order
+#   runs without an error, and shows in a count: reads, calls, numbers, orders.
+# - A profile shows what the device waits for, as long as nothing is counted twice. A buffer evens out bursts,
+#   but does not help if the input is too slow.
+# - A cache keeps the most expensive output that fits and is not random. The batch size follows from bytes.
+# - A step is traced once if its arguments are tensors whose batch size is not fixed.
 #
-# ## Questions to take with you
+# Open questions:
 #
-# 1. Your pipeline shuffles images, and the buffer holds all of them. What would you shuffle instead if they
-#    did not fit into memory, and what would become of the cache?
-# 2. With two ranks, each reads a part of the files. Which of your counts change, and which must not?
-# 3. *Hardware.* Some accelerators have a memory that the host can reach directly. Which lines of
-#    `step_bytes` would change, and which levers would be left?
+# 1. Your pipeline shuffles images, and its buffer holds all of them. What would you shuffle instead if they
+#    did not fit into memory, and what would happen to the cache?
+# 2. With two ranks, each reads half of the files. Which of your counts change, and which must not?
+# 3. *Hardware.* Some accelerators have memory that the host can access directly. Which lines of `step_bytes`
+#    would change, and which changes of section 4 would still help?

@@ -1,28 +1,42 @@
 # %% [markdown]
 # # Assignment 05: the first job
 #
-# A training ran for fourteen hours. Tonight you want four of them, each on four ranks, and to read the
-# results in the morning. **What do you ask the cluster for, what do you find in the morning, and how much
-# faster would it have been with sixteen ranks?**
+# A training run took fourteen hours. Tonight you want to start four of them, each on four ranks, and read
+# the results in the morning. **What do you request from the cluster, what do you find in the morning, and
+# how much faster would sixteen ranks have been?**
 #
-# You will
+# In this assignment you
 #
-# - turn what a program needs into what a job asks for, and refuse what no node can give,
-# - submit it, and look whether it got that,
+# - turn what a program needs into a job's request, and refuse what no node can provide,
+# - submit the job, and compare what it got with what it requested,
 # - run a sweep in which some items fail, and find the best of the others,
-# - say of a job, from its record alone, how it ended,
-# - fit Amdahl's law to times that you have measured, with an error, and say what limit they allow.
+# - decide from a job's record how the job ended,
+# - fit Amdahl's law to times that you measured, with a standard error, and state which limit the fit allows.
 #
-# The background is lecture 05. There are 24 points: 22 in 22 checks, and 2 for an answer in words. Fill the
-# nine holes marked `YOUR CODE HERE`, run the free cell below each, then the checks; a check that fails says
-# what it saw. Some checks also try cases that are not shown. All jobs together take a minute on two cores.
+# The background is lecture 05.
+#
+# What you submit:
+#
+# - *Blanks*: 8 cells marked `YOUR CODE HERE`, most of them one to ten lines, and one written answer.
+# - *Points*: 24. Requests and the first job have 5, the sweep 5, the six records 7, the measurement 5 and
+#   the written answer 2.
+# - *Graded automatically*: 22 points, in 22 checks. Most checks also have hidden tests with other inputs.
+# - *Graded by hand*: 2 points, for the written answer in section 5.
+# - *Time*: 4 to 5 hours. Section 1 takes 1 to 1.5 hours, section 2 about 45 minutes, section 3 an hour,
+#   section 4 about 1 to 1.5 hours, and section 5 half an hour. This is the authors' plan for someone who has
+#   read lecture 05; no student's time was measured.
+#
+# A *check* is a cell of autograder tests. Fill in a blank, run the example below it, then its checks. A
+# failed check states what it found. All jobs of the notebook together take about a minute on two cores.
 #
 # | quantity | symbol | unit |
 # |---|---|---|
 # | ranks | p | processes that work together |
 # | time on p ranks | T(p) | seconds |
 # | speed-up | S(p) = T(1) / T(p) | |
-# | serial fraction, of the time on *one* rank | s | between 0 and 1 |
+# | serial fraction of the time on *one* rank | s | between 0 and 1 |
+#
+# Your functions leave their arguments unchanged.
 
 # %% given="setup"
 import json
@@ -46,32 +60,32 @@ from cluster.training import data
 plt.style.use("cluster.course")
 
 # %% [markdown]
-# ## 1. What to ask for
+# ## 1. What to request
 #
-# Slurm gives a job what it asks for, and ends it where it takes more. Ask for too little, and the work of a
-# night is gone; for too much, and the job waits longer, while what it holds is idle. So one *measures* a
-# small run, and asks for that with something to spare:
+# Slurm gives a job what it requests, and kills it if it uses more. If you request too little, the work of a
+# night is lost. If you request too much, the job waits longer, and what it holds stays idle. So *measure* a
+# small run, and request what it used plus a reserve:
 #
-# - **memory** of a rank: the peak that was measured and a quarter more, rounded up to whole MiB;
-# - **time**: half as much again as expected, rounded up to whole minutes, as Slurm counts them;
-# - **cores** of a rank: its threads; a rank with more threads than cores waits for itself;
-# - **nodes**: as few as possible. `submit` puts the *same number of ranks on each node*, and all that they
-#   ask for must fit there.
+# - **memory** per rank: the measured peak plus a quarter, rounded up to whole MiB;
+# - **time**: 1.5 times the expected time, rounded up to whole minutes, since Slurm counts minutes;
+# - **cores** per rank: the number of its threads, so that they do not wait for each other;
+# - **nodes**: as few as possible. `submit` puts the *same number of ranks on each node*, and the memory and
+#   the cores of these ranks must fit there.
 #
-# `submit` takes `memory` for each *rank* and `time` as hours, minutes and seconds. A job that asks for what
-# no node has is accepted by some schedulers and then waits for ever: refuse it yourself.
+# `submit` takes `memory` per *rank*, and `time` as hours, minutes and seconds. Some schedulers accept a job
+# that requests more than any node has, and the job then waits for ever. So refuse such a job yourself.
 
 
 # %% solution="resources"
 def resources(need, cluster):
-    """What to ask for: {"nodes", "ranks_per_node", "cpus_per_rank", "memory", "time"}, as `submit` takes it.
+    """Return a job's request: {"nodes", "ranks_per_node", "cpus_per_rank", "memory", "time"} for `submit`.
 
-    need       {"ranks": p, "threads": of a rank, "memory": peak of a rank in MiB, "seconds": expected}
-    cluster    {"nodes": there are, "cores": of a node, "memory": of a node in MiB, "seconds": longest job}
+    need       {"ranks": p, "threads": per rank, "memory": peak per rank in MiB, "seconds": expected time}
+    cluster    {"nodes": number of nodes, "cores": per node, "memory": per node in MiB,
+               "seconds": the longest time that a job may request}
 
-    memory is a text such as "1500M", of one rank; time one such as "01:30:00" (or "26:00:00", more than a
-    day). Raises ValueError, which says what does not fit, where the job could never run. need and cluster
-    stay as they are.
+    memory is a string such as "1500M", per rank, and time a string such as "01:30:00" (or "26:00:00" for
+    more than a day). If the job could never run, raise a ValueError whose message says what does not fit.
     """
     ### BEGIN SOLUTION
     memory, minutes = math.ceil(1.25 * need["memory"]), math.ceil(1.5 * need["seconds"] / 60)
@@ -107,28 +121,28 @@ RESOURCES = ("nodes", "ranks_per_node", "cpus_per_rank", "memory", "time")
 
 
 def asked_for(found):
-    """What `submit` makes of such options, as numbers: memory in MiB a rank, time in seconds."""
+    """What `submit` makes of a request, as numbers: memory in MiB per rank, time in seconds."""
     assert isinstance(found, dict) and sorted(found) == sorted(RESOURCES), (
-        f"resources() has returned {found!r}; a dictionary with {', '.join(RESOURCES)} is expected"
+        f"resources() returned {found!r}; it should be a dictionary with {', '.join(RESOURCES)}"
     )
     options = check_options(dict(found))
     return {name: getattr(options, name) for name in RESOURCES}
 
 
 def placed(found):
-    """(nodes, ranks on each of them) of such options."""
+    """(nodes, ranks per node) of a request."""
     options = asked_for(found)
     return options["nodes"], options["ranks_per_node"]
 
 
 # %% given="asked-twice"
 def asked_twice(need, cluster):
-    """What your function answers to the same need, asked twice; need and cluster as they are afterwards."""
+    """Two answers of your function to the same arguments, and these arguments afterwards."""
     return [resources(need, cluster) for _ in range(2)], need, cluster
 
 
 # %% check="ranks-on-nodes" points=1 see="5.7"
-"""Six ranks of two threads, nodes of four cores; then ten of one thread; others are hidden (1 point)."""
+"""Twelve ranks of two threads on nodes of four cores; ten ranks of one thread (1 point)."""
 small = {"nodes": 20, "cores": 4, "memory": 65_536, "seconds": 86_400}
 expect(
     placed(resources({"ranks": 6, "threads": 2, "memory": 100, "seconds": 600}, small)),
@@ -161,7 +175,7 @@ for (ranks, threads, cores), want in cases.items():
 ### END HIDDEN TESTS
 
 # %% check="memory-on-nodes" points=1 see="5.7"
-"""Six ranks of 2,400 MiB: with a quarter more, two of them fit into a node's 8,192 MiB (1 point)."""
+"""Six ranks of 2,400 MiB: with the reserve, two of them fit on a node of 8,192 MiB (1 point)."""
 wide = {"nodes": 20, "cores": 16, "memory": 8192, "seconds": 86_400}
 expect(
     placed(resources({"ranks": 6, "threads": 1, "memory": 2400, "seconds": 600}, wide)),
@@ -181,7 +195,7 @@ expect(placed(found), (2, 4), name="8 ranks that ask for 1,024 MiB each, on node
 ### END HIDDEN TESTS
 
 # %% check="memory-and-time" points=1 see="5.7"
-"""1,001 MiB and 3,000 s: 1,252 MiB for each rank, and 75 minutes; other numbers are hidden (1 point)."""
+"""1,001 MiB and 3,000 s: request 1,252 MiB per rank and 75 minutes (1 point)."""
 day = {"nodes": 20, "cores": 4, "memory": 65_536, "seconds": 5 * 86_400}
 found = asked_for(resources({"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}, day))
 expect(
@@ -201,10 +215,10 @@ expect(
 need = {"ranks": 4, "threads": 1, "memory": 1001, "seconds": 3000}
 (first, second), *after = asked_twice(dict(need), dict(day))
 assert first == second, (
-    f"asked twice with the same dictionaries, resources() answers {first}, and then {second}: it changes them"
+    f"resources() returned {first}, and for the same dictionaries then {second}: it changes its arguments"
 )
 for name, before, now in zip(("need", "cluster"), (need, day), after, strict=True):
-    assert now == before, f"resources() was given {name} = {before}, and has made {now} of it: it changes it"
+    assert now == before, f"resources() changed its argument {name} from {before} to {now}"
 ### BEGIN HIDDEN TESTS
 cases = [(4000, 1, 5000, 60), (2, 10, 3, 60), (2047, 40, 2559, 60), (2048, 41, 2560, 120)]
 cases += [(16, 62_401, 20, 93_660), (10, 160_000, 13, 240_000)]
@@ -216,7 +230,7 @@ for memory, seconds, mib, limit in cases:
 
 # %% given="refused"
 def refused(function, *args):
-    """Does a call raise ValueError? What else it raises goes on."""
+    """Return whether a call raises ValueError. Other errors are not caught."""
     try:
         function(*args)
     except ValueError:
@@ -225,7 +239,7 @@ def refused(function, *args):
 
 
 # %% check="never-runs-refused" points=1 see="5.9"
-"""What could never run raises ValueError, and what just fits does not (1 point)."""
+"""What could never run raises a ValueError that names the reason; what just fits does not (1 point)."""
 there = {"nodes": 4, "cores": 4, "memory": 8000, "seconds": 3600}
 usual = {"ranks": 4, "threads": 1, "memory": 1000, "seconds": 600}
 too_much = {
@@ -235,7 +249,7 @@ too_much = {
     "20 ranks on 4 nodes of 4 cores": {"ranks": 20},
     "7 ranks on 4 nodes of 4 cores: evenly, they need 7 nodes": {"ranks": 7},
 }
-assert not refused(resources, usual, there), "four small ranks for ten minutes can run"
+assert not refused(resources, usual, there), "four small ranks can run for ten minutes, and were refused"
 for what, more in too_much.items():
     assert refused(resources, usual | more, there), f"this can never run, and is not refused: {what}"
 ### BEGIN HIDDEN TESTS
@@ -243,7 +257,9 @@ most = {"ranks": 16, "threads": 1, "memory": 1600, "seconds": 2400}
 assert not refused(resources, most, there), "what just fits is refused"
 for more in ({"ranks": 17}, {"seconds": 2401}, {"memory": 1601}, {"ranks": 16, "threads": 2}):
     assert refused(resources, most | more, there), "what just does not fit is not refused"
-assert not refused(resources, most | {"ranks": 4, "threads": 4, "memory": 6400}, there), "4 whole nodes fit"
+assert not refused(resources, most | {"ranks": 4, "threads": 4, "memory": 6400}, there), (
+    "four ranks that each fill a node are refused"
+)
 long = there | {"seconds": 3630}  # 2,410 s and half of it are 3,615 s, and what is asked for is 61 minutes
 assert refused(resources, usual | {"seconds": 2410}, long), "what is asked for must fit, in whole minutes"
 ### END HIDDEN TESTS
@@ -254,7 +270,7 @@ assert refused(resources, usual | {"seconds": 2410}, long), "what is asked for m
 
 # %% solution="run-on"
 def run_on(program, need, cluster):
-    """Submit `program`, which takes no arguments, with the resources that it needs: returns the Job.
+    """Submit `program`, a function without arguments, with the resources that it needs; return the Job.
 
     Uses submit, imported above, and resources.
     """
@@ -265,7 +281,7 @@ def run_on(program, need, cluster):
 
 # %% given="report"
 def report():
-    """What a rank sees of what it got: how many ranks there are, and beside it, and how many threads."""
+    """What a rank sees: its number, the number of ranks, of ranks on its node, and of its threads."""
     import horovod.tensorflow as hvd
 
     hvd.init()
@@ -274,13 +290,16 @@ def report():
 
 
 def limits_of(job):
-    """The memory of a rank in MiB, and the time in seconds, that a job was given: from its record."""
+    """[memory in MiB per rank, time in seconds] of a job, from its record."""
     return [job.spec["options"][name] for name in ("memory", "time")]
 
 
 # %% given="overheard"
 class overheard:
-    """A list: what each job that is asked for meanwhile is to get, by whatever name `submit` is called."""
+    """While the block runs, a list of the request of each job, whatever name `submit` has.
+
+    plans: what the package has planned for each of them.
+    """
 
     def __enter__(self):
         asked, self.plan = [], submission.plan  # which submit() and map() call first of all, for each job
@@ -298,15 +317,15 @@ class overheard:
 
 # %% given="got"
 def got(need, cluster):
-    """Each rank's report of a job with these needs, the limits in its record, and what was asked for."""
+    """(each rank's report of a job with these needs, the limits in its record, what was requested)."""
     with overheard() as asked:
         job = run_on(report, need, cluster)
     return job.results(progress=False), limits_of(job), asked
 
 
 # %% [markdown]
-# The trial: two ranks with two threads each. What do you expect each of them to report on nodes of four
-# cores, and what on nodes of two? On Slurm they are real nodes; on this machine the job pretends.
+# The trial has two ranks with two threads each. What do you expect each of them to report on nodes of four
+# cores, and what on nodes of two cores? On Slurm, the nodes are real; on this machine, they are simulated.
 
 # %%
 for cores in (4, 2):
@@ -314,14 +333,14 @@ for cores in (4, 2):
     print(got({"ranks": 2, "threads": 2, "memory": 1000, "seconds": 100}, tiny))
 
 # %% check="job-got-it" points=1 see="5.8"
-"""A job of two ranks got what it needs: ranks, nodes, threads, memory, time (1 point)."""
+"""A job of two ranks gets what it needs: ranks, nodes, threads, memory, time (1 point)."""
 
 
 def as_needed(need, cluster, on_a_node, mib, seconds):
-    """Assert that `submit` is given what a job needs, that its ranks report it, and its record the limits."""
+    """Assert that `submit` gets the request of a job, that its ranks report it, and its record the limits."""
     p, threads = need["ranks"], need["threads"]
     reports, limits, asked = got(need, cluster)
-    assert asked, "run_on() has not called submit()"
+    assert asked, "run_on() did not call submit()"
     given = check_options(dict(asked[-1]))
     told = [given.nodes, given.ranks_per_node, given.cpus_per_rank]
     expect(told, [p // on_a_node, on_a_node, threads], name="nodes, ranks of a node and cores of a rank")
@@ -338,21 +357,22 @@ as_needed({"ranks": 2, "threads": 1, "memory": 1300, "seconds": 150}, tiny | {"c
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 2. A sweep that does not go well
+# ## 2. A sweep in which items fail
 #
-# `jobs.map(function, items)` runs a function once for each item, each a job of its own. One that fails must
-# not take the others with it: `sweep.results()` raises an error when any item has failed, and says how to get
-# the others; `sweep.failures` has the errors. And the same call again runs only what has failed.
+# `jobs.map(function, items)` runs a function once per item, each as a job of its own. A failed item must not
+# cost you the others: `sweep.results()` raises an error if any item has failed, and its message explains how
+# to get the other values; `sweep.failures` contains the errors. The same call again runs only the items that
+# have failed.
 
 
 # %% solution="sweep-over"
 def sweep_over(function, items):
-    """Run a function once for each item, as one sweep: returns (values, errors) when all have ended.
+    """Run a function once per item, as one sweep; return (values, errors) when all have ended.
 
-    values    what the function returned for each item, in their order; None for those that have failed
-    errors    {number of the item: name of its error's class}, of those that have failed, as {2: "RankFailed"}
+    values    the function's value for each item, in the order of the items; None for failed items
+    errors    {index of the item: name of its error's class} for the failed items, such as {2: "RankFailed"}
 
-    What is recorded already is not run again.
+    An item whose result is recorded is not run again.
     """
     ### BEGIN SOLUTION
     sweep = jobs.map(function, items)
@@ -363,7 +383,7 @@ def sweep_over(function, items):
 
 # %% given="valley"
 def valley(item):
-    """A curve with its lowest point at x = 3, some items of which go wrong; notes that it was run."""
+    """A curve with its minimum at x = 3, some items of which fail. Writes down that it was run."""
     with open(item["notes"], "a") as notes:
         notes.write(f"{item['x']}\n")
     if item["x"] == "killed":
@@ -374,7 +394,7 @@ def valley(item):
 
 
 def sweep_of(xs):
-    """Of a sweep of `valley` over xs, by your function: values, errors, the xs that ran, how many jobs."""
+    """Of your function's sweep of `valley` over xs: values, errors, the xs that ran, the number of jobs."""
     notes = Path("notes-of-the-trial.txt").absolute()
     notes.write_text("")
     with overheard() as asked:
@@ -385,37 +405,37 @@ def sweep_of(xs):
 
 # %% given="drawn"
 def drawn(item):
-    """What only the job that ran it can know; nothing for the item "none"."""
+    """A value that only the job knows that ran it; the item "none" fails."""
     if item == "none":
         raise ValueError(item)
     return os.urandom(8).hex()
 
 
 def drawn_by(items):
-    """Of a sweep of `drawn`: the values by your function, by it once more, and those in the jobs' records."""
+    """Of a sweep of `drawn`: your function's values, those of a second call, those in the jobs' folders."""
     first, again = (list(sweep_over(drawn, items)[0]) for _ in range(2))
     return first, again, jobs.map(drawn, items).results(failed=None, progress=False)
 
 
 # %% given="by-jobs"
 def by_jobs(found, n):
-    """(values, errors) that `sweep_of` found for n items; AssertionError where it asked for fewer jobs."""
+    """(values, errors) from `sweep_of` n items; AssertionError if fewer jobs were submitted."""
     values, errors, _, asked = found
     assert asked >= n, (
-        f"sweep_over() has asked for {asked} jobs for {n} items: each is a job of its own, by jobs.map()"
+        f"sweep_over() submitted {asked} jobs for {n} items; each item is a job of its own, by jobs.map()"
     )
     return values, errors
 
 
 # %% [markdown]
-# A trial with items that take no time. One of them is a word that is no number, one is killed. What do you
-# expect?
+# A trial with items that take no time. One of them is a word instead of a number, and one is killed. What do
+# you expect?
 
 # %%
 sweep_of([2, "two", 5, "killed"])
 
 # %% check="sweep-values" points=1 see="5.8"
-"""Where all goes well there is a value for each item, in their order (1 point)."""
+"""If no item fails, there is a value for each item, in the order of the items (1 point)."""
 values, errors = by_jobs(sweep_of([5, 2, 7]), 3)
 expect(values, [4.0, 1.0, 16.0], {"the values are in another order.": [1.0, 4.0, 16.0]}, "the values")
 expect(errors, {}, name="the errors of a sweep in which all went well")
@@ -427,7 +447,7 @@ expect(again, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
 
 # %% check="sweep-failures" points=1 see="5.8"
-"""Items that fail leave None, and the name of their error; the others are kept (1 point)."""
+"""A failed item leaves None and the name of its error; the other values are kept (1 point)."""
 values, errors = by_jobs(sweep_of([2, "two", 5, "killed"]), 4)
 expect(
     values,
@@ -455,34 +475,36 @@ expect(again, recorded, name="values beside one that failed")
 ### END HIDDEN TESTS
 
 # %% check="sweep-again" points=1 see="5.8"
-"""The same sweep once more runs those that have failed, and no others (1 point)."""
+"""The same sweep again runs the failed items, and no others (1 point)."""
 by_jobs(sweep_of([4, "four", 6]), 3)
 values, errors, ran, _ = sweep_of([4, "four", 6])
 assert ran == ["four"], (
-    f"the second time these were run: {ran}. What is recorded need not be run again, and what has failed "
-    "must be; jobs.map() knows"
+    f"the second sweep ran {ran}; it should run only 'four', which had failed. The results of the others are "
+    "recorded, and jobs.map() uses them"
 )
 expect((values, errors), ([1.0, None, 9.0], {1: "RankFailed"}), name="values and errors of the second time")
 ### BEGIN HIDDEN TESTS
 sweep_of([5, 2, 7])
-assert sweep_of([5, 2, 7])[2] == [], "a sweep that went well is run again"
+assert sweep_of([5, 2, 7])[2] == [], "a sweep without a failure is run again"
 first, again, recorded = drawn_by(["fourth", "fifth"])
 expect(again, first, name="what is recorded already")
 expect(first, recorded, name="values that only the jobs know")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Which one is the best? A value may be missing; and of a training that has diverged it may be *not a
-# number*, which is neither larger nor smaller than anything: `min([nan, 1.0])` is `nan`, `min([1.0, nan])`
-# is 1.0.
+# Which item is the best? A value may be missing. The value of a training run that diverged may be NaN ("not a
+# number"), which is neither larger nor smaller than any number: `min([nan, 1.0])` is `nan`, and
+# `min([1.0, nan])` is 1.0.
 
 
 # %% solution="best-of"
 def best_of(items, values):
-    """(item, value) of the lowest value; of equal ones the first. Raises ValueError where no value counts.
+    """Return (item, value) of the lowest value; of equal values, the first.
 
-    values: one for each item; None where it has failed. What is infinite or not a number does not count.
-    items and values stay as they are.
+    items      a list
+    values     a list with one value per item: a number, or None for a failed item
+
+    Infinite values and NaN do not count. Raises ValueError if no value counts.
     """
     assert len(items) == len(values)
     ### BEGIN SOLUTION
@@ -499,13 +521,13 @@ best_of(["a", "b", "c", "d"], [float("nan"), 2.0, None, 0.5])
 
 # %% given="left"
 def left_by_best_of(items, values):
-    """What your function has left in the lists that it was given."""
+    """The two lists after your function was called with them."""
     best_of(items, values)
     return items, values
 
 
 # %% check="best-is-lowest" points=1 see="5.8"
-"""The lowest value that is a number, wherever the others stand (1 point)."""
+"""The lowest finite value, wherever it is in the list (1 point)."""
 nan, inf = float("nan"), float("inf")
 for values, want in [
     ([3.0, 1.0, 2.0], ("b", 1.0)),
@@ -514,10 +536,10 @@ for values, want in [
 ]:
     item, value = best_of(["a", "b", "c"], values)
     expect((item, value), want, name=f"the best of {values}")
-assert refused(best_of, ["a", "b"], [None, nan]), "where nothing has a value, no item is the best: ValueError"
+assert refused(best_of, ["a", "b"], [None, nan]), "no value in [None, nan] counts: raise ValueError"
 items, values = left_by_best_of(["a", "b", "c", "d"], [4.0, None, inf, 3.0])
 assert (items, values) == (["a", "b", "c", "d"], [4.0, None, inf, 3.0]), (
-    f"best_of() has changed the lists that it was given: they are {items} and {values} now"
+    f"best_of() changed its arguments: they are {items} and {values} now"
 )
 ### BEGIN HIDDEN TESTS
 cases = [
@@ -532,13 +554,13 @@ item, value = best_of([{"x": 1}, {"x": 2}, {"x": 2}], [5.0, nan, 4.0])
 expect((item, value), ({"x": 2}, 4.0), name="the best of items that are dictionaries")
 item, value = best_of(["a", "b", "a"], [1.0, 2.0, 3.0])
 expect((item, value), ("a", 1.0), name="the best where an item comes twice")
-assert refused(best_of, [1, 2], [inf, None]) and refused(best_of, [], []), "without a value there is no best"
+assert refused(best_of, [1, 2], [inf, None]) and refused(best_of, [], []), "no value counts: raise ValueError"
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now a real one: which learning rate is the best for a single layer on Fashion-MNIST, 40 steps of gradient
-# descent? Somebody has typed the list in a hurry. Predict first: which of them fail, which diverge, which one
-# is the best?
+# Now a real sweep: which learning rate is the best for a single layer on Fashion-MNIST, after 40 steps of
+# gradient descent? The list of rates was typed in a hurry. Predict first: which of them fail, which diverge,
+# and which one is the best?
 
 # %% given="train"
 RATES = (0.001, 0.01, 0.1, 0.3, 1.0, 10.0, 1e5, -0.1)
@@ -547,7 +569,7 @@ RATES = (0.001, 0.01, 0.1, 0.3, 1.0, 10.0, 1e5, -0.1)
 def train(rate, images=2_000, steps=40):
     """The cross-entropy of 1,000 test images after `steps` steps of gradient descent with all images."""
     if rate <= 0:
-        raise ValueError(f"a learning rate is positive, not {rate}")
+        raise ValueError(f"the learning rate is {rate}; it must be positive")
     (x, y), (x_test, y_test) = data.fashion_mnist("train", images), data.fashion_mnist("test", 1_000)
     x, x_test = x.reshape(len(x), -1), x_test.reshape(len(x_test), -1)  # (N, 784)
     w = np.zeros((784, 10))
@@ -563,7 +585,7 @@ def train(rate, images=2_000, steps=40):
 
 
 # %%
-my_best_rate = None  # your guess
+my_best_rate = None  # your prediction
 
 # %%
 losses, failed = sweep_over(train, list(RATES))
@@ -573,45 +595,49 @@ for i, (rate, loss) in enumerate(zip(RATES, losses, strict=True)):
 print("the best:", best, "  your guess:", my_best_rate)
 
 # %% check="best-found" points=1 see="5.8"
-"""The best learning rate is the one that training again finds, and its value is right (1 point)."""
+"""Training again confirms the best learning rate and its loss (1 point)."""
 mine = [None if loss is None else float(loss) for loss in losses]
-assert len(mine) == len(RATES), f"there are {len(mine)} values for {len(RATES)} learning rates"
+assert len(mine) == len(RATES), f"there are {len(mine)} losses for {len(RATES)} learning rates"
 found, lowest = best_of(list(RATES), mine)
 again = train(found)
 assert np.isclose(lowest, again, rtol=1e-3), (
-    f"{found} is recorded with {lowest:.4f}; trained again it has {again:.4f}. Run the sweep again"
+    f"rate {found} is recorded with {lowest:.4f}; training again gives {again:.4f}. Run the sweep again"
 )
 expect(by_jobs(sweep_of([6, 4, 8]), 3)[0], [9.0, 1.0, 25.0], name="a trial of your sweep")
 ### BEGIN HIDDEN TESTS
 others = [train(rate) for rate in RATES if rate > 0]
 usable = [value for value in others if np.isfinite(value)]
-assert np.isclose(lowest, min(usable), rtol=1e-3), "another learning rate is better"
-assert [value is None for value in mine] == [rate <= 0 for rate in RATES], "other items have failed"
+assert np.isclose(lowest, min(usable), rtol=1e-3), "another learning rate has a lower loss"
+assert [value is None for value in mine] == [rate <= 0 for rate in RATES], (
+    "the losses that are None are not those of the rates that fail"
+)
 ### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3. Six jobs in the morning
 #
-# Six jobs were submitted in the evening, on a Slurm with three nodes. In the morning there are their records,
-# and nobody has touched the jobs. What became of each?
+# Six jobs were submitted in the evening, on a Slurm with three nodes. In the morning you find their records.
+# Nobody has cancelled or changed the jobs. What happened to each?
 #
 # | field | meaning |
 # |---|---|
-# | `asked` | nodes, ranks of each, `memory` of a rank in MiB (on a node they share it), `time` in seconds |
-# | `queue` | what Slurm says of a job that waits: its state and its reason; "" when it has left the queue |
-# | `job log` | the last lines that Slurm, and its `srun` which starts the ranks, have written |
-# | `ranks` | of each that was started: host, seconds of start and end, exit code, most `memory` in MiB |
-# | `errors` | the exceptions of ranks: when, its class, its text |
-# | `returned` | what each rank's function returned; [] where the job did not end well |
+# | `asked` | nodes, ranks per node, `memory` per rank in MiB (ranks on a node share it), `time` in seconds |
+# | `queue` | Slurm's state and reason of a job that waits; "" if the job has left the queue |
+# | `job log` | the last lines from Slurm, and from its `srun`, which starts the ranks |
+# | `ranks` | for each rank that started: host, seconds of start and end, exit code, peak `memory` in MiB |
+# | `errors` | the exceptions of ranks: time, class, message |
+# | `returned` | the return value of each rank's function; [] if the job failed |
 #
-# An exit code of -9 says: ended by signal 9. A field may be empty: who is ended at once writes nothing any
-# more. The records were made on a real Slurm, by jobs that were given these fates and whose function returns
-# what Horovod says: `{"rank": 0, "world size": 2}`. `record_of` below makes the same of any job of yours.
+# The seconds count from the start of the first rank, and the time limit counts from the start of the job. An
+# exit code of -9 means that signal 9 killed the rank. A field may be empty, since a process that is killed
+# at once writes nothing more. The jobs ran on a real Slurm, where they were made to fail. Their functions
+# return what Horovod reports, such as `{"rank": 0, "world size": 2}`. `record_of` below returns the same
+# record for any of your jobs.
 
 
 # %% given="record-of"
 def record_of(job):
-    """What a job's folder and its queue say, as plain data: see the table above."""
+    """The contents of a job's folder and the state of its queue, as plain data: see the table above."""
     asked, folder = job.spec["options"], RunFolder(job.folder)
     status = job.status
     ranks = [found for r in range(job.ranks) if (found := files.read_json(folder.rank(r)))]
@@ -726,17 +752,18 @@ SIX |= json.loads(  # E, F
 # %% [markdown]
 # | kind | what happened |
 # |---|---|
-# | `out of memory` | a rank took more memory than the job had, and was ended for it |
-# | `never runs` | the job waits for what will never come: it must be changed |
-# | `wrong world size` | Horovod counts other ranks than the job has, *whether or not* anybody complains |
-# | `dead rank` | a rank failed of itself: exception, signal, exit code other than 0; the others follow |
+# | `out of memory` | a rank used more memory than the job had, and was killed for it |
+# | `never runs` | the job waits for something that will never come, and must be changed |
+# | `wrong world size` | for some rank, the world size is not the job's, *whether or not* an error says so |
+# | `dead rank` | a rank failed by itself: exception, signal, or exit code other than 0; the others followed |
 # | `out of time` | the job reached its time limit |
-# | `preempted` | it had to make room for a job that goes first, and may be in the queue again |
-# | `nothing wrong` | it ended well, or it waits for what will come |
+# | `preempted` | it had to make room for a job with a higher priority, and may be in the queue again |
+# | `nothing wrong` | it ended normally, or it waits for something that will come |
 #
-# Read all six before you write a line. One trace may stand for several fates: a rank that Slurm has ended
-# looks killed, whatever the reason; when one rank fails, the others lose their connection; and `PENDING` says
-# nothing without its reason, which the lecture lists.
+# Read all six records before you write a line. One symptom may have several causes. A rank killed by Slurm
+# looks the same whatever the reason. If one rank fails, the others lose their connection. `PENDING` says
+# nothing without its reason; section 5.9 of the lecture lists the reasons. Jobs that use nearly all of their
+# memory or time are common, and most of them end for another reason, or normally.
 
 # %% given="kinds"
 KINDS = (
@@ -752,7 +779,10 @@ KINDS = (
 
 # %% solution="diagnose"
 def diagnose(record):
-    """What became of a job: one of KINDS. record: a dictionary with the fields of the table above."""
+    """Return what happened to a job: one of KINDS.
+
+    record     a dictionary with the fields of the table above
+    """
     ### BEGIN SOLUTION
     said = "\n".join(record["job log"])
     for kind, words in [
@@ -781,18 +811,18 @@ for letter, record in SIX.items():
 
 # %% given="all-named"
 def all_named(function, kind, records):
-    """Assert that a function of yours calls each of these records by its kind."""
+    """Assert that your function returns this kind for each of these records."""
     for record in records:
         found = function(record)
-        assert found == kind, f"a job is called {found!r}, and is {kind}"
+        assert found == kind, f"diagnose() returned {found!r} for a job that is {kind!r}"
 
 
 # %% check="out-of-memory" points=1 see="5.9"
-"""A job in which a rank took too much memory is named so; others of the kind are hidden (1 point)."""
+"""A job in which a rank used too much memory; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "out of memory" in found, (
-    f"one of the six is this kind, and you say {found}: Slurm writes in the job's log why it ended a rank."
+    f"one of the six jobs is out of memory, and diagnose() returned {found}. The job log gives Slurm's reason"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # out of memory
@@ -833,12 +863,12 @@ all_named(diagnose, "out of memory", [SIX["D"], *hidden])
 ### END HIDDEN TESTS
 
 # %% check="never-runs" points=1 see="5.9"
-"""A job that waits for what will never come is named so; others of the kind are hidden (1 point)."""
+"""A job that waits for something that will never come; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "never runs" in found, (
-    f"one of the six is this kind, and you say {found}: "
-    "the reason in the queue tells what will come from what will not."
+    f"one of the six jobs never runs, and diagnose() returned {found}. The queue has the reason; "
+    "section 5.9 of the lecture lists the reasons"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # never runs
@@ -866,12 +896,12 @@ all_named(diagnose, "never runs", [SIX["B"], *hidden, *more])
 ### END HIDDEN TESTS
 
 # %% check="wrong-world-size" points=1 see="5.9"
-"""A job whose ranks did not know all of each other is named so; others are hidden (1 point)."""
+"""A job in which ranks did not know all of each other; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "wrong world size" in found, (
-    f"one of the six is this kind, and you say {found}: "
-    "each rank says how many ranks it saw, in its error or in what it returned."
+    f"one of the six jobs has a wrong world size, and diagnose() returned {found}. Each rank states how many "
+    "ranks it saw, in its error or in its return value"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # wrong world size
@@ -912,11 +942,12 @@ all_named(diagnose, "wrong world size", [SIX["E"], *hidden, halves])
 ### END HIDDEN TESTS
 
 # %% check="dead-rank" points=1 see="5.9"
-"""A job in which a rank failed of itself is named so; others of the kind are hidden (1 point)."""
+"""A job in which a rank failed by itself; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "dead rank" in found, (
-    f"one of the six is this kind, and you say {found}: what did the rank that failed first leave behind?"
+    f"one of the six jobs has a dead rank, and diagnose() returned {found}. Look at what the first rank "
+    "that failed has left"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # dead rank
@@ -987,11 +1018,11 @@ all_named(diagnose, "dead rank", [SIX["A"], *hidden, busy, alone])
 ### END HIDDEN TESTS
 
 # %% check="out-of-time" points=1 see="5.9"
-"""A job that reached its time limit is named so; others of the kind are hidden (1 point)."""
+"""A job that reached its time limit; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "out of time" in found, (
-    f"one of the six is this kind, and you say {found}: Slurm writes in the job's log why it ended the ranks."
+    f"one of the six jobs is out of time, and diagnose() returned {found}. The job log gives Slurm's reason"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # out of time
@@ -1010,11 +1041,11 @@ all_named(diagnose, "out of time", [SIX["F"], *hidden])
 ### END HIDDEN TESTS
 
 # %% check="preempted" points=1 see="5.9"
-"""A job that had to make room is named so; others of the kind are hidden (1 point)."""
+"""A job that had to make room; more such records are hidden (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
 assert "preempted" in found, (
-    f"one of the six is this kind, and you say {found}: Slurm writes in the job's log why it ended the ranks."
+    f"one of the six jobs was preempted, and diagnose() returned {found}. The job log gives Slurm's reason"
 )
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # preempted
@@ -1044,11 +1075,11 @@ all_named(diagnose, "preempted", [SIX["C"], *hidden])
 ### END HIDDEN TESTS
 
 # %% check="nothing-wrong" points=1 see="5.9"
-"""A job that ended well, or that waits for what will come, is not called broken (1 point)."""
+"""A job that ended normally, or waits for something that will come, is not called broken (1 point)."""
 found = [diagnose(record) for record in SIX.values()]
-assert len(set(found)) > 1, f"six jobs that ended in six ways are all {found[0]!r} to you"
-assert set(found) <= set(KINDS), f"diagnose() has returned {set(found) - set(KINDS)}; the kinds are {KINDS}"
-assert "nothing wrong" not in found, f"something is wrong with each of the six jobs: {found}"
+assert len(set(found)) > 1, f"diagnose() returned {found[0]!r} for all six jobs; they ended in six ways"
+assert set(found) <= set(KINDS), f"diagnose() returned {set(found) - set(KINDS)}; the kinds are {KINDS}"
+assert "nothing wrong" not in found, f"something is wrong with each job: diagnose() returned {found}"
 ### BEGIN HIDDEN TESTS
 hidden = json.loads(  # nothing wrong
     r"""[{"asked": {"nodes": 1, "ranks_per_node": 1, "memory": 150, "time": 600},
@@ -1111,23 +1142,23 @@ all_named(diagnose, "nothing wrong", [*hidden, array])
 # %% [markdown]
 # ## 4. How much faster with sixteen ranks?
 #
-# A job needs an index first, which one rank reads, and then fetches pictures from a store that takes its
-# time to answer; p ranks fetch p at a time. (A rank that waits for an answer needs no core. So four ranks
-# show on two cores what computing on as many cores would.) Here is that work in small, timed five times on
-# 1, 2 and 4 ranks. How much faster are four ranks than one? Write your guess down.
+# A job first needs an index, which one rank reads. Then it fetches images from a store that is slow to
+# answer; p ranks fetch p images at a time. A rank that waits for an answer needs no core, so four ranks on
+# two cores behave here like four ranks on four cores. The cells below run a small version of this work, five
+# times each on 1, 2 and 4 ranks. How many times faster are four ranks than one? Enter your prediction.
 
 # %% given="collect"
-PICTURES, ANSWER, INDEX = 100, 0.004, 0.08  # to fetch; seconds until the store answers; s for the index
+PICTURES, ANSWER, INDEX = 100, 0.004, 0.08  # images to fetch; seconds per answer; seconds for the index
 HERE = {"nodes": 4, "cores": 2, "memory": 8192, "seconds": 1800}
 
 
 def collect():
-    """The seconds that the work takes, five times, and the number of ranks."""
+    """The seconds that the work takes, five times, with the rank and the world size."""
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
     def meet():
-        hvd.allreduce(tf.constant(0.0))  # no rank goes on before all have come
+        hvd.allreduce(tf.constant(0.0))  # no rank continues before all have arrived
 
     hvd.init()
     seconds = []
@@ -1146,7 +1177,7 @@ def collect():
 
 
 # %%
-my_speedup = None  # your guess: T(1) / T(4)
+my_speedup = None  # your prediction: T(1) / T(4)
 
 # %%
 measured = {
@@ -1158,19 +1189,23 @@ seconds = np.array([t for found in times.values() for t in found])  # (15,)
 {p: [round(t, 3) for t in found] for p, found in times.items()}
 
 # %% [markdown]
-# Amdahl: of the time on one rank the fraction s stays whatever p is, and the rest is shared out,
+# The dictionary has the five times for each number of ranks. Do they differ more between the numbers of ranks
+# than among each other?
+#
+# Amdahl's law: of the time on one rank, the fraction s is serial and does not depend on p. The rest is
+# divided among the ranks,
 #
 # $$ T(p) = T(1)\,\Bigl(s + \frac{1-s}{p}\Bigr) = a + \frac{b}{p}, \qquad
 #    S(p) = \frac{1}{s + (1-s)/p} < \frac1s. $$
 #
-# Gustafson asks on p ranks: of *this* time the fraction s′ is serial; on one rank the same work would have
-# taken s′ + (1 − s′)p times as long. Two laws, two answers? Both look at one run; s and s′ are fractions of
-# different times. Amdahl's s is given. What is s′ on p ranks?
+# Gustafson starts from the time on p ranks. A fraction s′ of *this* time is serial, so one rank would need
+# s′ + (1 − s′)p times as long for the same work. Both laws describe the same run; s and s′ are fractions of
+# different times. For a given s of Amdahl's law, what is s′ on p ranks?
 
 
 # %% solution="scaled"
 def scaled(p, s):
-    """(s', speed-up by Gustafson's law) of a run on p ranks whose serial fraction on one rank is s."""
+    """Return (s', speed-up by Gustafson's law) on p ranks, floats; s is the serial fraction on one rank."""
     ### BEGIN SOLUTION
     on_p = s / (s + (1 - s) / p)
     return on_p, on_p + (1 - on_p) * p
@@ -1181,7 +1216,7 @@ def scaled(p, s):
 scaled(4, 0.2)
 
 # %% check="two-laws" points=1 see="5.3"
-"""s = 0.2 on 4 ranks: 0.2 of 0.2 + 0.8/4 is half of the time, and the speed-up is Amdahl's (1 point)."""
+"""s = 0.2 on 4 ranks: 0.2 is half of 0.2 + 0.8/4, and the speed-up is Amdahl's (1 point)."""
 expect(
     tuple(round(float(value), 9) for value in scaled(4, 0.2)),
     (0.5, 2.5),
@@ -1200,28 +1235,30 @@ for ranks, s in [(16, 0.42), (1, 0.3), (8, 0.0), (64, 1.0), (512, 0.01)]:
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# In $T = a + b\,x$ with $x = 1/p$ the times lie on a line, so that s = a/(a + b) follows from the line of
-# least squares. Every time has an error, and all have the same spread σ, so all count alike. From m times
+# With $x = 1/p$, the times $T = a + b\,x$ lie on a line, and s = a/(a + b) follows from the least-squares
+# line. Every time has an error. All errors have the same standard deviation σ, so all times have the same
+# weight. From m times,
 #
 # $$ \sigma^2 \approx \frac{1}{m-2}\sum_i (T_i - a - b\,x_i)^2, \qquad
-#    \mathrm{cov}(a, b) = \sigma^2 (X^\top X)^{-1}, \quad X = (1, x), $$
+#    \mathrm{cov}(a, b) = \sigma^2 (X^\top X)^{-1}, \quad X = (1, x). $$
 #
-# and, to first order, the variance of s is gᵀ cov g with the slopes $g = (\partial s/\partial a,\ \partial
-# s/\partial b)$. The errors of a and b are *not* independent: where the line is too steep, it begins too low.
+# To first order, the variance of s is gᵀ cov g with the gradient $g = (\partial s/\partial a,\ \partial
+# s/\partial b)$. The errors of a and b are *not* independent: if the line is too steep, its intercept is too
+# low.
 
 
 # %% solution="fit-serial"
 def fit_serial(p, seconds):
-    """The serial fraction of Amdahl's law, and its standard error: (s, error), floats.
+    """Return the serial fraction of Amdahl's law and its standard error: (s, error), floats.
 
-    p          (m,) the ranks of each measurement, in any order; 1 need not be among them
-    seconds    (m,) its time; both stay as they are
+    p          (m,) the number of ranks of each measurement, in any order; 1 may be missing
+    seconds    (m,) the measured times
 
-    s is that of the line of least squares, also where noise makes it negative. Raises ValueError where the
-    times say nothing about the error or the line: fewer than three of them, or all with the same p.
+    s is that of the least-squares line, even if noise makes it negative. Raises ValueError if the times do
+    not determine the line and its error: fewer than three times, or all with the same p.
     """
     p, seconds = np.asarray(p, float), np.asarray(seconds, float)
-    assert p.shape == seconds.shape and p.ndim == 1, f"p {p.shape}, seconds {seconds.shape}"
+    assert p.shape == seconds.shape and p.ndim == 1, f"p has shape {p.shape}, seconds {seconds.shape}"
     ### BEGIN SOLUTION
     m = len(p)
     if m < 3 or len(np.unique(p)) < 2:
@@ -1238,7 +1275,7 @@ def fit_serial(p, seconds):
 print(fit_serial([1, 2, 4], [8.0, 5.0, 3.5]), fit_serial([1, 1, 2, 2], [9.0, 7.0, 6.0, 4.0]))
 
 # %% check="fit-fraction" points=1 see="5.4"
-"""Times 2 + 6/p: s = 2/8, whatever was measured first; times with errors are hidden (1 point)."""
+"""The times 2 + 6/p give s = 2/8, in any order (1 point)."""
 misread = {
     "that is a, in seconds; s is the fraction a/(a + b).": 2.0,
     "that is the fraction that is shared out, b/(a + b).": 0.75,
@@ -1250,8 +1287,8 @@ for ranks in ([1, 2, 4], [8, 2, 1, 4], [4, 8, 16]):
 ranks, given = np.array([4.0, 1.0, 2.0]), np.array([3.5, 8.0, 5.0])
 fit_serial(ranks, given)
 assert (ranks.tolist(), given.tolist()) == ([4, 1, 2], [3.5, 8, 5]), (
-    f"fit_serial() has changed the arrays that it was given: they are {ranks} and {given} now (np.asarray "
-    "makes no copy of an array of floats)"
+    f"fit_serial() changed its arguments: they are {ranks} and {given} now (np.asarray does not copy "
+    "an array of floats)"
 )
 ### BEGIN HIDDEN TESTS
 rng = np.random.default_rng(5)
@@ -1262,11 +1299,11 @@ for ranks in ([1, 2, 4, 8], [2, 3, 5, 7, 11], [1, 1, 2, 2, 16], [64, 1, 8, 1, 4,
     s, _ = fit_serial(ranks, noisy)
     expect(float(s), float(start / (start + slope)), name="s from times with errors")
 s, _ = fit_serial(np.array([1, 2, 4]), np.array([8.0, 3.9, 1.9]))
-assert float(s) < 0, "noise can make s negative; cut off, its error would no longer fit"
+assert float(s) < 0, f"s is {s}; with these times the least-squares line has a negative s"
 ### END HIDDEN TESTS
 
 # %% check="fit-error" points=1 see="5.4"
-"""9 and 7 s on one rank, 6 and 4 s on two: σ² = 4/2, so s = 0.25 ± 0.295; others are hidden (1 point)."""
+"""9 and 7 s on one rank, 6 and 4 s on two: σ² = 4/2, and s = 0.25 ± 0.295 (1 point)."""
 _, error = fit_serial(np.array([1, 1, 2, 2]), np.array([9.0, 7.0, 6.0, 4.0]))
 expect(
     round(float(error), 4),
@@ -1295,46 +1332,48 @@ inside = 0
 for _ in range(300):
     s, error = fit_serial(ranks, 10 * (0.1 + 0.9 / ranks) + rng.normal(0, 0.2, 6))
     inside += abs(float(s) - 0.1) <= 2.776 * float(error)  # Student's t for 6 - 2 degrees of freedom
-assert 0.91 <= inside / 300 <= 0.985, "of 300 intervals of 95 %, too few or too many hold the true s"
+assert 0.91 <= inside / 300 <= 0.985, f"{inside} of 300 intervals of 95% contain the true s"
 ### END HIDDEN TESTS
 
 # %% check="fit-refuses" points=1 see="5.4"
-"""Two times always lie on a line, and one p says nothing about it: ValueError (1 point)."""
+"""Two times, or times with one p only, do not determine the line and its error: ValueError (1 point)."""
 assert refused(fit_serial, np.array([1, 2]), np.array([8.0, 5.0])), (
-    "two times lie on a line whatever is true, and leave nothing to tell the error from: raise ValueError"
+    "a line fits any two times exactly, and says nothing about the error: raise ValueError"
 )
 assert refused(fit_serial, np.array([4, 4, 4]), np.array([3.5, 3.6, 3.4])), (
-    "through times that all have the same p goes any line: raise ValueError"
+    "many lines fit times that all have the same p: raise ValueError"
 )
 assert not refused(fit_serial, np.array([1, 2, 2]), np.array([8.0, 5.1, 4.9])), (
-    "three times on two p are enough"
+    "three times with two different p are enough, and were refused"
 )
 ### BEGIN HIDDEN TESTS
 for ranks in ([], [1], [2, 8], [1] * 5, [3, 3]):
     assert refused(fit_serial, np.array(ranks, float), np.array([5.0, 4.0, 4.5, 5.5, 4.2])[: len(ranks)]), (
-        "these times do not determine the line and its error"
+        f"times with p = {ranks} do not determine the line and its error"
     )
 for ranks in ([2, 1, 2], [1, 2, 4], [16, 16, 1, 16]):
     assert not refused(fit_serial, np.array(ranks), 1 + 1 / np.array(ranks) + 0.01 * np.arange(len(ranks))), (
-        "these times determine the line and its error"
+        f"times with p = {ranks} determine the line and its error"
     )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# With Student's t for the m − 2 degrees of freedom, s lies in s ± t·error (95 %). The largest speed-up that
-# Amdahl's law allows is 1/s. What does the interval of s say about *it*? (Mind an interval that reaches 0.)
+# With Student's t for m − 2 degrees of freedom, the 95% confidence interval of s is s ± t·error. By Amdahl's
+# law, the largest speed-up is 1/s. What does the interval of s say about *this limit*? (The interval may
+# reach 0.)
 
 # %% given="student-t"
-# By the degrees of freedom, m - 2: Student's t for an interval of 95 %.
+# Student's t for an interval of 95%, by the degrees of freedom m - 2.
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228}
 T95 |= {11: 2.201, 12: 2.179, 13: 2.16, 14: 2.145, 15: 2.131, 16: 2.12, 17: 2.11, 18: 2.101, 19: 2.093}
 
 
 # %% solution="limit-of"
 def limit_of(s, error, t):
-    """The interval (low, high) of the largest speed-up 1/s, where s lies in s ± t·error: floats.
+    """Return the interval (low, high) of the largest speed-up 1/s if s lies in s ± t·error: floats.
 
-    high is math.inf where the interval of s reaches 0: nothing bounds the speed-up then. No limit is below 1.
+    high is math.inf if the interval of s reaches 0, since nothing limits the speed-up then. No limit is
+    below 1.
     """
     ### BEGIN SOLUTION
     ends = [1 / end if end > 0 else math.inf for end in (s + t * error, s - t * error)]
@@ -1346,7 +1385,7 @@ def limit_of(s, error, t):
 print(limit_of(0.25, 0.05, 3.0), limit_of(0.1, 0.05, 3.0))
 
 # %% check="limit" points=1 see="5.2"
-"""s in 0.1 to 0.4: the limit is 2.5 to 10; in -0.05 to 0.25: 4 or more, and nothing bounds it (1 point)."""
+"""s in 0.1 to 0.4: the limit is 2.5 to 10. s in -0.05 to 0.25: 4 to infinity (1 point)."""
 low, high = limit_of(0.25, 0.05, 3.0)
 expect(
     (round(float(low), 6), round(float(high), 6)),
@@ -1360,10 +1399,8 @@ expect(
     "the interval of the limit for s = 0.25 ± 3 · 0.05",
 )
 low, high = limit_of(0.1, 0.05, 3.0)
-assert round(float(low), 6) == 4.0, f"for s in -0.05 to 0.25 the limit is 4 at least, not {low}"
-assert high == math.inf, (
-    f"the interval of s reaches 0: nothing bounds the speed-up, and high is inf, not {high}"
-)
+assert round(float(low), 6) == 4.0, f"for s in -0.05 to 0.25, low is {low}; it should be 4"
+assert high == math.inf, f"for s in -0.05 to 0.25, high is {high}; it should be inf, since s may be 0"
 ### BEGIN HIDDEN TESTS
 cases = {
     (0.5, 0.2, 4.0): (1.0, math.inf),
@@ -1378,13 +1415,12 @@ cases |= {
 for given, want in cases.items():
     found = tuple(float(end) for end in limit_of(*given))
     assert all(np.isclose(f, w) if w < math.inf else f == w for f, w in zip(found, want, strict=True)), (
-        "for another s the interval of the limit is another one"
+        f"the interval of the limit for (s, error, t) = {given} is {found}, not {want}"
     )
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What do your own times say? The line is the fit, the band its 95 %, beyond the four ranks that were
-# measured.
+# What do your own times say? The figure extends the fit far beyond the four ranks that you measured.
 
 # %%
 s, error = fit_serial(p, seconds)
@@ -1405,55 +1441,68 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# *The figure:* measured speed-ups on 1, 2 and 4 ranks, five each, on a curve that leaves the dotted line
-# S = p and bends towards its limit, with a band that widens to the right.
+# *The figure:* the fifteen measured speed-ups, on 1, 2 and 4 ranks, and the fitted curve with its 95% band.
+# The curve leaves the dotted line S = p and bends towards its limit, while the band widens to the right.
+# Compare its width at 4 ranks with its width at 64.
 #
-# ## 5. In your own words
+# ## 5. Written answer
 #
-# Your times come from 1, 2 and 4 ranks. **What speed-up do you expect on 16 ranks, and what is the most that
-# any number of ranks can give? How sure are you of that, and what would have to stay as it is for your
-# answer to hold? Explain in about three sentences**, with numbers of yours.
+# Fit your own times again without those on 4 ranks: run `fit_serial(p[p < 4], seconds[p < 4])`. Then answer
+# in three to five sentences, with your numbers:
+#
+# 1. Which speed-up do you expect on 16 ranks, and what is the largest that any number of ranks can reach?
+# 2. How did s and its error change without the times on 4 ranks, and why?
+# 3. What does the error not include? Name one thing that would have to stay the same up to 16 ranks for your
+#    answer to hold.
 
 # %% [markdown] explain="sixteen-ranks" points=2
 # ### BEGIN SOLUTION
-# **Rubric.** One point for the prediction, one for what it rests on. The numbers are those of the student's
-# own run. Language and length cost nothing.
+# **Rubric.** The numbers are those of the student's own run. Language and length are not graded.
 #
-# - *The prediction*: S(16) from the fitted s (half a point); the limit as an interval, or an error that comes
-#   from the interval of s, not a bare number (half a point).
-# - *What it rests on*: the error counts the scatter of the times only, and supposes that Amdahl's law holds:
-#   three values of p cannot show that it does up to 16 (half a point). One thing that would change it is
-#   named: a store that answers more slowly when 16 ask, communication that grows with p, ranks that need
-#   cores which two do not give them, an index that grows with the pictures, more work with more ranks (half
-#   a point).
+# | points | for |
+# |---|---|
+# | ½ | 1: S(16) from the fitted s, and the limit as an interval from that of s |
+# | ½ | 2: both fits as numbers, of the student's own times |
+# | ¼ | 2: the reason: fewer times, and values of 1/p that are closer together |
+# | ¼ | 3: the error includes only the scatter of the times, and assumes Amdahl's law |
+# | ½ | 3: one thing that would break it beyond 4 ranks |
 #
-# **Two points.** "I fitted s = 0.157 ± 0.002, so S(16) = 1/(0.157 + 0.843/16) = 4.8, and the limit lies
-# between 6.3 and 6.5. The ± is only the scatter of my 15 times. That the law goes on like that to 16 is an
-# assumption: should the store answer more slowly when 16 ranks ask at a time, the part that I took as
-# shared out grows."
+# - *The second fit*: without 4 ranks, the standard error is about twice as large (when this was written:
+#   s = 0.157 ± 0.002 and 0.156 ± 0.004, as 95% intervals), and s moves by about as much as its error.
+#   There are 10 times instead of 15, 8 degrees of freedom instead of 13, and 1/p ranges from ½ to 1
+#   instead of from ¼ to 1, so the intercept a is further from the measured points.
+# - *What would break it*: a store that answers more slowly when 16 ranks ask, communication that grows with
+#   p, ranks that compute and have no core of their own, an index that grows with the images, more work with
+#   more ranks. Three values of p cannot show whether the law holds up to 16.
 #
-# **One point.** "S(16) = 4.8 and the limit is 6.3 to 6.5, with 95 %, so I am quite sure." (The interval
-# taken for all that can go wrong.)
+# **Two points.** "I fitted s = 0.157 ± 0.002, so S(16) = 1/(0.157 + 0.843/16) = 4.8, and the limit is 6.3 to
+# 6.5. Without 4 ranks I get 0.156 ± 0.004: there are fewer times, and they are closer together in 1/p, so the
+# line can tilt more. The ± is only the scatter of my 15 times. If the store answers more slowly when 16 ranks
+# ask at once, the part that I took as divided among the ranks grows."
 #
-# **No point.** "About 16 times, as the work can be shared out well."
+# **One point.** "S(16) = 4.8 and the limit is 6.3 to 6.5. Without 4 ranks, s is 0.156 ± 0.004." (No reason,
+# and the interval is taken for everything that can go wrong.)
+#
+# **No points.** "About 16 times, since the work can be divided well."
 # ### END SOLUTION
 
 # %% [markdown]
 # ## What you have learned
 #
-# - What a job asks for follows from a small run that was measured, with something to spare, and from what a
-#   node has. What it got stands in its record.
-# - A sweep is as good as its handling of what fails: no value is not a low value, and "not a number" is none.
-# - A job's end has many traces, and the loudest is rarely the cause: ranks that lose their peers, and ranks
-#   that were told to end, all look dead. A job that ended "well" may have trained on one rank.
+# - A job's request follows from a small run that was measured, plus a reserve, and from the size of a node.
+#   The job's record shows what it got.
+# - A sweep needs a rule for failed items: a missing value is not a low value, and NaN is not a value.
+# - The end of a job has many symptoms, and the most visible one is rarely the cause. Ranks that lost their
+#   peers, and ranks that were told to stop, all look dead. A job that ended "normally" may have trained on
+#   one rank.
 # - Amdahl's and Gustafson's laws describe one run by two fractions. A fit gives the fraction with an error,
-#   and the error decides whether there is a limit to speak of.
+#   and the error decides whether the limit is known.
 #
-# Open questions, to take along:
+# Open questions:
 #
-# 1. The time limit that you ask for is half as much again as expected. What does the scheduler do with the
-#    rest when the job ends early, and who pays for a limit of a day "to be safe"?
-# 2. On a node with two cores, which of your measurements of section 4 would change if the work computed
+# 1. You request 1.5 times the expected time. What does the scheduler do with the rest if the job ends early,
+#    and who pays if you request a day "to be safe"?
+# 2. On a node with two cores, which of your measurements in section 4 would change if the ranks computed
 #    instead of waiting?
-# 3. A sweep of 100 items of ten minutes and one job of 100 ranks ask for the same. Which of the two gets
-#    through the queue sooner, and why?
+# 3. A sweep of 100 items of ten minutes and one job of 100 ranks for ten minutes request the same amount.
+#    Which of the two gets through the queue sooner, and why?
