@@ -97,6 +97,14 @@ def test_depth_is_the_number_in_the_name(lecture, build, options, layers):
     assert lecture["depth"](lecture["sketch"](lecture[build], **options)) == layers
 
 
+def test_depth_leaves_out_branches_that_only_weight_maps(lecture):
+    """EfficientNet-B0: a stem, 16 blocks with one 1×1 less in the first, two layers at the end."""
+    import keras
+
+    net = lecture["sketch"](keras.applications.EfficientNetB0, weights=None)
+    assert lecture["depth"](net) == 1 + 16 * 3 - 1 + 2
+
+
 def test_counter_by_hand(lecture):
     """7 × 9 pixels of 4 channels, 6 filters 3 × 3 at stride 2 in 2 groups, then 5 units: with a pencil."""
     import keras
