@@ -31,7 +31,8 @@ def lecture():
     wanted = []
     for cell in jupytext.read(TEXT, fmt="py:percent").cells:
         for node in ast.parse(cell.source).body if cell.cell_type == "code" else ():
-            targets = {getattr(t, "id", None) for t in getattr(node, "targets", ())}
+            assigned = [node.target] if isinstance(node, ast.AugAssign) else getattr(node, "targets", ())
+            targets = {getattr(t, "id", None) for t in assigned}
             if isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef) or targets & SETTINGS:
                 wanted.append(node)
     names = {"__name__": "lecture_03", "cross_entropy": None}
