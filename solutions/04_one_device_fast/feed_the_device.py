@@ -1847,15 +1847,15 @@ plt.show()
 # - *The line*: the one that waits for `taken[i - buffer]`, in whatever form. Without it, the input runs
 #   ahead as if the buffer were as large as the epoch: about 647 ms from one place on.
 # - *The first step*: a shuffle over the whole data set fills its buffer before the first batch, so the
-#   first step begins after 64 reads of 4 ms: about 0.3 s with one read at a time and 0.05 s with eight. A
-#   prefetch acts after the shuffle.
+#   first step begins after 64 reads of 4 ms: at 0.38 s with one read at a time and at 0.05 s with eight,
+#   when this was written. A prefetch acts after the shuffle.
 #
 # **Two points.** "More than one place helps only with the bursts, 767 ms with one place and 647 with three:
 # the input needs 9.25 ms on average, so the fast batches can be stored for the slow one. With 12 ms the
 # buffer is always empty; I would read more files at a time, and with 9 ms only a faster step helps. 100
 # places cost the memory of 100 batches. My line `start = max(made, taken[i - buffer])` makes the input
-# wait; without it, one place would already give 647 ms. My first step began at 0.33 s with one read and at
-# 0.06 s with eight, since the shuffle waits for all files; a prefetch comes after it."
+# wait; without it, one place would already give 647 ms. My first step began at 0.38 s with one read and at
+# 0.05 s with eight, since the shuffle waits for all files; a prefetch comes after it."
 #
 # **One point.** "It helps with the bursts (767 to 647 ms), since the buffer is filled before the slow
 # batch. For the others it makes no difference. The line is `max(made, taken[i - buffer])`." (Nothing else

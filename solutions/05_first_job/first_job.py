@@ -1467,10 +1467,10 @@ plt.show()
 # | ¼ | 3: the error includes only the scatter of the times, and assumes Amdahl's law |
 # | ½ | 3: one thing that would break it beyond 4 ranks |
 #
-# - *The second fit*: without 4 ranks, the standard error is about twice as large (when this was written:
-#   s = 0.157 ± 0.002 and 0.156 ± 0.004, as 95% intervals), and s moves by about as much as its error.
-#   There are 10 times instead of 15, 8 degrees of freedom instead of 13, and 1/p ranges from ½ to 1
-#   instead of from ¼ to 1, so the intercept a is further from the measured points.
+# - *The second fit*: with equal scatter, the standard error without 4 ranks is 1.8 times as large, and the
+#   half-width of the 95% interval 1.9 times; s moves by about as much as its error. There are 10 times
+#   instead of 15, 8 degrees of freedom instead of 13, and 1/p ranges from ½ to 1 instead of from ¼ to 1, so
+#   the intercept a is further from the measured points.
 # - *What would break it*: a store that answers more slowly when 16 ranks ask, communication that grows with
 #   p, ranks that compute and have no core of their own, an index that grows with the images, more work with
 #   more ranks. Three values of p cannot show whether the law holds up to 16.
