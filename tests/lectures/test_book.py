@@ -452,13 +452,12 @@ def rates_of_lecture_08():
 
 
 def pipelines_of_lecture_04():
-    """Cases of the seconds of an image, by lecture 04's own expressions."""
-    source = (ROOT / "lectures" / "text" / "04_one_device_fast.py").read_text()
-    (table,) = re.findall(r"^PREDICTED = (\{.*?^\})", source, re.MULTILINE | re.DOTALL)
+    """Cases of the seconds of an image, by lecture 04's own function."""
+    of = defined("04_one_device_fast", "predicted")
     cases = []
     for w, d, a, s, c, k, p in ((2.09, 0.14, 0.19, 0.8, 1.36, 16, 2), (40, 3, 5, 0.1, 0.2, 2, 8)):
         values = {"w": w, "d": d, "a": a, "s": s, "c": c, "k": k, "p": p}
-        for name, expected in eval(table, dict(values)).items():
+        for name, expected in of["predicted"](**values).items():
             cases.append((f"pipelines.{name}", [values], expected))
     return cases
 
